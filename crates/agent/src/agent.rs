@@ -91,7 +91,7 @@ pub enum AgentError {
     NoHosts,
     /// The guest log cannot be used.
     #[error(transparent)]
-    Record(#[from] GuestLogError),
+    GuestLog(#[from] GuestLogError),
     /// The options for placement cannot be used.
     #[error(transparent)]
     Placement(#[from] PlacementError),
@@ -143,13 +143,13 @@ impl Agent {
         let placement = placement.map(PlacementWriter::new).transpose()?;
 
         let (stop, stopped) = watch::channel(false);
-        let (ready, is_ready) = watch::channel(Readiness {
+        let (ready, ready_receiver) = watch::channel(Readiness {
             has_sessions: false,
             is_in_placement: placement.is_none(),
         });
         let ready = Arc::new(ready);
         let (to_placement, for_placement) = mpsc::unbounded_channel();
-        let (inspected, from_inspector) = mpsc::channel(1);
+        let (to_runner, from_inspector) = mpsc::channel(1);
         let mut background_tasks = Vec::new();
         if let Some(placement) = placement {
             let interval = options.resync;
@@ -159,7 +159,7 @@ impl Agent {
         }
         if !options.inspect.is_zero() {
             let (driver, interval) = (Arc::clone(&driver), options.inspect);
-            let inspect = inventory::inspect_periodically(driver, interval, inspected);
+            let inspect = inventory::inspect_periodically(driver, interval, to_runner);
             background_tasks.push(tokio::spawn(supervise(Task::AgentInspect, inspect)));
         }
         let runner = runner::Runner::new(options, driver, guest_log, hosts, to_placement, ready);
@@ -167,7 +167,7 @@ impl Agent {
         let runner = tokio::spawn(supervise(Task::AgentRunner, run));
         Ok(Self {
             stop,
-            ready: is_ready,
+            ready: ready_receiver,
             runner,
             background_tasks,
         })
@@ -176,9 +176,9 @@ impl Agent {
     /// Waits until every host has begun a session with its cell, and placement has them all.
     pub async fn ready(&self) {
         let mut ready = self.ready.clone();
-        let all = |ready: &Readiness| ready.has_sessions && ready.is_in_placement;
+        let is_ready = |ready: &Readiness| ready.has_sessions && ready.is_in_placement;
         // This ends early only if the agent ends.
-        let _ = ready.wait_for(all).await;
+        let _ = ready.wait_for(is_ready).await;
     }
 
     /// Stops the agent. Work under way may end first, for at most [`Options::drain`]; guests stay.
@@ -203,7 +203,7 @@ fn check_hosts(
         host.check()?;
         let name = host.name.clone();
         if checked.insert(host.id(), Arc::new(host)).is_some() {
-            return Err(BadDescription::Twice(name));
+            return Err(BadDescription::DuplicateName(name));
         }
     }
     Ok(checked)

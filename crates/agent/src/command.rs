@@ -47,7 +47,7 @@ pub struct Options {
     pub directory: PathBuf,
     /// The directory where executables may keep state; they find its path in
     /// `PLACEWRIGHT_STATE_DIR`.
-    pub state: PathBuf,
+    pub state_directory: PathBuf,
     /// Time-out of `inspect` and `list`.
     pub query_timeout: Duration,
     /// Time-out of operations without an entry in [`Self::timeouts`].
@@ -56,7 +56,7 @@ pub struct Options {
     pub timeouts: BTreeMap<Operation, Duration>,
     /// Names of environment variables that executables receive besides [`PASSED_VARIABLES`] and
     /// those that the driver sets.
-    pub environment: Vec<String>,
+    pub further_variables: Vec<String>,
 }
 
 /// The variables of the agent's environment that executables receive: only those that every program
@@ -80,14 +80,14 @@ pub const PASSED_VARIABLES: [&str; 13] = [
 impl Options {
     /// The default options, for a directory of executables and a directory of state.
     #[must_use]
-    pub fn new(directory: impl Into<PathBuf>, state: impl Into<PathBuf>) -> Self {
+    pub fn new(directory: impl Into<PathBuf>, state_directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
-            state: state.into(),
+            state_directory: state_directory.into(),
             query_timeout: Duration::from_secs(60),
             timeout: Duration::from_secs(600),
             timeouts: BTreeMap::new(),
-            environment: Vec::new(),
+            further_variables: Vec::new(),
         }
     }
 }
@@ -116,18 +116,20 @@ pub struct CommandDriver {
     hosts: Mutex<BTreeMap<String, HostId>>,
 }
 
+/// The JSON object that `inspect` writes to standard output.
 #[derive(Deserialize)]
-struct Hosts {
+struct InspectOutput {
     hosts: Vec<HostDescription>,
 }
 
+/// The JSON object that `list` writes to standard output.
 #[derive(Deserialize)]
-struct Guests {
-    guests: Vec<GuestRow>,
+struct ListOutput {
+    guests: Vec<GuestOutput>,
 }
 
 #[derive(Deserialize)]
-struct GuestRow {
+struct GuestOutput {
     host: String,
     instance: InstanceId,
     number: u32,
@@ -206,9 +208,9 @@ impl CommandDriver {
                 return Err(BadCommands::Missing(path));
             }
         }
-        crate::private::create_directory(&options.state).map_err(|source| {
+        crate::private_files::create_directory(&options.state_directory).map_err(|source| {
             BadCommands::NoState {
-                directory: options.state.clone(),
+                directory: options.state_directory.clone(),
                 source,
             }
         })?;
@@ -231,18 +233,18 @@ impl CommandDriver {
             ("PLACEWRIGHT_VERB", name.to_owned()),
             (
                 "PLACEWRIGHT_STATE_DIR",
-                self.options.state.display().to_string(),
+                self.options.state_directory.display().to_string(),
             ),
         ];
         environment.extend(self.environment(&input));
-        let spec = ProcessSpec {
+        let process = ProcessSpec {
             inherited: self.inherited(),
             program: self.options.directory.join(name),
             environment,
             input,
             timeout,
         };
-        process::run(spec).await
+        process::run(process).await
     }
 
     /// The variables of the agent's environment that executables receive.
@@ -253,7 +255,11 @@ impl CommandDriver {
             };
             PASSED_VARIABLES.contains(&name)
                 || name.starts_with("LC_")
-                || self.options.environment.iter().any(|passed| passed == name)
+                || self
+                    .options
+                    .further_variables
+                    .iter()
+                    .any(|passed| passed == name)
         };
         std::env::vars_os()
             .filter(|(name, _)| is_passed(name))
@@ -295,7 +301,7 @@ impl CommandDriver {
         if result.code != Some(0) {
             return Err(failure(name, &result));
         }
-        serde_json::from_slice(&result.output).map_err(|error| {
+        serde_json::from_slice(&result.stdout).map_err(|error| {
             DriverError::retriable(format!("{name} wrote what cannot be read: {error}"))
         })
     }
@@ -308,7 +314,7 @@ impl CommandDriver {
 impl Driver for CommandDriver {
     fn inspect(&self) -> DriverFuture<'_, Vec<HostDescription>> {
         Box::pin(async {
-            let Hosts { hosts } = self.query("inspect").await?;
+            let InspectOutput { hosts } = self.query("inspect").await?;
             let names = hosts.iter().map(|host| (host.name.clone(), host.id()));
             *self.hosts_by_name() = names.collect();
             Ok(hosts)
@@ -317,7 +323,7 @@ impl Driver for CommandDriver {
 
     fn list(&self) -> DriverFuture<'_, Option<Vec<ListedGuest>>> {
         Box::pin(async {
-            let Guests { guests } = self.query("list").await?;
+            let ListOutput { guests } = self.query("list").await?;
             let hosts = self.hosts_by_name();
             let mut listed = Vec::new();
             for guest in guests {
@@ -412,9 +418,9 @@ fn resource_input(amounts: &placewright_conductor::Amounts) -> ResourceInput<'_>
 
 /// The error of an executable that failed.
 fn failure(name: &str, result: &ProcessResult) -> DriverError {
-    let why = match result.errors.trim() {
+    let why = match result.stderr_tail.trim() {
         "" => "it gave no reason",
-        errors => errors,
+        stderr_tail => stderr_tail,
     };
     let how = match result.code {
         Some(code) => format!("exit code {code}"),

@@ -138,7 +138,7 @@ pub enum BadDescription {
     Name(String),
     /// A name occurs twice.
     #[error("there are two hosts or parts named {0}")]
-    Twice(String),
+    DuplicateName(String),
     /// A nested provider's parent is not described before it.
     #[error("{part} is part of {parent}, which does not stand before it")]
     Parent {
@@ -227,7 +227,7 @@ impl HostDescription {
                 return Err(BadDescription::Name(provider.name.to_owned()));
             }
             if seen.contains(&provider.name) {
-                return Err(BadDescription::Twice(provider.name.to_owned()));
+                return Err(BadDescription::DuplicateName(provider.name.to_owned()));
             }
             seen.push(provider.name);
             for (class, inventory) in provider.inventories {
@@ -284,7 +284,7 @@ fn uuid_of(given: Option<Uuid>, name: &str) -> Uuid {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<(), BadDescription> {
+    fn check_json(text: &str) -> Result<(), BadDescription> {
         serde_json::from_str::<HostDescription>(text)
             .unwrap()
             .check()
@@ -303,34 +303,40 @@ mod tests {
     #[test]
     fn nested_providers_come_after_their_parents() {
         let good = r#"{"name": "n", "providers": [{"name": "a"}, {"name": "b", "parent": "a"}]}"#;
-        assert_eq!(read(good), Ok(()));
+        assert_eq!(check_json(good), Ok(()));
         let host: HostDescription = serde_json::from_str(good).unwrap();
         let providers: Vec<_> = host.providers().collect();
         assert_eq!(providers[1].parent, Some(providers[0].uuid));
         assert_eq!(providers[2].parent, Some(providers[1].uuid));
 
         let wrong = r#"{"name": "n", "providers": [{"name": "b", "parent": "a"}, {"name": "a"}]}"#;
-        assert!(matches!(read(wrong), Err(BadDescription::Parent { .. })));
+        assert!(matches!(
+            check_json(wrong),
+            Err(BadDescription::Parent { .. })
+        ));
         let twice = r#"{"name": "n", "providers": [{"name": "n"}]}"#;
-        assert_eq!(read(twice), Err(BadDescription::Twice("n".into())));
-        assert_eq!(read("{}"), Err(BadDescription::Name(String::new())));
+        assert_eq!(
+            check_json(twice),
+            Err(BadDescription::DuplicateName("n".into()))
+        );
+        assert_eq!(check_json("{}"), Err(BadDescription::Name(String::new())));
     }
 
     #[test]
     fn inventories_with_impossible_values_are_refused() {
-        let of = |inventory: &str| {
-            read(&format!(
+        let check_inventory = |inventory: &str| {
+            check_json(&format!(
                 r#"{{"name": "n", "inventories": {{"VCPU": {inventory}}}}}"#
             ))
         };
-        assert_eq!(of(r#"{"total": 8, "reserved": 8}"#), Ok(()));
+        assert_eq!(check_inventory(r#"{"total": 8, "reserved": 8}"#), Ok(()));
         for wrong in [
             r#"{"total": 0}"#,
             r#"{"total": 8, "reserved": 9}"#,
             r#"{"total": 8, "step_size": 0}"#,
             r#"{"total": 8, "allocation_ratio": 0.0}"#,
         ] {
-            assert!(of(wrong).is_err(), "{wrong}");
+            assert!(check_inventory(wrong).is_err(), "{wrong}");
         }
     }
 }

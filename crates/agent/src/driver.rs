@@ -84,7 +84,7 @@ pub struct DriverRequest {
     pub host_name: Arc<str>,
     /// The instance that the guest belongs to.
     pub instance: InstanceId,
-    /// The number of the guest: an instance that moves has two, perhaps on one host.
+    /// The number of the guest: an instance that moves has two guests, which may be on one host.
     pub number: u32,
     /// The cell's order. [`Operation::Destroy`] may come without one.
     pub order: Option<Arc<Order>>,
@@ -101,7 +101,7 @@ pub struct DriverError {
 }
 
 impl DriverError {
-    /// An error that may not occur on another host.
+    /// The error of an operation that may succeed on another host.
     #[must_use]
     pub fn retriable(message: impl Into<String>) -> Self {
         Self {

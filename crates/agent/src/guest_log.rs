@@ -1,15 +1,12 @@
-//! The guest log: the states of guests, kept in a file so that an agent knows its guests after it
-//! was killed.
+//! The guest log: the states of guests, kept in a file so that an agent knows its guests after it was killed.
 //!
-//! The file is an append-only log with an entry and a checksum for each change of a guest. An
-//! incomplete entry at its end, which a kill leaves, is cut off. When most entries are obsolete, the
-//! file is compacted. Without a file everything is in memory.
+//! The file is an append-only log with an entry and a checksum for each change of a guest. An incomplete entry at
+//! its end, which a kill leaves, is cut off. When most entries are obsolete, the file is compacted.
 //!
-//! The file needs no high-water mark, because lost entries do no harm: the cell knows which guests a
-//! host should have, the driver knows which it has, and a guest without an entry is added as
-//! [`GuestState::Uncertain`]. So a file that was cut between two entries is accepted. Damage before
-//! its end causes a warning, and a copy of the file is kept beside it, because the entries after
-//! the damage are not read.
+//! The file needs no high-water mark, because lost entries do no harm: the cell knows which guests a host should
+//! have, the driver knows which it has, and a guest without an entry is added as [`GuestState::Uncertain`]. So a
+//! file that was cut between two entries is accepted. Damage before its end causes a warning, and a copy of the
+//! file is kept beside it, because the entries after the damage are not read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -25,7 +22,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::private;
+use crate::private_files::{create_directory, open_options};
 
 pub use placewright_records::guests::GuestKey;
 
@@ -133,7 +130,9 @@ pub enum GuestLogError {
 const MAGIC: &[u8; 7] = b"pwguest";
 /// The length of the header: the magic number and the version.
 const HEADER_BYTES: usize = MAGIC.len() + 1;
-/// The maximum length of an entry; a greater length in the file means damage.
+/// The length of the prefix of an entry: its length and its checksum.
+const PREFIX_BYTES: usize = 8;
+/// The maximum length of an entry after its prefix; a greater length in the file means damage.
 const ENTRY_BYTES_MAX: usize = 16 << 20;
 /// The minimum size in bytes at which a file is compacted.
 const COMPACT_BYTES_MIN: u64 = 1 << 20;
@@ -143,7 +142,7 @@ const COMPACT_BYTES_MIN: u64 = 1 << 20;
 pub struct GuestLog {
     file: Option<LogFile>,
     guests: BTreeMap<(HostId, GuestKey), Guest>,
-    session: u64,
+    last_session: u64,
 }
 
 /// The open file of a guest log, and what is still to be written to it.
@@ -162,13 +161,13 @@ struct LogFile {
 }
 
 impl GuestLog {
-    /// Creates a guest log in memory.
+    /// Creates a guest log without a file: it is in memory only.
     #[must_use]
     pub fn in_memory() -> Self {
         Self {
             file: None,
             guests: BTreeMap::new(),
-            session: 0,
+            last_session: 0,
         }
     }
 
@@ -183,16 +182,16 @@ impl GuestLog {
             source,
         };
         if let Some(directory) = path.parent() {
-            private::create_directory(directory).map_err(io_error)?;
+            create_directory(directory).map_err(io_error)?;
         }
-        let lock = private::options().open(path.with_extension("lock"));
+        let lock = open_options().open(path.with_extension("lock"));
         let lock = lock.map_err(io_error)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => return Err(GuestLogError::InUse(path.to_owned())),
             Err(fs::TryLockError::Error(error)) => return Err(io_error(error)),
         }
-        let mut file = private::options().open(path).map_err(io_error)?;
+        let mut file = open_options().open(path).map_err(io_error)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(io_error)?;
         let mut log = Self::in_memory();
@@ -234,7 +233,7 @@ impl GuestLog {
     /// Reads entries up to the first that is incomplete or damaged, and returns its offset.
     fn read_entries(&mut self, bytes: &[u8], version: u8) -> usize {
         let mut offset = HEADER_BYTES;
-        while let Some((entry, next)) = read_entry(bytes, offset, version) {
+        while let Some((entry, end)) = read_entry(bytes, offset, version) {
             match entry {
                 Entry::Put(host, key, guest) => {
                     self.guests.insert((host, key), guest.into());
@@ -242,17 +241,17 @@ impl GuestLog {
                 Entry::Erase(host, key) => {
                     self.guests.remove(&(host, key));
                 }
-                Entry::Session(session) => self.session = session,
+                Entry::Session(session) => self.last_session = session,
             }
-            offset = next;
+            offset = end;
         }
-        if self.session >= NUMBER_END {
+        if self.last_session >= NUMBER_END {
             // Earlier releases accepted any session number from a peer that posed as the cell.
             tracing::warn!(
-                session = self.session,
+                session = self.last_session,
                 "the guest log has a session that nobody can have begun: sessions are counted anew"
             );
-            self.session = 0;
+            self.last_session = 0;
         }
         offset
     }
@@ -284,20 +283,19 @@ impl GuestLog {
         self.guests.remove(&(host, key));
     }
 
-    /// Chooses the number of a new session: greater than `after` and than all session numbers in the
-    /// log. It is also at least the present time, so that it is greater than the numbers in a log
-    /// that was lost, unless the clock was set back since. None if there is no greater number,
-    /// because `after` is greater than any number that a valid cell sends.
+    /// Chooses the number of a new session: greater than `after` and than all session numbers in the log. It is
+    /// also at least the present time, so that it exceeds the numbers in a log that was lost, unless the clock was
+    /// set back since. None if `after` is so great, as no valid cell sends it, that no number is left.
     pub fn next_session(&mut self, now_us: u64, after: u64) -> Option<u64> {
-        let next = now_us
-            .max(self.session.saturating_add(1))
+        let number = now_us
+            .max(self.last_session.saturating_add(1))
             .max(after.saturating_add(1));
-        if next >= NUMBER_END {
+        if number >= NUMBER_END {
             return None;
         }
-        self.session = next;
-        self.append(&Entry::Session(next));
-        Some(next)
+        self.last_session = number;
+        self.append(&Entry::Session(number));
+        Some(number)
     }
 
     /// Writes all pending changes to the file.
@@ -326,7 +324,7 @@ impl GuestLog {
         }
     }
 
-    /// Rewrites the file if most of its entries are obsolete.
+    /// Rewrites the file if it has grown so much that most of its entries are obsolete.
     fn compact_if_obsolete(&mut self) -> io::Result<()> {
         let is_obsolete = self.file.as_ref().is_some_and(|file| {
             file.size_bytes >= COMPACT_BYTES_MIN
@@ -335,18 +333,18 @@ impl GuestLog {
         if is_obsolete { self.compact() } else { Ok(()) }
     }
 
-    /// Replaces the file by one that has an entry for each present guest only, in the present version.
+    /// Replaces the file by one that has only an entry for each present guest, in the present version.
     fn compact(&mut self) -> io::Result<()> {
         let Some(log_file) = &mut self.file else {
             return Ok(());
         };
         let mut bytes = header().to_vec();
-        write_entry(&mut bytes, &Entry::Session(self.session));
+        write_entry(&mut bytes, &Entry::Session(self.last_session));
         for ((host, key), guest) in &self.guests {
             write_entry(&mut bytes, &Entry::Put(*host, *key, guest.into()));
         }
         let path = log_file.path.with_extension("new");
-        let mut file = private::options().truncate(true).open(&path)?;
+        let mut file = open_options().truncate(true).open(&path)?;
         file.write_all(&bytes)?;
         if log_file.is_durable {
             file.sync_all()?;
@@ -367,8 +365,7 @@ impl GuestLog {
 impl LogFile {
     fn append(&mut self) -> io::Result<()> {
         if let Err(error) = self.file.write_all(&self.unwritten) {
-            // A part of the entries may have been written. It is cut off, and the next call writes
-            // all of them again.
+            // A part of the entries may have been written. It is cut off, and the next call writes them all again.
             self.file.set_len(self.size_bytes)?;
             self.file.seek(SeekFrom::Start(self.size_bytes))?;
             return Err(error);
@@ -417,8 +414,8 @@ impl From<GuestRow> for Guest {
     }
 }
 
-/// Declares the conversions between a state and its name in the file, which are equal.
-macro_rules! logged {
+/// Converts between [`GuestState`] and [`GuestStateName`], whose variants have the same names.
+macro_rules! convert_states {
     ($($state:ident),*) => {
         impl From<GuestState> for GuestStateName {
             fn from(state: GuestState) -> Self {
@@ -434,20 +431,20 @@ macro_rules! logged {
     };
 }
 
-logged!(Incomplete, Prepared, Running, Left, Offloaded, Uncertain);
+convert_states!(Incomplete, Prepared, Running, Left, Offloaded, Uncertain);
 
 /// Whether the bytes after the last valid entry are more than an incomplete entry.
 fn is_damaged(rest: &[u8]) -> bool {
     let length = rest.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
     length.is_some_and(|length| {
-        length as usize > ENTRY_BYTES_MAX || rest.len() >= 8 + length as usize
+        length as usize > ENTRY_BYTES_MAX || rest.len() >= PREFIX_BYTES + length as usize
     })
 }
 
 /// Writes a copy of a damaged file beside it.
 fn keep_damaged_copy(path: &Path, bytes: &[u8], valid_end: usize) -> io::Result<()> {
     let copy = path.with_extension("damaged");
-    private::options()
+    open_options()
         .truncate(true)
         .open(&copy)?
         .write_all(bytes)?;
@@ -482,17 +479,17 @@ fn write_entry(bytes: &mut Vec<u8>, entry: &Entry) {
 
 /// The entry at an offset, and the offset of the next one; none if it is incomplete or damaged.
 fn read_entry(bytes: &[u8], offset: usize, version: u8) -> Option<(Entry, usize)> {
-    let number = |from: usize| {
+    let read_u32 = |from: usize| {
         let bytes = bytes.get(from..from + 4)?;
         bytes.try_into().ok().map(u32::from_le_bytes)
     };
-    let length = number(offset)? as usize;
-    let checksum = number(offset + 4)?;
+    let length = read_u32(offset)? as usize;
+    let checksum = read_u32(offset + 4)?;
     if length > ENTRY_BYTES_MAX {
         return None;
     }
-    let end = offset + 8 + length;
-    let body = bytes.get(offset + 8..end)?;
+    let end = offset + PREFIX_BYTES + length;
+    let body = bytes.get(offset + PREFIX_BYTES..end)?;
     if crc32fast::hash(body) != checksum {
         return None;
     }

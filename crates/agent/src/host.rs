@@ -69,8 +69,8 @@ pub struct Work {
     pub guest: GuestKey,
     /// The operations, in this order; a failure ends the work.
     pub operations: Vec<Operation>,
-    /// Whether the work makes a guest. Such work needs a permit of a build, and if an operation fails,
-    /// the guest is destroyed.
+    /// Whether the work makes a guest. Such work needs a build permit, and if one of its operations
+    /// fails, the guest is destroyed.
     pub makes_guest: bool,
     /// The cell's order that led to the work, if any.
     pub order: Option<Arc<Order>>,
@@ -94,8 +94,8 @@ pub struct Host {
     attempts: BTreeMap<InstanceId, Attempt>,
     /// The guests whose destruction the cell has ordered in this session.
     destroy_orders: BTreeSet<GuestKey>,
-    /// When each destroyed guest may be removed from `destroy_orders`, in milliseconds of the `now_ms`
-    /// that methods are given.
+    /// When each destroyed guest may be removed from `destroy_orders`: the time in milliseconds, on the
+    /// same clock as the `now_ms` arguments of the methods.
     destroyed_expiry: VecDeque<(u64, GuestKey)>,
     work: work_under_way::WorkUnderWay,
     capacity: PhysicalCapacity,
@@ -166,7 +166,7 @@ impl Host {
         self.destroy_orders.clear();
         self.destroyed_expiry.clear();
         self.work.drop_queued_steps();
-        self.reported.begin();
+        self.reported.begin_session();
         SessionStart {
             host: self.id,
             name: name.to_owned(),
@@ -201,9 +201,10 @@ impl Host {
         self.attempts.insert(order.instance, attempt);
         let order = Arc::new(order);
         if self.work.is_under_way(key) {
-            // No number: the work is for the same attempt, ordered in an earlier session, and goes on.
-            if let Some(number) = self.work.queue_step(key, order) {
-                actions.push(Action::Cancel(number));
+            // Nothing is cancelled if the work is for the same attempt (ordered in an earlier session),
+            // destroys the guest, or is cancelled already.
+            if let Some(work_number) = self.work.queue_step(key, order) {
+                actions.push(Action::Cancel(work_number));
             }
             return;
         }
@@ -223,8 +224,8 @@ impl Host {
         }
         self.destroy_orders.insert(key);
         if self.work.is_under_way(key) {
-            if let Some(number) = self.work.queue_destroy(key) {
-                actions.push(Action::Cancel(number));
+            if let Some(work_number) = self.work.queue_destroy(key) {
+                actions.push(Action::Cancel(work_number));
             }
         } else {
             self.start_destroy(key, now_ms, actions);
@@ -234,20 +235,20 @@ impl Host {
     /// Handles the end of work. `now_ms` must never decrease between calls.
     pub fn end_work(&mut self, result: WorkResult, now_ms: u64, actions: &mut Vec<Action>) {
         let key = result.guest;
-        let Some(done) = self.work.end(key, result.number) else {
+        let Some(ended) = self.work.end(key, result.number) else {
             return;
         };
         self.reported
-            .count_work_end(&done.operations, &result.outcome);
-        if done.operations == [Operation::Destroy] {
+            .count_work_end(&ended.operations, &result.outcome);
+        if ended.operations == [Operation::Destroy] {
             self.end_destroy(key, &result.outcome, now_ms, actions);
         } else {
-            self.end_step(key, &done, result.outcome, actions);
+            self.end_step(key, &ended, result.outcome, actions);
         }
-        match done.next {
-            work_under_way::NextStep::Nothing => {}
-            work_under_way::NextStep::Destroy => self.start_destroy(key, now_ms, actions),
-            work_under_way::NextStep::Step(order) => self.start_step(order, actions),
+        match ended.queued {
+            work_under_way::QueuedOrder::Nothing => {}
+            work_under_way::QueuedOrder::Destroy => self.start_destroy(key, now_ms, actions),
+            work_under_way::QueuedOrder::Step(order) => self.start_step(order, actions),
         }
     }
 
@@ -259,9 +260,10 @@ impl Host {
             }
             self.destroyed_expiry.pop_front();
             self.destroy_orders.remove(&key);
-            let of_instance = (key.0, 0)..=(key.0, u32::MAX);
+            let (instance, _) = key;
+            let of_instance = (instance, 0)..=(instance, u32::MAX);
             if self.guests.range(of_instance).next().is_none() {
-                self.attempts.remove(&key.0);
+                self.attempts.remove(&instance);
             }
         }
     }
@@ -368,11 +370,11 @@ impl Host {
     fn end_step(
         &mut self,
         key: GuestKey,
-        done: &work_under_way::RunningWork,
+        ended: &work_under_way::RunningWork,
         outcome: Outcome,
         actions: &mut Vec<Action>,
     ) {
-        let Some(order) = &done.order else { return };
+        let Some(order) = &ended.order else { return };
         let failure = match outcome {
             Outcome::Done => {
                 let state = match order.step {
@@ -395,7 +397,7 @@ impl Host {
         };
         // If another order is queued, it superseded the work but came too late to cancel it. The
         // response is given for that order.
-        if matches!(done.next, work_under_way::NextStep::Nothing) {
+        if matches!(ended.queued, work_under_way::QueuedOrder::Nothing) {
             self.end_attempt(order, failure, actions);
         }
     }
@@ -425,7 +427,7 @@ impl Host {
         }
         self.capacity.allocate(&guest.amounts);
         self.guests.insert(key, guest);
-        self.reported.note_change(key.0);
+        self.reported.note_instance_change(key);
     }
 
     /// Sets the state of a guest, and logs it. A new guest is incomplete from the beginning, and is
@@ -442,7 +444,7 @@ impl Host {
     fn remove_guest(&mut self, key: GuestKey, actions: &mut Vec<Action>) {
         if let Some(guest) = self.guests.remove(&key) {
             self.capacity.release(&guest.amounts);
-            self.reported.note_change(key.0);
+            self.reported.note_instance_change(key);
             actions.push(Action::EraseGuest(key));
         }
     }

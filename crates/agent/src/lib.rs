@@ -17,7 +17,7 @@ pub mod driver;
 pub mod guest_log;
 pub mod host;
 pub mod placement;
-mod private;
+mod private_files;
 pub mod simulated;
 
 pub use agent::{Agent, AgentError, Options};

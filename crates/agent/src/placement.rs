@@ -168,7 +168,7 @@ impl PlacementWriter {
         for provider in hosts.iter().flat_map(|host| host.providers()) {
             let used_classes = provider.inventories.keys();
             classes.extend(used_classes.filter(|name| is_custom(name)));
-            let used_traits = provider.traits.iter().filter(|(_, has)| **has);
+            let used_traits = provider.traits.iter().filter(|(_, is_set)| **is_set);
             traits.extend(
                 used_traits
                     .map(|(name, _)| name)

@@ -85,7 +85,7 @@ pub struct Options {
     /// The duration of each operation; 0 for operations without an entry.
     pub times: BTreeMap<Operation, DurationDistribution>,
     /// The rate at which each operation fails, from 0 to 1; 0 for operations without an entry.
-    pub failures: BTreeMap<Operation, f64>,
+    pub failure_rates: BTreeMap<Operation, f64>,
     /// The seed of the random numbers. The same seed gives the same numbers.
     pub seed: u64,
 }
@@ -94,22 +94,25 @@ pub struct Options {
 #[derive(Debug)]
 pub struct SimulatedDriver {
     options: Options,
-    random: AtomicU64,
+    random_state: AtomicU64,
 }
 
 impl SimulatedDriver {
     /// Creates a driver for the hosts of the options.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let random = AtomicU64::new(options.seed);
-        Self { options, random }
+        let random_state = AtomicU64::new(options.seed);
+        Self {
+            options,
+            random_state,
+        }
     }
 
     /// A random number of at least 0 and less than 1 (splitmix64).
     fn random(&self) -> f64 {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
         let mut z = self
-            .random
+            .random_state
             .fetch_add(STEP, Ordering::Relaxed)
             .wrapping_add(STEP);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -117,6 +120,7 @@ impl SimulatedDriver {
         z ^= z >> 31;
         #[expect(clippy::cast_precision_loss, reason = "53 bits are left, exactly")]
         let number = (z >> 11) as f64;
+        // 2 to the power of 53.
         number / 9_007_199_254_740_992.0
     }
 }
@@ -138,7 +142,7 @@ impl Driver for SimulatedDriver {
                     tokio::time::sleep(time).await;
                 }
             }
-            let rate = self.options.failures.get(&request.operation).copied();
+            let rate = self.options.failure_rates.get(&request.operation).copied();
             if rate.is_some_and(|rate| self.random() < rate) {
                 let message = format!("The simulated {} failed.", request.operation.name());
                 return Err(DriverError::retriable(message));
@@ -152,7 +156,7 @@ impl Driver for SimulatedDriver {
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdenticalHosts {
     /// The number of hosts.
-    pub hosts: u32,
+    pub count: u32,
     /// The prefix of their names; a number from 1 follows.
     pub prefix: String,
     /// CPUs of each host.
@@ -173,7 +177,7 @@ impl IdenticalHosts {
     /// The descriptions of all hosts.
     #[must_use]
     pub fn hosts(&self) -> Vec<HostDescription> {
-        (1..=self.hosts).map(|number| self.host(number)).collect()
+        (1..=self.count).map(|number| self.host(number)).collect()
     }
 
     fn host(&self, number: u32) -> HostDescription {

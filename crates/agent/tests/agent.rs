@@ -22,12 +22,12 @@ use tokio::sync::mpsc;
 fn driver(
     count: u32,
     times: &[(Operation, DurationDistribution)],
-    failures: &[(Operation, f64)],
+    failure_rates: &[(Operation, f64)],
 ) -> Arc<SimulatedDriver> {
     Arc::new(SimulatedDriver::new(simulated::Options {
         hosts: hosts(count),
         times: times.iter().copied().collect(),
-        failures: failures.iter().copied().collect(),
+        failure_rates: failure_rates.iter().copied().collect(),
         seed: 1,
     }))
 }
@@ -50,11 +50,11 @@ async fn start(
     (agent, connections)
 }
 
-/// Waits for the session of the only host.
-async fn started(
+/// Waits until the only host has begun a session, and returns the host, the session and the guests.
+async fn receive_start(
     connection: &mut CellConnection,
 ) -> (HostId, u64, Vec<(placewright_conductor::InstanceId, u32)>) {
-    let start = connection.receive_starts(1).await.pop_first().unwrap().1;
+    let (_, start) = connection.receive_starts(1).await.pop_first().unwrap();
     (start.host, start.session, start.guests)
 }
 
@@ -63,7 +63,7 @@ async fn a_build_ends_and_the_host_reports_its_instances() {
     let times = [(Operation::Spawn, DurationDistribution::Uniform(200, 200))];
     let (agent, mut connections) = start(options(), driver(1, &times, &[])).await;
     let mut connection = connections.recv().await.unwrap();
-    let (host, session, guests) = started(&mut connection).await;
+    let (host, session, guests) = receive_start(&mut connection).await;
     assert_eq!(guests, []);
     let (_, full) = connection.receive_state().await;
     assert_eq!((full.incarnation, full.sequence), (session, 1));
@@ -119,10 +119,10 @@ async fn a_build_ends_and_the_host_reports_its_instances() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_build_is_undone_and_counted() {
-    let failures = [(Operation::Spawn, 1.0)];
-    let (_agent, mut connections) = start(options(), driver(1, &[], &failures)).await;
+    let failure_rates = [(Operation::Spawn, 1.0)];
+    let (_agent, mut connections) = start(options(), driver(1, &[], &failure_rates)).await;
     let mut connection = connections.recv().await.unwrap();
-    let (host, session, _) = started(&mut connection).await;
+    let (host, session, _) = receive_start(&mut connection).await;
     connection
         .order(host, session, order(host, instance(1), Step::Arrive, 600))
         .await;
@@ -136,10 +136,10 @@ async fn a_failed_build_is_undone_and_counted() {
     assert_eq!(failure.unwrap().message, "The simulated spawn failed.");
     // Changes may be merged, but the last update has the final state.
     loop {
-        let update = connection.receive_state().await.1.update;
+        let (_, numbered) = connection.receive_state().await;
         let (HostUpdate::Load(load)
         | HostUpdate::InstanceCame(_, load)
-        | HostUpdate::InstanceWent(_, load)) = update
+        | HostUpdate::InstanceWent(_, load)) = numbered.update
         else {
             continue;
         };
@@ -157,7 +157,7 @@ async fn devices_that_are_not_ready_in_time_fail_a_build() {
     )];
     let (_agent, mut connections) = start(options(), driver(1, &times, &[])).await;
     let mut connection = connections.recv().await.unwrap();
-    let (host, session, _) = started(&mut connection).await;
+    let (host, session, _) = receive_start(&mut connection).await;
     connection
         .order(host, session, order(host, instance(1), Step::Arrive, 1))
         .await;
@@ -173,7 +173,7 @@ async fn a_build_goes_on_when_the_connection_ends() {
     let times = [(Operation::Spawn, DurationDistribution::Uniform(5000, 5000))];
     let (_agent, mut connections) = start(options(), driver(1, &times, &[])).await;
     let mut connection = connections.recv().await.unwrap();
-    let (host, first, _) = started(&mut connection).await;
+    let (host, first, _) = receive_start(&mut connection).await;
     connection
         .order(host, first, order(host, instance(1), Step::Arrive, 600))
         .await;
@@ -182,7 +182,7 @@ async fn a_build_goes_on_when_the_connection_ends() {
     drop(connection);
 
     let mut connection = connections.recv().await.unwrap();
-    let (host, second, guests) = started(&mut connection).await;
+    let (host, second, guests) = receive_start(&mut connection).await;
     assert!(second > first);
     assert_eq!(guests, [(instance(1), 1)]);
     // Orders of the old session are ignored; those of the new one get a response.
@@ -205,7 +205,7 @@ async fn a_guest_is_not_built_after_an_order_to_destroy_it() {
     )];
     let (_agent, mut connections) = start(options(), driver(1, &times, &[])).await;
     let mut connection = connections.recv().await.unwrap();
-    let (host, session, _) = started(&mut connection).await;
+    let (host, session, _) = receive_start(&mut connection).await;
     connection
         .order(host, session, order(host, instance(1), Step::Arrive, 600))
         .await;
@@ -228,7 +228,8 @@ async fn a_guest_is_not_built_after_an_order_to_destroy_it() {
     connection
         .order(host, session, order(host, instance(2), Step::Arrive, 600))
         .await;
-    assert_eq!(connection.receive_step().await.0, instance(2));
+    let (built, _, _) = connection.receive_step().await;
+    assert_eq!(built, instance(2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -245,7 +246,7 @@ async fn a_cell_that_lost_a_session_can_request_a_new_one_and_the_full_state() {
     connection
         .send(ToAgent::StartAgain { host: *host, after })
         .await;
-    let again = connection.receive_starts(1).await.pop_first().unwrap().1;
+    let (_, again) = connection.receive_starts(1).await.pop_first().unwrap();
     assert!(again.host == *host && again.session > after);
     // Once a greater session has begun, the same request begins no further one.
     connection
@@ -272,7 +273,7 @@ async fn a_restarted_agent_knows_its_guests_and_removes_half_built_ones() {
     let times = [(Operation::Spawn, DurationDistribution::Uniform(0, 0))];
     let (agent, mut connections) = start(options(), driver(1, &times, &[])).await;
     let mut connection = connections.recv().await.unwrap();
-    let (host, first, _) = started(&mut connection).await;
+    let (host, first, _) = receive_start(&mut connection).await;
     connection
         .order(host, first, order(host, instance(1), Step::Arrive, 600))
         .await;
@@ -285,34 +286,41 @@ async fn a_restarted_agent_knows_its_guests_and_removes_half_built_ones() {
     )];
     let (agent, mut connections) = start(options(), driver(1, &times, &[])).await;
     let mut connection = connections.recv().await.unwrap();
-    let (host, second, guests) = started(&mut connection).await;
+    let (host, second, guests) = receive_start(&mut connection).await;
     assert!(second > first);
     assert_eq!(guests, [(instance(1), 1)]);
     connection
         .order(host, second, order(host, instance(2), Step::Arrive, 100))
         .await;
     loop {
-        if let HostUpdate::InstanceCame(report, _) = connection.receive_state().await.1.update {
+        let (_, numbered) = connection.receive_state().await;
+        if let HostUpdate::InstanceCame(report, _) = numbered.update {
             assert_eq!(report.uuid, instance(2).0);
             break;
         }
     }
-    let busy = Agent::start(options(), driver(1, &[], &[]), MockLink::new(0).0).await;
-    assert!(busy.unwrap_err().to_string().contains("another agent"));
+    let (link, _connections) = MockLink::new(0);
+    let second_agent = Agent::start(options(), driver(1, &[], &[]), link).await;
+    assert!(
+        second_agent
+            .unwrap_err()
+            .to_string()
+            .contains("another agent")
+    );
     agent.stop().await;
 
     let (_agent, mut connections) = start(options(), driver(1, &[], &[])).await;
     let mut connection = connections.recv().await.unwrap();
-    let (_, _, guests) = started(&mut connection).await;
+    let (_, _, guests) = receive_start(&mut connection).await;
     assert_eq!(guests, [(instance(1), 1)]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn simulated_failures_have_the_configured_rate() {
-    let failures = [(Operation::Spawn, 0.1)];
-    let (_agent, mut connections) = start(options(), driver(1, &[], &failures)).await;
+    let failure_rates = [(Operation::Spawn, 0.1)];
+    let (_agent, mut connections) = start(options(), driver(1, &[], &failure_rates)).await;
     let mut connection = connections.recv().await.unwrap();
-    let (host, session, _) = started(&mut connection).await;
+    let (host, session, _) = receive_start(&mut connection).await;
     let mut failed = 0;
     for number in 0..1000 {
         connection
@@ -322,7 +330,8 @@ async fn simulated_failures_have_the_configured_rate() {
                 order(host, instance(number), Step::Arrive, 1),
             )
             .await;
-        failed += u32::from(connection.receive_step().await.2.is_some());
+        let (_, _, failure) = connection.receive_step().await;
+        failed += u32::from(failure.is_some());
     }
     assert!((60..140).contains(&failed), "{failed}");
 }

@@ -167,7 +167,7 @@ async fn executables_get_only_the_listed_environment_variables() {
     let (directory, _) = driver(&[("spawn", write)]);
     let mut options = Options::new(directory.path(), directory.path().join("state"));
     // Cargo sets this variable for tests, and CARGO_PKG_NAME, which is not passed on.
-    options.environment = vec!["CARGO_MANIFEST_DIR".to_owned()];
+    options.further_variables = vec!["CARGO_MANIFEST_DIR".to_owned()];
     let driver = CommandDriver::new(options).unwrap();
     driver.carry_out(request(Operation::Spawn)).await.unwrap();
     let text = fs::read_to_string(directory.path().join("state/environment")).unwrap();

@@ -21,7 +21,7 @@ fn guest() -> Guest {
 }
 
 /// Writes ten guests, and returns the offset of the end of each entry.
-fn write(path: &Path) -> Vec<u64> {
+fn write_ten_guests(path: &Path) -> Vec<u64> {
     let mut guest_log = GuestLog::open(path, false).unwrap();
     let mut ends = Vec::new();
     for number in 1..=10 {
@@ -33,7 +33,7 @@ fn write(path: &Path) -> Vec<u64> {
     ends
 }
 
-fn guests(path: &Path) -> usize {
+fn count_guests(path: &Path) -> usize {
     GuestLog::open(path, false).unwrap().guests().count()
 }
 
@@ -42,18 +42,18 @@ fn an_incomplete_entry_is_cut_off_and_a_damaged_file_is_copied() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("guests");
     let copy = directory.path().join("guests.damaged");
-    let ends = write(&path);
+    let ends = write_ten_guests(&path);
     let intact = fs::read(&path).unwrap();
     let (fifth, last) = (usize::try_from(ends[4]).unwrap(), intact.len());
 
     fs::write(&path, &intact[..last - 3]).unwrap();
-    assert_eq!(guests(&path), 9);
+    assert_eq!(count_guests(&path), 9);
     assert!(!copy.exists(), "an incomplete entry is not damage");
 
     let mut damaged = intact;
     damaged[fifth + 12] ^= 1;
     fs::write(&path, &damaged).unwrap();
-    assert_eq!(guests(&path), 5);
+    assert_eq!(count_guests(&path), 5);
     assert_eq!(fs::read(&copy).unwrap(), damaged);
 }
 
@@ -63,7 +63,7 @@ fn only_the_owner_can_read_a_guest_log() {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path().join("agent");
-    write(&folder.join("guests"));
+    write_ten_guests(&folder.join("guests"));
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);
     assert_eq!(mode(&folder.join("guests")), 0o600);

@@ -1,4 +1,4 @@
-//! Simulations of the state hosts of hosts together with the cell conductor. Messages are
+//! Simulations of the state machines of hosts together with the cell conductor. Messages are
 //! duplicated, delayed, reordered or lost, work fails or is cancelled, and agents are killed.
 
 #![allow(

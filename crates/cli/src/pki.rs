@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use placewright_identity::{Identity, Role};
-use placewright_pki::{Authority, Credentials, Entry, Grant, KeyRequest, holder};
+use placewright_pki::{Authority, Credentials, Grant, KeyRequest, RegisterEntry, holder};
 use placewright_roles::output::print;
 
 use names::NameArgs;
@@ -154,7 +154,7 @@ impl PkiCommand {
             } => {
                 let authority = Authority::open(&authority.pki)?;
                 let grant = names.grant(authority.installation())?;
-                if holder::is_in(&out) {
+                if holder::has_certificate(&out) {
                     bail!(
                         "{} has a certificate already: choose another folder, or renew it",
                         out.display()
@@ -213,7 +213,7 @@ fn init(directory: &std::path::Path, installation: &str) -> anyhow::Result<()> {
 fn renew(directory: &std::path::Path, folder: &std::path::Path) -> anyhow::Result<()> {
     let authority = Authority::open(directory)?;
     let present = Credentials::load(folder, None)?.current();
-    if !present.is_own_form {
+    if !present.is_renewed_by_placewright {
         bail!(
             "{} has tls.crt and tls.key, which another authority writes: renew it there",
             folder.display()
@@ -235,7 +235,7 @@ fn revoke(directory: &std::path::Path, serials: &[String], names: &[String]) -> 
     }
     let normalised = |text: &str| text.replace(':', "").to_lowercase();
     let serials: Vec<String> = serials.iter().map(|serial| normalised(serial)).collect();
-    let is_selected = |entry: &Entry| {
+    let is_selected = |entry: &RegisterEntry| {
         serials.contains(&entry.serial) || entry.names.iter().any(|name| names.contains(name))
     };
     let revoked = authority.revoke(is_selected)?;

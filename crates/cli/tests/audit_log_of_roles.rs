@@ -82,7 +82,7 @@ fn hold(authority: &Authority, folder: &Path, role: Role) -> Arc<Credentials> {
     let request = KeyRequest::new().unwrap();
     let issued = authority.issue(&Grant::new(identity), &request.request, "issue");
     holder::write(folder, &request, &issued.unwrap()).unwrap();
-    Credentials::load(folder, Some(&authority.list_path())).unwrap()
+    Credentials::load(folder, Some(&authority.revocation_list_path())).unwrap()
 }
 
 fn agent_of(cell: &str) -> Role {

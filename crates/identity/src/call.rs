@@ -29,7 +29,7 @@ pub enum Call<'a> {
         /// The UUID of the host.
         uuid: Uuid,
     },
-    /// An agent tells its cell the service host of one of its hosts.
+    /// An agent reports the service host of one of its hosts.
     NameService {
         /// The called cell.
         cell: &'a str,
@@ -75,12 +75,12 @@ impl fmt::Display for Call<'_> {
 }
 
 impl Identity {
-    /// Whether the holder of this identity may make a call of a role of `installation`.
+    /// Checks that the holder of this identity may make a call of a role of `installation`.
     ///
     /// # Errors
     ///
     /// The holder may not make the call.
-    pub fn may(&self, installation: &str, call: &Call<'_>) -> Result<(), Refusal> {
+    pub fn check_call(&self, installation: &str, call: &Call<'_>) -> Result<(), Refusal> {
         let Some(reason) = self.refusal_reason(installation, call) else {
             return Ok(());
         };
@@ -137,6 +137,7 @@ impl Identity {
                         names.services.contains(*service)
                             || names.hosts.iter().any(|host| host.may_have_name(service))
                     }
+                    // The check of the cell is all that joining it needs.
                     _ => true,
                 };
                 (!is_allowed).then(|| "it is for other hosts".to_owned())

@@ -176,12 +176,12 @@ fn strip_scheme(uri: &str) -> Option<&str> {
 }
 
 fn parse_uri(uri: &str, path: &str) -> Result<Identity, NameError> {
-    let unknown = || NameError::NotAName(uri.to_owned());
+    let unknown_form = || NameError::UnknownForm(uri.to_owned());
     let mut segments = path.split('/');
     let installation = segments.next().unwrap_or_default();
     let segments: Vec<&str> = segments.collect();
-    let name = |segment| text::decode(segment).ok_or_else(unknown);
-    let host = |segment, uuid| HostPattern::from_segments(segment, uuid).ok_or_else(unknown);
+    let name = |segment| text::decode(segment).ok_or_else(unknown_form);
+    let host = |segment, uuid| HostPattern::from_segments(segment, uuid).ok_or_else(unknown_form);
     let agent = |cell, hosts: Option<HostPattern>, services: Option<String>| {
         Ok(Role::Agent(AgentNames {
             cell: name(cell)?,
@@ -197,7 +197,7 @@ fn parse_uri(uri: &str, path: &str) -> Result<Identity, NameError> {
             agent(cell, Some(host(host_segment, Some(*uuid))?), None)?
         }
         ["cell", cell, "service", service] => agent(cell, None, Some(name(service)?))?,
-        _ => return Err(unknown()),
+        _ => return Err(unknown_form()),
     };
     text::check_installation(installation)?;
     if let Role::Agent(names) = &role {

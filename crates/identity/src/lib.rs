@@ -15,7 +15,7 @@
 //! Other names in a certificate are ignored. `/host/*` means every host of the cell, whatever its
 //! UUID.
 //!
-//! [`Identity`] is parsed from the URIs of a certificate, and [`Identity::may`] decides whether its
+//! [`Identity`] is parsed from the URIs of a certificate, and [`Identity::check_call`] decides whether its
 //! holder may make a call. This crate does no I/O, and does not parse certificates.
 
 mod call;

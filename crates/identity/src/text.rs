@@ -12,7 +12,7 @@ const INSTALLATION_BYTES_MAX: usize = 63;
 pub enum NameError {
     /// The text is not a URI in one of the known forms.
     #[error("{0:?} is no name of a role: see `placewright pki issue --help` for their forms")]
-    NotAName(String),
+    UnknownForm(String),
     /// The name of an installation has other characters, or too many.
     #[error(
         "{0:?} is no name of an installation: up to 63 of a-z, 0-9, - and ., beginning with a \

@@ -56,7 +56,7 @@ fn identity() -> impl Strategy<Value = Identity> {
 }
 
 /// Whether an agent may send messages for a host: a second definition, to compare with.
-fn speaks_for(names: &AgentNames, name: &str, uuid: Uuid) -> bool {
+fn may_report_host(names: &AgentNames, name: &str, uuid: Uuid) -> bool {
     let derived = uuid == uuid_of_name(name);
     names.hosts.contains(&HostPattern::All)
         || (derived && names.hosts.contains(&HostPattern::Named(name.to_owned())))
@@ -121,7 +121,7 @@ proptest! {
             (Call::JoinCell { cell: &cell }, agent.is_some()),
             (
                 Call::ReportHost { cell: &cell, name: &host, uuid },
-                agent.is_some_and(|names| speaks_for(names, &host, uuid)),
+                agent.is_some_and(|names| may_report_host(names, &host, uuid)),
             ),
             (Call::RenewCertificate, true),
             (
@@ -136,7 +136,7 @@ proptest! {
         ];
         for (call, is_allowed) in calls {
             let expected = is_allowed && is_same_installation;
-            prop_assert_eq!(identity.may(INSTALLATION, &call).is_ok(), expected, "{}", call);
+            prop_assert_eq!(identity.check_call(INSTALLATION, &call).is_ok(), expected, "{}", call);
         }
     }
 }
@@ -159,7 +159,10 @@ fn refusals_say_who_what_and_why() {
         uuid: uuid_of_name("h2"),
     };
     assert_eq!(
-        identity.may(INSTALLATION, &call).unwrap_err().to_string(),
+        identity
+            .check_call(INSTALLATION, &call)
+            .unwrap_err()
+            .to_string(),
         format!(
             "the certificate of placewright://test/cell/c1/host/h1 does not allow it to speak for \
              the host \"h2\" ({}): it is for other hosts",
@@ -176,7 +179,7 @@ fn a_host_cannot_be_taken_by_its_uuid_under_an_own_name() {
         name: "h1",
         uuid: uuid_of_name("h2"),
     };
-    assert!(identity.may(INSTALLATION, &stolen).is_err());
+    assert!(identity.check_call(INSTALLATION, &stolen).is_err());
 }
 
 #[test]
@@ -193,7 +196,7 @@ fn services_have_the_names_of_hosts_or_their_own() {
             service,
         };
         assert_eq!(
-            identity.may(INSTALLATION, &call).is_ok(),
+            identity.check_call(INSTALLATION, &call).is_ok(),
             is_allowed,
             "{service}"
         );

@@ -17,7 +17,7 @@ use rustls::pki_types::pem::PemObject as _;
 use crate::certificate::{CertificateFacts, unhex};
 use crate::clock::{SKEW, date, later, now};
 use crate::error::PkiError;
-use crate::register::{self, Entry, Revocation};
+use crate::register::{self, RegisterEntry, Revocation};
 use crate::request::requested_key;
 use crate::{files, verify};
 
@@ -29,14 +29,14 @@ pub const LIFE: Duration = Duration::from_secs(7 * 86_400);
 const LIFE_MIN: Duration = Duration::from_secs(5);
 /// The time after which a revocation list announces its next update. Older lists are accepted all the
 /// same.
-const LIST_LIFE: Duration = Duration::from_secs(30 * 86_400);
+const REVOCATION_LIST_LIFE: Duration = Duration::from_secs(30 * 86_400);
 
 const CERTIFICATE: &str = "ca.pem";
 const KEY: &str = "ca-key.pem";
-const LIST: &str = "crl.pem";
+const REVOCATION_LIST: &str = "crl.pem";
 const INSTALLATION: &str = "installation";
 
-/// The names and the life of a certificate that is to be issued.
+/// The names and the life that a certificate is to get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The role, cell and hosts.
@@ -70,7 +70,7 @@ pub struct Issued {
     /// The authorities that the holder has to trust.
     pub authorities: Vec<CertificateDer<'static>>,
     /// The revocation list, if there is one.
-    pub list: Option<Vec<u8>>,
+    pub revocation_list: Option<Vec<u8>>,
 }
 
 /// A certificate authority, whose key is in a folder.
@@ -100,7 +100,7 @@ impl Authority {
         Identity::new(installation, Role::Control)?;
         files::make_directory(directory)?;
         let lock = files::lock(directory)?;
-        if Self::is_in(directory) {
+        if Self::exists_in(directory) {
             return Err(PkiError::Refused(format!(
                 "{} has an authority already",
                 directory.display()
@@ -131,13 +131,13 @@ impl Authority {
         files::replace(&directory.join(CERTIFICATE), certificate.pem().as_bytes())?;
         drop(lock);
         let authority = Self::open(directory)?;
-        authority.write_list(&files::lock(directory)?)?;
+        authority.write_revocation_list(&files::lock(directory)?)?;
         Ok(authority)
     }
 
     /// Whether a folder has an authority.
     #[must_use]
-    pub fn is_in(directory: &Path) -> bool {
+    pub fn exists_in(directory: &Path) -> bool {
         directory.join(CERTIFICATE).exists()
     }
 
@@ -191,8 +191,8 @@ impl Authority {
 
     /// The file of the revocation list.
     #[must_use]
-    pub fn list_path(&self) -> PathBuf {
-        self.directory.join(LIST)
+    pub fn revocation_list_path(&self) -> PathBuf {
+        self.directory.join(REVOCATION_LIST)
     }
 
     /// Issues a certificate for the key of a request. `operation` is recorded in the register.
@@ -221,7 +221,7 @@ impl Authority {
         let key = requested_key(request)?;
         // A concurrent revocation waits for this lock, and then finds the new certificate too.
         let lock = files::lock(&self.directory)?;
-        let list = files::read_if_exists(&self.list_path())?;
+        let list = files::read_if_exists(&self.revocation_list_path())?;
         let authorities = std::slice::from_ref(&self.certificate);
         let verifier = verify::client_verifier(authorities, list.as_deref())?;
         verify::verify_client(&*verifier, present)
@@ -237,7 +237,7 @@ impl Authority {
         self.certify(&grant, &key, "renew", &lock)
     }
 
-    /// Issues a certificate while the folder is locked.
+    /// Issues a certificate. `_locked` proves that the caller has locked the folder.
     pub(crate) fn certify(
         &self,
         grant: &Grant,
@@ -265,7 +265,7 @@ impl Authority {
         params.distinguished_name = DistinguishedName::new();
         let name = common_name(&grant.identity);
         params.distinguished_name.push(DnType::CommonName, name);
-        params.subject_alt_names = names(grant)?;
+        params.subject_alt_names = subject_alt_names(grant)?;
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![
@@ -275,7 +275,7 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         let certificate = params.signed_by(key, &self.issuer)?;
         // The register has the certificate before anybody gets it.
-        let entry = Entry {
+        let entry = RegisterEntry {
             serial: crate::certificate::hex(&serial.to_bytes()),
             names: grant.identity.uris(),
             not_before,
@@ -287,7 +287,7 @@ impl Authority {
         Ok(Issued {
             chain: vec![certificate.der().clone(), self.certificate.clone()],
             authorities: vec![self.certificate.clone()],
-            list: files::read_if_exists(&self.list_path())?,
+            revocation_list: files::read_if_exists(&self.revocation_list_path())?,
         })
     }
 
@@ -296,7 +296,7 @@ impl Authority {
     /// # Errors
     ///
     /// The register cannot be read.
-    pub fn entries(&self) -> Result<Vec<(Entry, Option<Revocation>)>, PkiError> {
+    pub fn entries(&self) -> Result<Vec<(RegisterEntry, Option<Revocation>)>, PkiError> {
         let revoked = register::revocations(&self.directory)?;
         let entries = register::entries(&self.directory)?.into_iter();
         Ok(entries
@@ -313,7 +313,10 @@ impl Authority {
     /// # Errors
     ///
     /// The register or the list cannot be read or written.
-    pub fn revoke(&self, selects: impl Fn(&Entry) -> bool) -> Result<Vec<Entry>, PkiError> {
+    pub fn revoke(
+        &self,
+        selects: impl Fn(&RegisterEntry) -> bool,
+    ) -> Result<Vec<RegisterEntry>, PkiError> {
         let lock = files::lock(&self.directory)?;
         let at = now();
         let mut revoked_entries = Vec::new();
@@ -325,36 +328,37 @@ impl Authority {
             }
         }
         revoked_entries.extend(self.withdraw(&selects, &lock)?);
-        self.write_list(&lock)?;
+        self.write_revocation_list(&lock)?;
         Ok(revoked_entries)
     }
 
-    /// Writes the revocation list anew, from the register.
-    fn write_list(&self, _locked: &File) -> Result<(), PkiError> {
+    /// Writes the revocation list anew, from the register. `_locked` proves that the caller has locked the folder.
+    fn write_revocation_list(&self, _locked: &File) -> Result<(), PkiError> {
         let at = now();
         let revoked = register::revocations(&self.directory)?;
         let certificates = revoked.values().filter_map(|revocation| {
             let serial = unhex(&revocation.serial)?;
-            Some(date(revocation.at).map(|at| RevokedCertParams {
+            Some(date(revocation.at).map(|revoked_at| RevokedCertParams {
                 serial_number: SerialNumber::from_slice(&serial),
-                revocation_time: at,
+                revocation_time: revoked_at,
                 reason_code: None,
                 invalidity_date: None,
             }))
         });
         let params = CertificateRevocationListParams {
             this_update: date(at - skew())?,
-            next_update: date(later(at, LIST_LIFE))?,
+            next_update: date(later(at, REVOCATION_LIST_LIFE))?,
             crl_number: SerialNumber::from(u64::try_from(revoked.len()).unwrap_or(0) + 1),
             issuing_distribution_point: None,
             revoked_certs: certificates.collect::<Result<_, _>>()?,
             key_identifier_method: KeyIdMethod::Sha256,
         };
         let list = params.signed_by(&self.issuer)?;
-        files::replace(&self.list_path(), list.pem()?.as_bytes())
+        files::replace(&self.revocation_list_path(), list.pem()?.as_bytes())
     }
 }
 
+/// [`SKEW`] in seconds.
 fn skew() -> i64 {
     i64::try_from(SKEW.as_secs()).unwrap_or(0)
 }
@@ -368,7 +372,7 @@ fn random_serial() -> Result<SerialNumber, PkiError> {
     Ok(SerialNumber::from_slice(&bytes))
 }
 
-/// The common name, which is only for people who look at a certificate.
+/// The common name of a certificate: text for people, which no check reads.
 fn common_name(identity: &Identity) -> String {
     match identity.role() {
         Role::Control => "control".to_owned(),
@@ -390,7 +394,8 @@ pub(crate) fn dns_name(role: &Role) -> &'static str {
     }
 }
 
-fn names(grant: &Grant) -> Result<Vec<SanType>, PkiError> {
+/// The subject alternative names of a certificate.
+fn subject_alt_names(grant: &Grant) -> Result<Vec<SanType>, PkiError> {
     let mut names = Vec::new();
     for uri in grant.identity.uris() {
         names.push(SanType::URI(uri.try_into()?));

@@ -19,10 +19,13 @@ pub fn now() -> i64 {
     })
 }
 
-/// The time after a duration; at most the end of the year 9999.
+/// The end of the year 9999, the latest time that a certificate can have.
+const LATEST: i64 = 253_402_300_799;
+
+/// The time after a duration, but at most [`LATEST`].
 pub(crate) fn later(at: i64, by: Duration) -> i64 {
     let by = i64::try_from(by.as_secs()).unwrap_or(i64::MAX);
-    at.saturating_add(by).min(253_402_300_799)
+    at.saturating_add(by).min(LATEST)
 }
 
 /// Converts a time for `rcgen`.

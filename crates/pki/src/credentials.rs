@@ -27,24 +27,24 @@ const PROTOCOL: &[u8] = b"h2";
 pub struct Credentials {
     directory: PathBuf,
     /// The file of the authority's revocation list, if this process has the authority.
-    list_path: Option<PathBuf>,
-    current: RwLock<Arc<Loaded>>,
+    revocation_list_path: Option<PathBuf>,
+    current: RwLock<Arc<LoadedCredentials>>,
     stamps: RwLock<Vec<FileStamp>>,
     changes: watch::Sender<u64>,
 }
 
 /// The content of a folder as it was loaded at one time.
-pub struct Loaded {
+pub struct LoadedCredentials {
     /// Counts the times that the folder was loaded, from 1.
     pub number: u64,
     /// The fields of the own certificate.
     pub facts: CertificateFacts,
     /// The own certificate.
     pub certificate: CertificateDer<'static>,
-    /// Whether the process renews the certificate itself.
-    pub is_own_form: bool,
+    /// Whether Placewright renews the certificate, and no tool of another authority.
+    pub is_renewed_by_placewright: bool,
     /// The revocation list, if there is one.
-    pub list: Option<Vec<u8>>,
+    pub revocation_list: Option<Vec<u8>>,
     /// The TLS configuration of a server. Clients need no certificate; if they have one, it must be of a
     /// trusted authority.
     pub server: Arc<ServerConfig>,
@@ -74,17 +74,20 @@ impl FileStamp {
 }
 
 impl Credentials {
-    /// Loads a folder. `list_path` names a revocation list that is used in place of the folder's own.
+    /// Loads a folder. `revocation_list_path` names a revocation list that is used in place of the folder's own.
     ///
     /// # Errors
     ///
     /// A file is missing, or its content is not valid.
-    pub fn load(directory: &Path, list_path: Option<&Path>) -> Result<Arc<Self>, PkiError> {
-        let stamps = stamps(directory, list_path);
-        let loaded = Loaded::read(directory, list_path, 1)?;
+    pub fn load(
+        directory: &Path,
+        revocation_list_path: Option<&Path>,
+    ) -> Result<Arc<Self>, PkiError> {
+        let stamps = stamps(directory, revocation_list_path);
+        let loaded = LoadedCredentials::read(directory, revocation_list_path, 1)?;
         Ok(Arc::new(Self {
             directory: directory.to_owned(),
-            list_path: list_path.map(Path::to_owned),
+            revocation_list_path: revocation_list_path.map(Path::to_owned),
             current: RwLock::new(Arc::new(loaded)),
             stamps: RwLock::new(stamps),
             changes: watch::Sender::new(1),
@@ -99,11 +102,11 @@ impl Credentials {
 
     /// The folder as it was loaded last.
     #[must_use]
-    pub fn current(&self) -> Arc<Loaded> {
+    pub fn current(&self) -> Arc<LoadedCredentials> {
         Arc::clone(&self.current.read())
     }
 
-    /// Receives [`Loaded::number`] whenever the folder was loaded again.
+    /// Receives [`LoadedCredentials::number`] whenever the folder was loaded again.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
@@ -115,12 +118,16 @@ impl Credentials {
     ///
     /// The new content is not valid; what was loaded before stays in effect.
     pub fn reload_if_changed(&self) -> Result<bool, PkiError> {
-        let stamps = stamps(&self.directory, self.list_path.as_deref());
+        let stamps = stamps(&self.directory, self.revocation_list_path.as_deref());
         if *self.stamps.read() == stamps {
             return Ok(false);
         }
         let number = self.current().number + 1;
-        let loaded = Loaded::read(&self.directory, self.list_path.as_deref(), number);
+        let loaded = LoadedCredentials::read(
+            &self.directory,
+            self.revocation_list_path.as_deref(),
+            number,
+        );
         // An error is returned once, until the files change again.
         *self.stamps.write() = stamps;
         *self.current.write() = Arc::new(loaded?);
@@ -139,18 +146,25 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-fn stamps(directory: &Path, list_path: Option<&Path>) -> Vec<FileStamp> {
+fn stamps(directory: &Path, revocation_list_path: Option<&Path>) -> Vec<FileStamp> {
     let folder_files = holder::files_of(directory);
-    let paths = folder_files.iter().map(PathBuf::as_path).chain(list_path);
+    let paths = folder_files
+        .iter()
+        .map(PathBuf::as_path)
+        .chain(revocation_list_path);
     paths.map(FileStamp::of).collect()
 }
 
-impl Loaded {
-    fn read(directory: &Path, list_path: Option<&Path>, number: u64) -> Result<Self, PkiError> {
+impl LoadedCredentials {
+    fn read(
+        directory: &Path,
+        revocation_list_path: Option<&Path>,
+        number: u64,
+    ) -> Result<Self, PkiError> {
         let content = holder::read(directory)?;
-        let list = match list_path {
+        let list = match revocation_list_path {
             Some(path) => files::read_if_exists(path)?,
-            None => content.list,
+            None => content.revocation_list,
         };
         let Some(certificate) = content.chain.first().cloned() else {
             return Err(PkiError::Certificate("there is none".to_owned()));
@@ -174,14 +188,17 @@ impl Loaded {
         let mut client = client.with_client_auth_cert(content.chain, content.key)?;
         client.alpn_protocols = vec![PROTOCOL.to_vec()];
         client.resumption = Resumption::disabled();
-        let list = list.as_deref().map(verify::parse_list).transpose()?;
+        let list = list
+            .as_deref()
+            .map(verify::parse_revocation_list)
+            .transpose()?;
         let revoked_serials = list.as_deref().map(revoked_serials).transpose()?;
         Ok(Self {
             number,
             facts,
             certificate,
-            is_own_form: content.is_own_form,
-            list: list.map(|list| list.to_vec()),
+            is_renewed_by_placewright: content.is_renewed_by_placewright,
+            revocation_list: list.map(|list| list.to_vec()),
             server: Arc::new(server),
             client: Arc::new(client),
             authorities: content.authorities,
@@ -236,9 +253,9 @@ impl Loaded {
     }
 }
 
-impl std::fmt::Debug for Loaded {
+impl std::fmt::Debug for LoadedCredentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Loaded")
+        f.debug_struct("LoadedCredentials")
             .field("number", &self.number)
             .field("facts", &self.facts)
             .finish_non_exhaustive()

@@ -23,7 +23,9 @@ use crate::verify::{self, ServerChainVerifier, provider};
 ///
 /// rustls refuses a setting, which never happens.
 pub fn pinned_client(word: &Word) -> Result<Arc<ClientConfig>, PkiError> {
-    let verifier = Arc::new(PinnedAuthority(word.fingerprint));
+    let verifier = Arc::new(PinnedAuthority {
+        fingerprint: word.fingerprint,
+    });
     let client = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&version::TLS13])?
         .dangerous()
@@ -57,9 +59,11 @@ pub fn check_enrolment(word: &Word, issued: &Issued) -> Result<CertificateFacts,
     CertificateFacts::read(certificate)
 }
 
-/// Trusts the authority with this fingerprint.
+/// Trusts only the authority whose certificate has this fingerprint.
 #[derive(Debug)]
-struct PinnedAuthority([u8; 32]);
+struct PinnedAuthority {
+    fingerprint: [u8; 32],
+}
 
 impl ServerCertVerifier for PinnedAuthority {
     fn verify_server_cert(
@@ -71,7 +75,7 @@ impl ServerCertVerifier for PinnedAuthority {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let mut candidates = intermediates.iter();
-        let authority = candidates.find(|certificate| sha256(certificate) == self.0);
+        let authority = candidates.find(|certificate| sha256(certificate) == self.fingerprint);
         let unknown = Error::InvalidCertificate(CertificateError::UnknownIssuer);
         let authority = authority.ok_or(unknown)?;
         let chain = ServerChainVerifier::new(std::slice::from_ref(authority), None)

@@ -34,9 +34,9 @@ pub enum PkiError {
     /// The request is refused; nothing changed.
     #[error("{0}")]
     Refused(String),
-    /// A certificate or list cannot be made.
+    /// A key, certificate or revocation list cannot be made or signed.
     #[error("it cannot be signed: {0}")]
-    Making(#[from] rcgen::Error),
+    Signing(#[from] rcgen::Error),
     /// TLS refuses a certificate, key or list.
     #[error("TLS refuses it: {0}")]
     Tls(#[from] rustls::Error),

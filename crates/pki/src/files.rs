@@ -11,7 +11,7 @@ use crate::error::PkiError;
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
-/// The largest file that is read, besides those that only grow.
+/// The largest file that [`read`] accepts. The files of lines, to which lines are only appended, have no limit.
 const BYTES_MAX: u64 = 16 << 20;
 /// The size of the blocks in which the last line end of a file is searched, from its end.
 const BLOCK_BYTES: u64 = 4096;

@@ -25,7 +25,7 @@ use crate::verify;
 
 const IDENTITY: &str = "identity.pem";
 const AUTHORITIES: &str = "ca.pem";
-const LIST: &str = "crl.pem";
+const REVOCATION_LIST: &str = "crl.pem";
 /// The names that other authorities' tools give these files.
 const OTHER_CERTIFICATE: &str = "tls.crt";
 const OTHER_KEY: &str = "tls.key";
@@ -36,14 +36,14 @@ pub(crate) struct FolderContent {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) key: PrivateKeyDer<'static>,
     pub(crate) authorities: Vec<CertificateDer<'static>>,
-    pub(crate) list: Option<Vec<u8>>,
+    pub(crate) revocation_list: Option<Vec<u8>>,
     /// Whether certificate and key are in `identity.pem`, and so are renewed by Placewright.
-    pub(crate) is_own_form: bool,
+    pub(crate) is_renewed_by_placewright: bool,
 }
 
 /// Whether a folder has a certificate.
 #[must_use]
-pub fn is_in(directory: &Path) -> bool {
+pub fn has_certificate(directory: &Path) -> bool {
     directory.join(IDENTITY).exists() || directory.join(OTHER_CERTIFICATE).exists()
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn files_of(directory: &Path) -> [PathBuf; 6] {
     [
         IDENTITY,
         AUTHORITIES,
-        LIST,
+        REVOCATION_LIST,
         OTHER_CERTIFICATE,
         OTHER_KEY,
         OTHER_AUTHORITIES,
@@ -63,8 +63,8 @@ pub(crate) fn files_of(directory: &Path) -> [PathBuf; 6] {
 /// Reads a folder.
 pub(crate) fn read(directory: &Path) -> Result<FolderContent, PkiError> {
     let identity = directory.join(IDENTITY);
-    let is_own_form = identity.exists();
-    let (certificate, key) = if is_own_form {
+    let is_renewed_by_placewright = identity.exists();
+    let (certificate, key) = if is_renewed_by_placewright {
         (identity.clone(), identity)
     } else {
         (directory.join(OTHER_CERTIFICATE), directory.join(OTHER_KEY))
@@ -87,8 +87,8 @@ pub(crate) fn read(directory: &Path) -> Result<FolderContent, PkiError> {
         key: PrivateKeyDer::from_pem_slice(&key_content)
             .map_err(|error| PkiError::content(&key, error))?,
         authorities: certificates(&authorities)?,
-        list: files::read_if_exists(&directory.join(LIST))?,
-        is_own_form,
+        revocation_list: files::read_if_exists(&directory.join(REVOCATION_LIST))?,
+        is_renewed_by_placewright,
     };
     Ok(content)
 }
@@ -113,8 +113,8 @@ pub fn write(directory: &Path, request: &KeyRequest, issued: &Issued) -> Result<
     // The authorities are written first, because the old certificate is valid with the new ones as well.
     let authorities: String = issued.authorities.iter().map(pem).collect();
     files::replace(&directory.join(AUTHORITIES), authorities.as_bytes())?;
-    if let Some(list) = &issued.list {
-        write_list(directory, list)?;
+    if let Some(list) = &issued.revocation_list {
+        write_revocation_list(directory, list)?;
     }
     let mut text: String = issued.chain.iter().map(pem).collect();
     text.push_str(request.key());
@@ -126,11 +126,11 @@ pub fn write(directory: &Path, request: &KeyRequest, issued: &Issued) -> Result<
 /// # Errors
 ///
 /// It is no list, or the folder cannot be written.
-pub fn write_list(directory: &Path, list: &[u8]) -> Result<(), PkiError> {
-    let list = verify::parse_list(list)?;
+pub fn write_revocation_list(directory: &Path, list: &[u8]) -> Result<(), PkiError> {
+    let list = verify::parse_revocation_list(list)?;
     crate::certificate::revoked_serials(&list)?;
     files::replace(
-        &directory.join(LIST),
+        &directory.join(REVOCATION_LIST),
         pem_block("X509 CRL", &list).as_bytes(),
     )
 }

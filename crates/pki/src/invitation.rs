@@ -18,13 +18,13 @@ use crate::authority::{Authority, Grant, Issued};
 use crate::clock::{later, now};
 use crate::error::PkiError;
 use crate::files;
-use crate::register::Entry;
+use crate::register::RegisterEntry;
 
 /// The prefix of every word.
 const PREFIX: &str = "pw1";
 const FILE: &str = "invitations.json";
 /// The number of wrong secrets after which an invitation is void.
-const WRONG_MAX: u32 = 5;
+const WRONG_SECRETS_MAX: u32 = 5;
 /// The most open invitations. Those that have ended or are void do not count.
 const OPEN_MAX: usize = 10_000;
 
@@ -101,19 +101,21 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
 struct Invitation {
     id: String,
     /// SHA-256 of the secret. A secret of 128 random bits needs no slower hash.
-    hash: String,
+    #[serde(rename = "hash")]
+    secret_hash: String,
     names: Vec<String>,
     dns: Vec<String>,
     addresses: Vec<std::net::IpAddr>,
     life_s: u64,
     ends_at: i64,
     /// How many wrong secrets were tried.
-    wrong: u32,
+    #[serde(rename = "wrong")]
+    wrong_secrets: u32,
 }
 
 impl Invitation {
     fn is_open(&self, at: i64) -> bool {
-        self.ends_at > at && self.wrong < WRONG_MAX
+        self.ends_at > at && self.wrong_secrets < WRONG_SECRETS_MAX
     }
 }
 
@@ -131,7 +133,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// The identity is of another installation, too many wait, or nothing can be written.
+    /// The identity is of another installation, too many invitations are open, or nothing can be written.
     pub fn invite(&self, grant: &Grant, ends_in: Duration) -> Result<Word, PkiError> {
         if grant.identity.installation() != self.installation() {
             return Err(PkiError::Refused(format!(
@@ -155,13 +157,13 @@ impl Authority {
         }
         invitations.push(Invitation {
             id: URL_SAFE_NO_PAD.encode(word.id),
-            hash: URL_SAFE_NO_PAD.encode(sha256(&word.secret)),
+            secret_hash: URL_SAFE_NO_PAD.encode(sha256(&word.secret)),
             names: grant.identity.uris(),
             dns: grant.dns.clone(),
             addresses: grant.addresses.clone(),
             life_s: grant.life.as_secs(),
             ends_at: later(now(), ends_in),
-            wrong: 0,
+            wrong_secrets: 0,
         });
         write(self.directory(), &invitations)?;
         Ok(word)
@@ -190,8 +192,8 @@ impl Authority {
             .iter()
             .position(|invitation| invitation.id == id)
             .ok_or_else(refused)?;
-        if invitations[index].hash != URL_SAFE_NO_PAD.encode(sha256(secret)) {
-            invitations[index].wrong += 1;
+        if invitations[index].secret_hash != URL_SAFE_NO_PAD.encode(sha256(secret)) {
+            invitations[index].wrong_secrets += 1;
             write(self.directory(), &invitations)?;
             return Err(refused());
         }
@@ -206,15 +208,15 @@ impl Authority {
         self.certify(&grant, &key, "enrol", &lock)
     }
 
-    /// Withdraws the invitations that `selects` accepts, while the folder is locked. Returns the register
-    /// entries that their certificates would have had, without serial numbers.
+    /// Withdraws the invitations that `selects` accepts. Returns the register entries that their certificates
+    /// would have had, without serial numbers. `_locked` proves that the caller has locked the folder.
     pub(crate) fn withdraw(
         &self,
-        selects: impl Fn(&Entry) -> bool,
+        selects: impl Fn(&RegisterEntry) -> bool,
         _locked: &File,
-    ) -> Result<Vec<Entry>, PkiError> {
+    ) -> Result<Vec<RegisterEntry>, PkiError> {
         let at = now();
-        let future_entry = |invitation: &Invitation| Entry {
+        let future_entry = |invitation: &Invitation| RegisterEntry {
             serial: String::new(),
             names: invitation.names.clone(),
             not_before: at,

@@ -14,7 +14,7 @@ const REVOKED: &str = "revoked.jsonl";
 
 /// An issued certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct RegisterEntry {
     /// Its serial number, hexadecimal; empty for an invitation that was withdrawn.
     pub serial: String,
     /// Its names, as URIs.
@@ -40,7 +40,7 @@ pub struct Revocation {
 }
 
 /// Adds a certificate.
-pub(crate) fn append_issued(directory: &Path, entry: &Entry) -> Result<(), PkiError> {
+pub(crate) fn append_issued(directory: &Path, entry: &RegisterEntry) -> Result<(), PkiError> {
     append(&directory.join(ISSUED), entry)
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn append_revoked(directory: &Path, revocation: &Revocation) -> Resul
 }
 
 /// All certificates that were issued, in order.
-pub(crate) fn entries(directory: &Path) -> Result<Vec<Entry>, PkiError> {
+pub(crate) fn entries(directory: &Path) -> Result<Vec<RegisterEntry>, PkiError> {
     read(&directory.join(ISSUED))
 }
 

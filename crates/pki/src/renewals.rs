@@ -13,29 +13,33 @@ use crate::invitation::sha256;
 /// holders may share names, as all agents of `host/*` do.
 pub const RENEWED_MAX: usize = 10_000;
 
-/// The expiry times of the renewed certificates, by a hash of their names.
+/// The renewed certificates that have not expired.
 #[derive(Debug, Default)]
-pub struct Renewals(BTreeMap<[u8; 32], VecDeque<i64>>);
+pub struct Renewals {
+    /// Their expiry times in seconds since 1970, by a hash of their names.
+    expiries_by_names: BTreeMap<[u8; 32], VecDeque<i64>>,
+}
 
 impl Renewals {
     /// Whether a certificate of these names may be renewed at the time `now`, in seconds since 1970.
     pub fn may_add(&mut self, identity: &Identity, now: i64) -> bool {
-        self.0.retain(|_, expiries| {
-            while expiries.front().is_some_and(|end| *end < now) {
+        self.expiries_by_names.retain(|_, expiries| {
+            while expiries.front().is_some_and(|expires_at| *expires_at < now) {
                 expiries.pop_front();
             }
             !expiries.is_empty()
         });
-        let expiries = self.0.get(&key(identity));
+        let expiries = self.expiries_by_names.get(&names_hash(identity));
         expiries.is_none_or(|expiries| expiries.len() < RENEWED_MAX)
     }
 
-    /// Counts a renewed certificate that expires at `end`, in seconds since 1970.
-    pub fn add(&mut self, identity: &Identity, end: i64) {
-        self.0.entry(key(identity)).or_default().push_back(end);
+    /// Counts a renewed certificate that expires at `expires_at`, in seconds since 1970.
+    pub fn add(&mut self, identity: &Identity, expires_at: i64) {
+        let expiries = self.expiries_by_names.entry(names_hash(identity));
+        expiries.or_default().push_back(expires_at);
     }
 }
 
-fn key(identity: &Identity) -> [u8; 32] {
+fn names_hash(identity: &Identity) -> [u8; 32] {
     sha256(identity.uris().join("\n").as_bytes())
 }

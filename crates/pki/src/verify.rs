@@ -28,7 +28,7 @@ fn roots(authorities: &[CertificateDer<'_>]) -> Result<Arc<RootCertStore>, PkiEr
 }
 
 /// Reads a revocation list, PEM or DER.
-pub(crate) fn parse_list(
+pub(crate) fn parse_revocation_list(
     content: &[u8],
 ) -> Result<CertificateRevocationListDer<'static>, PkiError> {
     if !content.starts_with(b"-----") && !content.starts_with(b"\n") {
@@ -38,19 +38,25 @@ pub(crate) fn parse_list(
         .map_err(|error| PkiError::Certificate(format!("the revocation list: {error}")))
 }
 
-fn lists(content: Option<&[u8]>) -> Result<Vec<CertificateRevocationListDer<'static>>, PkiError> {
-    Ok(content.map(parse_list).transpose()?.into_iter().collect())
+fn revocation_lists(
+    content: Option<&[u8]>,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, PkiError> {
+    Ok(content
+        .map(parse_revocation_list)
+        .transpose()?
+        .into_iter()
+        .collect())
 }
 
 /// The verifier of clients. A client without a certificate passes the handshake, because a new role
-/// requests its first certificate without one. All other calls check that there is a certificate.
+/// requests its first certificate without one. Every other call is refused without a certificate.
 pub(crate) fn client_verifier(
     authorities: &[CertificateDer<'_>],
     list: Option<&[u8]>,
 ) -> Result<Arc<dyn ClientCertVerifier>, PkiError> {
     let builder = WebPkiClientVerifier::builder_with_provider(roots(authorities)?, provider());
     let builder = builder
-        .with_crls(lists(list)?)
+        .with_crls(revocation_lists(list)?)
         .only_check_end_entity_revocation()
         .allow_unknown_revocation_status()
         .allow_unauthenticated();
@@ -81,7 +87,7 @@ impl ServerChainVerifier {
     ) -> Result<Self, PkiError> {
         let builder = WebPkiServerVerifier::builder_with_provider(roots(authorities)?, provider());
         let builder = builder
-            .with_crls(lists(list)?)
+            .with_crls(revocation_lists(list)?)
             .only_check_end_entity_revocation()
             .allow_unknown_revocation_status();
         let built = builder.build();

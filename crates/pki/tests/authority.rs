@@ -129,7 +129,7 @@ fn a_revoked_certificate_is_refused_once_the_list_is_read() {
     let request = KeyRequest::new().unwrap();
     let issued = authority.issue(&cell(), &request.request, "issue").unwrap();
     holder::write(&folder, &request, &issued).unwrap();
-    let list = authority.list_path();
+    let list = authority.revocation_list_path();
     let cell = Credentials::load(&folder, Some(&list)).unwrap();
     let serial = agent.current().facts.serial_text();
     assert_eq!(
@@ -305,7 +305,7 @@ fn an_invalid_folder_changes_nothing() {
     assert!(agent.reload_if_changed().is_err());
     assert!(
         !agent.reload_if_changed().unwrap(),
-        "what is wrong is told once"
+        "the error is returned once"
     );
     assert_eq!(agent.current().number, 1);
     std::fs::write(&path, good).unwrap();
@@ -326,5 +326,5 @@ fn files_of_another_authority_have_other_names() {
     std::fs::copy(agent.directory().join("ca.pem"), other_form.join("ca.crt")).unwrap();
     let loaded = Credentials::load(&other_form, None).unwrap().current();
     assert_eq!(loaded.facts, agent.current().facts);
-    assert!(!loaded.is_own_form);
+    assert!(!loaded.is_renewed_by_placewright);
 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use placewright_identity::{AgentNames, HostPattern, Identity, NAMES_MAX, Role};
 use placewright_pki::{
-    Authority, Credentials, Entry, Grant, KeyRequest, RENEWED_MAX, Renewals, check_enrolment,
-    holder, now,
+    Authority, Credentials, Grant, KeyRequest, RENEWED_MAX, RegisterEntry, Renewals,
+    check_enrolment, holder, now,
 };
 use tempfile::TempDir;
 
@@ -35,7 +35,7 @@ fn agent(hosts: impl IntoIterator<Item = String>) -> Grant {
     Grant::new(Identity::new("test", Role::Agent(names)).unwrap())
 }
 
-fn is_stolen(entry: &Entry) -> bool {
+fn is_stolen(entry: &RegisterEntry) -> bool {
     entry.names == [NAME]
 }
 
@@ -48,8 +48,8 @@ fn a_revocation_includes_certificates_that_are_renewed_meanwhile() {
     let renewed = AtomicU32::new(0);
     thread::scope(|scope| {
         scope.spawn(|| {
-            while let Ok(next) = authority.renew(&newest.chain[0], &request) {
-                newest = next;
+            while let Ok(issued) = authority.renew(&newest.chain[0], &request) {
+                newest = issued;
                 renewed.fetch_add(1, Ordering::Relaxed);
             }
         });

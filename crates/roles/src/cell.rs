@@ -150,18 +150,18 @@ fn authority_link(
     let Some(credentials) = credentials else {
         return Ok(None);
     };
-    let connect = |relays| {
-        let made = CertificatesClient::new(client.clone(), relays);
-        made.map_err(|error| ConfigErrors(vec![format!("cell.placement: {error}")]))
+    let new_link = || {
+        let link = CertificatesClient::new(client.clone());
+        link.map_err(|error| ConfigErrors(vec![format!("cell.placement: {error}")]))
     };
-    let own_link = connect(false)?;
+    let own_link = new_link()?;
     let managed = ManagedCredentials::new(
         Arc::clone(credentials),
         Some(Arc::new(own_link.clone())),
         Some(own_link),
     );
     placewright_tasks::spawn(Task::Certificates, identities::manage(vec![managed]));
-    Ok(Some(Arc::new(connect(true)?)))
+    Ok(Some(Arc::new(new_link()?.forwarding_renewals())))
 }
 
 async fn serve(

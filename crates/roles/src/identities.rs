@@ -65,7 +65,7 @@ impl ControlIdentity {
             let ensured = ensure(authority, &folder, &control_identity);
             ensured.map_err(|error| pki_config_error(key, &error))?;
         }
-        let list = authority.as_ref().map(Authority::list_path);
+        let list = authority.as_ref().map(Authority::revocation_list_path);
         let credentials = load(key, &folder, list.as_deref(), "control's", |role| {
             *role == Role::Control
         })?;
@@ -114,13 +114,13 @@ pub(crate) fn ensure(
     folder: &Path,
     identity: &Identity,
 ) -> Result<(), PkiError> {
-    if holder::is_in(folder) {
-        let present = Credentials::load(folder, Some(&authority.list_path()))?.current();
+    if holder::has_certificate(folder) {
+        let present = Credentials::load(folder, Some(&authority.revocation_list_path()))?.current();
         let is_valid = present.check_client(&present.certificate).is_ok();
         if is_valid && present.identity() == identity {
             return Ok(());
         }
-        if !present.is_own_form {
+        if !present.is_renewed_by_placewright {
             return Err(PkiError::Refused(format!(
                 "the certificate in {} has ended or is not that of {identity}",
                 folder.display()

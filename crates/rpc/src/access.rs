@@ -41,14 +41,14 @@ impl AuthInterceptor {
         match (certificate, &self.credentials) {
             (PeerCertificate::Certificate(peer), Some(own_credentials)) => {
                 peer.check(own_credentials)
-                    .map_err(|reason| refusals::unknown_caller(remote, &reason))?;
+                    .map_err(|reason| refusals::refuse_unauthenticated(remote, &reason))?;
                 Ok(CallerIdentity::Certificate(Arc::clone(peer)))
             }
             (PeerCertificate::Missing, Some(_)) if self.admits_unenrolled => {
                 Ok(CallerIdentity::Unenrolled)
             }
             (PeerCertificate::Missing | PeerCertificate::Certificate(_), _) => {
-                Err(refusals::unknown_caller(
+                Err(refusals::refuse_unauthenticated(
                     remote,
                     &"there is no certificate: callers need one of this installation",
                 ))
@@ -59,7 +59,7 @@ impl AuthInterceptor {
                     None => own_credentials.is_none(),
                 };
                 if !is_trusted {
-                    return Err(refusals::unknown_caller(
+                    return Err(refusals::refuse_unauthenticated(
                         remote,
                         &"the token is missing or wrong: both sides need the same",
                     ));
@@ -83,26 +83,36 @@ impl Interceptor for AuthInterceptor {
     }
 }
 
-/// Checks each call of a service against the names in its caller's certificate. It has the own
-/// credentials, if connections have TLS.
+/// Checks each call of a service against the names in its caller's certificate.
 #[derive(Clone, Debug)]
-pub(crate) struct Authorizer(pub(crate) Option<Arc<Credentials>>);
+pub(crate) struct Authorizer {
+    /// The credentials of this server, if its connections have TLS.
+    pub(crate) own_credentials: Option<Arc<Credentials>>,
+}
 
 impl Authorizer {
     /// Checks that the caller may make a call. Returns the caller if it has a certificate, `None` if it
-    /// may make every call. `call` gets the name of the own cell.
+    /// may make every call. `call` describes the call; its argument is the name of this server's cell.
     pub(crate) fn check<T>(
         &self,
         request: &Request<T>,
         call: impl for<'a> FnOnce(&'a str) -> Call<'a>,
     ) -> Result<Option<CertificateHolder>, Status> {
         let remote = remote_of(request);
-        let peer = match (request.extensions().get::<CallerIdentity>(), &self.0) {
+        let peer = match (
+            request.extensions().get::<CallerIdentity>(),
+            &self.own_credentials,
+        ) {
             (Some(CallerIdentity::Certificate(peer)), Some(_)) => peer,
             (Some(CallerIdentity::Trusted), _) | (None, None) => return Ok(None),
-            _ => return Err(refusals::unknown_caller(remote, &"there is no certificate")),
+            _ => {
+                return Err(refusals::refuse_unauthenticated(
+                    remote,
+                    &"there is no certificate",
+                ));
+            }
         };
-        let Some(own_credentials) = &self.0 else {
+        let Some(own_credentials) = &self.own_credentials else {
             return Ok(None);
         };
         let holder = CertificateHolder {
@@ -128,13 +138,13 @@ pub(crate) struct CertificateHolder {
 }
 
 impl CertificateHolder {
-    /// Checks that the certificate allows a call, and records a refusal.
+    /// Checks that the certificate allows a call. A refusal is logged, and goes to the audit log.
     pub(crate) fn check(&self, call: &Call<'_>) -> Result<(), Status> {
         let current = self.own_credentials.current();
         let installation = current.identity().installation();
-        let allowed = self.peer.facts.identity.may(installation, call);
+        let allowed = self.peer.facts.identity.check_call(installation, call);
         let name = &self.peer.facts.identity;
-        allowed.map_err(|refusal| refusals::call_of(self.peer.remote, name, &refusal))
+        allowed.map_err(|refusal| refusals::refuse_call_of_holder(self.peer.remote, name, &refusal))
     }
 
     /// The name of the caller's cell.
@@ -143,9 +153,9 @@ impl CertificateHolder {
     }
 
     /// Refuses a call of this caller for another reason than the names in its certificate.
-    pub(crate) fn refusal(&self, reason: &str) -> Status {
+    pub(crate) fn refuse(&self, reason: &str) -> Status {
         let caller = &self.peer.facts.identity;
-        refusals::call_of(self.peer.remote, caller, &format!("{caller}: {reason}"))
+        refusals::refuse_call_of_holder(self.peer.remote, caller, &format!("{caller}: {reason}"))
     }
 
     /// Waits until the certificate is not valid any more; without a certificate, for ever.
@@ -159,6 +169,6 @@ impl CertificateHolder {
         };
         let remote = peer.remote;
         let reason = peer.until_refused(own_credentials).await;
-        refusals::unknown_caller(Some(remote), &reason)
+        refusals::refuse_unauthenticated(Some(remote), &reason)
     }
 }

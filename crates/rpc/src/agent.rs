@@ -82,7 +82,7 @@ impl AgentLink for AgentClient {
                 tokio::select! {
                     () = send_to_cell(from_agent, to_network.clone(), &agreed_version) => {}
                     // The agent reconnects with the new certificate.
-                    () = peer.until_changed() => {
+                    () = peer.until_must_reconnect() => {
                         tracing::info!("the certificate is another one: connecting to the cell anew");
                     }
                     ended = receive_from_cell(orders, to_agent, &to_network, &agreed_version) => {
@@ -113,6 +113,7 @@ async fn send_to_cell(
         for messages in batches(encoded, AgentMessage::encoded_len) {
             let batch = FromAgent {
                 version: agreed_version.load(Ordering::Relaxed),
+                // Only the first batch of a stream names the newest version.
                 newest: 0,
                 messages,
             };
@@ -136,6 +137,7 @@ async fn receive_from_cell(
         };
         let Some(batch) = batch else { return Ok(()) };
         match batch.version {
+            // The agreed version stays.
             0 => {}
             PROTOCOL_OLDEST..=PROTOCOL_VERSION => {
                 agreed_version.store(batch.version, Ordering::Relaxed);
@@ -204,14 +206,14 @@ impl Agents for AgentService {
         let connection = self.agents.connect().await;
         let connection = connection.map_err(|error| status(&error))?;
         let (to_network, orders) = mpsc::channel(QUEUE_BATCHES);
-        let serve = serve(request.into_inner(), holder, connection, to_network);
+        let serve = serve_stream(request.into_inner(), holder, connection, to_network);
         spawn_contained(ContainedWork::GrpcStream, serve);
         Ok(Response::new(ReceiverStream::new(orders)))
     }
 }
 
 /// Serves one stream until either side ends it or the agent sends a message that cannot be decoded.
-async fn serve(
+async fn serve_stream(
     from_agent: Streaming<FromAgent>,
     holder: Option<CertificateHolder>,
     connection: AgentConnection,
@@ -284,6 +286,7 @@ async fn send_to_agent(
         for messages in batches(encoded, CellMessage::encoded_len) {
             let batch = FromCell {
                 messages,
+                // The agreed version stays.
                 version: 0,
             };
             if to_network.send(Ok(batch)).await.is_err() {
@@ -301,7 +304,7 @@ fn unsupported_version(version: u32) -> Status {
     ))
 }
 
-/// Groups messages into batches of limited number and size.
+/// Groups messages into batches of limited size, in bytes as `size_of` counts them.
 fn batches<T>(messages: impl Iterator<Item = T>, size_of: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     let (mut batches, mut batch, mut bytes) = (Vec::new(), Vec::new(), 0);
     for message in messages {
@@ -310,6 +313,7 @@ fn batches<T>(messages: impl Iterator<Item = T>, size_of: impl Fn(&T) -> usize) 
             batches.push(std::mem::take(&mut batch));
             bytes = 0;
         }
+        // An empty message counts too, so that 0 bytes mean an empty batch.
         bytes += size.max(1);
         batch.push(message);
     }

@@ -19,7 +19,7 @@ use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, PeerChanne
 use crate::error::{link_error, status};
 use crate::limits::Validate;
 use crate::payload::{
-    pack, pack_for, pack_parts, refused, unpack, unpack_from, unpack_valid_items,
+    pack, pack_for, pack_parts, undecodable_response, unpack, unpack_from, unpack_valid_items,
 };
 use crate::proto::cell::cell_client::CellClient as Client;
 use crate::proto::cell::cell_server::Cell;
@@ -83,7 +83,10 @@ impl CellClient {
     async fn version(&self) -> Result<u32, LinkError> {
         match self.agreed_version.version() {
             Some(version) => Ok(version),
-            None => Ok(self.identify().await?.1),
+            None => {
+                let (_, version) = self.identify().await?;
+                Ok(version)
+            }
         }
     }
 
@@ -136,16 +139,17 @@ impl CellClient {
         let follow =
             |mut client: GeneratedClient, request| async move { client.follow(request).await };
         let events = peer.call(&self.client(), &payload, follow).await?;
-        let (to, from) = mpsc::channel(CLIENT_QUEUE_EVENTS);
-        spawn_contained(ContainedWork::GrpcStream, receive(peer.clone(), events, to));
-        Ok(from)
+        let (sender, receiver) = mpsc::channel(CLIENT_QUEUE_EVENTS);
+        let receive = receive_events(peer.clone(), events, sender);
+        spawn_contained(ContainedWork::GrpcStream, receive);
+        Ok(receiver)
     }
 }
 
 impl CellLink for CellClient {
     fn cell_id(&self) -> LinkFuture<'_, CellId> {
         Box::pin(async {
-            let (identity, _) = self.agreed_version.checked(self.identify().await)?;
+            let (identity, _) = self.agreed_version.reset_on_error(self.identify().await)?;
             let uuid = Uuid::parse_str(&identity.cell);
             let uuid = uuid.map_err(|_| self.refused("it does not say its UUID".into()))?;
             Ok(CellId(uuid))
@@ -155,40 +159,47 @@ impl CellLink for CellClient {
     fn deliver(&self, messages: Vec<Envelope>) -> LinkFuture<'_, Vec<Reply>> {
         Box::pin(async move {
             self.agreed_version
-                .checked(self.deliver_all(&messages).await)
+                .reset_on_error(self.deliver_all(&messages).await)
         })
     }
 
     fn perform(&self, operation: CellOperation) -> LinkFuture<'_, Reply> {
         Box::pin(async move {
             self.agreed_version
-                .checked(self.send_operation(&operation).await)
+                .reset_on_error(self.send_operation(&operation).await)
         })
     }
 
     fn actions(&self, instance: InstanceId) -> LinkFuture<'_, Vec<Action>> {
         Box::pin(async move {
             self.agreed_version
-                .checked(self.fetch_actions(instance).await)
+                .reset_on_error(self.fetch_actions(instance).await)
         })
     }
 
     fn follow(&self) -> LinkFuture<'_, mpsc::Receiver<CellEvent>> {
-        Box::pin(async { self.agreed_version.checked(self.open_event_stream().await) })
+        Box::pin(async {
+            self.agreed_version
+                .reset_on_error(self.open_event_stream().await)
+        })
     }
 }
 
 /// Forwards a cell's events until the stream ends, nothing arrives within the time-out, or the client
 /// has to reconnect.
-async fn receive(peer: PeerChannel, mut events: Streaming<Payload>, to: mpsc::Sender<CellEvent>) {
-    let mut until_changed = std::pin::pin!(peer.until_changed());
+async fn receive_events(
+    peer: PeerChannel,
+    mut events: Streaming<Payload>,
+    sender: mpsc::Sender<CellEvent>,
+) {
+    let mut until_must_reconnect = std::pin::pin!(peer.until_must_reconnect());
     loop {
         let message = tokio::time::timeout(peer.options.silence_timeout, events.message());
         let message = tokio::select! {
             message = message => message,
-            () = to.closed() => return,
+            () = sender.closed() => return,
             // Control opens a new stream, on a connection with the new certificate.
-            () = &mut until_changed => return,
+            () = &mut until_must_reconnect => return,
         };
         let payload = match message {
             Ok(Ok(Some(payload))) => payload,
@@ -207,13 +218,13 @@ async fn receive(peer: PeerChannel, mut events: Streaming<Payload>, to: mpsc::Se
             match unpack_valid_items(peer.options.versions, "news", &payload) {
                 Ok(batch) => batch,
                 Err(status) => {
-                    let error = refused(&peer.name, &status);
+                    let error = undecodable_response(&peer.name, &status);
                     tracing::error!(%error, "a stream of news cannot be read");
                     return;
                 }
             };
         for event in batch {
-            if to.send(event).await.is_err() {
+            if sender.send(event).await.is_err() {
                 return;
             }
         }
@@ -227,8 +238,8 @@ pub(crate) struct CellService {
     pub(crate) authorizer: Authorizer,
 }
 
-/// The call that authorization checks: this service is for control only.
-fn conduct(cell: &str) -> Call<'_> {
+/// The call that callers of this service need the right to make: only control has it.
+fn control_cell(cell: &str) -> Call<'_> {
     Call::ControlCell { cell }
 }
 
@@ -238,13 +249,13 @@ impl Cell for CellService {
         &self,
         request: Request<IdentifyRequest>,
     ) -> Result<Response<Identity>, Status> {
-        self.authorizer.check(&request, conduct)?;
+        self.authorizer.check(&request, control_cell)?;
         let cell = self.cell.cell_id().await.map_err(|error| status(&error))?;
         Ok(Response::new(identity(self.versions, cell.to_string())))
     }
 
     async fn deliver(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        self.authorizer.check(&request, conduct)?;
+        self.authorizer.check(&request, control_cell)?;
         let payload = request.get_ref();
         let messages: Vec<Envelope> = unpack(self.versions, "messages", payload)?;
         let replies = self.cell.deliver(messages).await;
@@ -253,7 +264,7 @@ impl Cell for CellService {
     }
 
     async fn act(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        self.authorizer.check(&request, conduct)?;
+        self.authorizer.check(&request, control_cell)?;
         let payload = request.get_ref();
         let operation: CellOperation = unpack(self.versions, "act", payload)?;
         let reply = self
@@ -265,7 +276,7 @@ impl Cell for CellService {
     }
 
     async fn actions(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        self.authorizer.check(&request, conduct)?;
+        self.authorizer.check(&request, control_cell)?;
         let payload = request.get_ref();
         let instance: InstanceId = unpack(self.versions, "instance", payload)?;
         let actions = self.cell.actions(instance).await;
@@ -279,34 +290,34 @@ impl Cell for CellService {
         &self,
         request: Request<Payload>,
     ) -> Result<Response<Self::FollowStream>, Status> {
-        let holder = self.authorizer.check(&request, conduct)?;
+        let holder = self.authorizer.check(&request, control_cell)?;
         let version = request.get_ref().version;
         let () = unpack(self.versions, "follow", request.get_ref())?;
         let events = self.cell.follow().await.map_err(|error| status(&error))?;
-        let (to, from) = mpsc::channel(SERVER_QUEUE_MESSAGES);
+        let (sender, receiver) = mpsc::channel(SERVER_QUEUE_MESSAGES);
         spawn_contained(ContainedWork::GrpcStream, async move {
             let refused = CertificateHolder::until_refused(holder);
             tokio::select! {
-                () = send(version, events, to.clone()) => {}
+                () = send_events(version, events, sender.clone()) => {}
                 // A closed channel means that the subscriber is gone.
-                status = refused => drop(to.send(Err(status)).await),
+                status = refused => drop(sender.send(Err(status)).await),
             }
         });
-        Ok(Response::new(ReceiverStream::new(from)))
+        Ok(Response::new(ReceiverStream::new(receiver)))
     }
 }
 
 /// Sends events until the cell's stream ends or the subscriber goes away.
-async fn send(
+async fn send_events(
     version: u32,
     mut events: mpsc::Receiver<CellEvent>,
-    to: mpsc::Sender<Result<Payload, Status>>,
+    sender: mpsc::Sender<Result<Payload, Status>>,
 ) {
     let mut batch = Vec::with_capacity(EVENTS_PER_MESSAGE_MAX);
     loop {
         let count = tokio::select! {
             count = events.recv_many(&mut batch, EVENTS_PER_MESSAGE_MAX) => count,
-            () = to.closed() => return,
+            () = sender.closed() => return,
         };
         if count == 0 {
             return;
@@ -314,14 +325,14 @@ async fn send(
         match pack_parts(version, &batch) {
             Ok(parts) => {
                 for (_, part) in parts {
-                    if to.send(Ok(part)).await.is_err() {
+                    if sender.send(Ok(part)).await.is_err() {
                         return;
                     }
                 }
             }
             Err(status) => {
                 // A closed channel means that the subscriber is gone.
-                let _ = to.send(Err(status)).await;
+                let _ = sender.send(Err(status)).await;
                 return;
             }
         }

@@ -35,21 +35,31 @@ const CERTIFICATE_BYTES_MAX: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct CertificatesClient {
     peer: PeerChannel,
-    /// Whether it forwards the renewals of others.
-    relays: bool,
+    /// Whether it forwards the renewals of other holders, which only cells may do.
+    forwards_renewals: bool,
 }
 
 impl CertificatesClient {
-    /// Creates a client; it has to be called in a Tokio runtime. It connects when it is first used.
-    /// With
-    /// `relays` it renews certificates of others, which only cells may do.
+    /// Creates a client that renews its own certificate. It has to be called in a Tokio runtime. The client
+    /// connects when it is first used.
     ///
     /// # Errors
     ///
     /// The address is not valid.
-    pub fn new(options: ClientOptions, relays: bool) -> Result<Self, EndpointError> {
-        let peer = PeerChannel::new("the authority", options)?;
-        Ok(Self { peer, relays })
+    pub fn new(options: ClientOptions) -> Result<Self, EndpointError> {
+        Ok(Self {
+            peer: PeerChannel::new("the authority", options)?,
+            forwards_renewals: false,
+        })
+    }
+
+    /// Makes it forward the renewals of other holders, which only cells may do.
+    #[must_use]
+    pub fn forwarding_renewals(self) -> Self {
+        Self {
+            forwards_renewals: true,
+            ..self
+        }
     }
 
     fn client(&self) -> Client<Channel> {
@@ -82,7 +92,7 @@ impl CertificateLink for CertificatesClient {
             let request = proto::RenewRequest {
                 request: renewal.request,
                 // The certificate of the caller itself is known from the handshake.
-                holder: if self.relays {
+                holder: if self.forwards_renewals {
                     renewal.present_certificate
                 } else {
                     Vec::new()
@@ -144,7 +154,7 @@ pub async fn enrol(word: &Word, options: ClientOptions, folder: &Path) -> Result
     let peer = PeerChannel::with_connector("the server", options, Some(connector))?;
     let client = CertificatesClient {
         peer,
-        relays: false,
+        forwards_renewals: false,
     };
     let request = KeyRequest::new()?;
     let enrolment = Enrolment {
@@ -153,7 +163,7 @@ pub async fn enrol(word: &Word, options: ClientOptions, folder: &Path) -> Result
         request: request.request.clone(),
     };
     let certified = client.enrol(enrolment).await?;
-    let issued = issued(certified);
+    let issued = to_issued(certified);
     let facts = check_enrolment(word, &issued)?;
     holder::write(folder, &request, &issued)?;
     tracing::info!(identity = %facts.identity, folder = %folder.display(), "enrolled");
@@ -162,12 +172,12 @@ pub async fn enrol(word: &Word, options: ClientOptions, folder: &Path) -> Result
 
 /// Converts an issued certificate to the type that `placewright_pki` writes.
 #[must_use]
-pub fn issued(certified: Certified) -> Issued {
+pub fn to_issued(certified: Certified) -> Issued {
     let certificates = |list: Vec<Vec<u8>>| list.into_iter().map(CertificateDer::from).collect();
     Issued {
         chain: certificates(certified.chain),
         authorities: certificates(certified.authorities),
-        list: certified.revocation_list,
+        revocation_list: certified.revocation_list,
     }
 }
 
@@ -187,7 +197,7 @@ impl CertificatesService {
         let holder = self.authorizer.check(request, |_| Call::RenewCertificate)?;
         let remote = remote_of(request);
         let no_certificate =
-            || refusals::unknown_caller(remote, &"there is no certificate to renew");
+            || refusals::refuse_unauthenticated(remote, &"there is no certificate to renew");
         let holder = holder.ok_or_else(no_certificate)?;
         let forwarded = &request.get_ref().holder;
         if forwarded.is_empty() {
@@ -198,7 +208,7 @@ impl CertificatesService {
         }
         let current = self.credentials.current();
         let checked = current.check_client(&CertificateDer::from(forwarded.as_slice()));
-        let facts = checked.map_err(|error| holder.refusal(&chain(&error)))?;
+        let facts = checked.map_err(|error| holder.refuse(&chain(&error)))?;
         holder.check(&Call::RenewAgentCertificate {
             holder: &facts.identity,
         })?;
@@ -213,7 +223,7 @@ impl Certificates for CertificatesService {
         request: Request<proto::RenewRequest>,
     ) -> Result<Response<proto::Certified>, Status> {
         let present_certificate = self.certificate_to_renew(&request)?;
-        let request = limited(request.into_inner().request)?;
+        let request = within_limit(request.into_inner().request)?;
         let renewal = Renewal {
             present_certificate,
             request,
@@ -228,12 +238,12 @@ impl Certificates for CertificatesService {
         let remote = remote_of(&request);
         let enrol_request = request.into_inner();
         let enrolment = Enrolment {
-            id: limited(enrol_request.id)?,
-            secret: limited(enrol_request.secret)?,
-            request: limited(enrol_request.request)?,
+            id: within_limit(enrol_request.id)?,
+            secret: within_limit(enrol_request.secret)?,
+            request: within_limit(enrol_request.request)?,
         };
         match self.authority.enrol(enrolment).await {
-            Err(LinkError::Refused { why, .. }) => Err(refusals::call(remote, &why)),
+            Err(LinkError::Refused { why, .. }) => Err(refusals::refuse_call(remote, &why)),
             other => response_of(other),
         }
     }
@@ -245,14 +255,15 @@ impl Certificates for CertificatesService {
         self.authorizer
             .check(&request, |_| Call::RenewCertificate)?;
         let current = self.credentials.current();
-        let list = current.list.as_deref().unwrap_or_default();
+        let list = current.revocation_list.as_deref().unwrap_or_default();
         let is_known = digest(&SHA256, list).as_ref() == request.get_ref().known.as_slice();
         let list = if is_known { Vec::new() } else { list.to_vec() };
         Ok(Response::new(proto::RevocationList { list }))
     }
 }
 
-fn limited(bytes: Vec<u8>) -> Result<Vec<u8>, Status> {
+/// Returns a field of a request, unless it is too long.
+fn within_limit(bytes: Vec<u8>) -> Result<Vec<u8>, Status> {
     if bytes.len() > REQUEST_BYTES_MAX {
         return Err(Status::invalid_argument(format!(
             "{} bytes, and at most {REQUEST_BYTES_MAX} are allowed",

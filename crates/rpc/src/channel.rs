@@ -70,14 +70,21 @@ pub struct EndpointError {
     address: String,
 }
 
+/// A channel, and the number of the credentials that it was made with.
+#[derive(Debug)]
+struct NumberedChannel {
+    credentials_number: u64,
+    channel: Channel,
+}
+
 /// A server, and a channel to it that is connected on demand.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerChannel {
     endpoint: Endpoint,
     connector: Option<Connector>,
-    /// The channel, and the number of the credentials that it was made with. New credentials make a new
-    /// channel; calls under way on the previous one may complete.
-    current_channel: Arc<Mutex<(u64, Channel)>>,
+    /// The channel for new calls. It is replaced when the credentials change; calls under way on the
+    /// previous one may complete.
+    current_channel: Arc<Mutex<NumberedChannel>>,
     pub(crate) options: ClientOptions,
     /// The server's role and address, for error messages.
     pub(crate) name: String,
@@ -120,10 +127,10 @@ impl PeerChannel {
             .keep_alive_timeout(PING_TIMEOUT)
             .keep_alive_while_idle(true);
         let name = format!("{what} at {address}");
-        let first_channel = (
-            credentials_number(&options),
-            connect(&endpoint, connector.as_ref()),
-        );
+        let first_channel = NumberedChannel {
+            credentials_number: credentials_number(&options),
+            channel: connect(&endpoint, connector.as_ref()),
+        };
         Ok(Self {
             endpoint,
             connector,
@@ -137,19 +144,19 @@ impl PeerChannel {
     pub(crate) fn channel(&self) -> Channel {
         let credentials_number = credentials_number(&self.options);
         let mut current_channel = self.current_channel.lock();
-        if current_channel.0 != credentials_number {
-            *current_channel = (
+        if current_channel.credentials_number != credentials_number {
+            *current_channel = NumberedChannel {
                 credentials_number,
-                connect(&self.endpoint, self.connector.as_ref()),
-            );
+                channel: connect(&self.endpoint, self.connector.as_ref()),
+            };
         }
-        current_channel.1.clone()
+        current_channel.channel.clone()
     }
 
-    /// Waits until the client has to reconnect.
-    pub(crate) async fn until_changed(&self) {
+    /// Waits until the client has to reconnect; for ever without TLS.
+    pub(crate) async fn until_must_reconnect(&self) {
         match &self.connector {
-            Some(connector) => connector.until_changed().await,
+            Some(connector) => connector.until_must_reconnect().await,
             None => std::future::pending().await,
         }
     }
@@ -165,7 +172,7 @@ impl PeerChannel {
     where
         F: Future<Output = Result<tonic::Response<T>, tonic::Status>>,
     {
-        let send = || {
+        let attempt = || {
             let mut request = Request::new(body.clone());
             // With certificates the token is not needed, and so not sent.
             if self.connector.is_none() {
@@ -174,8 +181,8 @@ impl PeerChannel {
             send(client.clone(), request)
         };
         let response = async {
-            match send().await {
-                Err(status) if crate::error::was_never_sent(&status) => send().await,
+            match attempt().await {
+                Err(status) if crate::error::was_never_sent(&status) => attempt().await,
                 result => result,
             }
         };

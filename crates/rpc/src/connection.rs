@@ -137,7 +137,7 @@ pub(crate) fn incoming(
                 match connection {
                     // A closed channel means that the server is stopping.
                     Ok(connection) => drop(sender.send(Ok(connection)).await),
-                    Err(error) => refusals::handshake(remote, &error),
+                    Err(error) => refusals::record_refused_handshake(remote, &error),
                 }
             });
         }
@@ -187,7 +187,8 @@ impl ServerHandshake<'_> {
         let server = Arc::clone(&current.server);
         let accepted = self.handshakes.accept(connection, remote, server).await;
         let stream = accepted.map_err(io::Error::other)?;
-        let certificate = match stream.get_ref().1.peer_certificates() {
+        let (_, session) = stream.get_ref();
+        let certificate = match session.peer_certificates() {
             Some([first, ..]) => {
                 let peer = Peer::new(first, remote, current.number);
                 PeerCertificate::Certificate(Arc::new(peer.map_err(io::Error::other)?))

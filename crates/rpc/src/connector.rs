@@ -60,9 +60,12 @@ type ConnectFuture =
 /// Opens connections with TLS.
 #[derive(Clone, Debug)]
 pub(crate) enum Connector {
-    /// With a certificate, to a role of the same installation. The second value is the serial number
-    /// of the certificate that the server showed last.
-    Enrolled(ClientIdentity, Arc<Mutex<Vec<u8>>>),
+    /// With a certificate, to a role of the same installation.
+    Enrolled {
+        identity: ClientIdentity,
+        /// The serial number of the certificate that the server showed last.
+        server_serial: Arc<Mutex<Vec<u8>>>,
+    },
     /// Without a certificate, to any control or cell whose authority the TLS configuration trusts.
     Unenrolled(Arc<ClientConfig>),
 }
@@ -84,23 +87,30 @@ impl Service<Uri> for Connector {
 
 impl Connector {
     pub(crate) fn of(identity: ClientIdentity) -> Self {
-        Self::Enrolled(identity, Arc::default())
+        Self::Enrolled {
+            identity,
+            server_serial: Arc::default(),
+        }
     }
 
     /// Waits until the client has to reconnect: its certificate was renewed, or the server's was
     /// revoked.
-    pub(crate) async fn until_changed(&self) {
-        let Self::Enrolled(identity, server) = self else {
+    pub(crate) async fn until_must_reconnect(&self) {
+        let Self::Enrolled {
+            identity,
+            server_serial,
+        } = self
+        else {
             return std::future::pending().await;
         };
         let mut changes = identity.credentials.changes();
         let credentials_before = identity.credentials.current();
         loop {
-            // The identity holds the credentials, which have the sender, so this cannot fail.
+            // It fails only without a sender, and the credentials, which the identity holds, have it.
             let _ = changes.changed().await;
-            let now = identity.credentials.current();
-            if now.facts.serial != credentials_before.facts.serial || now.is_revoked(&server.lock())
-            {
+            let current = identity.credentials.current();
+            let is_renewed = current.facts.serial != credentials_before.facts.serial;
+            if is_renewed || current.is_revoked(&server_serial.lock()) {
                 return;
             }
         }
@@ -115,7 +125,7 @@ impl Connector {
         stream.set_nodelay(true)?;
         // The current certificate may have been renewed since the last connection.
         let (config, name) = match self {
-            Self::Enrolled(identity, _) => {
+            Self::Enrolled { identity, .. } => {
                 let config = Arc::clone(&identity.credentials.current().client);
                 (config, identity.server.dns_name())
             }
@@ -123,21 +133,22 @@ impl Connector {
         };
         let name = ServerName::try_from(name).map_err(io::Error::other)?;
         let stream = TlsConnector::from(config).connect(name, stream).await?;
-        let server_chain = stream.get_ref().1.peer_certificates();
+        let (_, session) = stream.get_ref();
+        let server_chain = session.peer_certificates();
         let certificate = server_chain.and_then(|chain| chain.first());
         let certificate = certificate.ok_or_else(|| io::Error::other("it has no certificate"))?;
         let facts = CertificateFacts::read(certificate).map_err(io::Error::other)?;
         self.check(&facts.identity)?;
-        if let Self::Enrolled(_, server) = self {
-            *server.lock() = facts.serial;
+        if let Self::Enrolled { server_serial, .. } = self {
+            *server_serial.lock() = facts.serial;
         }
         Ok(stream)
     }
 
-    /// Checks that the server has the expected role. No call is sent before.
+    /// Checks that the server has the expected role. It is called before any call is sent.
     fn check(&self, server: &Identity) -> io::Result<()> {
         match self {
-            Self::Enrolled(identity, _) => {
+            Self::Enrolled { identity, .. } => {
                 let current = identity.credentials.current();
                 let own_identity = current.identity();
                 let expected =

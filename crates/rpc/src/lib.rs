@@ -76,7 +76,7 @@ pub mod proto {
 
 pub use agent::AgentClient;
 pub use cell::CellClient;
-pub use certificates::{CertificatesClient, EnrolError, enrol, issued};
+pub use certificates::{CertificatesClient, EnrolError, enrol, to_issued};
 pub use channel::{ClientOptions, EndpointError};
 pub use connector::{ClientIdentity, ServerRole};
 pub use placement::PlacementClient;

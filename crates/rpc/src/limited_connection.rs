@@ -27,18 +27,19 @@ pub(crate) struct LimitedConnection {
     stream: TcpStream,
     permit: ConnectionPermit,
     timeouts: NewConnectionTimeouts,
-    waits_since: Instant,
+    /// When it began to wait for its first byte or first authenticated call.
+    waiting_since: Instant,
     has_received: bool,
     timer: PeerTimer,
 }
 
 impl LimitedConnection {
-    pub(crate) fn new(admitted: AcceptedConnection, timeouts: NewConnectionTimeouts) -> Self {
+    pub(crate) fn new(accepted: AcceptedConnection, timeouts: NewConnectionTimeouts) -> Self {
         Self {
-            stream: admitted.stream,
-            permit: admitted.permit,
+            stream: accepted.stream,
+            permit: accepted.permit,
             timeouts,
-            waits_since: Instant::now(),
+            waiting_since: Instant::now(),
             has_received: false,
             timer: PeerTimer::default(),
         }
@@ -78,9 +79,10 @@ impl LimitedConnection {
             } else {
                 self.timeouts.first_byte
             };
-            match ready!(self.timer.poll(self.waits_since + timeout, context)) {
+            match ready!(self.timer.poll(self.waiting_since + timeout, context)) {
                 TimerState::Expired => return Poll::Ready(()),
-                TimerState::Suspended => self.waits_since = Instant::now(),
+                // This process was suspended, and received nothing meanwhile: the time-out begins anew.
+                TimerState::Suspended => self.waiting_since = Instant::now(),
             }
         }
     }

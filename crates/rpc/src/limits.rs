@@ -36,10 +36,10 @@ pub(crate) const TIME_MAX: Timestamp = Timestamp(253_402_300_799_999_999);
 /// How far a session number may be above the present time in nanoseconds since 1970: ten years.
 /// Agents use counters, or times in micro- or nanoseconds, as session numbers. The limit prevents a
 /// peer from using the highest numbers for a host, after which its agent could start no session.
-const SESSION_AHEAD: u64 = 315_576_000_000_000_000;
+const SESSION_AHEAD_MAX: u64 = 315_576_000_000_000_000;
 /// The same limit for a session number that a cell sends to an agent. It is larger, because the cell
 /// accepted the number by its own time of day, which may differ from the agent's.
-const AFTER_AHEAD: u64 = SESSION_AHEAD + SESSION_AHEAD / 10;
+const EARLIER_SESSION_AHEAD_MAX: u64 = SESSION_AHEAD_MAX + SESSION_AHEAD_MAX / 10;
 
 /// A value beyond its limits; the text names the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,8 @@ pub(crate) trait Validate {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded>;
 }
 
-/// The path of a field within a message, for errors.
+/// The path of a field within a message, for errors. The methods after [`field`](FieldPath::field) check a value
+/// of the field against a limit.
 #[derive(Clone, Copy)]
 pub(crate) struct FieldPath<'a> {
     parent: Option<&'a FieldPath<'a>>,
@@ -134,12 +135,12 @@ impl FieldPath<'_> {
 
     /// Checks the number of a session that begins.
     pub(crate) fn session(&self, session: u64) -> Result<(), LimitExceeded> {
-        self.check_session(session, SESSION_AHEAD)
+        self.check_session(session, SESSION_AHEAD_MAX)
     }
 
     /// Checks the number that a cell sends as that of an earlier session.
-    pub(crate) fn after(&self, after: u64) -> Result<(), LimitExceeded> {
-        self.check_session(after, AFTER_AHEAD)
+    pub(crate) fn earlier_session(&self, session: u64) -> Result<(), LimitExceeded> {
+        self.check_session(session, EARLIER_SESSION_AHEAD_MAX)
     }
 
     /// Checks that a session number is at most `ahead_max` above the present time.

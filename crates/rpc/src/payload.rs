@@ -8,7 +8,7 @@ use tonic::Status;
 use crate::channel::BATCH_BYTES;
 use crate::limits::{FieldPath, LIST_MAX, LimitExceeded, Validate};
 use crate::proto::cell::Payload;
-use crate::versions::check;
+use crate::versions::check_version;
 
 /// Encodes a value as a payload.
 pub(crate) fn pack<T: Form>(version: u32, value: &T) -> Result<Payload, Status> {
@@ -91,14 +91,14 @@ pub(crate) fn unpack_valid_items<T: Form + Validate>(
     Ok(list)
 }
 
-/// Checks the version and the length of a list. That is done before decoding: an item of one byte
-/// here may take a hundred bytes in memory.
+/// Checks the version of a payload and, if it is a list, the length of the list. That is done before
+/// decoding, because an item of one byte in the payload may take a hundred bytes in memory.
 fn check_before_decoding<T: Validate>(
     versions: Versions,
     what: &'static str,
     payload: &Payload,
 ) -> Result<(), Status> {
-    check(versions, payload.version)?;
+    check_version(versions, payload.version)?;
     if T::IS_LIST
         && let Some(count) = message::claimed_count(&payload.body)
     {
@@ -112,18 +112,18 @@ fn unreadable(what: &'static str, error: placewright_records::FormError) -> Stat
     Status::invalid_argument(format!("{what}: cannot be read: {error}"))
 }
 
-/// Decodes a server's answer; `peer` names the server in the error.
+/// Decodes a server's response; `peer` names the server in the error.
 pub(crate) fn unpack_from<T: Form + Validate>(
     versions: Versions,
     peer: &str,
     what: &'static str,
     payload: &Payload,
 ) -> Result<T, LinkError> {
-    unpack(versions, what, payload).map_err(|status| refused(peer, &status))
+    unpack(versions, what, payload).map_err(|status| undecodable_response(peer, &status))
 }
 
-/// The error for an answer of a server that cannot be decoded.
-pub(crate) fn refused(peer: &str, status: &Status) -> LinkError {
+/// The error for a response of a server that cannot be decoded.
+pub(crate) fn undecodable_response(peer: &str, status: &Status) -> LinkError {
     LinkError::Refused {
         peer: peer.to_owned(),
         why: status.message().to_owned(),

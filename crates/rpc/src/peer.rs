@@ -18,7 +18,7 @@ pub(crate) struct Peer {
     pub(crate) facts: CertificateFacts,
     pub(crate) certificate: CertificateDer<'static>,
     pub(crate) remote: SocketAddr,
-    /// The number of the own credentials with which the certificate was verified last.
+    /// The number of the server's credentials, as they were when the certificate was verified last.
     verified_with: AtomicU64,
 }
 
@@ -64,6 +64,7 @@ impl Peer {
             if let Err(reason) = self.check(&own_credentials) {
                 return reason;
             }
+            // It is still valid in the second `not_after`.
             let remaining = self.facts.not_after.saturating_sub(now()).saturating_add(1);
             let remaining = Duration::from_secs(u64::try_from(remaining).unwrap_or(1));
             tokio::select! {

@@ -92,7 +92,7 @@ impl PlacementLink for PlacementClient {
     fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
         Box::pin(async move {
             self.agreed_version
-                .checked(self.request_all(&requests).await)
+                .reset_on_error(self.request_all(&requests).await)
         })
     }
 }
@@ -120,7 +120,7 @@ impl Placement for PlacementService {
         let requests: Vec<ClaimRequest> = unpack(self.versions, "asks", payload)?;
         if let Some(holder) = holder {
             let allowed = self.placement.authorize(holder.cell(), &requests);
-            allowed.map_err(|why| holder.refusal(&why))?;
+            allowed.map_err(|why| holder.refuse(&why))?;
         }
         let responses = self.placement.request_claims(requests).await;
         let responses = responses.map_err(|error| status(&error))?;

@@ -12,23 +12,27 @@ use tonic::Status;
 const LINES_PER_SECOND_MAX: u32 = 20;
 
 /// Refuses a call that its caller may not make.
-pub(crate) fn call(remote: Option<SocketAddr>, why: &impl Display) -> Status {
-    refused_call(remote, None, why.to_string())
+pub(crate) fn refuse_call(remote: Option<SocketAddr>, why: &impl Display) -> Status {
+    refuse_and_record(remote, None, why.to_string())
 }
 
 /// Refuses a call that the holder of a certificate with this name may not make.
-pub(crate) fn call_of(remote: SocketAddr, name: &impl Display, why: &impl Display) -> Status {
-    refused_call(Some(remote), Some(name.to_string()), why.to_string())
+pub(crate) fn refuse_call_of_holder(
+    remote: SocketAddr,
+    name: &impl Display,
+    why: &impl Display,
+) -> Status {
+    refuse_and_record(Some(remote), Some(name.to_string()), why.to_string())
 }
 
-fn refused_call(remote: Option<SocketAddr>, name: Option<String>, text: String) -> Status {
+fn refuse_and_record(remote: Option<SocketAddr>, name: Option<String>, text: String) -> Status {
     log_refusal(remote, "a call was refused", &text);
     audit(remote, name, ("call", "PERMISSION_DENIED"), &text);
     Status::permission_denied(text)
 }
 
 /// Refuses a call whose caller is not authenticated, or not any more.
-pub(crate) fn unknown_caller(remote: Option<SocketAddr>, why: &impl Display) -> Status {
+pub(crate) fn refuse_unauthenticated(remote: Option<SocketAddr>, why: &impl Display) -> Status {
     let text = why.to_string();
     log_refusal(remote, "a caller was refused", &text);
     audit(remote, None, ("authenticate", "UNAUTHENTICATED"), &text);
@@ -36,7 +40,7 @@ pub(crate) fn unknown_caller(remote: Option<SocketAddr>, why: &impl Display) -> 
 }
 
 /// Records that a connection was refused in its handshake.
-pub(crate) fn handshake(remote: SocketAddr, why: &impl Display) {
+pub(crate) fn record_refused_handshake(remote: SocketAddr, why: &impl Display) {
     let text = why.to_string();
     log_refusal(Some(remote), "a connection was refused", &text);
     audit(Some(remote), None, ("connect", "UNAUTHENTICATED"), &text);
@@ -77,9 +81,10 @@ fn log_refusal(remote: Option<SocketAddr>, what: &'static str, why: &str) {
     static LINES_IN_SECOND: AtomicU32 = AtomicU32::new(0);
     let now = placewright_pki::now();
     let last_second = LAST_SECOND.swap(now, Ordering::Relaxed);
-    let lines = if last_second == now {
+    let lines_before = if last_second == now {
         LINES_IN_SECOND.fetch_add(1, Ordering::Relaxed)
     } else {
+        // This refusal is the first one of its second.
         let left_out = LINES_IN_SECOND
             .swap(1, Ordering::Relaxed)
             .saturating_sub(LINES_PER_SECOND_MAX);
@@ -88,7 +93,7 @@ fn log_refusal(remote: Option<SocketAddr>, what: &'static str, why: &str) {
         }
         0
     };
-    if lines < LINES_PER_SECOND_MAX {
+    if lines_before < LINES_PER_SECOND_MAX {
         tracing::warn!(remote = remote.map(tracing::field::display), why, "{what}");
     }
 }

@@ -65,8 +65,8 @@ pub struct ServeOptions {
     pub drain_timeout: Duration,
     /// The most connections, in total and for each peer. Default 1,024 and 512.
     pub limits: Limits,
-    /// How TLS connections begin: so many at a time, and on which threads. Default: the usual limits,
-    /// on the server's threads.
+    /// How many TLS handshakes may be under way, and on which threads they run. Default: the limits of
+    /// [`HandshakeLimits::default`], on the server's threads.
     pub handshakes: Handshakes,
     /// Time-out for the first byte of a connection. Default 10 s.
     pub first_byte_timeout: Duration,
@@ -154,14 +154,15 @@ pub async fn serve(
 
 /// The services that are offered, each behind the authentication of callers.
 fn router(services: Services, options: &ServeOptions) -> Router {
-    let interceptor = |admits_unenrolled| AuthInterceptor {
+    let authenticated = || AuthInterceptor {
         token: options.token.clone(),
         credentials: options.credentials.clone(),
-        admits_unenrolled,
+        admits_unenrolled: false,
     };
-    let authenticated = || interceptor(false);
     let versions = options.versions;
-    let authorizer = Authorizer(options.credentials.clone());
+    let authorizer = Authorizer {
+        own_credentials: options.credentials.clone(),
+    };
     let cell = services.cell.map(|cell| {
         let server = CellServer::new(CellService {
             cell,
@@ -196,7 +197,11 @@ fn router(services: Services, options: &ServeOptions) -> Router {
             authorizer,
         });
         let server = server.max_decoding_message_size(CERTIFICATES_BYTES_MAX);
-        InterceptedService::new(server, interceptor(true))
+        let interceptor = AuthInterceptor {
+            admits_unenrolled: true,
+            ..authenticated()
+        };
+        InterceptedService::new(server, interceptor)
     });
     Server::builder()
         .initial_stream_window_size(STREAM_WINDOW)

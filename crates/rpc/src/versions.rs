@@ -20,7 +20,7 @@ const FIRST_VERSION: u32 = 2;
 /// version 2 send it too.
 const NOT_SUPPORTED: &str = "of the protocol is not known here";
 
-/// The version that a client uses with its server, once they have agreed.
+/// The version that a client uses with its server; 0 until they have agreed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AgreedVersion(Arc<AtomicU32>);
 
@@ -51,9 +51,9 @@ impl AgreedVersion {
         Ok(version)
     }
 
-    /// Returns the result of a call. After an error the next call agrees anew. A refusal of the version
-    /// becomes an error that may be retried.
-    pub(crate) fn checked<T>(&self, result: Result<T, LinkError>) -> Result<T, LinkError> {
+    /// Returns the result of a call. If it is an error, the agreed version is forgotten, so that the next
+    /// call agrees anew; and a refusal of the version becomes an error that may be retried.
+    pub(crate) fn reset_on_error<T>(&self, result: Result<T, LinkError>) -> Result<T, LinkError> {
         result.map_err(|error| {
             self.0.store(0, Ordering::Relaxed);
             match error {
@@ -100,7 +100,7 @@ fn supported_versions(identity: &Identity) -> Versions {
 }
 
 /// Checks that this role supports the version of a call.
-pub(crate) fn check(versions: Versions, version: u32) -> Result<(), Status> {
+pub(crate) fn check_version(versions: Versions, version: u32) -> Result<(), Status> {
     if versions.include(version) {
         return Ok(());
     }

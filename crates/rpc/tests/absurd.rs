@@ -51,7 +51,7 @@ fn assert_no_panics() {
     assert_eq!(PANICS.load(Ordering::SeqCst), 0, "something panicked");
 }
 
-fn order(kind: CellKind) -> proto::CellMessage {
+fn cell_message(kind: CellKind) -> proto::CellMessage {
     proto::CellMessage { kind: Some(kind) }
 }
 
@@ -60,7 +60,7 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
     count_panics();
     let folder = tempfile::tempdir().unwrap();
     let hosts = IdenticalHosts {
-        hosts: 3,
+        count: 3,
         prefix: "host".into(),
         vcpus: 16,
         cpu_ratio: 4.0,
@@ -74,7 +74,7 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
     let driver = SimulatedDriver::new(simulated::Options {
         hosts,
         times: BTreeMap::new(),
-        failures: BTreeMap::new(),
+        failure_rates: BTreeMap::new(),
         seed: 1,
     });
     let (address, mut hostile_cell) = HostileCell::start().await;
@@ -89,31 +89,39 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
         .await
         .unwrap();
     for seed in 0..4 {
-        let mut peer = timeout(TEST_TIMEOUT, hostile_cell.next()).await.unwrap();
+        let mut peer = timeout(TEST_TIMEOUT, hostile_cell.next_connection())
+            .await
+            .unwrap();
         let mut rng = Rng::new(seed);
         for _ in 0..400 {
             let messages: Vec<_> = (0..rng.below(4))
                 .map(|_| hostile::random_cell_message(&mut rng, &ids))
                 .collect();
             if !peer.send(messages).await {
-                peer = timeout(TEST_TIMEOUT, hostile_cell.next()).await.unwrap();
+                peer = timeout(TEST_TIMEOUT, hostile_cell.next_connection())
+                    .await
+                    .unwrap();
             }
         }
         // The cell claims that the greatest session number is in use, which the agent must not follow.
         // Then it sends a plausible number, which the agent has to follow.
-        let (host, session) = peer.session_of(&ids[0]).await;
+        let host = ids[0].clone();
+        let session = peer.start_session(&host).await;
         for after in [u64::MAX, u64::MAX - 1, 1 << 62, (1 << 62) - 1] {
             let host = host.clone();
             let start_again = proto::StartAgain { host, after };
-            peer.send(vec![order(CellKind::StartAgain(start_again))])
+            peer.send(vec![cell_message(CellKind::StartAgain(start_again))])
                 .await;
         }
         let after = session;
         let start_again = proto::StartAgain { host, after };
-        peer.send(vec![order(CellKind::StartAgain(start_again))])
+        peer.send(vec![cell_message(CellKind::StartAgain(start_again))])
             .await;
-        let next = peer.start_after(&ids[0], session).await;
-        assert!(next > session && next < 1 << 62, "{next} after {session}");
+        let next_session = peer.start_after(&ids[0], session).await;
+        assert!(
+            next_session > session && next_session < 1 << 62,
+            "{next_session} after {session}"
+        );
     }
     agent.stop().await;
     assert_no_panics();

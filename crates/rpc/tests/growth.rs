@@ -121,14 +121,14 @@ fn assert_grows<T: Message + Default + PartialEq + Debug>(
     let descriptor = pool
         .get_message_by_name(&format!("{PACKAGE}.{name}"))
         .unwrap();
-    let later_protocol_text = complete_messages(&descriptor, true, tested);
+    let later = complete_messages(&descriptor, true, tested);
     let today = complete_messages(&descriptor, false, tested);
-    assert_eq!(later_protocol_text.len(), today.len());
-    for (later_protocol_text, today) in later_protocol_text.iter().zip(&today) {
+    assert_eq!(later.len(), today.len());
+    for (later, today) in later.iter().zip(&today) {
         let bytes = |value: &Value| value.as_message().unwrap().encode_to_vec();
-        assert_ne!(bytes(later_protocol_text), bytes(today));
+        assert_ne!(bytes(later), bytes(today));
         // This release reads what a later one writes, without the added field.
-        let decoded = T::decode(&*bytes(later_protocol_text)).unwrap();
+        let decoded = T::decode(&*bytes(later)).unwrap();
         assert_eq!(decoded, T::decode(&*bytes(today)).unwrap());
         assert_ne!(decoded, T::default());
         // A later release reads what this one writes, with the added field empty.
@@ -136,9 +136,8 @@ fn assert_grows<T: Message + Default + PartialEq + Debug>(
             DynamicMessage::decode(descriptor.clone(), &*decoded.encode_to_vec()).unwrap();
         assert_eq!(Value::Message(read_by_later), *today);
         // A later release reads what it writes.
-        let later_by_later =
-            DynamicMessage::decode(descriptor.clone(), &*bytes(later_protocol_text)).unwrap();
-        assert_eq!(Value::Message(later_by_later), *later_protocol_text);
+        let later_by_later = DynamicMessage::decode(descriptor.clone(), &*bytes(later)).unwrap();
+        assert_eq!(Value::Message(later_by_later), *later);
     }
 }
 

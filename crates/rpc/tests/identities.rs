@@ -53,7 +53,7 @@ fn issue_and_load(authority: &Authority, folder: &Path, role: Role) -> Arc<Crede
     let request = KeyRequest::new().unwrap();
     let issued = authority.issue(&Grant::new(identity), &request.request, "issue");
     holder::write(folder, &request, &issued.unwrap()).unwrap();
-    Credentials::load(folder, Some(&authority.list_path())).unwrap()
+    Credentials::load(folder, Some(&authority.revocation_list_path())).unwrap()
 }
 
 impl Site {
@@ -133,7 +133,7 @@ async fn wait_until_ended(mut connection: AgentConnection) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handshake_that_is_left_there_gives_way_to_others() {
+async fn an_abandoned_handshake_gives_way_to_others() {
     let limits = HandshakeLimits {
         total: 1,
         ..HandshakeLimits::default()
@@ -144,18 +144,18 @@ async fn a_handshake_that_is_left_there_gives_way_to_others() {
     })
     .await;
     let control = site.issue_and_load("control", Role::Control);
-    let mut left = TcpStream::connect(site.server.address).await.unwrap();
+    let mut abandoned = TcpStream::connect(site.server.address).await.unwrap();
     // The beginning of a client's greeting, and nothing more of it.
-    left.write_all(&[0x16, 3, 1]).await.unwrap();
+    abandoned.write_all(&[0x16, 3, 1]).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     let client = CellClient::new(site.to_cell(&control)).unwrap();
     timeout(TEST_TIMEOUT, client.cell_id())
         .await
         .unwrap()
         .unwrap();
-    // Long before the time of its first call is over.
+    // It is closed long before the time-out for its first call.
     let mut buffer = [0; 256];
-    let end = async { while matches!(left.read(&mut buffer).await, Ok(1..)) {} };
+    let end = async { while matches!(abandoned.read(&mut buffer).await, Ok(1..)) {} };
     timeout(Duration::from_secs(5), end).await.unwrap();
 }
 
@@ -244,7 +244,7 @@ async fn others_do_not_join_a_cell() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn placement_is_asked_by_cells_only() {
+async fn placement_accepts_claim_requests_of_cells_only() {
     let site = Site::new(None).await;
     for (name, role, text) in [
         ("agent", agent_of("c1", "*"), "only a cell may"),
@@ -260,7 +260,7 @@ async fn placement_is_asked_by_cells_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_looks_which_role_answers() {
+async fn a_client_checks_the_role_of_its_server() {
     let site = Site::new(None).await;
     let agent = site.issue_and_load("agent", agent_of("c2", "*"));
     let wrong_role = site.options(&agent, ServerRole::Cell("c2".into()));
@@ -333,7 +333,7 @@ async fn a_revoked_certificate_ends_its_streams() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewed_certificate_is_used_for_what_comes_then() {
+async fn a_renewed_certificate_is_used_for_later_calls() {
     let site = Site::new(None).await;
     let control = site.issue_and_load("control", Role::Control);
     let client = CellClient::new(site.to_cell(&control)).unwrap();
@@ -354,9 +354,10 @@ async fn a_renewed_certificate_is_used_for_what_comes_then() {
     timeout(TEST_TIMEOUT, read_to_end).await.unwrap();
     let serial = |credentials: &Credentials| credentials.current().facts.serial_text();
     let entries = site.authority.entries().unwrap();
-    let first_serial = &entries.iter().rev().nth(1).unwrap().0.serial;
-    assert_ne!(*first_serial, serial(&control));
-    let first_serial = first_serial.clone();
+    // The last entry is that of the renewed certificate.
+    let (first_entry, _) = entries.iter().rev().nth(1).unwrap();
+    let first_serial = first_entry.serial.clone();
+    assert_ne!(first_serial, serial(&control));
     site.authority
         .revoke(|entry| entry.serial == first_serial)
         .unwrap();

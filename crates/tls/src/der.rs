@@ -17,14 +17,15 @@ pub(crate) const CONTEXT_0: u8 = 0xa0;
 /// Takes the first value from `bytes`; `None` if they do not begin with a complete one.
 pub(crate) fn take_value<'a>(bytes: &mut &'a [u8]) -> Option<Value<'a>> {
     let (&tag, rest) = bytes.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(first), rest),
-        // Certificates are shorter than 16 MiB, and an indefinite length (0x80) is not DER.
+    let (&length_byte, rest) = rest.split_first()?;
+    let (length, rest) = match length_byte {
+        0..=0x7f => (usize::from(length_byte), rest),
+        // The length follows in up to three bytes: certificates are shorter than 16 MiB. An indefinite length
+        // (0x80) is not DER.
         0x81..=0x83 => {
-            let (digits, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
-            let number = |length, digit: &u8| (length << 8) | usize::from(*digit);
-            (digits.iter().fold(0, number), rest)
+            let (digits, rest) = rest.split_at_checked(usize::from(length_byte - 0x80))?;
+            let append_digit = |length, digit: &u8| (length << 8) | usize::from(*digit);
+            (digits.iter().fold(0, append_digit), rest)
         }
         _ => return None,
     };

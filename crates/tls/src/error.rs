@@ -44,7 +44,7 @@ pub enum Fault {
     /// The private key has a form or an algorithm that is not supported.
     #[error("its private key cannot be used: {0}")]
     BadKey(#[source] rustls::Error),
-    /// The certificate belongs to another key.
+    /// The private key is not the one that the certificate certifies.
     #[error("it is not the key of the certificate")]
     OtherKey,
     /// The certificate that would replace the present one has expired.

@@ -79,23 +79,23 @@ impl<T, E> FileBacked<T, E> {
         &self.files
     }
 
-    /// Reads the files again if they have changed, but not since the last check: a certificate and its key
+    /// Reads changed files again once they have been the same in two checks, because a certificate and its key
     /// are written one after the other. Files that are not valid are read, and reported, once.
     pub fn check(&self) -> Outcome<E> {
         let mut checks = self.checks.lock();
         let states = file_states(&self.files);
-        let is_unchanged = states == checks.at_check;
+        let is_stable = states == checks.at_check;
         checks.at_check.clone_from(&states);
         if states == checks.at_read {
             return Outcome::Unchanged;
         }
-        if !is_unchanged {
+        if !is_stable {
             return Outcome::Changing;
         }
         self.replace(&mut checks, states)
     }
 
-    /// Reads the files again if they have changed, even if they changed since the last check.
+    /// Reads the files again if they have changed, even if they may still be changing.
     pub fn reread_if_changed(&self) -> Outcome<E> {
         let mut checks = self.checks.lock();
         let states = file_states(&self.files);

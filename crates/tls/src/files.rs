@@ -12,7 +12,7 @@ use crate::identity::{Identity, chain, private_key};
 /// The largest file in bytes. A bundle with all authorities of the Web has a quarter of a MiB.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// The files of an identity. Both may be the same one.
+/// The files of an identity, which may be one and the same file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdentityFiles {
     /// The certificate, followed by the intermediate ones.

@@ -69,7 +69,7 @@ impl Identity {
     ///
     /// # Errors
     ///
-    /// None: the certificate was checked when the identity was made.
+    /// It never fails, because the certificate was checked when the identity was made.
     pub fn names(&self) -> Result<PeerNames, Fault> {
         PeerNames::of(self.chain().first().ok_or(Fault::NoCertificate)?)
     }

@@ -33,8 +33,8 @@ impl PeerNames {
         })
     }
 
-    /// The name to show of a peer: its first URI, else its first DNS name.
-    pub fn shown(&self) -> Option<&str> {
+    /// The name of a peer in messages and logs: its first URI, else its first DNS name.
+    pub fn display_name(&self) -> Option<&str> {
         self.uris.first().or(self.dns.first()).map(String::as_str)
     }
 }

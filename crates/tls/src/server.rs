@@ -25,8 +25,8 @@ pub enum ClientCertificates {
     Required(Authorities),
 }
 
-/// The key of session tickets. Configurations with the same key resume each other's sessions. So the key
-/// stays when only the server's certificate changes, and is replaced when the rules for clients change.
+/// The key by which session tickets are encrypted. Configurations with the same key resume each other's sessions.
+/// So the key stays when only the server's certificate changes, and is replaced when the rules for clients change.
 #[derive(Clone)]
 pub struct Tickets(Arc<dyn ProducesTickets>);
 
@@ -73,11 +73,10 @@ impl ServerSettings {
             .map_err(Fault::Refused)?;
         let builder = match &self.clients {
             ClientCertificates::Off => builder.with_no_client_auth(),
-            ClientCertificates::Optional(authorities) => {
-                builder.with_client_cert_verifier(verifier(authorities, true)?)
-            }
-            ClientCertificates::Required(authorities) => {
-                builder.with_client_cert_verifier(verifier(authorities, false)?)
+            ClientCertificates::Optional(authorities)
+            | ClientCertificates::Required(authorities) => {
+                let is_required = matches!(self.clients, ClientCertificates::Required(_));
+                builder.with_client_cert_verifier(verifier(authorities, is_required)?)
             }
         };
         let identity = Arc::clone(self.identity.certified_key());
@@ -90,17 +89,17 @@ impl ServerSettings {
     }
 }
 
-/// The verifier of clients' certificates.
+/// The verifier of clients' certificates, which are required or optional.
 fn verifier(
     authorities: &Authorities,
-    allows_none: bool,
+    is_required: bool,
 ) -> Result<Arc<dyn ClientCertVerifier>, Fault> {
     let roots = Arc::clone(authorities.roots());
     let mut builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider()))
         .with_crls(authorities.revocations().iter().cloned())
         // An authority without a list has revoked nothing.
         .allow_unknown_revocation_status();
-    if allows_none {
+    if !is_required {
         builder = builder.allow_unauthenticated();
     }
     builder

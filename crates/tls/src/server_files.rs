@@ -105,7 +105,7 @@ impl ServerFiles {
             protocols: self.protocols.clone(),
             tickets: tickets.clone(),
         };
-        // The other settings were checked when they were read.
+        // Identity and authorities were checked when they were read, but not the revocation lists.
         let config = settings.config().map_err(|fault| match clients {
             Some(clients) => FileError::new(&clients.authorities, fault),
             None => identity_error(fault),

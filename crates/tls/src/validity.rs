@@ -53,8 +53,8 @@ impl Validity {
     }
 }
 
-/// RFC 5280, section 4.1: a certificate is a sequence whose first value has the version if it is not
-/// 1, the serial number, the algorithm, the issuer and the validity.
+/// Reads the validity of a certificate. By RFC 5280, section 4.1, a certificate is a sequence whose first value is
+/// again a sequence: the version (if it is not 1), the serial number, the algorithm, the issuer, the validity.
 fn read(mut certificate: &[u8]) -> Option<Validity> {
     let mut certificate = take_value_with_tag(&mut certificate, SEQUENCE)?;
     let mut fields = take_value_with_tag(&mut certificate, SEQUENCE)?;
@@ -71,13 +71,14 @@ fn read(mut certificate: &[u8]) -> Option<Validity> {
     })
 }
 
-/// `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`; RFC 5280 allows no other form of these.
+/// A time in seconds since 1970, from `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`; RFC 5280 allows no other form of these.
 fn seconds(value: &Value<'_>) -> Option<i64> {
     let digits = value.content.strip_suffix(b"Z")?;
     let (year, rest) = match value.tag {
         UTC_TIME => {
             let (year, rest) = digits.split_at_checked(2)?;
             let year = number(year)?;
+            // RFC 5280 places two-digit years from 1950 to 2049.
             (if year < 50 { 2000 + year } else { 1900 + year }, rest)
         }
         GENERALIZED_TIME => {

@@ -230,9 +230,9 @@ fn keys_that_others_may_read_are_detected() {
     use std::os::unix::fs::PermissionsExt as _;
     let site = Site::new();
     let key = site.path("server.key");
-    for (mode, open) in [(0o600, false), (0o640, false), (0o644, true)] {
+    for (mode, may_read) in [(0o600, false), (0o640, false), (0o644, true)] {
         fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
-        assert_eq!(others_may_read(&key), open, "{mode:o}");
+        assert_eq!(others_may_read(&key), may_read, "{mode:o}");
     }
     assert!(!others_may_read(&site.path("missing")));
 }

@@ -109,7 +109,7 @@ fn clients_are_accepted_by_their_certificates() {
     let names = PeerNames::of(&session.peer_certificates().unwrap()[0]).unwrap();
     assert_eq!(names.dns, ["agent.example"]);
     assert_eq!(names.uris, ["placewright://agent/1"]);
-    assert_eq!(names.shown(), Some("placewright://agent/1"));
+    assert_eq!(names.display_name(), Some("placewright://agent/1"));
     let handshake_error = |client_pem: Option<&Pem>, server| match shake_hands(
         &client(&ca, client_pem),
         server,
@@ -137,7 +137,7 @@ fn clients_are_accepted_by_their_certificates() {
 #[test]
 fn revoked_certificates_are_refused_and_others_of_their_authority_are_not() {
     let ca = Ca::new("ca");
-    let bundle = format!("{}{}", ca.pem(), ca.revoke(13));
+    let bundle = format!("{}{}", ca.pem(), ca.revocation_list(13));
     let bundle = Authorities::from_pem(bundle.as_bytes()).unwrap();
     assert_eq!(bundle.revocations().len(), 1);
     assert_ne!(bundle, authorities(&ca));

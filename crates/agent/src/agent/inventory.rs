@@ -19,17 +19,17 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 /// How many failed hosts the log names; the others are counted.
 const FAILURES_NAMED: usize = 5;
 
-/// Asks the driver for its hosts periodically.
+/// Lets the driver inspect its hosts periodically, and sends their descriptions to the runner.
 pub(super) async fn inspect_periodically(
     driver: Arc<dyn Driver>,
     interval: Duration,
-    inspected: mpsc::Sender<Vec<HostDescription>>,
+    to_runner: mpsc::Sender<Vec<HostDescription>>,
 ) {
     loop {
         sleep(interval).await;
         match driver.inspect().await {
             Ok(hosts) => {
-                if inspected.send(hosts).await.is_err() {
+                if to_runner.send(hosts).await.is_err() {
                     return;
                 }
             }
@@ -38,7 +38,8 @@ pub(super) async fn inspect_periodically(
     }
 }
 
-/// Writes hosts to placement when they have changed, with retries until it succeeds.
+/// Writes hosts to placement when they have changed, and all of them after each interval `resync`. Hosts that
+/// could not be written are retried until they are.
 pub(super) async fn write_changed(
     placement: PlacementWriter,
     mut changed: mpsc::UnboundedReceiver<Arc<HostDescription>>,
@@ -60,6 +61,7 @@ pub(super) async fn write_changed(
                     enqueue(host, &mut all, &mut due);
                 }
             }
+            // The hosts that failed are due already.
             () = sleep_until(retry_at), if next_retry.is_some() => {}
             () = sleep_until(next_resync), if !resync.is_zero() && next_retry.is_none() => {
                 due.clone_from(&all);
@@ -94,7 +96,7 @@ pub(super) async fn write_changed(
     }
 }
 
-/// Remembers the newest description of a host, which is due to be written.
+/// Records the newest description of a host, and makes it due to be written.
 fn enqueue(
     host: Arc<HostDescription>,
     all: &mut BTreeMap<HostId, Arc<HostDescription>>,

@@ -27,16 +27,18 @@ pub(super) async fn reconcile(
         .map(|(host, key, guest)| ((host, key), guest.state))
         .collect();
     if let Some(listed) = listed {
-        let listed: BTreeSet<(HostId, GuestKey)> = listed.iter().map(key).collect();
+        let listed: BTreeSet<_> = listed.iter().map(host_and_key).collect();
         for (host, guest) in &listed {
             if !logged.contains_key(&(*host, *guest)) && hosts.contains_key(host) {
-                tracing::warn!(%host, instance = %guest.0, number = guest.1, "a guest was found that is not in the guest log");
+                let (instance, number) = *guest;
+                tracing::warn!(%host, %instance, number, "a guest was found that is not in the guest log");
                 guest_log.put(*host, *guest, &Guest::unlogged());
             }
         }
         for ((host, guest), state) in &logged {
             if *state != GuestState::Incomplete && !listed.contains(&(*host, *guest)) {
-                tracing::warn!(%host, instance = %guest.0, number = guest.1, "a guest is gone");
+                let (instance, number) = *guest;
+                tracing::warn!(%host, %instance, number, "a guest is gone");
                 guest_log.erase(*host, *guest);
             }
         }
@@ -44,14 +46,14 @@ pub(super) async fn reconcile(
     let incomplete = logged
         .iter()
         .filter(|(_, state)| **state == GuestState::Incomplete);
-    let requests = incomplete.filter_map(|((host, guest), _)| {
+    let requests = incomplete.filter_map(|((host, (instance, number)), _)| {
         let description = hosts.get(host)?;
         Some(DriverRequest {
             operation: Operation::Destroy,
             host: *host,
             host_name: description.name.as_str().into(),
-            instance: guest.0,
-            number: guest.1,
+            instance: *instance,
+            number: *number,
             order: None,
         })
     });
@@ -67,13 +69,14 @@ pub(super) async fn reconcile(
             Ok(()) => guest_log.erase(host, guest),
             // The guest stays in the log, and the cell will order its removal.
             Err(error) => {
-                tracing::warn!(%host, instance = %guest.0, %error, "an interrupted build cannot be removed");
+                let (instance, _) = guest;
+                tracing::warn!(%host, %instance, %error, "an interrupted build cannot be removed");
             }
         }
     }
     Ok(())
 }
 
-fn key(guest: &ListedGuest) -> (HostId, GuestKey) {
+fn host_and_key(guest: &ListedGuest) -> (HostId, GuestKey) {
     (guest.host, (guest.instance, guest.number))
 }

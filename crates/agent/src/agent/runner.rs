@@ -163,6 +163,7 @@ impl Runner {
                     None => has_inspector = false,
                 },
                 stop = stopped.changed(), if drain_deadline.is_none() => {
+                    // An error means that the `Agent` was dropped, which stops its runner too.
                     drop(stop);
                     drain_deadline = Some(Instant::now() + self.options.drain);
                 }
@@ -171,8 +172,8 @@ impl Runner {
         }
     }
 
-    /// Writes the guest log, then sends messages while the connection has capacity. Returns whether
-    /// more messages are waiting.
+    /// Writes the guest log, then sends messages while the connection has capacity. Returns whether the
+    /// connection is full, so that messages are left in the outbox.
     fn send(&mut self, to_cell: Option<&mpsc::Sender<ToCell>>) -> bool {
         if let Err(error) = self.guest_log.write() {
             // Nothing is sent before it is in the guest log. The write is retried with the next event.
@@ -406,7 +407,7 @@ impl Runner {
         }
     }
 
-    /// Takes over the driver's new descriptions of its hosts.
+    /// Applies the driver's new descriptions of its hosts. Hosts that it does not describe any more are kept.
     fn update_descriptions(&mut self, hosts: Vec<HostDescription>, is_connected: bool) {
         let hosts = match check_hosts(hosts) {
             Ok(hosts) => hosts,

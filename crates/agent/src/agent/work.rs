@@ -22,7 +22,7 @@ pub(super) struct WorkContext {
 
 impl WorkContext {
     pub(super) async fn carry_out(self, work: Work) -> Outcome {
-        // The semaphore is never closed.
+        // `acquire` fails only for a closed semaphore, and this one is never closed.
         let _permit = match work.makes_guest {
             true => self.build_permits.acquire().await.ok(),
             false => None,
@@ -36,9 +36,10 @@ impl WorkContext {
                 return Outcome::Failed { error, was_undone };
             }
             let undone = self.run(Operation::Destroy, &work).await;
+            let (instance, _) = work.guest;
             if let Err(error) = &undone {
                 tracing::warn!(
-                    host = %self.host_name, instance = %work.guest.0, %error,
+                    host = %self.host_name, %instance, %error,
                     "a failed build cannot be undone"
                 );
             }

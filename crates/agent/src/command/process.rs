@@ -15,7 +15,7 @@ use crate::driver::DriverError;
 /// The maximum number of bytes of standard output that are read.
 const OUTPUT_BYTES_MAX: u64 = 64 << 20;
 /// How many bytes of the end of standard error are kept.
-const ERRORS_BYTES_MAX: usize = 2000;
+const STDERR_TAIL_BYTES: usize = 2000;
 /// How long outputs are read after the process has ended, because its children may keep them open.
 const READ_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -34,17 +34,20 @@ pub(super) struct ProcessSpec {
 pub(super) struct ProcessResult {
     /// Its exit code; none if a signal ended it.
     pub(super) code: Option<i32>,
-    pub(super) output: Vec<u8>,
-    /// The end of standard error.
-    pub(super) errors: String,
+    pub(super) stdout: Vec<u8>,
+    /// The last [`STDERR_TAIL_BYTES`] bytes of standard error.
+    pub(super) stderr_tail: String,
 }
 
 /// Kills the process with its whole group when dropped, unless it has ended.
-struct ProcessGroupGuard(Option<rustix::process::Pid>);
+struct ProcessGroupGuard {
+    /// The process to kill, which leads its group; none once it has ended.
+    leader: Option<rustix::process::Pid>,
+}
 
 impl Drop for ProcessGroupGuard {
     fn drop(&mut self) {
-        if let Some(leader) = self.0 {
+        if let Some(leader) = self.leader {
             // It fails only when no process of the group is left.
             let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
         }
@@ -68,34 +71,36 @@ pub(super) async fn run(spec: ProcessSpec) -> Result<ProcessResult, DriverError>
         .spawn()
         .map_err(run_error)?;
     let id = child.id().and_then(|id| i32::try_from(id).ok());
-    let mut group = ProcessGroupGuard(id.and_then(rustix::process::Pid::from_raw));
-    let output = child.stdout.take().map(|pipe| tokio::spawn(read_all(pipe)));
-    let errors = child
+    let mut group = ProcessGroupGuard {
+        leader: id.and_then(rustix::process::Pid::from_raw),
+    };
+    let stdout = child.stdout.take().map(|pipe| tokio::spawn(read_all(pipe)));
+    let stderr = child
         .stderr
         .take()
         .map(|pipe| tokio::spawn(read_tail(pipe)));
     let code = match timeout(spec.timeout, write_input_and_wait(&mut child, &spec.input)).await {
         Ok(status) => {
-            // Child processes that are still running are not killed.
-            group.0 = None;
+            // Processes that it started and that still run are not killed: a guest may be one of them.
+            group.leader = None;
             status.map_err(run_error)?.code()
         }
         Err(_) => {
             drop(group);
-            let errors = join_reader(errors).await;
-            let errors = String::from_utf8_lossy(&errors);
+            let stderr_tail = join_reader(stderr).await;
+            let stderr_tail = String::from_utf8_lossy(&stderr_tail);
             return Err(DriverError::retriable(format!(
                 "{name} took more than {} s and was killed: {}",
                 spec.timeout.as_secs_f32(),
-                errors.trim()
+                stderr_tail.trim()
             )));
         }
     };
-    let errors = join_reader(errors).await;
+    let stderr_tail = join_reader(stderr).await;
     Ok(ProcessResult {
         code,
-        output: join_reader(output).await,
-        errors: String::from_utf8_lossy(&errors).into_owned(),
+        stdout: join_reader(stdout).await,
+        stderr_tail: String::from_utf8_lossy(&stderr_tail).into_owned(),
     })
 }
 
@@ -110,7 +115,7 @@ async fn write_input_and_wait(
     child.wait().await
 }
 
-/// The bytes that a task has read; none if it does not end in time.
+/// Waits for a task that reads a pipe, and returns the bytes; none if it does not end in time.
 async fn join_reader(reader: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
     let Some(mut reader) = reader else {
         return Vec::new();
@@ -138,7 +143,7 @@ async fn read_tail(mut pipe: impl AsyncRead + Unpin) -> Vec<u8> {
         && count > 0
     {
         bytes.extend_from_slice(buffer.get(..count).unwrap_or_default());
-        let surplus = bytes.len().saturating_sub(ERRORS_BYTES_MAX);
+        let surplus = bytes.len().saturating_sub(STDERR_TAIL_BYTES);
         bytes.drain(..surplus);
     }
     bytes

@@ -65,9 +65,10 @@ struct SecretPieces<'a> {
 impl<'a> SecretPieces<'a> {
     fn new(secret: &'a [u8]) -> Self {
         let length = secret.len().min(PIECE_BYTES);
-        let is_long = length >= SECRET_BYTES_MIN;
-        let all = is_long.then(|| secret.windows(length).collect());
+        let is_long_enough = length >= SECRET_BYTES_MIN;
+        let all = is_long_enough.then(|| secret.windows(length).collect());
         Self {
+            // `windows` panics on a length of 0.
             length: length.max(1),
             all: all.unwrap_or_default(),
         }

@@ -83,7 +83,7 @@ impl PhysicalCapacity {
         for (provider, class, amount) in flatten(amounts) {
             let mut class_capacities = self.class_capacities.iter_mut();
             if let Some(class_capacity) = class_capacities
-                .find(|candidate| candidate.provider == provider && candidate.class == class)
+                .find(|capacity| capacity.provider == provider && capacity.class == class)
             {
                 class_capacity.used = class_capacity
                     .used
@@ -94,8 +94,7 @@ impl PhysicalCapacity {
 
     fn find(&self, provider: Uuid, class: &str) -> Option<&ClassCapacity> {
         let mut class_capacities = self.class_capacities.iter();
-        class_capacities
-            .find(|candidate| candidate.provider == provider && candidate.class == class)
+        class_capacities.find(|capacity| capacity.provider == provider && capacity.class == class)
     }
 }
 

@@ -11,6 +11,7 @@ use placewright_types::host_state::{HostUpdate, InstanceReport, Load, NumberedUp
 use super::{Host, Outcome};
 use crate::description::HostDescription;
 use crate::driver::Operation;
+use crate::guest_log::GuestKey;
 
 /// The soft state that was reported to the cell, and the changes since.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +23,7 @@ pub(super) struct ReportedState {
     /// The instances that were reported to be on the host.
     reported_instances: BTreeSet<InstanceId>,
     /// The instances that may have come or gone since they were reported.
-    changed: BTreeSet<InstanceId>,
+    changed_instances: BTreeSet<InstanceId>,
     /// Whether a full report is due.
     is_full_report_due: bool,
     /// The number of the last update of this session.
@@ -31,17 +32,17 @@ pub(super) struct ReportedState {
 
 impl ReportedState {
     /// Begins a session with a full report.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn begin_session(&mut self) {
         self.sequence = 0;
         self.is_full_report_due = true;
     }
 
-    /// Records that an instance may have come or gone.
-    pub(super) fn note_change(&mut self, instance: InstanceId) {
-        self.changed.insert(instance);
+    /// Records that the instance of a guest may have come or gone.
+    pub(super) fn note_instance_change(&mut self, (instance, _): GuestKey) {
+        self.changed_instances.insert(instance);
     }
 
-    /// Counts work that begins in the load.
+    /// Adds work that begins to the load.
     pub(super) fn count_work_start(&mut self, operations: &[Operation]) {
         let kind = LoadKind::new(operations);
         let load = &mut self.load;
@@ -53,7 +54,7 @@ impl ReportedState {
         }
     }
 
-    /// Takes work that has ended out of the load, and counts failed builds.
+    /// Subtracts work that has ended from the load, and counts failed builds.
     pub(super) fn count_work_end(&mut self, operations: &[Operation], outcome: &Outcome) {
         let kind = LoadKind::new(operations);
         let load = &mut self.load;
@@ -82,7 +83,7 @@ enum LoadKind {
     /// Both an I/O operation and a build.
     Build,
     /// An I/O operation that is not a build.
-    Operation,
+    IoOperation,
     /// The removal of a guest, which is not part of the load.
     Removal,
 }
@@ -93,7 +94,7 @@ impl LoadKind {
         match operations {
             [Operation::Destroy] => Self::Removal,
             operations if operations.contains(&Operation::Spawn) => Self::Build,
-            _ => Self::Operation,
+            _ => Self::IoOperation,
         }
     }
 }
@@ -110,7 +111,7 @@ impl Host {
         let reported = &self.reported;
         reported.is_full_report_due
             || reported.load != reported.reported_load
-            || !reported.changed.is_empty()
+            || !reported.changed_instances.is_empty()
     }
 
     /// The numbers of operations and builds under way, and of failed builds.
@@ -131,12 +132,12 @@ impl Host {
         let mut updates = Vec::new();
         if self.reported.is_full_report_due {
             self.reported.is_full_report_due = false;
-            self.reported.changed.clear();
+            self.reported.changed_instances.clear();
             let report = self.full_report(description, service_host);
             updates.push(HostUpdate::Full(Box::new(report)));
         }
         let load = self.reported.load;
-        for instance in std::mem::take(&mut self.reported.changed) {
+        for instance in std::mem::take(&mut self.reported.changed_instances) {
             let report = self.instance_report(instance);
             match (report, self.reported.reported_instances.contains(&instance)) {
                 (Some(report), false) => {
@@ -156,12 +157,12 @@ impl Host {
         self.reported.reported_load = load;
         updates
             .into_iter()
-            .map(|update| self.number_update(update))
+            .map(|update| self.assign_sequence(update))
             .collect()
     }
 
     /// Gives an update the next sequence number of the session.
-    pub fn number_update(&mut self, update: HostUpdate) -> NumberedUpdate {
+    pub fn assign_sequence(&mut self, update: HostUpdate) -> NumberedUpdate {
         self.reported.sequence += 1;
         NumberedUpdate {
             incarnation: self.session,
@@ -175,7 +176,8 @@ impl Host {
         description: &HostDescription,
         service_host: &str,
     ) -> placewright_types::host_state::HostReport {
-        self.reported.reported_instances = self.guests.keys().map(|key| key.0).collect();
+        self.reported.reported_instances =
+            self.guests.keys().map(|(instance, _)| *instance).collect();
         let instances = self.reported.reported_instances.iter();
         let instances = instances.filter_map(|instance| self.instance_report(*instance));
         placewright_types::host_state::HostReport {

@@ -36,22 +36,22 @@ pub struct WorkResult {
     pub outcome: Outcome,
 }
 
-/// What follows when the work under way on a guest has ended.
+/// The order that is queued behind the work under way on a guest.
 #[derive(Clone, Debug)]
-pub(super) enum NextStep {
+pub(super) enum QueuedOrder {
     Nothing,
     Destroy,
     Step(Arc<Order>),
 }
 
-/// A piece of work under way, and what follows it.
+/// A piece of work under way, and the order that is queued behind it.
 #[derive(Clone, Debug)]
 pub(super) struct RunningWork {
     number: u64,
     pub(super) operations: Vec<Operation>,
     pub(super) order: Option<Arc<Order>>,
     is_cancelled: bool,
-    pub(super) next: NextStep,
+    pub(super) queued: QueuedOrder,
 }
 
 /// All work under way on the host, by guest, each with what is queued behind it.
@@ -83,7 +83,7 @@ impl WorkUnderWay {
             operations: operations.to_vec(),
             order,
             is_cancelled: false,
-            next: NextStep::Nothing,
+            queued: QueuedOrder::Nothing,
         };
         self.work.insert(key, running);
         self.last_number
@@ -98,8 +98,8 @@ impl WorkUnderWay {
         self.work.remove(&key)
     }
 
-    /// Queues a step behind the work under way. Returns the work's number if the work is to be
-    /// cancelled, because it is for another attempt.
+    /// Queues a step behind the work under way, unless that work is for the same attempt and goes on.
+    /// Returns the work's number if it has to be cancelled now.
     pub(super) fn queue_step(&mut self, key: GuestKey, order: Arc<Order>) -> Option<u64> {
         let running = self.work.get_mut(&key)?;
         let is_same_attempt = running
@@ -109,7 +109,7 @@ impl WorkUnderWay {
         if is_same_attempt && !running.is_cancelled {
             return None;
         }
-        running.next = NextStep::Step(order);
+        running.queued = QueuedOrder::Step(order);
         // Work without an order destroys the guest, and is never cancelled.
         let must_cancel = !running.is_cancelled && running.order.is_some();
         running.is_cancelled |= must_cancel;
@@ -122,10 +122,10 @@ impl WorkUnderWay {
         let running = self.work.get_mut(&key)?;
         if running.order.is_none() {
             // The work under way destroys the guest already.
-            running.next = NextStep::Nothing;
+            running.queued = QueuedOrder::Nothing;
             return None;
         }
-        running.next = NextStep::Destroy;
+        running.queued = QueuedOrder::Destroy;
         let must_cancel = !running.is_cancelled;
         running.is_cancelled = true;
         must_cancel.then_some(running.number)
@@ -135,8 +135,8 @@ impl WorkUnderWay {
     /// still needed.
     pub(super) fn drop_queued_steps(&mut self) {
         for running in self.work.values_mut() {
-            if matches!(running.next, NextStep::Step(_)) {
-                running.next = NextStep::Nothing;
+            if matches!(running.queued, QueuedOrder::Step(_)) {
+                running.queued = QueuedOrder::Nothing;
             }
         }
     }

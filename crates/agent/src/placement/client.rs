@@ -220,6 +220,7 @@ impl PlacementResponse {
     pub(super) fn decode<T: DeserializeOwned>(self) -> Result<T, PlacementError> {
         if !self.status.is_success() {
             let request = self.request.clone();
+            // `check` fails for every other status; the line after it is for the compiler only.
             self.check()?;
             return Err(PlacementError::Unreachable(request));
         }

@@ -66,11 +66,10 @@ pub(super) async fn write(client: &Client, host: &HostDescription) -> Result<(),
         .map(|provider| (provider.uuid, provider))
         .collect();
     for provider in host.providers() {
-        let known = existing.get(&provider.uuid);
-        let writer = match known {
+        let writer = match existing.get(&provider.uuid) {
             Some(known) => {
                 ensure_name_and_parent(client, known, &provider).await?;
-                Writer {
+                ProviderWriter {
                     client,
                     uuid: provider.uuid,
                     generation: known.generation,
@@ -102,7 +101,7 @@ async fn ensure_name_and_parent(
 async fn create<'a>(
     client: &'a Client,
     wanted: &DescribedProvider<'_>,
-) -> Result<Writer<'a>, PlacementError> {
+) -> Result<ProviderWriter<'a>, PlacementError> {
     let mut body = json!({"uuid": wanted.uuid, "name": wanted.name});
     if let Some(parent) = wanted.parent {
         body["parent_provider_uuid"] = json!(parent);
@@ -119,7 +118,7 @@ async fn create<'a>(
         return Err(PlacementError::Conflict(wanted.name.to_owned()));
     }
     let created: Provider = response.decode()?;
-    Ok(Writer {
+    Ok(ProviderWriter {
         client,
         uuid: wanted.uuid,
         generation: created.generation,
@@ -127,8 +126,9 @@ async fn create<'a>(
     })
 }
 
-/// Writes one provider's inventories, traits and aggregates.
-struct Writer<'a> {
+/// Writes one provider's inventories, traits and aggregates. In its methods, `known` is what placement has, and
+/// `wanted` what is described.
+struct ProviderWriter<'a> {
     client: &'a Client,
     uuid: Uuid,
     generation: u64,
@@ -136,7 +136,7 @@ struct Writer<'a> {
     is_new: bool,
 }
 
-impl Writer<'_> {
+impl ProviderWriter<'_> {
     async fn write(mut self, wanted: &DescribedProvider<'_>) -> Result<(), PlacementError> {
         self.write_aggregates(wanted).await?;
         self.write_inventories(wanted).await?;
@@ -184,7 +184,7 @@ impl Writer<'_> {
         let path = self.path("traits");
         let mut known = Vec::new();
         if self.is_new {
-            if !wanted.traits.values().any(|has| *has) {
+            if !wanted.traits.values().any(|is_set| *is_set) {
                 return Ok(());
             }
         } else {
@@ -198,7 +198,7 @@ impl Writer<'_> {
         known.sort_unstable();
         let mut traits = known.clone();
         traits.retain(|name| wanted.traits.get(name) != Some(&false));
-        let added = wanted.traits.iter().filter(|(_, has)| **has);
+        let added = wanted.traits.iter().filter(|(_, is_set)| **is_set);
         traits.extend(added.map(|(name, _)| name.clone()));
         traits.sort_unstable();
         traits.dedup();

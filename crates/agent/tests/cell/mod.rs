@@ -182,7 +182,7 @@ pub fn order(host: HostId, instance: InstanceId, step: Step, memory: i64) -> Ord
 
 pub fn hosts(count: u32) -> Vec<HostDescription> {
     let hosts = IdenticalHosts {
-        hosts: count,
+        count,
         prefix: "host-".into(),
         vcpus: 8,
         cpu_ratio: 4.0,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use placewright_pki::{Authority, Credentials, Entry, now};
+use placewright_pki::{Authority, Credentials, RegisterEntry, now};
 use serde_json::json;
 
 /// The certificates that an authority issued, and its open invitations.
@@ -48,7 +48,7 @@ pub(super) fn authority(authority: &Authority, all: bool, json: bool) -> anyhow:
     Ok(text)
 }
 
-fn line(entry: &Entry, state: &str, at: i64) -> String {
+fn line(entry: &RegisterEntry, state: &str, at: i64) -> String {
     let remaining = span(entry.not_after - at);
     format!(
         "{}  {state:7}  {remaining:>9}  {}\n",

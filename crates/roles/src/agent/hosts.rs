@@ -24,7 +24,7 @@ pub(super) fn driver(options: &AgentOptions) -> Result<Arc<dyn Driver>, ConfigEr
             let simulated = simulated::Options {
                 hosts: simulated_hosts(options)?,
                 times: parse_by_operation::<DurationDistribution>("times_ms", &options.times_ms)?,
-                failures: parse_by_operation::<Rate>("failures", &options.failures)?
+                failure_rates: parse_by_operation::<Rate>("failures", &options.failures)?
                     .into_iter()
                     .map(|(operation, rate)| (operation, rate.0))
                     .collect(),
@@ -38,7 +38,9 @@ pub(super) fn driver(options: &AgentOptions) -> Result<Arc<dyn Driver>, ConfigEr
                 return Err(config_error("commands", &missing));
             };
             let mut command = command::Options::new(directory, options.directory());
-            command.environment.clone_from(&options.command_environment);
+            command
+                .further_variables
+                .clone_from(&options.command_environment);
             command.timeout = super::seconds(options.command_timeout_s);
             command.timeouts =
                 parse_by_operation::<Seconds>("command_timeouts_s", &options.command_timeouts_s)?
@@ -59,7 +61,7 @@ fn simulated_hosts(options: &AgentOptions) -> Result<Vec<HostDescription>, Confi
             simulated::hosts_of_trace(&nodes.map_err(|error| config_error("nodes_file", &error))?)
         }
         None => IdenticalHosts {
-            hosts: u32_or_max(options.hosts),
+            count: u32_or_max(options.hosts),
             prefix: options.prefix.clone(),
             vcpus: u32_or_max(options.vcpus),
             cpu_ratio: options.cpu_allocation_ratio.0,

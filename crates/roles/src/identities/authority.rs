@@ -115,7 +115,7 @@ fn certified(issued: Issued) -> Certified {
     Certified {
         chain: to_bytes(issued.chain),
         authorities: to_bytes(issued.authorities),
-        revocation_list: issued.list,
+        revocation_list: issued.revocation_list,
     }
 }
 
@@ -129,7 +129,7 @@ fn link_error(error: &PkiError) -> LinkError {
         PkiError::Certificate(_)
         | PkiError::Name(_)
         | PkiError::Refused(_)
-        | PkiError::Making(_)
+        | PkiError::Signing(_)
         | PkiError::Tls(_) => LinkError::Refused { peer, why },
     }
 }

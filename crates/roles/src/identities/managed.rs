@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use placewright_errors::chain;
 use placewright_link::{CertificateLink, LinkError, Renewal};
-use placewright_pki::{Credentials, KeyRequest, Loaded, PkiError, SKEW, holder, now};
+use placewright_pki::{Credentials, KeyRequest, LoadedCredentials, PkiError, SKEW, holder, now};
 use placewright_rpc::CertificatesClient;
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
@@ -59,7 +59,7 @@ impl ManagedCredentials {
     async fn check(&mut self) {
         self.reload();
         let current = self.credentials.current();
-        if now() >= self.renew_at && current.is_own_form {
+        if now() >= self.renew_at && current.is_renewed_by_placewright {
             self.renew(&current).await;
         }
         if self.list_due <= Instant::now() {
@@ -88,7 +88,7 @@ impl ManagedCredentials {
         }
     }
 
-    async fn renew(&mut self, current: &Loaded) {
+    async fn renew(&mut self, current: &LoadedCredentials) {
         let renewed = match &self.authority {
             Some(authority) => renew(&self.credentials, current, &**authority).await,
             None => Err(RenewError::Pki(PkiError::Refused(
@@ -110,9 +110,9 @@ impl ManagedCredentials {
         }
     }
 
-    async fn fetch_list(&self, current: &Loaded) {
+    async fn fetch_list(&self, current: &LoadedCredentials) {
         let Some(lists) = &self.lists else { return };
-        let result = lists.revocations(current.list.as_deref()).await;
+        let result = lists.revocations(current.revocation_list.as_deref()).await;
         let list = match result {
             Ok(Some(list)) => list,
             Ok(None) => return,
@@ -121,7 +121,7 @@ impl ManagedCredentials {
                 return;
             }
         };
-        if let Err(error) = holder::write_list(self.credentials.directory(), &list) {
+        if let Err(error) = holder::write_revocation_list(self.credentials.directory(), &list) {
             tracing::error!(error = chain(&error), "the revocation list cannot be kept");
         }
     }
@@ -129,7 +129,7 @@ impl ManagedCredentials {
 
 /// When a certificate is renewed, in seconds since 1970: after two thirds of the time from its issue to
 /// its expiry.
-fn renewal_time(current: &Loaded) -> i64 {
+fn renewal_time(current: &LoadedCredentials) -> i64 {
     let skew = i64::try_from(SKEW.as_secs()).unwrap_or(0);
     let (issued_at, expires_at) = (current.facts.not_before + skew, current.facts.not_after);
     // Our authority dates a certificate back by SKEW. One of another authority may not be dated back, and
@@ -140,7 +140,7 @@ fn renewal_time(current: &Loaded) -> i64 {
 /// Gets a certificate for a new key, and replaces the previous ones in the folder.
 async fn renew(
     credentials: &Credentials,
-    current: &Loaded,
+    current: &LoadedCredentials,
     authority: &dyn CertificateLink,
 ) -> Result<(), RenewError> {
     let request = KeyRequest::new()?;
@@ -149,7 +149,7 @@ async fn renew(
         request: request.request.clone(),
     };
     let issued =
-        current.checked_renewal(placewright_rpc::issued(authority.renew(renewal).await?))?;
+        current.checked_renewal(placewright_rpc::to_issued(authority.renew(renewal).await?))?;
     let folder = credentials.directory().to_owned();
     let written = tokio::task::spawn_blocking(move || holder::write(&folder, &request, &issued));
     written.await.map_err(|_| RenewError::Interrupted)??;

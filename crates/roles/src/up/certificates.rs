@@ -31,7 +31,7 @@ impl Certificates {
     /// Its folder cannot be read or written.
     pub(super) fn ensure_authority(options: &Options) -> anyhow::Result<()> {
         match options.control.authority_path.as_deref() {
-            Some(directory) if !Authority::is_in(directory) => {
+            Some(directory) if !Authority::exists_in(directory) => {
                 let made = Authority::create(directory, INSTALLATION);
                 made.context("the authority cannot be made").map(drop)
             }
@@ -79,7 +79,7 @@ impl Certificates {
         let folder = self.folder.join(&cell);
         let cell_identity = Identity::new(authority.installation(), Role::Cell(cell))?;
         identities::ensure(authority, &folder, &cell_identity)?;
-        let credentials = Credentials::load(&folder, Some(&authority.list_path()))?;
+        let credentials = Credentials::load(&folder, Some(&authority.revocation_list_path()))?;
         self.credentials.push(Arc::clone(&credentials));
         Ok(Some(credentials))
     }

@@ -13,7 +13,7 @@ use crate::config::ConfigErrors;
 pub(super) struct Simulation {
     pub(super) hosts: Vec<HostDescription>,
     times: BTreeMap<Operation, DurationDistribution>,
-    failures: BTreeMap<Operation, f64>,
+    failure_rates: BTreeMap<Operation, f64>,
 }
 
 /// A simulation of identical hosts, or of the machines of a trace.
@@ -35,7 +35,7 @@ pub(super) fn simulation(
             simulated::hosts_of_trace(&nodes)
         }
         None => IdenticalHosts {
-            hosts: count,
+            count,
             prefix: "host-".to_owned(),
             vcpus: 32,
             cpu_ratio: 4.0,
@@ -56,7 +56,7 @@ pub(super) fn simulation(
     Ok(Simulation {
         hosts,
         times: BTreeMap::from([(Operation::Spawn, build_time)]),
-        failures: BTreeMap::from([(Operation::Spawn, failure_rate)]),
+        failure_rates: BTreeMap::from([(Operation::Spawn, failure_rate)]),
     })
 }
 
@@ -70,7 +70,7 @@ impl Simulation {
         let options = simulated::Options {
             hosts,
             times: self.times.clone(),
-            failures: self.failures.clone(),
+            failure_rates: self.failure_rates.clone(),
             seed: u64::try_from(part).unwrap_or(0) + 1,
         };
         Some(Arc::new(SimulatedDriver::new(options)))

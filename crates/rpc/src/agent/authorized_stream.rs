@@ -12,8 +12,8 @@ use crate::access::CertificateHolder;
 
 /// The stream of an agent with a certificate.
 ///
-/// A message has the UUID of its host, a certificate mostly host names. The start of a session has both,
-/// so a session has to be started on the stream before any other message about its host.
+/// A message has the UUID of its host, but most certificates have only names of hosts. The start of a
+/// session has both, so it has to precede any other message about its host on the stream.
 pub(crate) struct AuthorizedStream {
     pub(crate) holder: CertificateHolder,
     /// The name of the cell that the agent joined.
@@ -70,7 +70,7 @@ impl AuthorizedStream {
     fn name_of(&self, host: HostId) -> Result<&str, Status> {
         let name = self.host_names.get(&host).map(String::as_str);
         name.ok_or_else(|| {
-            self.holder.refusal(&format!(
+            self.holder.refuse(&format!(
                 "it says something of the host {host}, which it did not begin a session for on this \
                  connection"
             ))
@@ -83,7 +83,7 @@ impl AuthorizedStream {
             let node = &names.node;
             return Err(self
                 .holder
-                .refusal(&format!("it calls the node of the host {name:?} {node:?}")));
+                .refuse(&format!("it calls the node of the host {name:?} {node:?}")));
         }
         self.holder.check(&Call::NameService {
             cell: &self.cell,

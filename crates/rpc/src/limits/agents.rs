@@ -13,6 +13,7 @@ use super::{
     TITLE_BYTES_MAX, Validate,
 };
 
+/// The paths in errors begin with the kind of the message, so the path of the message itself is not used.
 impl Validate for ToCell {
     fn check(&self, _: FieldPath<'_>) -> Result<(), LimitExceeded> {
         match self {
@@ -133,6 +134,7 @@ impl Validate for InstanceReport {
     }
 }
 
+/// The paths in errors begin with the kind of the message, so the path of the message itself is not used.
 impl Validate for ToAgent {
     fn check(&self, _: FieldPath<'_>) -> Result<(), LimitExceeded> {
         match self {
@@ -148,7 +150,7 @@ impl Validate for ToAgent {
             Self::SendState { .. } => Ok(()),
             Self::StartAgain { after, .. } => {
                 let path = FieldPath::message("start_again");
-                path.field("after").after(*after)
+                path.field("after").earlier_session(*after)
             }
         }
     }
@@ -168,7 +170,7 @@ impl Validate for Spec {
         path.field("user").text(&self.user, TITLE_BYTES_MAX)?;
         path.field("rules").each(&self.rules, PARTS_MAX)?;
         path.field("body").bytes(self.body.len(), BODY_BYTES_MAX)?;
-        // What is sealed never leaves the role that has the key.
+        // Sealed secrets never leave the role that has the key, so these fields have to be empty.
         path.field("build_secrets")
             .text(&self.build_secrets.text(), 0)?;
         path.field("secrets").text(&self.secrets.text(), 0)?;

@@ -32,7 +32,7 @@ impl Validate for InstanceId {
     }
 }
 
-/// An index needs no limit: whoever sent the list checks that the list has it.
+/// The index of a candidate needs no limit: the cell that sent the candidates checks that it is one of theirs.
 impl Validate for ClaimResponse {
     fn check(&self, _: FieldPath<'_>) -> Result<(), LimitExceeded> {
         Ok(())

@@ -68,12 +68,12 @@ impl Rng {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "any number will do")]
-    fn small(&mut self) -> u32 {
+    fn any_u32(&mut self) -> u32 {
         self.number() as u32
     }
 
     #[expect(clippy::cast_possible_wrap, reason = "any number will do")]
-    fn signed(&mut self) -> i64 {
+    fn any_i64(&mut self) -> i64 {
         self.number() as i64
     }
 
@@ -143,16 +143,16 @@ pub(crate) fn random_cell_message(rng: &mut Rng, hosts: &[String]) -> proto::Cel
             host,
             session: rng.number(),
             instance,
-            number: rng.small(),
+            number: rng.any_u32(),
         }),
         3 => return proto::CellMessage { kind: None },
         _ => CellKind::Step(proto::StepOrder {
             host,
             session: rng.number(),
             instance,
-            attempt: rng.small(),
+            attempt: rng.any_u32(),
             step: i32::try_from(rng.below(9)).unwrap() - 1,
-            number: rng.small(),
+            number: rng.any_u32(),
             is_live: rng.below(2) == 0,
             spec: rng.option_of(|rng| proto::Spec {
                 name: rng.text(),
@@ -161,24 +161,24 @@ pub(crate) fn random_cell_message(rng: &mut Rng, hosts: &[String]) -> proto::Cel
                 group: rng.option_of(|rng| rng.uuid().to_string()),
                 rules: rng.list_of(|rng| proto::HardRule {
                     level: rng.option_of(Rng::text),
-                    fewer_than: rng.option_of(Rng::small),
+                    fewer_than: rng.option_of(Rng::any_u32),
                     others: rng.list_of(|rng| rng.uuid().to_string()),
-                    max_skew: rng.option_of(Rng::small),
+                    max_skew: rng.option_of(Rng::any_u32),
                 }),
                 body: body(rng),
-                created_at_us: rng.signed(),
+                created_at_us: rng.any_i64(),
             }),
             amounts: rng.list_of(|rng| proto::Amounts {
                 provider: rng.id(hosts),
                 resources: rng.list_of(|rng| proto::Amount {
                     resource_class: rng.choose(&["VCPU", "MEMORY_MB", "DISK_GB", "X"]).into(),
-                    amount: rng.signed(),
+                    amount: rng.any_i64(),
                 }),
             }),
             origin: None,
             target: rng.option_of(|rng| proto::Place {
                 host: rng.id(hosts),
-                number: rng.small(),
+                number: rng.any_u32(),
             }),
         }),
     };
@@ -187,9 +187,9 @@ pub(crate) fn random_cell_message(rng: &mut Rng, hosts: &[String]) -> proto::Cel
 
 fn load(rng: &mut Rng) -> proto::Load {
     proto::Load {
-        io_ops: rng.small(),
-        running_builds: rng.small(),
-        failed_builds: rng.small(),
+        io_ops: rng.any_u32(),
+        running_builds: rng.any_u32(),
+        failed_builds: rng.any_u32(),
     }
 }
 
@@ -238,14 +238,14 @@ pub(crate) fn random_agent_message(rng: &mut Rng, hosts: &[String]) -> proto::Ag
             session: rng.number(),
             guests: rng.list_of(|rng| proto::Guest {
                 instance: rng.uuid().to_string(),
-                number: rng.small(),
+                number: rng.any_u32(),
             }),
         }),
         1 => AgentKind::StepEnded(proto::StepEnded {
             host,
             instance,
             session: rng.number(),
-            attempt: rng.small(),
+            attempt: rng.any_u32(),
             failure: rng.option_of(|rng| proto::Failure {
                 message: rng.text(),
                 may_retry: true,
@@ -254,7 +254,7 @@ pub(crate) fn random_agent_message(rng: &mut Rng, hosts: &[String]) -> proto::Ag
         2 => AgentKind::Destroyed(proto::Destroyed {
             host,
             instance,
-            number: rng.small(),
+            number: rng.any_u32(),
         }),
         3 => AgentKind::Alive(proto::Alive {
             hosts: rng.list_of(|rng| rng.id(hosts)),
@@ -302,17 +302,17 @@ fn spec(rng: &mut Rng) -> Spec {
             .list_of(|rng| HardRule {
                 rule: Rule {
                     scope: RuleScope::Host,
-                    relation: Relation::Spread(rng.small()),
+                    relation: Relation::Spread(rng.any_u32()),
                 },
                 others: rng.list_of(Rng::uuid),
             })
             .into(),
         body: body(rng).into(),
-        created_at: Timestamp(rng.signed()),
+        created_at: Timestamp(rng.any_i64()),
         usage: Usage::new(UsageAmounts {
-            cores: rng.small(),
-            ram_mb: rng.small(),
-            classes: rng.list_of(|rng| (rng.text(), rng.small())),
+            cores: rng.any_u32(),
+            ram_mb: rng.any_u32(),
+            classes: rng.list_of(|rng| (rng.text(), rng.any_u32())),
         }),
         build_secrets: Default::default(),
         secrets: Default::default(),
@@ -325,7 +325,7 @@ fn candidate(rng: &mut Rng) -> Candidate {
         zone: rng.option_of(Rng::text),
         amounts: rng.list_of(|rng| Amounts {
             provider: rng.uuid(),
-            resources: rng.list_of(|rng| ("VCPU".to_owned(), rng.signed())),
+            resources: rng.list_of(|rng| ("VCPU".to_owned(), rng.any_i64())),
         }),
     }
 }
@@ -350,7 +350,7 @@ pub(crate) fn random_envelope(rng: &mut Rng) -> Envelope {
             instance,
             migration,
             kind: MoveKind::Resize,
-            move_number: rng.small(),
+            move_number: rng.any_u32(),
         },
         3 => Message::Move(Box::new(MoveOrder {
             instance,
@@ -371,7 +371,7 @@ pub(crate) fn random_envelope(rng: &mut Rng) -> Envelope {
         },
     };
     Envelope {
-        sent_at: Timestamp(rng.signed()),
+        sent_at: Timestamp(rng.any_i64()),
         message,
     }
 }
@@ -387,7 +387,9 @@ pub(crate) struct Peer {
     to_agent: mpsc::Sender<Result<proto::FromCell, Status>>,
 }
 
-struct HostileService(mpsc::Sender<Peer>);
+struct HostileService {
+    connections: mpsc::Sender<Peer>,
+}
 
 #[tonic::async_trait]
 impl Agents for HostileService {
@@ -403,7 +405,7 @@ impl Agents for HostileService {
             from_agent,
             to_agent,
         };
-        self.0
+        self.connections
             .send(peer)
             .await
             .map_err(|_| Status::unavailable("over"))?;
@@ -417,13 +419,13 @@ impl HostileCell {
         let address = listener.local_addr().unwrap();
         let (connections, peers) = mpsc::channel(16);
         let router = tonic::transport::Server::builder()
-            .add_service(AgentsServer::new(HostileService(connections)));
+            .add_service(AgentsServer::new(HostileService { connections }));
         tokio::spawn(router.serve_with_incoming(TcpListenerStream::new(listener)));
         (address, Self { peers })
     }
 
     /// Waits for the next connection of the agent.
-    pub(crate) async fn next(&mut self) -> Peer {
+    pub(crate) async fn next_connection(&mut self) -> Peer {
         self.peers.recv().await.unwrap()
     }
 }
@@ -440,8 +442,8 @@ impl Peer {
             .is_ok()
     }
 
-    /// Makes the agent of a host start a new session, and waits for it.
-    pub(crate) async fn session_of(&mut self, host: &str) -> (String, u64) {
+    /// Makes the agent of a host start a new session, and returns its number.
+    pub(crate) async fn start_session(&mut self, host: &str) -> u64 {
         let start_again = proto::StartAgain {
             host: host.to_owned(),
             after: 1,
@@ -450,10 +452,10 @@ impl Peer {
             kind: Some(CellKind::StartAgain(start_again)),
         }])
         .await;
-        (host.to_owned(), self.start_after(host, 0).await)
+        self.start_after(host, 0).await
     }
 
-    /// Waits until the agent of a host starts a session with a number greater than `session`.
+    /// Waits until the agent of a host starts a session with a number greater than `session`, and returns it.
     pub(crate) async fn start_after(&mut self, host: &str, session: u64) -> u64 {
         let wait = async {
             loop {

@@ -26,7 +26,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, mpsc};
 use uuid::Uuid;
 
-/// What [`FakeCell::set_error`] lets calls fail with.
+/// The errors with which calls fail after [`FakeCell::set_error`].
 pub(crate) const UNREACHABLE: u8 = 0;
 pub(crate) const TIMED_OUT: u8 = 1;
 pub(crate) const UNAVAILABLE: u8 = 2;
@@ -40,6 +40,7 @@ const SILENT: u8 = 253;
 
 pub(crate) struct FakeCell {
     pub(crate) id: CellId,
+    /// An error of [`FakeCell::set_error`], or one of the three modes above.
     mode: AtomicU8,
     received_sender: mpsc::Sender<Option<ToCell>>,
     /// The messages of agents; `None` marks the end of a connection.
@@ -130,11 +131,11 @@ impl CellLink for FakeCell {
                         to.closed().await;
                         return;
                     }
-                    let events = CellEvent::Instance {
+                    let event = CellEvent::Instance {
                         instance: instance(number),
                         view: None,
                     };
-                    if to.send(events).await.is_err() {
+                    if to.send(event).await.is_err() {
                         return;
                     }
                 }

@@ -38,8 +38,14 @@ impl Ca {
         self.0.pem()
     }
 
-    /// A certificate for a server and a client, valid from one year to another.
-    pub(crate) fn issue(&self, dns: &[&str], uris: &[&str], years: (i32, i32), serial: u64) -> Pem {
+    /// A certificate for a server and a client, valid from the beginning of one year to that of another.
+    pub(crate) fn issue(
+        &self,
+        dns: &[&str],
+        uris: &[&str],
+        (first_year, end_year): (i32, i32),
+        serial: u64,
+    ) -> Pem {
         let mut params = CertificateParams::new(
             dns.iter()
                 .map(|name| (*name).to_owned())
@@ -51,8 +57,8 @@ impl Ca {
                 .subject_alt_names
                 .push(SanType::URI((*uri).try_into().unwrap()));
         }
-        params.not_before = date_time_ymd(years.0, 1, 1);
-        params.not_after = date_time_ymd(years.1, 1, 1);
+        params.not_before = date_time_ymd(first_year, 1, 1);
+        params.not_after = date_time_ymd(end_year, 1, 1);
         params.serial_number = Some(SerialNumber::from(serial));
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ServerAuth,
@@ -72,7 +78,7 @@ impl Ca {
     }
 
     /// A list that revokes the certificate with this serial number.
-    pub(crate) fn revoke(&self, serial: u64) -> String {
+    pub(crate) fn revocation_list(&self, serial: u64) -> String {
         let list = CertificateRevocationListParams {
             this_update: date_time_ymd(2024, 1, 1),
             next_update: date_time_ymd(2100, 1, 1),

@@ -27,7 +27,7 @@ pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
 }
 
 /// Options to open a file for reading and writing, and to create it if it is missing.
-pub(crate) fn options() -> OpenOptions {
+pub(crate) fn open_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]
