@@ -111,7 +111,7 @@ impl BackupCommand {
         let target = self.target.clone();
         let stem = match target.is_dir() {
             true => {
-                backup::remove_left(&target, SUFFIX).map_err(classify)?;
+                backup::remove_leftovers(&target, SUFFIX).map_err(classify)?;
                 Some(name_of(&self.store)?)
             }
             false => None,

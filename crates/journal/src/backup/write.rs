@@ -26,29 +26,29 @@ const PIECE_BYTES: usize = 256 << 10;
 /// read.
 const ATTEMPTS: usize = 5;
 
-/// How a backup is made.
+/// The options of a backup.
 pub struct BackupOptions<'a> {
-    /// The name of its file, from the time at which it is made, in microseconds since the epoch, and the
-    /// last entry in it.
+    /// Makes the path of the backup's file from the time at which it is made, in microseconds since the
+    /// epoch, and the last entry in it.
     pub name: &'a dyn Fn(i64, u64) -> PathBuf,
-    /// Files of the store's directory that belong to it, as far as they are there.
+    /// The names of further files in the store's directory that are copied, if they exist.
     pub files: &'a [&'a str],
     /// The maximum number of bytes that are copied in a second; `None`: no limit.
     pub bytes_per_second: Option<u64>,
 }
 
-/// How far a backup or a restore has come.
+/// The progress of a backup or a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupProgress {
     /// The last entry that was copied.
     pub entry: u64,
-    /// The last entry that will be.
+    /// The last entry to copy.
     pub end: u64,
-    /// The bytes that were copied.
+    /// The number of bytes that were copied.
     pub bytes: u64,
 }
 
-/// A backup that was made.
+/// The result of [`write`]: a backup that was made.
 #[derive(Debug)]
 pub struct Written {
     /// Its file.
@@ -109,7 +109,7 @@ pub fn write(
 ///
 /// # Errors
 /// Those of the file system.
-pub fn remove_left(directory: &Path, suffix: &str) -> Result<(), BackupError> {
+pub fn remove_leftovers(directory: &Path, suffix: &str) -> Result<(), BackupError> {
     remove_all_leftovers(directory, suffix)
 }
 
@@ -205,8 +205,9 @@ fn put_files(
 /// Batches in memory, read in one view of the database.
 #[derive(Default)]
 struct Batches {
-    /// Each without its records, and where they end in `bytes`.
+    /// Each row without its records, and the offset in `bytes` at which they end.
     rows: Vec<(Row<'static>, usize)>,
+    /// The records of all rows, concatenated.
     bytes: Vec<u8>,
 }
 
