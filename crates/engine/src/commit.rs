@@ -94,8 +94,8 @@ fn publish_append<M: Machine>(
         commands: 0,
         entries,
         bytes: 0,
-        decide: Duration::ZERO,
-        append: append_time,
+        decide_time: Duration::ZERO,
+        append_time,
         queued: 0,
     };
     *shared.append_failed.lock() = None;
@@ -104,7 +104,7 @@ fn publish_append<M: Machine>(
         for batch in &batches {
             commit.commands += batch.decided.len();
             commit.bytes += batch.buffer.len();
-            commit.decide += batch.decide_time;
+            commit.decide_time += batch.decide_time;
             if !batch.ends.is_empty() {
                 recent.push(EntryChunk::new(
                     batch.first,

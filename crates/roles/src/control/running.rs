@@ -132,7 +132,7 @@ impl RunningControl {
         let sealer = sealer(options, cells, &sockets, &mut registry).await?;
         let observer = LoggingObserver(metrics.journal);
         let tls = checked.tls.open(options, &metrics.tls, &identity)?;
-        let (health_handle, health) = health::start(sockets.health.take(), tls.door("health"))?;
+        let (health_handle, health) = health::start(sockets.health.take(), tls.acceptor("health"))?;
         let (mut inherited, engine) = tokio::select! {
             opened = end_predecessor_and_load(inherited, options, observer) => opened?,
             () = wait_for_stop(stops, 1) => return Ok(stopped_while_loading()),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use placewright_http::{ListenerTlsMetrics, TlsDoor, TlsMetrics};
+use placewright_http::{ListenerTlsMetrics, TlsAcceptor, TlsMetrics};
 use placewright_net::Handshakes;
 use placewright_tls::{
     ClientFiles, FileBacked, FileError, IdentityFiles, LoadedServer, Outcome, ServerFiles,
@@ -229,11 +229,11 @@ pub(super) struct Tls {
 
 impl Tls {
     /// The acceptor of TLS connections for the listener of this section, if it has TLS.
-    pub(super) fn door(&self, section: &str) -> Option<Arc<TlsDoor>> {
+    pub(super) fn acceptor(&self, section: &str) -> Option<Arc<TlsAcceptor>> {
         let mut listeners = self.listeners.0.iter();
         let (listener, metrics) = listeners.find(|(listener, _)| listener.section == section)?;
         let server = Arc::clone(&listener.server);
-        Some(Arc::new(TlsDoor::new(
+        Some(Arc::new(TlsAcceptor::new(
             move || Arc::clone(server.current().config()),
             listener.allows_plain,
             self.handshakes.clone(),
