@@ -18,7 +18,7 @@ mod write;
 
 pub use error::BackupError;
 pub use file::PARTIAL_SUFFIX;
-pub use read::{Inspected, SeenBatch, inspect};
+pub use read::{BackupBatch, BackupContents, inspect};
 pub use restore::{Restored, restore};
 pub use section::FORMAT;
-pub use write::{BackupOptions, BackupProgress, Written, remove_leftovers, write};
+pub use write::{BackupOptions, BackupProgress, WrittenBackup, remove_leftovers, write};

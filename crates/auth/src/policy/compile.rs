@@ -291,12 +291,12 @@ impl<'w> ReferenceSearch<'w> {
         self.path.push(index);
         let (mut depth, mut checks) = (0, 0_u64);
         named_rules[index].check.for_each_leaf(&mut |leaf| {
-            let subtree = match leaf {
+            let (leaf_depth, leaf_checks) = match leaf {
                 Check::Rule(name) => self.visit(self.indexes[&**name]),
                 _ => (0, 1),
             };
-            depth = depth.max(subtree.0 + 1);
-            checks = checks.saturating_add(subtree.1);
+            depth = depth.max(leaf_depth + 1);
+            checks = checks.saturating_add(leaf_checks);
         });
         self.path.pop();
         if checks > CHECKS_MAX {

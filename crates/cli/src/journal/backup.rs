@@ -91,7 +91,7 @@ impl BackupCommand {
         let written = backup::write(&mut store, &options, &mut |reached| progress.show(reached));
         drop(progress);
         let written = written.map_err(classify)?;
-        for problem in &written.unsound {
+        for problem in &written.damaged_snapshots {
             eprintln!("placewright: passed over: {}", chain(problem));
         }
         print(&format!(

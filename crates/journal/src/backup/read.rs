@@ -140,7 +140,7 @@ impl Reader {
 
 /// The contents of a backup, as [`inspect`] found them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Inspected {
+pub struct BackupContents {
     /// It has everything that was acknowledged before this time, in microseconds since the epoch.
     pub made_at: i64,
     /// The first entry after which the state can be restored: that of its snapshot, or 0.
@@ -157,7 +157,7 @@ pub struct Inspected {
 
 /// One batch of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SeenBatch {
+pub struct BackupBatch {
     /// Its first entry.
     pub first: u64,
     /// Its last entry.
@@ -171,7 +171,10 @@ pub struct SeenBatch {
 ///
 /// # Errors
 /// It is damaged, no backup, a newer release's, or it cannot be read.
-pub fn inspect(path: &Path, visit: &mut dyn FnMut(SeenBatch)) -> Result<Inspected, BackupError> {
+pub fn inspect(
+    path: &Path,
+    visit: &mut dyn FnMut(BackupBatch),
+) -> Result<BackupContents, BackupError> {
     let (mut reader, base) = Reader::open(path)?;
     let mut files = Vec::new();
     let mut end = base.before;
@@ -193,7 +196,7 @@ pub fn inspect(path: &Path, visit: &mut dyn FnMut(SeenBatch)) -> Result<Inspecte
                     return Err(damaged(format!("entry {} is missing", end.last + 1)));
                 }
                 end = row.log_end();
-                visit(SeenBatch {
+                visit(BackupBatch {
                     first: row.first,
                     last: row.last,
                     appended_at: row.appended_at,
@@ -205,7 +208,7 @@ pub fn inspect(path: &Path, visit: &mut dyn FnMut(SeenBatch)) -> Result<Inspecte
     if end.last != base.end || base.before.last > base.snapshot || base.snapshot > base.end {
         return Err(reader.damaged("its entries are not those that it names"));
     }
-    Ok(Inspected {
+    Ok(BackupContents {
         made_at: reader.made_at,
         first: base.snapshot,
         first_at: base.appended_at,

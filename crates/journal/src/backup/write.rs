@@ -50,7 +50,7 @@ pub struct BackupProgress {
 
 /// The result of [`write`]: a backup that was made.
 #[derive(Debug)]
-pub struct Written {
+pub struct WrittenBackup {
     /// Its file.
     pub path: PathBuf,
     /// It has everything that was acknowledged before this time, in microseconds since the epoch.
@@ -62,7 +62,7 @@ pub struct Written {
     /// Its size.
     pub bytes: u64,
     /// The damaged snapshots, which were skipped.
-    pub unsound: Vec<JournalError>,
+    pub damaged_snapshots: Vec<JournalError>,
 }
 
 /// Makes a backup of a store, which may be in use. `progress` is called now and then with the progress.
@@ -74,14 +74,19 @@ pub fn write(
     store: &mut SqliteJournal,
     options: &BackupOptions<'_>,
     progress: &mut dyn FnMut(&BackupProgress),
-) -> Result<Written, BackupError> {
+) -> Result<WrittenBackup, BackupError> {
     store.check_acknowledged()?;
-    let mut unsound = Vec::new();
+    let mut damaged_snapshots = Vec::new();
     let mut skipped = Vec::new();
     let mut attempts = 1;
     loop {
         match try_write(store, options, &skipped, progress) {
-            Ok(written) => return Ok(Written { unsound, ..written }),
+            Ok(written) => {
+                return Ok(WrittenBackup {
+                    damaged_snapshots,
+                    ..written
+                });
+            }
             Err(BackupError::Store(
                 JournalError::Trimmed { .. } | JournalError::NoSnapshot { .. },
             )) if attempts < ATTEMPTS => {
@@ -93,7 +98,7 @@ pub fn write(
                 reason,
             })) => {
                 skipped.push(sequence);
-                unsound.push(JournalError::DamagedSnapshot {
+                damaged_snapshots.push(JournalError::DamagedSnapshot {
                     path,
                     sequence,
                     reason,
@@ -118,7 +123,7 @@ fn try_write(
     options: &BackupOptions<'_>,
     skipped: &[u64],
     progress: &mut dyn FnMut(&BackupProgress),
-) -> Result<Written, BackupError> {
+) -> Result<WrittenBackup, BackupError> {
     // The time first: what was acknowledged before it is in the journal now.
     let made_at = now();
     let end = store.end()?;
@@ -149,13 +154,13 @@ fn try_write(
         })?;
     }
     let bytes = writer.finish()?;
-    Ok(Written {
+    Ok(WrittenBackup {
         path,
         made_at,
         snapshot,
         end,
         bytes,
-        unsound: Vec::new(),
+        damaged_snapshots: Vec::new(),
     })
 }
 

@@ -114,7 +114,7 @@ impl TlsFiles {
         let has_handshakes = identity.credentials.is_some() || !self.0.is_empty();
         let threads = HandshakeThreads::start(options, has_handshakes)?;
         Ok(Tls {
-            handshakes: threads.places(),
+            handshakes: threads.handshakes(),
             listeners: Arc::new(Listeners::new(self.0, metrics)),
             threads,
         })
@@ -241,9 +241,9 @@ impl Tls {
         )))
     }
 
-    /// Handshakes of a gRPC server, with places that no client of an API can take.
+    /// Handshakes of a gRPC server, with limits of their own, which clients of an API cannot use up.
     pub(super) fn handshakes_of_roles(&self) -> Handshakes {
-        self.threads.places()
+        self.threads.handshakes()
     }
 
     /// The scheme of the listener's URL: `https` if it has TLS, even if it also accepts plain HTTP.
@@ -291,11 +291,11 @@ impl Listeners {
 
     fn for_each_listener(
         &self,
-        loaded: impl Fn(&FileBacked<LoadedServer, FileError>) -> Outcome<FileError>,
+        read: impl Fn(&FileBacked<LoadedServer, FileError>) -> Outcome<FileError>,
     ) {
         for (listener, metrics) in &self.0 {
             let section = listener.section;
-            match loaded(&listener.server) {
+            match read(&listener.server) {
                 Outcome::Unchanged | Outcome::Changing => {}
                 Outcome::Replaced => {
                     let server = listener.server.current();
