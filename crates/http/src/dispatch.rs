@@ -252,10 +252,8 @@ where
     let request = routed.request;
     let content = match routed.body_bytes_max {
         None => Content::default(),
-        Some(bytes_max) => {
-            let read = gateway
-                .read_body(body, identity.as_deref(), bytes_max)
-                .await;
+        Some(limit) => {
+            let read = gateway.read_body(body, identity.as_deref(), limit).await;
             read.map_err(|error| match error.status() {
                 413 => api.body_too_large(&request, error),
                 _ => error,
