@@ -128,7 +128,8 @@ fn a_port_accepts_http_and_https_or_https_only() {
     let plain = http_and_https.request_with("GET /", "Accept: application/json");
     assert!(plain.starts_with("HTTP/1.1 200"), "{plain}");
     http_and_https.signal(Signal::TERM);
-    assert_eq!(http_and_https.end().0, 0);
+    let (exit_code, _) = http_and_https.end();
+    assert_eq!(exit_code, 0);
     let https_only = site.start(&["--placement-tls-plain=refuse"]);
     assert!(
         site.request(&https_only, None)
@@ -142,7 +143,8 @@ fn a_port_accepts_http_and_https_or_https_only() {
         "{plain}"
     );
     https_only.signal(Signal::TERM);
-    assert_eq!(https_only.end().0, 0);
+    let (exit_code, _) = https_only.end();
+    assert_eq!(exit_code, 0);
 }
 
 #[test]

@@ -18,7 +18,7 @@ const STOP_CHECK_EVERY: Duration = Duration::from_millis(10);
 #[error("interrupted by the shutdown")]
 pub(crate) struct Stopped;
 
-/// Throttles background work and tells it when to stop.
+/// Throttles background work, and ends it when the engine shuts down.
 pub(crate) struct Throttle {
     stop: Arc<AtomicBool>,
     /// The ratio of pause to work.

@@ -26,8 +26,8 @@ use tenants::{TenantPermit, Tenants};
 /// What clients are told to wait before they try again.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// For how long a refusal is held back whose request did not wait in a queue: whoever tries again at
-/// once must not keep the processors busy with refusals.
+/// The delay of a refusal whose request did not wait in a queue, so that clients that try again at once cannot
+/// keep the processors busy with refusals.
 const REFUSAL_DELAY: Duration = Duration::from_millis(100);
 
 /// The longest time for which a cheap request keeps its seat. One that takes longer waits for something else,

@@ -22,7 +22,7 @@
 //! - Entries are numbered 1, 2, 3 … without gaps.
 //! - An append is kept whole, or leaves no trace. What was acknowledged is on stable storage.
 //! - A snapshot becomes visible whole, or not at all.
-//! - Entries are trimmed only behind a snapshot.
+//! - Only entries that a snapshot covers are trimmed.
 //! - Opening a store reports acknowledged entries that are gone; it never ignores them.
 
 pub mod backup;

@@ -111,7 +111,7 @@ fn cell_client_options(
         credentials: Arc::clone(&credentials),
         server: ServerRole::Cell(cell),
     });
-    let authority = CertificatesClient::new(client.clone(), false);
+    let authority = CertificatesClient::new(client.clone(), /* relays: */ false);
     let authority = authority.map_err(|error| config_error("cell", &error))?;
     let managed = ManagedCredentials::new(
         credentials,

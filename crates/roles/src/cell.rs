@@ -154,14 +154,14 @@ fn authority_link(
         let made = CertificatesClient::new(client.clone(), relays);
         made.map_err(|error| ConfigErrors(vec![format!("cell.placement: {error}")]))
     };
-    let own_link = connect(false)?;
+    let own_link = connect(/* relays: */ false)?;
     let managed = ManagedCredentials::new(
         Arc::clone(credentials),
         Some(Arc::new(own_link.clone())),
         Some(own_link),
     );
     placewright_tasks::spawn(Task::Certificates, identities::manage(vec![managed]));
-    Ok(Some(Arc::new(connect(true)?)))
+    Ok(Some(Arc::new(connect(/* relays: */ true)?)))
 }
 
 async fn serve(

@@ -41,11 +41,12 @@ pub(super) struct RestorePoint {
     last: Option<u64>,
     /// When that entry was appended.
     last_at: Option<i64>,
-    /// The first and the last entry of the batches behind `last` that have no time.
+    /// The first and the last entry of the batches after `last` that have no time.
     untimed: Option<(u64, u64)>,
     /// The first entry of the first batch that is later than `until`, and when it was appended.
     later: Option<(u64, i64)>,
-    /// The last entry behind that batch that is not later: the time of day was set back.
+    /// The last entry of the batches after that one that are not later than `until`. There are such only if
+    /// the time of day was set back.
     last_after_set_back: Option<u64>,
 }
 
