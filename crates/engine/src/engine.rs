@@ -247,7 +247,7 @@ impl<M: Machine> Engine<M> {
     }
 
     /// The time since the store last failed to append; `None` once an append has succeeded again.
-    pub fn store_failed_ago(&self) -> Option<Duration> {
+    pub fn time_since_failed_append(&self) -> Option<Duration> {
         let failed = *self.inner.shared.append_failed.lock();
         failed.map(|at| at.elapsed())
     }

@@ -286,13 +286,13 @@ impl Gateway {
     /// # Errors
     ///
     /// 503 when other responses, or other ones of the caller, occupy too much.
-    pub fn hold_answer(
+    pub fn reserve_response_memory(
         &self,
         identity: &Identity,
         bytes: usize,
     ) -> ApiResult<Option<MemoryPermit>> {
         let caller = self.costly.caller(identity);
-        self.large_responses.hold(&self.options, caller, bytes)
+        self.large_responses.reserve(&self.options, caller, bytes)
     }
 
     /// Checks the size of a response, and reserves its memory until it is sent; none is reserved

@@ -1,7 +1,7 @@
 //! Health checks and metrics on a listener of their own, which answers even while everything else
 //! is busy.
 //!
-//! [`Health::serve_aside`] runs on a thread with a runtime of its own. Its answers take no lock of
+//! [`Health::serve_on_own_thread`] runs on a thread with a runtime of its own. Its answers take no lock of
 //! the state: readiness is read from flags, metrics from counters.
 
 use std::fmt;
@@ -77,7 +77,7 @@ impl Health {
     /// # Errors
     ///
     /// The thread or its runtime cannot be created.
-    pub fn serve_aside(
+    pub fn serve_on_own_thread(
         self,
         listener: TcpListener,
         tls: Option<Arc<TlsAcceptor>>,

@@ -44,7 +44,7 @@ impl ResponseMemoryLimit {
     ///
     /// # Errors
     /// 503 when other responses, or other ones of the caller, occupy too much.
-    pub(crate) fn hold(
+    pub(crate) fn reserve(
         &self,
         options: &HttpOptions,
         caller: Caller,

@@ -8,7 +8,7 @@ use crate::policy::credential::{self, Credential};
 use crate::policy::error::{PolicyError, PolicyWarning, RuleProblem};
 use crate::policy::file::{Override, Overrides};
 use crate::policy::parse;
-use crate::policy::rules::{BASE, DEPRECATED_NAME, Rule, RuleDefault};
+use crate::policy::rules::{BASE_RULES, DEPRECATED_NAME, Rule, RuleDefault};
 use crate::policy::target::Target;
 use crate::policy::template::Template;
 
@@ -79,7 +79,12 @@ pub(crate) fn compile(
 ) -> Result<(Rules, Vec<PolicyWarning>), PolicyError> {
     let mut problems = Vec::new();
     let overrides = parse_overrides(file, &mut problems);
-    let defaults = || Rule::ALL.iter().map(|rule| rule.default()).chain(BASE);
+    let defaults = || {
+        Rule::ALL
+            .iter()
+            .map(|rule| rule.default())
+            .chain(BASE_RULES)
+    };
     let mut named_rules: Vec<NamedRule<'_>> = Vec::new();
     for default in defaults() {
         let override_rule = overrides.iter().find(|rule| rule.name == default.name);
@@ -346,7 +351,7 @@ fn warnings(named_rules: &[NamedRule<'_>], overrides: &[NamedRule<'_>]) -> Vec<P
     let evaluated_names: Vec<&str> = Rule::ALL
         .iter()
         .map(|rule| rule.name())
-        .chain(BASE.iter().map(|base| base.name))
+        .chain(BASE_RULES.iter().map(|base| base.name))
         .collect();
     let referred: HashSet<&str> = named_rules
         .iter()

@@ -24,7 +24,7 @@ pub struct Acceptance {
     pub end: u64,
     /// Whether the entries up to `end` are gone, and only the snapshot of the state after them is
     /// left.
-    pub from_snapshot: bool,
+    pub has_only_snapshot: bool,
 }
 
 impl SqliteJournal {
@@ -96,8 +96,8 @@ impl SqliteJournal {
         self.connection
             .execute(delete, [int(last_kept)])
             .map_err(&sqlite)?;
-        let from_snapshot = log_end(&self.connection).map_err(&sqlite)?.last != last_kept;
-        if from_snapshot {
+        let has_only_snapshot = log_end(&self.connection).map_err(&sqlite)?.last != last_kept;
+        if has_only_snapshot {
             restart_at(&self.connection, last_kept).map_err(&sqlite)?;
         }
         check::set_marked(&self.connection).map_err(&sqlite)?;
@@ -110,7 +110,7 @@ impl SqliteJournal {
         Ok(Acceptance {
             lost: (last > new_end.last).then_some((new_end.last + 1, last)),
             end: new_end.last,
-            from_snapshot,
+            has_only_snapshot,
         })
     }
 

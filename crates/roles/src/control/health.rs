@@ -38,7 +38,7 @@ pub(crate) fn start(
     let listener = socket.listen()?.into_std()?;
     let copy = listener.try_clone()?;
     Health::new(Arc::clone(&handle.0))
-        .serve_aside(listener, tls)
+        .serve_on_own_thread(listener, tls)
         .context("cannot serve health.listen")?;
     Ok((handle, Some(copy)))
 }
