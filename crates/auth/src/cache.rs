@@ -51,6 +51,7 @@ pub(crate) struct SecondChanceCache<V> {
 struct Entry<V> {
     value: V,
     expires_at: Instant,
+    /// Distinguishes the entry from earlier ones with the same key.
     number: u64,
     is_used: bool,
 }

@@ -55,6 +55,7 @@ struct FailureRecords {
     failures: SecondChanceCache<Instant>,
     /// Sources, with user names, whose credentials were verified.
     trusted: SegmentedCache<()>,
+    /// As [`CheckLimiter::interval`].
     interval: Duration,
     /// The longest recovery time of an allowance; further failures do not extend it.
     debt_max: Duration,
@@ -64,7 +65,7 @@ struct FailureRecords {
 pub(crate) struct CredentialClaim<'c> {
     /// The source of the request.
     pub(crate) source: Source,
-    /// The user name; empty if the strategy has no user names.
+    /// The user name as bytes; empty if the strategy has no user names.
     pub(crate) name: &'c [u8],
     /// Whether these credentials were verified before.
     pub(crate) was_verified: bool,
@@ -76,12 +77,16 @@ pub(crate) struct CredentialClaim<'c> {
 /// a client cannot avoid the charge by cancelling its request.
 pub(crate) struct AdmittedCheck {
     failure_records: Arc<Mutex<FailureRecords>>,
+    /// The key of the source's failures.
     source: Key,
+    /// The key of the user name's failures, if there is a name.
     name: Option<Key>,
+    /// The key under which the source is trusted for the name.
     trust: Key,
     /// Whether the source was charged in advance.
     is_charged: bool,
     was_verified: bool,
+    /// Whether an outcome was reported.
     is_reported: bool,
     _permit: Permit,
 }

@@ -172,7 +172,7 @@ pub struct KeystoneConfig {
     /// The address of Keystone, such as `https://keystone.example.org:5000/v3`; `/v3` may be
     /// omitted.
     pub auth_url: String,
-    /// The address of Keystone that callers without a token are told; `auth_url` if empty.
+    /// The address of Keystone in the `WWW-Authenticate` header of refusals; `auth_url` if empty.
     pub www_authenticate_uri: String,
     /// The name of the service user.
     pub username: String,

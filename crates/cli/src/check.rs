@@ -40,7 +40,10 @@ impl Check {
         let config = Config::load(&self.flags, &Environment::of_process())?;
         let warnings = match self.role {
             Role::Control => control::check(&config)?,
-            Role::Cell => cell::check(&config)?.1,
+            Role::Cell => {
+                let (_token, warnings) = cell::check(&config)?;
+                warnings
+            }
             Role::Agent => agent::check(&config)?.warnings,
         };
         for warning in &warnings {

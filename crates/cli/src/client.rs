@@ -39,7 +39,7 @@ impl Client {
     ///
     /// There is no response, or not a success; with the reason.
     pub(crate) fn get(&self, path_and_query: &str) -> anyhow::Result<Value> {
-        self.run(reqwest::Method::GET, &self.at(path_and_query), None)
+        self.run(reqwest::Method::GET, &self.url_of(path_and_query), None)
     }
 
     /// Sends a POST without a body, and returns the JSON of the response.
@@ -48,7 +48,7 @@ impl Client {
     ///
     /// As [`Self::get`].
     pub(crate) fn post(&self, path_and_query: &str) -> anyhow::Result<Value> {
-        self.run(reqwest::Method::POST, &self.at(path_and_query), None)
+        self.run(reqwest::Method::POST, &self.url_of(path_and_query), None)
     }
 
     /// Sends a POST with a body to any server, and returns the JSON of the response.
@@ -60,7 +60,7 @@ impl Client {
         self.run(reqwest::Method::POST, url, Some(body))
     }
 
-    fn at(&self, path_and_query: &str) -> String {
+    fn url_of(&self, path_and_query: &str) -> String {
         format!("{}{path_and_query}", self.url.trim_end_matches('/'))
     }
 

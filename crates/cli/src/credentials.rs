@@ -1,4 +1,5 @@
-//! Who a command is, for the server that it asks. No password has to be in the list of processes.
+//! The credentials of a command for the server that it calls. Passwords come from files or variables, because
+//! every user of a machine can read the arguments of its processes.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -262,7 +262,7 @@ fn run_accept_loss(store: &StoreArgs) -> anyhow::Result<()> {
         None => "nothing is missing; ".to_owned(),
     };
     text.push_str(&format!("the last entry is {}", accepted.end));
-    if accepted.from_snapshot {
+    if accepted.has_only_snapshot {
         text.push_str(", as the snapshot has it");
     }
     print(&format!("{text}\n"))

@@ -1,12 +1,12 @@
 //! The `placewright` program: all commands and roles.
 
 mod audit;
+mod bench_program;
 mod check;
 mod client;
 mod credentials;
 mod explain;
 mod journal;
-mod laboratory;
 mod openapi;
 mod pki;
 mod secrets;
@@ -66,10 +66,10 @@ enum Command {
     Topology(topology::TopologyCommand),
     /// Drive a running installation with a trace of machines and tasks (placewright-bench)
     #[command(disable_help_flag = true)]
-    Replay(laboratory::Forwarded),
+    Replay(bench_program::Forwarded),
     /// Measure a server (placewright-bench)
     #[command(disable_help_flag = true)]
-    Bench(laboratory::Forwarded),
+    Bench(bench_program::Forwarded),
     /// Print what runs, and in which commands: a test build can have each of it panic
     #[cfg(feature = "fault-injection")]
     Tasks,

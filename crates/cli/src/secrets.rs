@@ -21,12 +21,12 @@ use placewright_secrets::{
 #[derive(Debug, Subcommand)]
 pub(crate) enum SecretsCommand {
     /// Make a key file, which only its owner may read; one that exists stays as it is
-    NewKey(Place),
+    NewKey(KeyLocationArgs),
     /// Add a new key to the key file: what is sealed from now on has it. A running service notices,
     /// and seals what it holds again
-    Rotate(Place),
+    Rotate(KeyLocationArgs),
     /// Print the ids of the keys, and how many sets of secrets in the store each of them opens
-    Show(Place),
+    Show(KeyLocationArgs),
     /// Remove an older key from the key file: what only it opens can never be read again
     Remove {
         /// The id of the key, as `show` prints it
@@ -36,13 +36,13 @@ pub(crate) enum SecretsCommand {
         #[arg(long)]
         even_if_used: bool,
         #[command(flatten)]
-        place: Place,
+        location: KeyLocationArgs,
     },
 }
 
 /// Arguments that select a key file and a store.
 #[derive(Debug, Args)]
-pub(crate) struct Place {
+pub(crate) struct KeyLocationArgs {
     /// The key file [default: what `secrets.key_file` is configured to, else the one beside the store]
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -61,33 +61,36 @@ pub(crate) struct Place {
 }
 
 /// Where the keys come from, and where the store is.
-struct Found {
+struct KeyLocation {
     source: KeySource,
     store: PathBuf,
     is_cell: bool,
 }
 
-impl Place {
-    fn find(self) -> anyhow::Result<Found> {
+impl KeyLocationArgs {
+    fn find(self) -> anyhow::Result<KeyLocation> {
         let flags = Flags::with_config(self.config);
         let options = Config::load(&flags, &Environment::of_process())?.options;
         let store = self.store.unwrap_or_else(|| match self.cell {
             true => options.cell.directory(),
             false => options.store.directory(),
         });
-        let source = match self.file {
+        let key_source = match self.file {
             Some(file) => KeySource::File(file),
-            None => source(&options.secrets, &store)?.0,
+            None => {
+                let (key_source, _makes_missing_file) = source(&options.secrets, &store)?;
+                key_source
+            }
         };
-        Ok(Found {
-            source,
+        Ok(KeyLocation {
+            source: key_source,
             store,
             is_cell: self.cell,
         })
     }
 }
 
-impl Found {
+impl KeyLocation {
     fn file(&self) -> anyhow::Result<&Path> {
         match &self.source {
             KeySource::File(file) => Ok(file),
@@ -145,37 +148,38 @@ impl SecretsCommand {
     /// The keys or the store cannot be read or written.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
-            Self::NewKey(place) => {
-                let found = place.find()?;
+            Self::NewKey(location) => {
+                let location = location.find()?;
                 let keyring = Keyring::random()?;
-                make_key_file(found.file()?, &keyring)?;
+                make_key_file(location.file()?, &keyring)?;
                 print(&format!(
                     "{}: key {}\n",
-                    found.file()?.display(),
+                    location.file()?.display(),
                     keyring.current().id()
                 ))
             }
-            Self::Rotate(place) => {
-                let found = place.find()?;
-                let file = found.file()?;
-                let keyring = found.source.read()?.rotated(Key::random()?);
+            Self::Rotate(location) => {
+                let location = location.find()?;
+                let file = location.file()?;
+                let keyring = location.source.read()?.rotated(Key::random()?);
                 replace_key_file(file, &keyring)?;
                 let id = keyring.current().id();
                 print(&format!("{}: the current key is {id}\n", file.display()))
             }
-            Self::Show(place) => print(&shown(&place.find()?)?),
+            Self::Show(location) => print(&key_table(&location.find()?)?),
             Self::Remove {
                 key,
                 even_if_used,
-                place,
-            } => remove(&place.find()?, &key, even_if_used),
+                location,
+            } => remove(&location.find()?, &key, even_if_used),
         }
     }
 }
 
-fn shown(found: &Found) -> anyhow::Result<String> {
-    let keyring = found.source.read()?;
-    let mut counts = found.counts()?;
+/// The table of keys that `show` prints.
+fn key_table(location: &KeyLocation) -> anyhow::Result<String> {
+    let keyring = location.source.read()?;
+    let mut counts = location.counts()?;
     let mut text = String::from("key           state      sets of secrets in the store\n");
     let older = keyring.older().map(|id| (id, "older"));
     for (id, state) in std::iter::once((keyring.current().id(), "current")).chain(older) {
@@ -189,20 +193,20 @@ fn shown(found: &Found) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn remove(found: &Found, key: &str, even_if_used: bool) -> anyhow::Result<()> {
-    let file = found.file()?;
-    let keyring = found.source.read()?;
+fn remove(location: &KeyLocation, key: &str, even_if_used: bool) -> anyhow::Result<()> {
+    let file = location.file()?;
+    let keyring = location.source.read()?;
     let older = KeyId::parse(key).and_then(|id| Some((id, keyring.without(id)?)));
-    let Some((id, rest)) = older else {
+    let Some((id, remaining)) = older else {
         bail!("{key} is none of the older keys in {}", file.display());
     };
-    let count = found.counts()?.get(&Some(id)).copied().unwrap_or(0);
+    let count = location.counts()?.get(&Some(id)).copied().unwrap_or(0);
     if count > 0 && !even_if_used {
         bail!(
             "the store has {count} sets of secrets under {id}; a running service seals them again \
              within a minute (--even-if-used removes the key all the same)"
         );
     }
-    replace_key_file(file, &rest)?;
+    replace_key_file(file, &remaining)?;
     print(&format!("{}: {id} is gone\n", file.display()))
 }

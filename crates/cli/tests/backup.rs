@@ -159,7 +159,8 @@ fn a_running_server_is_backed_up_and_restored_to_any_entry() {
     let response = server.request("GET /resource_providers", "");
     assert_eq!(response.matches("\"name\"").count(), 5, "{response}");
     server.signal(Signal::TERM);
-    assert_eq!(server.end().0, 0);
+    let (exit_code, _) = server.end();
+    assert_eq!(exit_code, 0);
 }
 
 #[test]

@@ -39,7 +39,8 @@ fn acknowledged_changes_survive_a_stop_and_a_kill() {
     let response = server.request(&format!("GET {path}/traits"), "");
     assert!(response.contains("HW_NIC_SRIOV"), "{response}");
     server.signal(Signal::INT);
-    assert_eq!(server.end().0, 0);
+    let (exit_code, _) = server.end();
+    assert_eq!(exit_code, 0);
 }
 
 /// Whether connections are refused within five seconds. The listener is closed by another thread than the
@@ -83,7 +84,8 @@ fn a_request_under_way_is_answered_before_the_end_and_a_second_signal_does_not_w
     let mut response = String::new();
     stream.read_to_string(&mut response).unwrap();
     assert!(response.starts_with("HTTP/1.1 200"), "{response}");
-    assert_eq!(server.end().0, 0);
+    let (exit_code, _) = server.end();
+    assert_eq!(exit_code, 0);
 
     let mut server = Control::start(&directory.path().join("second"), &[]);
     let _stream = begin_request_and_stop(&mut server);
@@ -306,7 +308,8 @@ fn systemd_is_notified_when_the_server_is_ready_alive_and_stopping() {
     );
     server.signal(Signal::TERM);
     while next_message() != "STOPPING=1" {}
-    assert_eq!(server.end().0, 0);
+    let (exit_code, _) = server.end();
+    assert_eq!(exit_code, 0);
 }
 
 #[test]

@@ -119,30 +119,24 @@ fn text(path: &Path) -> &str {
 fn a_port_accepts_http_and_https_or_https_only() {
     let site = Site::new();
     let http_and_https = site.start(&[]);
-    assert!(
-        site.request(&http_and_https, None)
-            .unwrap()
-            .0
-            .starts_with("HTTP/1.1 200")
-    );
+    let (response, _) = site.request(&http_and_https, None).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     let plain = http_and_https.request_with("GET /", "Accept: application/json");
     assert!(plain.starts_with("HTTP/1.1 200"), "{plain}");
     http_and_https.signal(Signal::TERM);
-    assert_eq!(http_and_https.end().0, 0);
+    let (exit_code, _) = http_and_https.end();
+    assert_eq!(exit_code, 0);
     let https_only = site.start(&["--placement-tls-plain=refuse"]);
-    assert!(
-        site.request(&https_only, None)
-            .unwrap()
-            .0
-            .starts_with("HTTP/1.1 200")
-    );
+    let (response, _) = site.request(&https_only, None).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     let plain = https_only.request_with("GET /", "Accept: application/json");
     assert!(
         plain.starts_with("HTTP/1.1 400") && plain.contains("https://"),
         "{plain}"
     );
     https_only.signal(Signal::TERM);
-    assert_eq!(https_only.end().0, 0);
+    let (exit_code, _) = https_only.end();
+    assert_eq!(exit_code, 0);
 }
 
 #[test]
@@ -160,12 +154,8 @@ fn clients_need_certificates_where_they_are_required() {
             .is_err()
     );
     let client_pem = issue(&site.ca, "agent.example");
-    assert!(
-        site.request(&control, Some(&client_pem))
-            .unwrap()
-            .0
-            .starts_with("HTTP/1.1 200")
-    );
+    let (response, _) = site.request(&control, Some(&client_pem)).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     let line = control.wait_for_line("uri=/resource_providers");
     assert!(
         line.contains("TLSv1.3") && line.contains("agent.example"),
@@ -192,7 +182,8 @@ fn sighup_loads_a_new_certificate_unless_it_is_invalid() {
     let key = site.path("server.key");
     let expected = format!("{}: it is not the key of the certificate", text(&key));
     assert!(log.contains(&expected), "{log}");
-    assert_eq!(site.request(&control, None).unwrap().1, second);
+    let (_, unchanged) = site.request(&control, None).unwrap();
+    assert_eq!(unchanged, second);
     control.signal(Signal::TERM);
     control.end();
 }

@@ -120,7 +120,8 @@ fn hosts_go_to_their_places_and_rules_about_them_hold() {
     assert_eq!(code, 2);
     assert!(error.contains("no root provider nobody"), "{error}");
     server.signal(Signal::TERM);
-    assert_eq!(server.end().0, 0);
+    let (exit_code, _) = server.end();
+    assert_eq!(exit_code, 0);
 }
 
 /// Sends host states, and checks the receipts, also for updates that are missing.

@@ -113,7 +113,8 @@ fn stores_and_secret_files_that_others_can_read_give_warnings() {
     );
     write(&directory.path().join("placewright.toml"), text, 0o600);
     write(&Path::new(store).join("journal.sqlite"), "", 0o600);
-    assert_eq!(run(&arguments).2, "");
+    let (_, _, stderr) = run(&arguments);
+    assert_eq!(stderr, "");
 }
 
 #[test]
@@ -121,7 +122,7 @@ fn passwords_over_http_on_an_open_address_give_a_warning() {
     let directory = tempfile::tempdir().unwrap();
     let users = write(&directory.path().join("users"), "", 0o600);
     let check = |listen: &str| {
-        run(&[
+        let (_, _, stderr) = run(&[
             "config",
             "check",
             "--config",
@@ -132,8 +133,8 @@ fn passwords_over_http_on_an_open_address_give_a_warning() {
             &users,
             "--compute-listen",
             listen,
-        ])
-        .2
+        ]);
+        stderr
     };
     let warnings = check("192.0.2.1:8774");
     assert!(
@@ -156,7 +157,7 @@ fn executables_that_everybody_may_write_give_a_warning() {
     }
     let text = commands.to_str().unwrap();
     let check = || {
-        run(&[
+        let (_, _, stderr) = run(&[
             "config",
             "check",
             "agent",
@@ -168,8 +169,8 @@ fn executables_that_everybody_may_write_give_a_warning() {
             text,
             "--agent-state-path",
             state.to_str().unwrap(),
-        ])
-        .2
+        ]);
+        stderr
     };
     assert!(!check().contains("agent.commands"), "{}", check());
     fs::set_permissions(commands.join("spawn"), fs::Permissions::from_mode(0o777)).unwrap();

@@ -49,7 +49,7 @@ impl Placement {
     /// Whether an append to the store failed lately.
     #[must_use]
     pub fn is_store_failing(&self) -> bool {
-        let ago = self.engine.store_failed_ago();
+        let ago = self.engine.time_since_failed_append();
         ago.is_some_and(|ago| ago < STORE_FAILING_FOR)
     }
 

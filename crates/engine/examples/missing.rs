@@ -1,16 +1,16 @@
-//! Damages a store that a killed program left, in very many ways, and looks whether a start or a `verify`
-//! passes over anything that is missing. `tests/missing/run` makes the store and calls this.
+//! Damages a store that a killed program left, in very many ways, and checks whether a start or a `verify` fails
+//! to report anything that is missing. `tests/missing/run` makes the store and calls this.
 //!
 //! ```text
 //! cargo run --release -p placewright-engine --example missing -- STORE ACKNOWLEDGED [STEP [SCRATCH]]
 //! ```
 //!
-//! ACKNOWLEDGED is the last entry that a client was told of. Each byte of the last 64 KiB of the
+//! ACKNOWLEDGED is the last entry that was acknowledged to a client. Each byte of the last 64 KiB of the
 //! database, its log and the mark is flipped in turn, and every sixteenth of a snapshot's (with STEP:
 //! every STEP-th of those), each file is cut at every page, at every frame of
-//! the log and at every sector of the mark, and taken away. After each damage the store is verified, as
-//! `placewright journal verify` does, and started, as a server does. It has every acknowledged entry, as
-//! it was, or it is said what is wrong; anything else is a failure.
+//! the log and at every sector of the mark, and removed. After each damage the store is verified, as
+//! `placewright journal verify` does, and started, as a server does. Either every acknowledged entry is
+//! there and unchanged, or the damage is reported; anything else is a failure.
 
 #![allow(clippy::print_stdout, reason = "it prints its figures")]
 
@@ -40,13 +40,15 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(30);
 const COMPLAINTS_MAX: usize = 20;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let mut words = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1);
     let usage = "missing STORE ACKNOWLEDGED [STEP [SCRATCH]]";
-    let store = PathBuf::from(words.next().ok_or(usage)?);
-    let acknowledged: u64 = words.next().ok_or(usage)?.parse()?;
-    let step: usize = words.next().map_or(Ok(1), |word| word.parse())?;
-    let scratch = words.next().map_or_else(std::env::temp_dir, PathBuf::from);
-    let sound = Sound::read(&store, acknowledged, &scratch)?;
+    let store = PathBuf::from(arguments.next().ok_or(usage)?);
+    let acknowledged: u64 = arguments.next().ok_or(usage)?.parse()?;
+    let step: usize = arguments.next().map_or(Ok(1), |step| step.parse())?;
+    let scratch = arguments
+        .next()
+        .map_or_else(std::env::temp_dir, PathBuf::from);
+    let sound = SoundStore::read(&store, acknowledged, &scratch)?;
     let cases = sound.cases(step.max(1));
     println!(
         "{} files, entries up to {acknowledged} were acknowledged, {} kinds of damage",
@@ -69,7 +71,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 }
 
 /// The store as it was found.
-struct Sound {
+struct SoundStore {
     files: BTreeMap<String, Vec<u8>>,
     acknowledged: u64,
     /// By snapshot: the digest that is expected after each entry.
@@ -88,7 +90,7 @@ struct Case<'a> {
     damage: Damage,
 }
 
-impl Sound {
+impl SoundStore {
     fn read(store: &Path, acknowledged: u64, scratch: &Path) -> Result<Self, Box<dyn Error>> {
         let mut files = BTreeMap::new();
         for entry in fs::read_dir(store)? {
@@ -117,14 +119,14 @@ impl Sound {
 
     /// Computes the expected digests for a start from each snapshot, and without any.
     fn expect(&mut self, scratch: &Path) -> Result<(), Box<dyn Error>> {
-        let place = scratch.join("missing-sound");
+        let directory = scratch.join("missing-sound");
         let snapshots: Vec<String> = self.snapshots().map(str::to_owned).collect();
         for without in 0..=snapshots.len() {
-            self.put(&place, None)?;
+            self.put(&directory, None)?;
             for name in snapshots.iter().rev().take(without) {
-                fs::remove_file(place.join(name))?;
+                fs::remove_file(directory.join(name))?;
             }
-            let mut journal = SqliteJournal::open(&place, SqliteOptions::default())?;
+            let mut journal = SqliteJournal::open(&directory, SqliteOptions::default())?;
             let Ok(recovered) = recover::<Trail>(&mut journal, &()) else {
                 continue;
             };
@@ -138,7 +140,7 @@ impl Sound {
             let steps = (recovered.snapshot..=end).zip(recovered.machine.digests);
             self.expected.insert(recovered.snapshot, steps.collect());
         }
-        fs::remove_dir_all(&place)?;
+        fs::remove_dir_all(&directory)?;
         Ok(())
     }
 
@@ -166,26 +168,26 @@ impl Sound {
     }
 
     /// Writes the store's files, with one of them damaged.
-    fn put(&self, place: &Path, case: Option<&Case<'_>>) -> io::Result<()> {
-        match fs::remove_dir_all(place) {
+    fn put(&self, directory: &Path, case: Option<&Case<'_>>) -> io::Result<()> {
+        match fs::remove_dir_all(directory) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        fs::create_dir_all(place)?;
+        fs::create_dir_all(directory)?;
         for (name, bytes) in &self.files {
             let damage = case
                 .filter(|case| case.file == name)
                 .map(|case| &case.damage);
             match damage {
                 Some(Damage::Remove) => {}
-                Some(Damage::Cut(at)) => fs::write(place.join(name), &bytes[..*at])?,
+                Some(Damage::Cut(at)) => fs::write(directory.join(name), &bytes[..*at])?,
                 Some(Damage::Flip(at)) => {
                     let mut bytes = bytes.clone();
                     // Flips a different bit in each byte, so that all bits are covered.
                     bytes[*at] ^= 1 << (at % 8);
-                    fs::write(place.join(name), bytes)?;
+                    fs::write(directory.join(name), bytes)?;
                 }
-                None => fs::write(place.join(name), bytes)?,
+                None => fs::write(directory.join(name), bytes)?,
             }
         }
         Ok(())
@@ -202,8 +204,8 @@ impl Sound {
     }
 
     /// Runs `placewright journal verify`. True if it reports damage, or if there is none.
-    fn verify(&self, place: &Path) -> Outcome {
-        let found = SqliteJournal::open_read_only(place).and_then(|mut journal| {
+    fn verify(&self, directory: &Path) -> Outcome {
+        let found = SqliteJournal::open_read_only(directory).and_then(|mut journal| {
             let found = verify(&mut journal, &mut |_| ())?;
             Ok((journal, found))
         });
@@ -220,8 +222,8 @@ impl Sound {
     }
 
     /// Starts a server on a copy of a store and says how it ended.
-    fn start(&self, place: &Path) -> Outcome {
-        let Ok(mut journal) = SqliteJournal::open(place, SqliteOptions::default()) else {
+    fn start(&self, directory: &Path) -> Outcome {
+        let Ok(mut journal) = SqliteJournal::open(directory, SqliteOptions::default()) else {
             return Outcome::Named;
         };
         match self.is_whole(&mut journal) {
@@ -266,13 +268,17 @@ fn log_end(log: &[u8]) -> usize {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
+    /// Every acknowledged entry is there and unchanged.
     Whole,
+    /// The damage was reported.
     Named,
+    /// Entries are missing or changed, and nothing reported it: a failure.
     Silent,
 }
 
+/// How often each outcome occurred.
 #[derive(Default)]
-struct Found {
+struct OutcomeCounts {
     whole: usize,
     named: usize,
     silent: usize,
@@ -280,7 +286,7 @@ struct Found {
 
 #[derive(Default)]
 struct Tally {
-    families: BTreeMap<String, Found>,
+    families: BTreeMap<String, OutcomeCounts>,
     complaints: Vec<String>,
 }
 
@@ -312,32 +318,32 @@ impl Tally {
     }
 }
 
-fn run(sound: &Sound, cases: &[Case<'_>], scratch: &Path) -> Tally {
+fn run(sound: &SoundStore, cases: &[Case<'_>], scratch: &Path) -> Tally {
     // Panics are counted; their messages would hide the other output.
     std::panic::set_hook(Box::new(|_| ()));
     let tally = Mutex::new(Tally::default());
-    let next = AtomicUsize::new(0);
+    let next_case = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for number in 0..threads {
-            let place = scratch.join(format!("missing-{}-{number}", std::process::id()));
-            let (tally, next) = (&tally, &next);
+            let directory = scratch.join(format!("missing-{}-{number}", std::process::id()));
+            let (tally, next_case) = (&tally, &next_case);
             scope.spawn(move || {
-                let mut told = Instant::now();
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let done = damage(sound, case, &place);
+                let mut reported_at = Instant::now();
+                while let Some(case) = cases.get(next_case.fetch_add(1, Ordering::Relaxed)) {
+                    let done = damage(sound, case, &directory);
                     let mut tally = tally.lock().unwrap_or_else(|broken| broken.into_inner());
                     for (act, outcome) in ["verify", "start"].into_iter().zip(done) {
                         tally.add(act, case, outcome);
                     }
                     drop(tally);
-                    if number == 0 && told.elapsed() >= PROGRESS_EVERY {
-                        told = Instant::now();
-                        println!("  {} of {}", next.load(Ordering::Relaxed), cases.len());
+                    if number == 0 && reported_at.elapsed() >= PROGRESS_EVERY {
+                        reported_at = Instant::now();
+                        println!("  {} of {}", next_case.load(Ordering::Relaxed), cases.len());
                     }
                 }
                 // It would only take up space.
-                let _ = fs::remove_dir_all(&place);
+                let _ = fs::remove_dir_all(&directory);
             });
         }
     });
@@ -346,17 +352,17 @@ fn run(sound: &Sound, cases: &[Case<'_>], scratch: &Path) -> Tally {
         .unwrap_or_else(|broken| broken.into_inner())
 }
 
-fn damage(sound: &Sound, case: &Case<'_>, place: &Path) -> [Outcome; 2] {
+fn damage(sound: &SoundStore, case: &Case<'_>, directory: &Path) -> [Outcome; 2] {
     // A panic, or a scratch directory without space, counts as a failure too.
     let attempt =
         |act: &dyn Fn() -> Outcome| catch_unwind(AssertUnwindSafe(act)).unwrap_or(Outcome::Silent);
-    if sound.put(place, Some(case)).is_err() {
+    if sound.put(directory, Some(case)).is_err() {
         return [Outcome::Silent; 2];
     }
     // Verification must not change the store.
     [
-        attempt(&|| sound.verify(place)),
-        attempt(&|| sound.start(place)),
+        attempt(&|| sound.verify(directory)),
+        attempt(&|| sound.start(directory)),
     ]
 }
 
@@ -366,7 +372,7 @@ struct Trail {
 }
 
 impl Trail {
-    fn follow(before: u64, bytes: &[u8]) -> u64 {
+    fn next_digest(before: u64, bytes: &[u8]) -> u64 {
         use std::hash::{DefaultHasher, Hasher as _};
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(before);
@@ -392,7 +398,7 @@ impl Machine for Trail {
 
     fn apply(&mut self, record: &Vec<u8>) {
         let before = self.digests.last().copied().unwrap_or(0);
-        self.digests.push(Self::follow(before, record));
+        self.digests.push(Self::next_digest(before, record));
     }
 
     fn undo(&mut self, (): ()) {}
@@ -412,7 +418,7 @@ impl Machine for Trail {
     fn load(input: &mut dyn io::Read) -> Result<Self, LoadError> {
         let mut bytes = Vec::new();
         input.read_to_end(&mut bytes)?;
-        let digests = vec![Self::follow(0, &bytes)];
+        let digests = vec![Self::next_digest(0, &bytes)];
         Ok(Self { digests })
     }
 

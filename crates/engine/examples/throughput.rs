@@ -36,8 +36,8 @@ impl Observer for Watch {
         };
         add(&self.0.batches, 1);
         add(&self.0.entries, commit.entries as u128);
-        add(&self.0.append_us, commit.append.as_micros());
-        add(&self.0.decide_us, commit.decide.as_micros());
+        add(&self.0.append_us, commit.append_time.as_micros());
+        add(&self.0.decide_us, commit.decide_time.as_micros());
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Appended {
     pub(crate) answered: Instant,
     /// The number of commands in the append.
     pub(crate) commands: usize,
-    /// The number of commands that were waiting at that time.
+    /// The number of commands that were waiting when it was durable, before the answers.
     pub(crate) waiting: usize,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn commit<M: Machine>(
     }
     if records.is_empty() {
         // Only refusals. The state on which they were decided has become durable meanwhile.
-        finish(shared, batches);
+        answer_and_recycle(shared, batches);
         return None;
     }
     let started = Instant::now();
@@ -58,7 +58,7 @@ pub(crate) fn commit<M: Machine>(
             journal.finish_deferred();
             return Some(appended);
         }
-        Err(AppendError::Conflict { .. }) => decide_again(shared, journal, batches),
+        Err(AppendError::Conflict { .. }) => requeue_after_conflict(shared, journal, batches),
         Err(AppendError::Failed(error)) => {
             undo_failed_append(shared, batches, &Arc::new(StoreError::Journal(error)));
         }
@@ -67,7 +67,7 @@ pub(crate) fn commit<M: Machine>(
 }
 
 /// Answers the batches' commands and recycles the batches' memory.
-fn finish<M: Machine>(shared: &Shared<M>, mut batches: VecDeque<CommandBatch<M>>) {
+fn answer_and_recycle<M: Machine>(shared: &Shared<M>, mut batches: VecDeque<CommandBatch<M>>) {
     for batch in &mut batches {
         batch.decided.drain(..).for_each(Decided::answer);
     }
@@ -94,8 +94,8 @@ fn publish_append<M: Machine>(
         commands: 0,
         entries,
         bytes: 0,
-        decide: Duration::ZERO,
-        append: append_time,
+        decide_time: Duration::ZERO,
+        append_time,
         queued: 0,
     };
     *shared.append_failed.lock() = None;
@@ -104,7 +104,7 @@ fn publish_append<M: Machine>(
         for batch in &batches {
             commit.commands += batch.decided.len();
             commit.bytes += batch.buffer.len();
-            commit.decide += batch.decide_time;
+            commit.decide_time += batch.decide_time;
             if !batch.ends.is_empty() {
                 recent.push(EntryChunk::new(
                     batch.first,
@@ -120,7 +120,7 @@ fn publish_append<M: Machine>(
         .send_modify(|progress| progress.durable = commit.sequence);
     // Counted before answering, because the answers cause new commands.
     commit.queued = shared.queue.lock().waiting.len();
-    finish(shared, batches);
+    answer_and_recycle(shared, batches);
     let answered = Instant::now();
     shared.observer.committed(&commit);
     snapshot::request_if_due(shared, commit.bytes as u64);
@@ -178,8 +178,9 @@ fn answer_unavailable<M: Machine>(
 ) {
     let commands = undone.len();
     for decided in undone {
-        let pending = decided.pending;
-        pending.fail(SubmitError::Unavailable(Arc::clone(reason)));
+        decided
+            .submission
+            .fail(SubmitError::Unavailable(Arc::clone(reason)));
     }
     shared.observer.append_failed(reason, commands);
 }
@@ -201,7 +202,7 @@ fn undo_failed_append<M: Machine>(
 
 /// Handles the conflict with another writer: applies that writer's entries and puts the commands
 /// back at the front of the queue.
-fn decide_again<M: Machine>(
+fn requeue_after_conflict<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
     batches: VecDeque<CommandBatch<M>>,
@@ -218,7 +219,7 @@ fn decide_again<M: Machine>(
             shared.observer.conflict(undone.len(), missed);
             let mut queue = shared.queue.lock();
             for decided in undone.into_iter().rev() {
-                queue.waiting.push_front(decided.pending);
+                queue.waiting.push_front(decided.submission);
             }
         }
         Err(reason) => answer_unavailable(shared, undone, &Arc::new(reason)),

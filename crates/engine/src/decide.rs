@@ -9,13 +9,13 @@ use placewright_tasks::{ContainedWork, contain_panic_sync};
 use crate::Machine;
 use crate::error::SubmitError;
 use crate::shared::{
-    COMMANDS_CAPACITY, CommandBatch, Decided, Pending, RECYCLED_BYTES_MAX, Shared, State,
+    COMMANDS_CAPACITY, CommandBatch, Decided, RECYCLED_BYTES_MAX, Shared, State, Submission,
 };
 
 /// The working memory of a deciding thread, kept for the capacity of its buffers.
 pub(crate) struct Decider<M: Machine> {
     /// The commands to decide next; empty between two decisions.
-    pub(crate) waiting: VecDeque<Pending<M>>,
+    pub(crate) waiting: VecDeque<Submission<M>>,
     /// An empty batch for the next decisions.
     pub(crate) empty_batch: Option<CommandBatch<M>>,
     /// Decisions that depend on durable entries only; they are answered at once.
@@ -54,8 +54,8 @@ impl<M: Machine> Decider<M> {
         let mut state = shared.state.write();
         let locked = Instant::now();
         batch.first = state.applied + 1;
-        while let Some(pending) = self.waiting.pop_front() {
-            self.decide_one(&mut state, pending, &mut batch, options.record_bytes_max);
+        while let Some(submission) = self.waiting.pop_front() {
+            self.decide_one(&mut state, submission, &mut batch, options.record_bytes_max);
             if batch.buffer.len() >= options.batch_bytes_max
                 || locked.elapsed() >= options.decide_hold_max
             {
@@ -94,7 +94,7 @@ impl<M: Machine> Decider<M> {
     fn decide_one(
         &mut self,
         state: &mut State<M>,
-        pending: Pending<M>,
+        submission: Submission<M>,
         batch: &mut CommandBatch<M>,
         record_bytes_max: usize,
     ) {
@@ -102,17 +102,17 @@ impl<M: Machine> Decider<M> {
         let changes = &mut self.changes;
         // Deciding does not change the state, so a panic harms only its own command.
         let decision = contain_panic_sync(ContainedWork::Decision, || {
-            state.machine.decide(&pending.command, changes)
+            state.machine.decide(&submission.command, changes)
         });
         let Ok(result) = decision else {
             self.changes.truncate(changes_before);
-            pending.fail(SubmitError::Panicked);
+            submission.fail(SubmitError::Panicked);
             return;
         };
-        let made_entry = result.is_ok() && self.changes.len() > changes_before;
+        let has_made_entry = result.is_ok() && self.changes.len() > changes_before;
         if result.is_err() {
             self.changes.truncate(changes_before);
-        } else if made_entry {
+        } else if has_made_entry {
             // Checked before the change is applied: a record that is too large must leave no
             // trace, and must not affect other commands.
             let start = batch.buffer.len();
@@ -123,7 +123,7 @@ impl<M: Machine> Decider<M> {
                 batch.buffer.truncate(start);
                 batch.buffer.shrink_to(RECYCLED_BYTES_MAX.max(start));
                 let bytes_max = record_bytes_max;
-                pending.fail(SubmitError::TooLarge { bytes, bytes_max });
+                submission.fail(SubmitError::TooLarge { bytes, bytes_max });
                 return;
             }
             batch.ends.push(batch.buffer.len());
@@ -133,10 +133,10 @@ impl<M: Machine> Decider<M> {
             state.applied += 1;
         }
         batch.decided.push(Decided {
-            pending,
+            submission,
             result,
             depends_on: state.applied,
-            made_entry,
+            has_made_entry,
         });
     }
 }

@@ -16,7 +16,7 @@ use crate::entries::RecentEntries;
 use crate::error::{FollowError, RecoverError, SnapshotError, SubmitError};
 use crate::history::{self, HistoryRequest};
 use crate::recover::{Recovered, recover_until};
-use crate::shared::{self, Answer, CommandReply, Pending, Progress, Queue, Shared, State};
+use crate::shared::{self, Answer, CommandReply, Progress, Queue, Shared, State, Submission};
 use crate::snapshot;
 use crate::snapshot_schedule::{SnapshotRequest, SnapshotSchedule};
 use crate::throttle::Throttle;
@@ -44,9 +44,11 @@ struct Inner<M: Machine> {
 
 struct Threads {
     writer: JoinHandle<()>,
+    /// Decides the next commands while the writer waits for the disk.
     ahead: JoinHandle<()>,
     snapshot: JoinHandle<()>,
     history: JoinHandle<()>,
+    /// Set to interrupt a snapshot.
     stop: Arc<AtomicBool>,
 }
 
@@ -84,7 +86,7 @@ impl<M: Machine> Engine<M> {
             ahead_wake: Condvar::new(),
             recent: RwLock::new(RecentEntries::new(options.recent_bytes)),
             append_failed: Mutex::new(None),
-            snapshot_schedule: Mutex::new(first_schedule(&recovered)),
+            snapshot_schedule: Mutex::new(initial_schedule(&recovered)),
             snapshot_requests,
             history_requests,
             options,
@@ -153,7 +155,7 @@ impl<M: Machine> Engine<M> {
         command: M::Command,
     ) -> Result<oneshot::Receiver<CommandReply<M>>, SubmitError> {
         let (reply, receiver) = oneshot::channel();
-        self.inner.shared.enqueue(Pending { command, reply })?;
+        self.inner.shared.enqueue(Submission { command, reply })?;
         Ok(receiver)
     }
 
@@ -245,7 +247,7 @@ impl<M: Machine> Engine<M> {
     }
 
     /// The time since the store last failed to append; `None` once an append has succeeded again.
-    pub fn store_failed_ago(&self) -> Option<Duration> {
+    pub fn time_since_failed_append(&self) -> Option<Duration> {
         let failed = *self.inner.shared.append_failed.lock();
         failed.map(|at| at.elapsed())
     }
@@ -328,12 +330,12 @@ async fn yield_to_other_tasks() {
     .await;
 }
 
-fn first_schedule<M>(recovered: &Recovered<M>) -> SnapshotSchedule {
+fn initial_schedule<M>(recovered: &Recovered<M>) -> SnapshotSchedule {
     SnapshotSchedule {
-        sequence: recovered.snapshot,
-        snapshot_bytes: recovered.snapshot_bytes,
-        bytes: recovered.replayed_bytes,
-        requested: false,
+        snapshot_sequence: recovered.snapshot,
+        newest_snapshot_bytes: recovered.snapshot_bytes,
+        entry_bytes: recovered.replayed_bytes,
+        is_requested: false,
         retry_at: None,
     }
 }
@@ -358,7 +360,7 @@ fn start<M: Machine>(
     };
     let ahead = {
         let shared = Arc::clone(shared);
-        spawn(Task::EngineAhead, move || writer::run_pipelined(&shared))?
+        spawn(Task::EngineAhead, move || writer::run_ahead(&shared))?
     };
     let writer = {
         let shared = Arc::clone(shared);

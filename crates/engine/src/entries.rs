@@ -4,12 +4,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The approximate memory overhead of a chunk of [`RecentEntries`], in bytes.
-const CHUNK_BYTES: usize = 128;
+const CHUNK_OVERHEAD_BYTES: usize = 128;
 
 /// Consecutive entries that share a buffer.
 pub(crate) struct EntryChunk {
+    /// The sequence of the first entry.
     first: u64,
+    /// The records, concatenated.
     buffer: Vec<u8>,
+    /// The end offset of each record in `buffer`.
     ends: Vec<usize>,
 }
 
@@ -32,16 +35,16 @@ impl EntryChunk {
     }
 
     pub(crate) fn holds(&self, sequence: u64) -> bool {
-        (self.first..self.next()).contains(&sequence)
+        (self.first..self.next_sequence()).contains(&sequence)
     }
 
     /// The sequence after the last entry.
-    fn next(&self) -> u64 {
+    fn next_sequence(&self) -> u64 {
         self.first + self.ends.len() as u64
     }
 
     fn bytes(&self) -> usize {
-        CHUNK_BYTES + self.buffer.len() + self.ends.len() * size_of::<usize>()
+        CHUNK_OVERHEAD_BYTES + self.buffer.len() + self.ends.len() * size_of::<usize>()
     }
 
     fn record(&self, index: usize) -> &[u8] {
@@ -80,11 +83,13 @@ impl RecentEntries {
         }
     }
 
-    /// The entries from `next` on, if that one is cached.
-    pub(crate) fn get(&self, next: u64) -> Option<Entries> {
-        let index = self.chunks.partition_point(|chunk| chunk.next() <= next);
+    /// The entries of one chunk from `sequence` on, if that one is cached.
+    pub(crate) fn get(&self, sequence: u64) -> Option<Entries> {
+        let index = self
+            .chunks
+            .partition_point(|chunk| chunk.next_sequence() <= sequence);
         let chunk = self.chunks.get(index)?;
-        (chunk.first <= next).then(|| Entries::new(Arc::clone(chunk), next))
+        (chunk.first <= sequence).then(|| Entries::new(Arc::clone(chunk), sequence))
     }
 }
 
@@ -103,7 +108,7 @@ impl Entries {
 
     /// The sequence number of the last entry.
     pub fn last_sequence(&self) -> u64 {
-        self.chunk.next() - 1
+        self.chunk.next_sequence() - 1
     }
 
     /// The sequence number of the first entry.
@@ -118,7 +123,7 @@ impl Entries {
 
     /// The entries from `sequence` on.
     pub fn iter_from(&self, sequence: u64) -> impl Iterator<Item = (u64, &[u8])> {
-        (sequence.max(self.from)..self.chunk.next()).map(|sequence| {
+        (sequence.max(self.from)..self.chunk.next_sequence()).map(|sequence| {
             let index = usize::try_from(sequence - self.chunk.first).unwrap_or(usize::MAX);
             (sequence, self.chunk.record(index))
         })

@@ -17,7 +17,8 @@ use crate::shared::{Progress, Shared};
 pub struct Follower<M: Machine> {
     shared: Arc<Shared<M>>,
     progress: watch::Receiver<Progress>,
-    next: u64,
+    /// The sequence of the entry to return next.
+    next_sequence: u64,
 }
 
 impl<M: Machine> Follower<M> {
@@ -37,7 +38,7 @@ impl<M: Machine> Follower<M> {
         Ok(Self {
             shared,
             progress,
-            next: after + 1,
+            next_sequence: after + 1,
         })
     }
 
@@ -46,10 +47,10 @@ impl<M: Machine> Follower<M> {
     pub async fn next_entries(&mut self) -> Option<Result<Entries, FollowError>> {
         loop {
             let progress = *self.progress.borrow_and_update();
-            let recent = self.shared.recent.read().get(self.next);
+            let recent = self.shared.recent.read().get(self.next_sequence);
             let found = match recent {
                 Some(entries) => Ok(entries),
-                None if self.next <= progress.durable => self.request_history().await?,
+                None if self.next_sequence <= progress.durable => self.request_history().await?,
                 None if progress.closed => return None,
                 None => {
                     self.progress.changed().await.ok()?;
@@ -57,7 +58,7 @@ impl<M: Machine> Follower<M> {
                 }
             };
             if let Ok(entries) = &found {
-                self.next = entries.last_sequence() + 1;
+                self.next_sequence = entries.last_sequence() + 1;
             }
             return Some(found);
         }
@@ -65,17 +66,17 @@ impl<M: Machine> Follower<M> {
 
     /// Makes [`Follower::next_entries`] return this entry again and continue from there. It must be
     /// one of the entries that were returned last. This is for readers with bounded buffers: they
-    /// drop the [`Entries`] that they have no room for, and ask for them again later, so that
+    /// drop the [`Entries`] that they have no room for, and read them again later, so that
     /// these occupy no memory meanwhile.
     pub fn go_back_to(&mut self, sequence: u64) {
-        self.next = sequence.min(self.next);
+        self.next_sequence = sequence.min(self.next_sequence);
     }
 
     /// Reads from the journal; `None` after the engine was shut down.
     async fn request_history(&self) -> Option<Result<Entries, FollowError>> {
         let (reply, answer) = oneshot::channel();
         let request = HistoryRequest::Read {
-            from: self.next,
+            from: self.next_sequence,
             until: self.shared.durable(),
             reply,
         };

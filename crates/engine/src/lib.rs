@@ -17,8 +17,8 @@
 //! - Losing an append to another writer is invisible: what was missed is applied, and the commands
 //!   are decided again.
 //!
-//! What it is *not*: it knows nothing of the machine's domain, of HTTP or of metrics libraries (an
-//! [`Observer`] is told what happens), and it needs no particular asynchronous runtime.
+//! What it is *not*: it knows nothing of the machine's domain, of HTTP or of metrics libraries (it
+//! reports events to an [`Observer`]), and it needs no particular asynchronous runtime.
 
 mod commit;
 mod decide;

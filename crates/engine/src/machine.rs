@@ -52,7 +52,7 @@ pub trait Machine: Send + Sync + Sized + 'static {
     /// Decodes a record of this or an older release.
     ///
     /// # Errors
-    /// A newer release's record, or one that makes no sense.
+    /// A newer release's record, or one that is not valid.
     fn decode(record: &[u8]) -> Result<Vec<Self::Change>, DecodeError>;
 
     /// Writes the whole state, with the format's own version.
@@ -64,7 +64,7 @@ pub trait Machine: Send + Sync + Sized + 'static {
     /// Reads a state saved by this or an older release.
     ///
     /// # Errors
-    /// A newer release's state, one that makes no sense, or those of `input`.
+    /// A newer release's state, one that is not valid, or errors of `input`.
     fn load(input: &mut dyn io::Read) -> Result<Self, LoadError>;
 
     /// A digest of the whole state: equal states have equal digests.

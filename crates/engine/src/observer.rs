@@ -70,10 +70,10 @@ pub struct Commit {
     /// The total size of their records.
     pub bytes: usize,
     /// How long the commands took to decide and to apply.
-    pub decide: Duration,
+    pub decide_time: Duration,
     /// How long the append took, its fsync included.
-    pub append: Duration,
-    /// The number of commands that are waiting now.
+    pub append_time: Duration,
+    /// The number of commands that were waiting when it was durable.
     pub queued: usize,
 }
 

@@ -24,7 +24,7 @@ pub struct Recovered<M> {
     pub machine: M,
     /// The last entry that was applied.
     pub sequence: u64,
-    /// The snapshot that it started from; 0 for none.
+    /// The sequence of the snapshot that it started from; 0 for none.
     pub snapshot: u64,
     /// The size of that snapshot in bytes.
     pub snapshot_bytes: u64,
@@ -192,7 +192,9 @@ fn replay_chunk<M: Machine>(
     let mut bytes = 0;
     journal.read(recovered.sequence + 1, &mut |sequence, record| {
         match M::decode(record) {
-            Ok(changes) => changes.iter().for_each(|c| recovered.machine.replay(c)),
+            Ok(changes) => changes
+                .iter()
+                .for_each(|change| recovered.machine.replay(change)),
             Err(source) => {
                 failed = Some(StoreError::Record { sequence, source });
                 return ControlFlow::Break(());

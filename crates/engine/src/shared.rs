@@ -32,21 +32,22 @@ pub(crate) struct State<M> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress {
     pub(crate) durable: u64,
+    /// As [`State::rollbacks`].
     pub(crate) rollbacks: u64,
-    /// The engine was shut down.
+    /// Whether the engine was shut down.
     pub(crate) closed: bool,
 }
 
 pub(crate) type Answer<M> =
     Result<Result<<M as Machine>::Outcome, <M as Machine>::Refusal>, SubmitError>;
 
-/// A command that waits to be decided.
-pub(crate) struct Pending<M: Machine> {
+/// A submitted command with the channel for its reply.
+pub(crate) struct Submission<M: Machine> {
     pub(crate) command: M::Command,
     pub(crate) reply: oneshot::Sender<CommandReply<M>>,
 }
 
-impl<M: Machine> Pending<M> {
+impl<M: Machine> Submission<M> {
     /// Answers a command that was not carried out. Sending fails if the caller has stopped waiting.
     pub(crate) fn fail(self, error: SubmitError) {
         let reply = CommandReply {
@@ -66,20 +67,20 @@ pub(crate) struct CommandReply<M: Machine> {
 
 /// A decided command that waits until everything it was decided on is durable.
 pub(crate) struct Decided<M: Machine> {
-    pub(crate) pending: Pending<M>,
+    pub(crate) submission: Submission<M>,
     pub(crate) result: Result<M::Outcome, M::Refusal>,
     /// The last entry applied before the answer; it must be durable first.
     pub(crate) depends_on: u64,
     /// Whether this command made that entry.
-    pub(crate) made_entry: bool,
+    pub(crate) has_made_entry: bool,
 }
 
 impl<M: Machine> Decided<M> {
     pub(crate) fn answer(self) {
         // Sending fails if the caller has stopped waiting.
-        let _ = self.pending.reply.send(CommandReply {
+        let _ = self.submission.reply.send(CommandReply {
             answer: Ok(self.result),
-            sequence: self.made_entry.then_some(self.depends_on),
+            sequence: self.has_made_entry.then_some(self.depends_on),
         });
     }
 }
@@ -102,8 +103,8 @@ pub(crate) struct CommandBatch<M: Machine> {
 /// while callers wait.
 pub(crate) const COMMANDS_CAPACITY: usize = 256;
 /// The initial capacity of a batch for each command: undo entries, and bytes of records.
-const UNDOS_A_COMMAND: usize = 4;
-const BYTES_A_COMMAND: usize = 128;
+const UNDOS_PER_COMMAND: usize = 4;
+const BYTES_PER_COMMAND: usize = 128;
 /// A batch whose buffer has grown beyond this is not recycled.
 pub(crate) const RECYCLED_BYTES_MAX: usize = 1 << 20;
 /// The number of batches that are recycled: as many as are in flight at once under the usual load.
@@ -114,9 +115,9 @@ impl<M: Machine> CommandBatch<M> {
     pub(crate) fn with_capacity(commands: usize) -> Self {
         Self {
             first: 0,
-            buffer: Vec::with_capacity(commands * BYTES_A_COMMAND),
+            buffer: Vec::with_capacity(commands * BYTES_PER_COMMAND),
             ends: Vec::with_capacity(commands),
-            undos: Vec::with_capacity(commands * UNDOS_A_COMMAND),
+            undos: Vec::with_capacity(commands * UNDOS_PER_COMMAND),
             decided: Vec::with_capacity(commands),
             decide_time: Duration::ZERO,
         }
@@ -125,8 +126,9 @@ impl<M: Machine> CommandBatch<M> {
 
 /// Waiting and decided commands, and the state of the threads that process them.
 pub(crate) struct Queue<M: Machine> {
-    pub(crate) waiting: VecDeque<Pending<M>>,
+    pub(crate) waiting: VecDeque<Submission<M>>,
     pub(crate) decided: VecDeque<CommandBatch<M>>,
+    /// The number of commands in `decided`.
     pub(crate) decided_commands: usize,
     /// The total size of the decided batches' records.
     pub(crate) decided_bytes: usize,
@@ -206,7 +208,7 @@ impl<M: Machine> Queue<M> {
 
 impl<M: Machine> Shared<M> {
     /// Queues a command. Wakes one thread if that is needed to decide it, otherwise none.
-    pub(crate) fn enqueue(&self, pending: Pending<M>) -> Result<(), SubmitError> {
+    pub(crate) fn enqueue(&self, submission: Submission<M>) -> Result<(), SubmitError> {
         let mut queue = self.queue.lock();
         if queue.closed {
             return Err(SubmitError::ShuttingDown);
@@ -214,7 +216,7 @@ impl<M: Machine> Shared<M> {
         if queue.waiting.len() >= self.options.queue_commands_max {
             return Err(SubmitError::Overloaded);
         }
-        queue.waiting.push_back(pending);
+        queue.waiting.push_back(submission);
         let waiting = queue.waiting.len();
         if queue.writer_wakes_at != 0 && waiting >= queue.writer_wakes_at {
             queue.writer_wakes_at = 0;

@@ -22,9 +22,9 @@ use crate::{Machine, Options, SnapshotReport};
 /// Requests a snapshot if one is due. Called after each append of `bytes`.
 pub(crate) fn request_if_due<M: Machine>(shared: &Shared<M>, bytes: u64) {
     let mut schedule = shared.snapshot_schedule.lock();
-    schedule.bytes += bytes;
+    schedule.entry_bytes += bytes;
     if schedule.is_due(shared.durable(), &shared.options) {
-        schedule.requested = true;
+        schedule.is_requested = true;
         // Sending fails if the snapshot thread has stopped.
         let _ = shared.snapshot_requests.send(SnapshotRequest::Due);
     }
@@ -50,7 +50,7 @@ pub(crate) fn run<M: Machine>(
         let result = make_snapshot(shared, journal.as_mut(), stop);
         {
             let mut schedule = shared.snapshot_schedule.lock();
-            schedule.requested = false;
+            schedule.is_requested = false;
             schedule.retry_at =
                 (result.is_err()).then(|| Instant::now() + shared.options.snapshot_retry);
         }
@@ -72,7 +72,7 @@ fn make_snapshot<M: Machine>(
 ) -> Result<SnapshotReport, SnapshotError> {
     let started = Instant::now();
     let target = shared.durable();
-    let bytes_before = shared.snapshot_schedule.lock().bytes;
+    let covered_bytes = shared.snapshot_schedule.lock().entry_bytes;
     let newest = journal.snapshots()?.first().copied();
     let info = match newest {
         Some(info) if info.sequence == target => info,
@@ -83,9 +83,9 @@ fn make_snapshot<M: Machine>(
     };
     {
         let mut schedule = shared.snapshot_schedule.lock();
-        schedule.sequence = info.sequence;
-        schedule.snapshot_bytes = info.bytes;
-        schedule.bytes = schedule.bytes.saturating_sub(bytes_before);
+        schedule.snapshot_sequence = info.sequence;
+        schedule.newest_snapshot_bytes = info.bytes;
+        schedule.entry_bytes = schedule.entry_bytes.saturating_sub(covered_bytes);
     }
     trim(journal, &shared.options)?;
     let first_held = journal.first_held()?;
@@ -103,14 +103,14 @@ fn write_snapshot<M: Machine>(
     target: u64,
     throttle: &mut Throttle,
 ) -> Result<SnapshotInfo, SnapshotError> {
-    let replica = recover::recover_until::<M>(journal, target, &(), throttle);
-    let replica = replica.map_err(|error| match error {
+    let recovered = recover::recover_until::<M>(journal, target, &(), throttle);
+    let recovered = recovered.map_err(|error| match error {
         RecoverError::Stopped => SnapshotError::Stopped,
         error @ (RecoverError::Store(_) | RecoverError::Snapshot { .. }) => error.into(),
     })?;
-    let mut writer = journal.write_snapshot(replica.sequence)?;
+    let mut writer = journal.write_snapshot(recovered.sequence)?;
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, Throttled::new(&mut writer, throttle));
-    let saved = replica.machine.save(&mut out).and_then(|()| out.flush());
+    let saved = recovered.machine.save(&mut out).and_then(|()| out.flush());
     // Dropping the buffer would try to write it again.
     let _ = out.into_parts();
     saved.map_err(|error| match error.get_ref() {

@@ -10,7 +10,9 @@ use crate::options::Options;
 
 /// A message to the thread that makes snapshots.
 pub(crate) enum SnapshotRequest {
+    /// The schedule requires a snapshot.
     Due,
+    /// A caller requires one, and waits for the report.
     Now(oneshot::Sender<Result<SnapshotReport, SnapshotError>>),
     Stop,
 }
@@ -19,13 +21,13 @@ pub(crate) enum SnapshotRequest {
 #[derive(Debug)]
 pub(crate) struct SnapshotSchedule {
     /// The entry that the newest snapshot was made at.
-    pub(crate) sequence: u64,
+    pub(crate) snapshot_sequence: u64,
     /// The size of that snapshot in bytes.
-    pub(crate) snapshot_bytes: u64,
+    pub(crate) newest_snapshot_bytes: u64,
     /// The size of the entries since that snapshot.
-    pub(crate) bytes: u64,
+    pub(crate) entry_bytes: u64,
     /// Whether a requested snapshot is not finished.
-    pub(crate) requested: bool,
+    pub(crate) is_requested: bool,
     /// The earliest time for the next attempt after a failure.
     pub(crate) retry_at: Option<Instant>,
 }
@@ -33,12 +35,12 @@ pub(crate) struct SnapshotSchedule {
 impl SnapshotSchedule {
     /// Whether a snapshot is to be made now, with the journal durable up to an entry.
     pub(crate) fn is_due(&self, durable: u64, options: &Options) -> bool {
-        let entries = durable.saturating_sub(self.sequence);
+        let entries = durable.saturating_sub(self.snapshot_sequence);
         let is_large_enough = entries >= options.snapshot_entries
-            || self.bytes >= options.snapshot_bytes.max(self.snapshot_bytes);
+            || self.entry_bytes >= options.snapshot_bytes.max(self.newest_snapshot_bytes);
         is_large_enough
             && entries > 0
-            && !self.requested
+            && !self.is_requested
             && self.retry_at.is_none_or(|at| Instant::now() >= at)
     }
 }

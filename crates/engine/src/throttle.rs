@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// [`Throttled`] calls [`Throttle::pass`] after this many bytes.
-const STRIDE_BYTES: usize = 1 << 20;
+const BYTES_PER_PASS: usize = 1 << 20;
 /// The longest pause, however long the work before it took.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The interval between two checks for a stop during a pause.
@@ -18,12 +18,13 @@ const STOP_CHECK_EVERY: Duration = Duration::from_millis(10);
 #[error("interrupted by the shutdown")]
 pub(crate) struct Stopped;
 
-/// Throttles background work and tells it when to stop.
+/// Throttles background work, and ends it when the engine shuts down.
 pub(crate) struct Throttle {
     stop: Arc<AtomicBool>,
     /// The ratio of pause to work.
     pause_ratio: f64,
-    worked_since: Instant,
+    /// When the work began, or went on after the last pause.
+    resumed_at: Instant,
 }
 
 impl Throttle {
@@ -33,7 +34,7 @@ impl Throttle {
         Self {
             stop,
             pause_ratio,
-            worked_since: Instant::now(),
+            resumed_at: Instant::now(),
         }
     }
 
@@ -45,7 +46,7 @@ impl Throttle {
     /// Called between pieces of work: pauses as required by the share, and fails once a stop is
     /// requested.
     pub(crate) fn pass(&mut self) -> Result<(), Stopped> {
-        let pause = self.worked_since.elapsed().mul_f64(self.pause_ratio);
+        let pause = self.resumed_at.elapsed().mul_f64(self.pause_ratio);
         let until = Instant::now() + pause.min(PAUSE_MAX);
         loop {
             if self.stop.load(Ordering::Relaxed) {
@@ -53,7 +54,7 @@ impl Throttle {
             }
             let remaining = until.saturating_duration_since(Instant::now());
             if remaining.is_zero() {
-                self.worked_since = Instant::now();
+                self.resumed_at = Instant::now();
                 return Ok(());
             }
             thread::sleep(remaining.min(STOP_CHECK_EVERY));
@@ -65,7 +66,7 @@ impl Throttle {
 pub(crate) struct Throttled<'a, T> {
     inner: T,
     throttle: &'a mut Throttle,
-    since_pass: usize,
+    bytes_since_pass: usize,
 }
 
 impl<'a, T> Throttled<'a, T> {
@@ -73,14 +74,14 @@ impl<'a, T> Throttled<'a, T> {
         Self {
             inner,
             throttle,
-            since_pass: 0,
+            bytes_since_pass: 0,
         }
     }
 
     fn count(&mut self, bytes: usize) -> io::Result<()> {
-        self.since_pass += bytes;
-        if self.since_pass >= STRIDE_BYTES {
-            self.since_pass = 0;
+        self.bytes_since_pass += bytes;
+        if self.bytes_since_pass >= BYTES_PER_PASS {
+            self.bytes_since_pass = 0;
             self.throttle.pass().map_err(io::Error::other)?;
         }
         Ok(())

@@ -100,8 +100,8 @@ fn take_waiting<M: Machine>(queue: &mut Queue<M>, commands_max: usize, decider: 
 
 /// Returns commands that were taken and not decided to the front of the queue.
 fn put_back<M: Machine>(queue: &mut Queue<M>, decider: &mut Decider<M>) {
-    while let Some(pending) = decider.waiting.pop_back() {
-        queue.waiting.push_front(pending);
+    while let Some(submission) = decider.waiting.pop_back() {
+        queue.waiting.push_front(submission);
     }
 }
 
@@ -132,7 +132,7 @@ fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDequ
 }
 
 /// The second thread: decides while the writer waits for the disk.
-pub(crate) fn run_pipelined<M: Machine>(shared: &Arc<Shared<M>>) {
+pub(crate) fn run_ahead<M: Machine>(shared: &Arc<Shared<M>>) {
     let mut decider = Decider::new();
     let options = &shared.options;
     let mut queue = shared.queue.lock();

@@ -62,7 +62,7 @@ fn a_command_that_is_too_large_is_refused_and_has_no_effect() {
             .contains("store.record_bytes_max allows 10")
     );
     assert_eq!(block_on(after).unwrap(), Ok(2));
-    assert!(toy.engine.store_failed_ago().is_none());
+    assert!(toy.engine.time_since_failed_append().is_none());
     assert_eq!(toy.engine.durable_sequence(), 4);
     assert_ne!(toy.digest(), digest);
     assert_eq!(toy.digest(), toy.recovered_digest());

@@ -25,45 +25,46 @@ impl Gateway {
         &self,
         parts: &Parts,
         response: &Response<Body>,
-        exchange: &RequestContext<impl Copy>,
+        context: &RequestContext<impl Copy>,
     ) {
         let status = response.status().as_u16();
-        let elapsed = exchange.started.elapsed();
-        self.metrics().request(
+        let elapsed = context.started.elapsed();
+        self.metrics().count_request(
             method_label(&parts.method),
-            exchange.route(),
+            context.route(),
             status,
             elapsed,
         );
         if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
             return;
         }
-        let global = parts
+        let global_id = parts
             .headers
             .get(REQUEST_ID)
             .and_then(|value| value.to_str().ok());
         let session = parts.extensions.get::<Arc<TlsSession>>().map(Arc::as_ref);
         tracing::info!(
             target: TARGET,
-            request_id = exchange.request_id(),
-            global_request_id = request_id::global(global),
-            user_id = exchange.identity().and_then(Identity::user_id),
-            project_id = exchange.identity().and_then(Identity::project_id),
-            remote = exchange.remote.map(|remote| tracing::field::display(Peer(remote))),
+            request_id = context.request_id(),
+            global_request_id = request_id::valid_global_id(global_id),
+            user_id = context.identity().and_then(Identity::user_id),
+            project_id = context.identity().and_then(Identity::project_id),
+            remote = context.remote.map(|remote| tracing::field::display(Peer(remote))),
             tls = session.map(|session| session.version),
             client_certificate = session.and_then(TlsSession::client_name),
             method = %parts.method,
             uri = %Target(&parts.uri),
             status,
             bytes = response.body().size_hint().exact(),
-            microversion = exchange.microversion(),
+            microversion = context.microversion(),
             duration_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
             "request"
         );
     }
 }
 
-/// The label of a method: only those in the table of routes, so that clients cannot create labels.
+/// The label of a method in metrics; `other` for methods that no route has, so that clients cannot create
+/// labels.
 pub(crate) fn method_label(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
@@ -85,8 +86,8 @@ impl fmt::Display for Peer {
         match self.0 {
             SocketAddr::V4(address) => {
                 let mut digits = itoa::Buffer::new();
-                for (place, octet) in address.ip().octets().into_iter().enumerate() {
-                    if place > 0 {
+                for (index, octet) in address.ip().octets().into_iter().enumerate() {
+                    if index > 0 {
                         formatter.write_char('.')?;
                     }
                     formatter.write_str(digits.format(octet))?;
@@ -105,7 +106,7 @@ struct Target<'a>(&'a Uri);
 impl fmt::Display for Target<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.path_and_query() {
-            // Almost always it is one piece already.
+            // Almost always path and query are one text already.
             Some(path) if self.0.authority().is_none() && path.as_str().starts_with('/') => {
                 formatter.write_str(path.as_str())
             }

@@ -26,12 +26,12 @@ use tenants::{TenantPermit, Tenants};
 /// What clients are told to wait before they try again.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// For how long a refusal is held back whose request did not wait in a queue: whoever tries again at
-/// once must not keep the processors busy with refusals.
+/// The delay of a refusal whose request did not wait in a queue, so that clients that try again at once cannot
+/// keep the processors busy with refusals.
 const REFUSAL_DELAY: Duration = Duration::from_millis(100);
 
-/// For how long a cheap request has its seat. One that takes longer waits for something else, such as a
-/// cell that does not answer, and must not keep others from running.
+/// The longest time for which a cheap request keeps its seat. One that takes longer waits for something else,
+/// such as a cell that does not answer, and must not keep others from running.
 const SEAT_TIME_MAX: Duration = Duration::from_millis(250);
 
 /// Admission control of the services of one process. Clones share the seats.
@@ -40,8 +40,8 @@ pub struct AdmissionControl(Arc<Shared>);
 
 struct Shared {
     is_enabled: bool,
-    /// Makes keys of the names of projects and users: equally long, and such that no caller can choose
-    /// two names with one key.
+    /// Hashes the names of projects and users to keys of equal size. It is seeded at random, so that no caller
+    /// can choose two names with one key.
     hasher: RandomState,
     operators: OperatorLevel,
     tenants: Arc<Tenants>,
@@ -82,7 +82,7 @@ pub(crate) enum Permit<'a> {
 /// A request that waits for its permit.
 pub(crate) type Waiting<'a> = Pin<Box<dyn Future<Output = ApiResult<Permit<'a>>> + Send + 'a>>;
 
-/// What becomes of a request.
+/// When a request may be carried out.
 pub(crate) enum Admission<'a> {
     Now(Permit<'a>),
     Later(Waiting<'a>),
@@ -218,7 +218,7 @@ impl BusyTime {
     }
 }
 
-/// The same work. The time of its polls, in which it computes, is added to `busy_time`; the time between
+/// Runs the work. The time of its polls, in which it computes, is added to `busy_time`; the time between
 /// them, in which it waits for the disk or for others, is not.
 pub(crate) async fn measure<F: Future>(busy_time: Option<BusyTime>, work: F) -> F::Output {
     let Some(busy_time) = busy_time else {

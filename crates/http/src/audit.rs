@@ -1,4 +1,4 @@
-//! What the audit log is told of requests: each write, and each refusal for want of rights.
+//! The events of requests in the audit log: each write, and each refusal because of missing rights.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::error::ApiError;
 use crate::request_id::{self, REQUEST_ID};
 use crate::tls::TlsSession;
 
-/// A request that changes something and gets its line whatever becomes of it.
+/// A request that gets a line in the audit log, whatever its result is.
 #[derive(Debug)]
 pub(crate) struct AuditEntry {
     log: AuditLog,
@@ -33,7 +33,7 @@ struct Origin {
 }
 
 /// What is known of a request when it ends.
-pub(crate) struct Ended<'a> {
+pub(crate) struct EndedRequest<'a> {
     pub(crate) route: &'static str,
     pub(crate) request_id: &'a str,
     pub(crate) identity: Option<&'a Identity>,
@@ -41,7 +41,7 @@ pub(crate) struct Ended<'a> {
     pub(crate) result: AuditResult,
 }
 
-/// How a request went, for the log.
+/// The result of a request, for the log.
 #[derive(Debug, Default)]
 pub(crate) struct AuditResult {
     /// The status of the answer; none if the client went away before there was one.
@@ -51,7 +51,7 @@ pub(crate) struct AuditResult {
 }
 
 impl AuditResult {
-    pub(crate) fn done(status: u16, location: Option<&String>) -> Self {
+    pub(crate) fn accepted(status: u16, location: Option<&String>) -> Self {
         Self {
             status: Some(status),
             text: None,
@@ -59,26 +59,26 @@ impl AuditResult {
         }
     }
 
-    /// A refusal. Its text is told only where it cannot repeat what a body said, because bodies may
-    /// have passwords.
+    /// A refusal. Its text is logged only where it cannot repeat parts of a body, which may contain
+    /// passwords.
     pub(crate) fn refused(error: &ApiError) -> Self {
-        let is_harmless =
+        let is_free_of_body =
             matches!(error.status(), 401 | 403 | 404 | 409 | 429) || error.status() >= 500;
         Self {
             status: Some(error.status()),
-            text: is_harmless.then(|| error.detail().to_owned()),
+            text: is_free_of_body.then(|| error.detail().to_owned()),
             location: None,
         }
     }
 }
 
 /// Whether requests with a method change something.
-pub(crate) fn writes(method: &Method) -> bool {
+pub(crate) fn is_write(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// Whether a status is a refusal for want of rights.
-pub(crate) fn wants_rights(status: u16) -> bool {
+/// Whether a status is a refusal because of missing rights.
+pub(crate) fn is_access_denied(status: u16) -> bool {
     matches!(status, 401 | 403)
 }
 
@@ -90,7 +90,7 @@ impl AuditEntry {
         issuer: &'static str,
     ) -> Self {
         let global = parts.headers.get(REQUEST_ID);
-        let global = request_id::global(global.and_then(|value| value.to_str().ok()));
+        let global = request_id::valid_global_id(global.and_then(|value| value.to_str().ok()));
         let session = parts.extensions.get::<Arc<TlsSession>>();
         let certificate = session.and_then(|session| session.client_name());
         Self {
@@ -107,13 +107,13 @@ impl AuditEntry {
         }
     }
 
-    /// What its handler notes.
+    /// The note that the request's handler fills in.
     pub(crate) fn note(&self) -> Arc<Note> {
         Arc::clone(&self.note)
     }
 
     /// Offers the event of the request to the log.
-    pub(crate) fn end(self, ended: Ended<'_>) {
+    pub(crate) fn end(self, ended: EndedRequest<'_>) {
         let Origin {
             service,
             issuer,
@@ -137,7 +137,7 @@ impl AuditEntry {
             address: ended.remote,
             ..ended
                 .identity
-                .map_or_else(Caller::default, |one| caller_of(one, issuer))
+                .map_or_else(Caller::default, |identity| caller_of(identity, issuer))
         };
         self.log.offer(Event {
             at: SystemTime::now(),

@@ -30,8 +30,8 @@ pub enum Body {
 }
 
 impl Body {
-    /// An answer of pieces that are there, none of them empty. Each is dropped when its client has taken
-    /// it, and the room that they hold is given back with the last.
+    /// A response of existing pieces, none of them empty. Each is dropped when its client has received it, and
+    /// the permit for their memory is given back with the last.
     #[must_use]
     pub fn of_pieces(mut pieces: Vec<Bytes>, held: Option<MemoryPermit>) -> Self {
         if pieces.len() > 1 {
@@ -41,14 +41,14 @@ impl Body {
     }
 }
 
-/// A large answer: each piece is made when the one before it is on its way, so that a client that
-/// takes nothing keeps little.
+/// A large response: each piece is made when the one before it was sent, so that a client that
+/// reads nothing occupies little memory.
 pub struct ChunkedResponse {
-    make: Box<dyn FnMut() -> Option<Bytes> + Send>,
-    /// Whether others had their turn since the last piece.
-    has_rested: bool,
+    make_piece: Box<dyn FnMut() -> Option<Bytes> + Send>,
+    /// Whether other connections had their turn since the last piece.
+    has_yielded: bool,
     /// How many bytes are still to come, if that is known.
-    left: Option<u64>,
+    bytes_left: Option<u64>,
 }
 
 impl ChunkedResponse {
@@ -58,42 +58,42 @@ impl ChunkedResponse {
         held: Option<OwnedSemaphorePermit>,
     ) -> Self {
         let make = move || {
-            // What it holds until it is sent, taken off what all large answers may hold.
+            // Moved into the closure, so that the memory stays reserved until the response is sent.
             let _ = &held;
             make().map(Bytes::from)
         };
         Self {
-            make: Box::new(make),
-            has_rested: true,
-            left: None,
+            make_piece: Box::new(make),
+            has_yielded: true,
+            bytes_left: None,
         }
     }
 
-    /// An answer whose pieces are there, and hold room until the last of them is on its way.
+    /// A response of existing pieces, whose memory stays reserved until the last of them was sent.
     fn ready(pieces: Vec<Bytes>, held: Option<MemoryPermit>) -> Self {
-        let left = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
         let mut pieces = pieces.into_iter();
         let make = move || {
             let _ = &held;
             pieces.next()
         };
         Self {
-            make: Box::new(make),
-            has_rested: true,
-            left: Some(left),
+            make_piece: Box::new(make),
+            has_yielded: true,
+            bytes_left: Some(bytes),
         }
     }
 
     /// The next piece; between two of them the other connections of the thread are served.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if !self.has_rested {
-            self.has_rested = true;
+        if !self.has_yielded {
+            self.has_yielded = true;
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        self.has_rested = false;
-        let piece = (self.make)();
-        if let (Some(left), Some(piece)) = (&mut self.left, &piece) {
+        self.has_yielded = false;
+        let piece = (self.make_piece)();
+        if let (Some(left), Some(piece)) = (&mut self.bytes_left, &piece) {
             *left = left.saturating_sub(piece.len() as u64);
         }
         Poll::Ready(piece)
@@ -134,14 +134,14 @@ impl HttpBody for Body {
         match self {
             Body::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Body::Pieces(pieces) => pieces
-                .left
+                .bytes_left
                 .map_or_else(SizeHint::default, SizeHint::with_exact),
             Body::Stream(_) => SizeHint::default(),
         }
     }
 }
 
-/// The body of a request, with the room that it holds until the request is answered.
+/// The body of a request, with the memory that is reserved for it until the request is answered.
 #[derive(Debug, Default)]
 pub struct Content {
     bytes: Bytes,
@@ -156,34 +156,34 @@ impl Deref for Content {
     }
 }
 
-/// What bodies may take.
+/// The limits of reading a body.
 pub(crate) struct Limits<'a> {
-    /// One of them, in bytes.
+    /// The maximum size of the body.
     pub(crate) bytes_max: usize,
-    /// Time that one has.
+    /// The time in which it has to arrive.
     pub(crate) timeout: Duration,
-    /// All of them together.
-    pub(crate) room: &'a MemoryBudget,
+    /// The memory for all bodies together.
+    pub(crate) budget: &'a MemoryBudget,
 }
 
-/// Smaller bodies hold no room: a connection's buffers are as large.
+/// Smaller bodies need no reservation, because a connection's buffers are as large.
 const SMALL_BYTES: usize = 16 << 10;
 
-/// What a larger body holds at first; it doubles as the body comes.
+/// The memory that a larger body holds at first; it is doubled as the body arrives.
 const FIRST_BYTES: usize = 64 << 10;
 
-/// A body that holds room waits no longer than this for more of it: those of several callers could
+/// A body that holds memory waits no longer than this for more, because the bodies of several callers could
 /// wait for each other.
 const GROW_WAIT: Duration = Duration::from_secs(1);
 
-/// Who found no room may ask again after so long.
+/// What clients are told to wait before they try again, if there was no memory.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Reads the body of a request of this caller.
 ///
 /// # Errors
 /// 413 when it is longer than it may be, 408 when it is not there in time, 400 when the client breaks
-/// off, 503 when other bodies leave no room in that time.
+/// off, 503 when other bodies occupy the memory for that time.
 pub(crate) async fn read<B>(
     body: B,
     limits: Limits<'_>,
@@ -196,26 +196,26 @@ where
     let Limits {
         bytes_max,
         timeout,
-        room,
+        budget,
     } = limits;
     let size = body.size_hint();
     if size.lower() > bytes_max as u64 {
         return Err(too_large(bytes_max));
     }
-    // Of what does not say how long it is, the most: then no body waits for another of its caller in
-    // the middle.
+    // The maximum for a body that does not declare its size: so no body that has partly arrived waits for
+    // another one of its caller.
     let size = size.upper().and_then(|upper| usize::try_from(upper).ok());
     let size = size.map_or(bytes_max, |size| size.min(bytes_max));
     let mut held = None;
     if size > SMALL_BYTES {
-        let found = room.reserve(caller(), size, timeout).await;
-        held = Some(found.ok_or_else(no_room)?);
+        let found = budget.reserve(caller(), size, timeout).await;
+        held = Some(found.ok_or_else(no_memory)?);
     }
     let reading = Reading {
         bytes_max,
         held,
-        // Less than the body has, so that the answer says what was waited for.
-        wait: timeout / 2,
+        // Less than the time-out of the body, so that the response names the memory as the reason.
+        first_wait: timeout / 2,
     };
     let mut collected = std::pin::pin!(reading.collect(body));
     match poll_twice(collected.as_mut()).await {
@@ -227,7 +227,7 @@ where
     }
 }
 
-fn no_room() -> ApiError {
+fn no_memory() -> ApiError {
     ApiError::unavailable(
         "Try again later: other requests' bodies hold the room that placement.bodies_bytes_max \
          allows, of which one project has a quarter.",
@@ -275,18 +275,18 @@ where
     if headers.contains_key(EXPECT) || body.size_hint().lower() > DRAIN_BYTES_MAX {
         return false;
     }
-    let take_all = async {
-        let mut taken = 0;
+    let discard_all = async {
+        let mut discarded = 0;
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else { return false };
-            taken += frame.data_ref().map_or(0, |data| data.len() as u64);
-            if taken > DRAIN_BYTES_MAX {
+            discarded += frame.data_ref().map_or(0, |data| data.len() as u64);
+            if discarded > DRAIN_BYTES_MAX {
                 return false;
             }
         }
         true
     };
-    tokio::time::timeout(DRAIN_TIMEOUT, take_all)
+    tokio::time::timeout(DRAIN_TIMEOUT, discard_all)
         .await
         .unwrap_or(false)
 }
@@ -294,10 +294,10 @@ where
 /// How a body is read.
 struct Reading {
     bytes_max: usize,
-    /// The room reserved for it; none for a small one.
+    /// The memory reserved for it; `None` for a small one.
     held: Option<MemoryPermit>,
-    /// Time to wait for the first of that room.
-    wait: Duration,
+    /// The longest wait for the first memory.
+    first_wait: Duration,
 }
 
 impl Reading {
@@ -337,21 +337,21 @@ impl Reading {
         Ok(Content { bytes, _held })
     }
 
-    /// Holds room for so many bytes, and for what the buffer grows by with them.
+    /// Holds memory for so many bytes, rounded up as the buffer grows.
     async fn hold(&mut self, bytes: usize) -> ApiResult<()> {
         let Some(held) = &mut self.held else {
             return Ok(());
         };
         let wait = if held.is_only_reserved() {
-            self.wait
+            self.first_wait
         } else {
-            GROW_WAIT.min(self.wait)
+            GROW_WAIT.min(self.first_wait)
         };
         let bytes = bytes.max(FIRST_BYTES).next_power_of_two();
         if held.grow(bytes, wait).await {
             Ok(())
         } else {
-            Err(no_room())
+            Err(no_memory())
         }
     }
 }

@@ -127,20 +127,21 @@ impl Cors {
         {
             return;
         }
-        let wanted = request
+        let requested = request
             .get(REQUEST_HEADERS)
             .map_or("", |value| value.to_str().unwrap_or(""));
-        let wanted: Vec<&str> = wanted
+        let requested: Vec<&str> = requested
             .split(',')
             .map(str::trim)
             .filter(|name| !name.is_empty())
             .collect();
         let allowed = |name: &&str| {
-            let own = self.allow_headers.iter().map(String::as_str);
-            own.chain(SIMPLE_HEADERS)
+            let configured = self.allow_headers.iter().map(String::as_str);
+            configured
+                .chain(SIMPLE_HEADERS)
                 .any(|allowed| allowed.eq_ignore_ascii_case(name))
         };
-        if !wanted.iter().all(allowed) {
+        if !requested.iter().all(allowed) {
             return;
         }
         answer.insert(VARY, HeaderValue::from_static("Origin"));
@@ -150,10 +151,10 @@ impl Cors {
             answer.insert(MAX_AGE, HeaderValue::from(self.max_age_s));
         }
         answer.insert(ALLOW_METHODS, method.clone());
-        if !wanted.is_empty()
-            && let Ok(wanted) = HeaderValue::from_str(&wanted.join(","))
+        if !requested.is_empty()
+            && let Ok(requested) = HeaderValue::from_str(&requested.join(","))
         {
-            answer.insert(ALLOW_HEADERS, wanted);
+            answer.insert(ALLOW_HEADERS, requested);
         }
     }
 

@@ -3,7 +3,7 @@
 //! The threads that read and write sockets answer what costs microseconds. A request that may cost
 //! milliseconds (a search over all hosts, a long list, a large body) would hold up every connection
 //! of its thread, so it is handed over to another runtime. There a bounded number runs at a time, and
-//! each caller's requests wait in a queue of their own: whoever sends many waits for himself, and
+//! each caller's requests wait in a queue of their own: whoever sends many waits for itself, and
 //! another caller's next request waits for at most one request of each caller before it. No caller
 //! has all turns: another one that comes alone begins at once.
 
@@ -27,7 +27,7 @@ use crate::error::ApiError;
 pub struct CostlyOptions {
     /// The most that run at a time.
     pub running_max: usize,
-    /// The most of one caller that wait.
+    /// The most requests of one caller that wait.
     pub waiting_per_caller_max: usize,
     /// The most that wait in all.
     pub waiting_max: usize,
@@ -52,7 +52,7 @@ pub enum CostlyError {
          (placement.costly_waiting_per_caller_max)"
     )]
     CallerWaits(usize),
-    /// All callers together have.
+    /// All callers together have too many of them under way.
     #[error("{0} costly requests wait already, which is the most (placement.costly_waiting_max)")]
     AllWait(usize),
     /// It panicked: a bug.
@@ -85,25 +85,25 @@ pub struct Caller(u64);
 #[derive(Clone)]
 pub struct CostlyExecutor {
     shared: Arc<Shared>,
-    /// Where it runs; none: where it is awaited.
+    /// The runtime on which requests run; if `None`, they run where they are awaited.
     runtime: Option<Handle>,
 }
 
 struct Shared {
     options: CostlyOptions,
     hasher: RandomState,
-    turns: Mutex<FairQueue>,
+    queue: Mutex<FairQueue>,
 }
 
 #[derive(Default)]
 struct FairQueue {
     running: usize,
-    /// How many run of each caller that has one running.
-    running_of: HashMap<Caller, usize>,
+    /// How many requests of each caller run; without callers of which none does.
+    running_by_caller: HashMap<Caller, usize>,
     waiting: usize,
-    /// What waits, by caller. No queue is empty.
-    queues: HashMap<Caller, VecDeque<oneshot::Sender<Permit>>>,
-    /// The callers of `queues`, the next one first.
+    /// The requests that wait, by caller. No queue is empty.
+    waiting_by_caller: HashMap<Caller, VecDeque<oneshot::Sender<Permit>>>,
+    /// The callers of `waiting_by_caller`, the next one first.
     order: VecDeque<Caller>,
 }
 
@@ -137,7 +137,7 @@ impl CostlyExecutor {
             shared: Arc::new(Shared {
                 options,
                 hasher: RandomState::new(),
-                turns: Mutex::default(),
+                queue: Mutex::default(),
             }),
             runtime,
         }
@@ -149,16 +149,17 @@ impl CostlyExecutor {
         self.caller_of(Some(identity))
     }
 
-    /// The same, also of those of whom nothing is known.
+    /// As [`Self::caller`]; all requests without an identity share one queue.
     pub(crate) fn caller_of(&self, identity: Option<&Identity>) -> Caller {
-        let name = identity.and_then(|one| one.project_id().or_else(|| one.user_id()));
+        let name =
+            identity.and_then(|identity| identity.project_id().or_else(|| identity.user_id()));
         Caller(self.shared.hasher.hash_one(name))
     }
 
     /// How many wait now.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.shared.turns.lock().waiting
+        self.shared.queue.lock().waiting
     }
 
     /// Runs a request when it is its turn. When this is dropped, the request ends at its next wait.
@@ -170,17 +171,17 @@ impl CostlyExecutor {
         caller: Caller,
         work: impl Future<Output = T> + Send + 'static,
     ) -> impl Future<Output = Result<T, CostlyError>> + Send {
-        // Boxed at once: whoever may run costly work answers cheap requests with the same future,
-        // which is moved for each of them.
+        // Boxed at once, because callers answer cheap requests with the same future, which is moved
+        // for each of them.
         let work = Box::pin(contain_panic(ContainedWork::HttpRequest, work));
         async move {
-            let turn = self.turn(caller).await?;
+            let permit = self.wait_for_permit(caller).await?;
             let ended = match &self.runtime {
                 None => work.await,
                 Some(runtime) => {
-                    let mut task = EndsWithCaller(runtime.spawn(async move {
+                    let mut task = AbortOnDrop(runtime.spawn(async move {
                         let value = work.await;
-                        drop(turn);
+                        drop(permit);
                         value
                     }));
                     let ended = (&mut task.0).await;
@@ -191,28 +192,35 @@ impl CostlyExecutor {
         }
     }
 
-    async fn turn(&self, caller: Caller) -> Result<Permit, CostlyError> {
+    async fn wait_for_permit(&self, caller: Caller) -> Result<Permit, CostlyError> {
         let receiver = {
             let options = &self.shared.options;
-            let mut turns = self.shared.turns.lock();
-            // Whoever waits and could run was let in when a turn ended.
-            if turns.may_run(caller, options) {
-                turns.start(caller);
-                return Ok(self.shared.new_turn(caller));
+            let mut queue = self.shared.queue.lock();
+            // Requests that wait and could run were started when another one ended, so this one overtakes none.
+            if queue.may_run(caller, options) {
+                queue.start(caller);
+                return Ok(self.shared.new_permit(caller));
             }
-            if turns.waiting >= options.waiting_max {
-                return Err(CostlyError::AllWait(turns.waiting));
+            if queue.waiting >= options.waiting_max {
+                return Err(CostlyError::AllWait(queue.waiting));
             }
-            let of_caller = turns.queues.get(&caller).map_or(0, VecDeque::len);
+            let of_caller = queue
+                .waiting_by_caller
+                .get(&caller)
+                .map_or(0, VecDeque::len);
             if of_caller >= options.waiting_per_caller_max {
                 return Err(CostlyError::CallerWaits(of_caller));
             }
             let (sender, receiver) = oneshot::channel();
             if of_caller == 0 {
-                turns.order.push_back(caller);
+                queue.order.push_back(caller);
             }
-            turns.queues.entry(caller).or_default().push_back(sender);
-            turns.waiting += 1;
+            queue
+                .waiting_by_caller
+                .entry(caller)
+                .or_default()
+                .push_back(sender);
+            queue.waiting += 1;
             receiver
         };
         // The sender is dropped unsent only together with the queues.
@@ -221,23 +229,23 @@ impl CostlyExecutor {
 }
 
 impl Shared {
-    fn new_turn(self: &Arc<Self>, caller: Caller) -> Permit {
+    fn new_permit(self: &Arc<Self>, caller: Caller) -> Permit {
         Permit {
             caller,
             shared: Some(Arc::clone(self)),
         }
     }
 
-    /// Ends a turn, and lets those run that may now.
+    /// Ends a request, and starts those that may run now.
     fn pass_on(self: &Arc<Self>, caller: Caller) {
-        let mut turns = self.turns.lock();
-        turns.end(caller);
-        while let Some((caller, sender)) = turns.next(&self.options) {
-            turns.start(caller);
-            if let Err(mut turn) = sender.send(self.new_turn(caller)) {
-                // It does not wait any more; its turn must not end by itself, under the lock.
-                drop(turn.shared.take());
-                turns.end(caller);
+        let mut queue = self.queue.lock();
+        queue.end(caller);
+        while let Some((caller, sender)) = queue.take_next(&self.options) {
+            queue.start(caller);
+            if let Err(mut permit) = sender.send(self.new_permit(caller)) {
+                // It does not wait any more. Dropping its permit would take the lock again.
+                drop(permit.shared.take());
+                queue.end(caller);
             }
         }
     }
@@ -245,35 +253,35 @@ impl Shared {
 
 impl FairQueue {
     fn may_run(&self, caller: Caller, options: &CostlyOptions) -> bool {
-        let of_caller = self.running_of.get(&caller).copied().unwrap_or(0);
-        let most = options.running_max.saturating_sub(1).max(1);
-        self.running < options.running_max && of_caller < most
+        let of_caller = self.running_by_caller.get(&caller).copied().unwrap_or(0);
+        let per_caller_max = options.running_max.saturating_sub(1).max(1);
+        self.running < options.running_max && of_caller < per_caller_max
     }
 
     fn start(&mut self, caller: Caller) {
         self.running += 1;
-        *self.running_of.entry(caller).or_default() += 1;
+        *self.running_by_caller.entry(caller).or_default() += 1;
     }
 
     fn end(&mut self, caller: Caller) {
         self.running -= 1;
-        if let Some(of_caller) = self.running_of.get_mut(&caller) {
+        if let Some(of_caller) = self.running_by_caller.get_mut(&caller) {
             *of_caller -= 1;
             if *of_caller == 0 {
-                self.running_of.remove(&caller);
+                self.running_by_caller.remove(&caller);
             }
         }
     }
 
-    /// The next request that may run: the first of the first caller in turn.
-    fn next(&mut self, options: &CostlyOptions) -> Option<(Caller, oneshot::Sender<Permit>)> {
+    /// Removes the next request that may run: the first of the first caller in turn.
+    fn take_next(&mut self, options: &CostlyOptions) -> Option<(Caller, oneshot::Sender<Permit>)> {
         let mut order = self.order.iter();
-        let place = order.position(|caller| self.may_run(*caller, options))?;
-        let caller = self.order.remove(place)?;
-        let queue = self.queues.get_mut(&caller)?;
+        let index = order.position(|caller| self.may_run(*caller, options))?;
+        let caller = self.order.remove(index)?;
+        let queue = self.waiting_by_caller.get_mut(&caller)?;
         let sender = queue.pop_front();
         if queue.is_empty() {
-            self.queues.remove(&caller);
+            self.waiting_by_caller.remove(&caller);
         } else {
             self.order.push_back(caller);
         }
@@ -290,10 +298,10 @@ impl Drop for Permit {
     }
 }
 
-/// A task that ends when nobody waits for it any more.
-struct EndsWithCaller<T>(tokio::task::JoinHandle<T>);
+/// A task that is aborted when nobody waits for it any more.
+struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
 
-impl<T> Drop for EndsWithCaller<T> {
+impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -361,7 +369,7 @@ mod tests {
             let work = work.clone();
             tokio::spawn(async move { work.run(Caller(2), async { 7 }).await })
         };
-        // Whoever gives up makes room, whether it runs or waits.
+        // A cancelled request makes room for others, whether it runs or waits.
         under_way.shutdown().await;
         assert_eq!(other.await.unwrap(), Ok(7));
         assert_eq!(work.run(Caller(1), async { 8 }).await, Ok(8));

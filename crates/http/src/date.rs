@@ -12,7 +12,7 @@ thread_local! {
 }
 
 /// The first second that has no date in HTTP: the one after the year 9999.
-const END: u64 = 253_402_300_800;
+const END_S: u64 = 253_402_300_800;
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT` for seconds since 1970 (RFC 9110, section 5.6.7); none for a time
 /// before 1970 or after 9999.
@@ -20,7 +20,7 @@ pub(crate) fn header(seconds: i64) -> Option<HeaderValue> {
     LAST.with_borrow_mut(|last| match last {
         Some((second, value)) if *second == seconds => Some(value.clone()),
         _ => {
-            let since = u64::try_from(seconds).ok().filter(|since| *since < END)?;
+            let since = u64::try_from(seconds).ok().filter(|since| *since < END_S)?;
             let date = fmt_http_date(UNIX_EPOCH + Duration::from_secs(since));
             let value = HeaderValue::try_from(date).ok()?;
             *last = Some((seconds, value.clone()));

@@ -39,7 +39,7 @@ const LIGHT_BODY_BYTES_MAX: usize = 16 << 10;
 /// The cost of a request, which decides on which threads it is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cost {
-    /// Microseconds, unless the body is large.
+    /// The cost grows with the body: microseconds, unless it is large.
     OfBody,
     /// The cost grows with the fleet.
     OfFleet,
@@ -67,12 +67,12 @@ pub enum Access {
 pub struct Routed<R> {
     /// What the service needs to carry it out, besides its body and query.
     pub request: R,
-    /// The most bytes of its body; none if the operation takes no body.
+    /// The maximum size of its body in bytes; `None` if the operation takes no body.
     pub body_bytes_max: Option<usize>,
 }
 
-/// A routed request that is under way. It is boxed where its code is, so that this code, which is large,
-/// is not repeated wherever a request may be carried out.
+/// The future that carries out a routed request. It is boxed, so that its code, which is large, is compiled once
+/// and not wherever a request may be carried out.
 pub type Running<'a> = Pin<Box<dyn Future<Output = ApiResult<Reply>> + Send + 'a>>;
 
 /// A REST service: what an API adds to what all of them share.
@@ -88,15 +88,15 @@ pub trait Api: Send + Sync + 'static {
     /// What the service shares with others.
     fn gateway(&self) -> &Gateway;
 
-    /// Looks at the head of a request before anybody is authenticated.
+    /// Checks the head of a request before its caller is authenticated.
     ///
     /// # Errors
     ///
-    /// The request is refused whoever sends it.
+    /// The request is refused, whoever its caller is.
     fn admit(
         &self,
         parts: &Parts,
-        exchange: &mut RequestContext<Self::Version>,
+        context: &mut RequestContext<Self::Version>,
     ) -> ApiResult<Access>;
 
     /// Finds the operation that a request asks for, and checks all that can be checked without a
@@ -109,7 +109,7 @@ pub trait Api: Send + Sync + 'static {
         &self,
         parts: &Parts,
         identity: Option<&Identity>,
-        exchange: &mut RequestContext<Self::Version>,
+        context: &mut RequestContext<Self::Version>,
     ) -> ApiResult<Routed<Self::Request>>;
 
     /// The error when a body is longer than its route allows.
@@ -142,7 +142,7 @@ pub trait Api: Send + Sync + 'static {
         &self,
         parts: &Parts,
         error: &ApiError,
-        exchange: &RequestContext<Self::Version>,
+        context: &RequestContext<Self::Version>,
     ) -> (Vec<u8>, Option<&'static str>);
 
     /// Adds the API's own headers to a response, or to that of an error.
@@ -150,13 +150,14 @@ pub trait Api: Send + Sync + 'static {
         &self,
         headers: &mut HeaderMap,
         error: Option<&ApiError>,
-        exchange: &RequestContext<Self::Version>,
+        context: &RequestContext<Self::Version>,
     ) {
-        let _ = (headers, error, exchange);
+        let _ = (headers, error, context);
     }
 }
 
-/// Answers a request that came without a connection, or from this address. Errors are responses too.
+/// Answers a request from the address `remote`; `None` if it came without a connection. Errors are responses
+/// too.
 pub async fn handle<A: Api, B>(
     api: &Arc<A>,
     request: Request<B>,
@@ -166,13 +167,13 @@ where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: fmt::Display,
 {
-    handle_of(api, request, RequestContext::new(remote)).await
+    handle_in_context(api, request, RequestContext::new(remote)).await
 }
 
-async fn handle_of<A: Api, B>(
+async fn handle_in_context<A: Api, B>(
     api: &Arc<A>,
     request: Request<B>,
-    mut exchange: RequestContext<A::Version>,
+    mut context: RequestContext<A::Version>,
 ) -> Response<Body>
 where
     B: HttpBody<Data = Bytes> + Unpin,
@@ -180,28 +181,28 @@ where
 {
     let (parts, mut body) = request.into_parts();
     let gateway = api.gateway();
-    if audit::writes(&parts.method) {
-        exchange.audit = gateway.audit_entry(&parts, A::NAME);
+    if audit::is_write(&parts.method) {
+        context.audit = gateway.audit_entry(&parts, A::NAME);
     }
     let is_preflight = gateway.is_preflight(&parts);
     let mut response = if is_preflight {
         Response::new(Body::Whole(Bytes::new()))
     } else {
-        match answer(api, &parts, &mut body, &mut exchange).await {
+        match answer(api, &parts, &mut body, &mut context).await {
             Ok(reply) => {
-                if exchange.audit.is_some() {
-                    exchange.result = AuditResult::done(reply.status, reply.location.as_ref());
+                if context.audit.is_some() {
+                    context.result = AuditResult::accepted(reply.status, reply.location.as_ref());
                 }
-                accepted(&**api, &parts, reply, &exchange)
+                success_response(&**api, &parts, reply, &context)
             }
             Err(error) => {
-                if exchange.audit.is_none() && audit::wants_rights(error.status()) {
-                    exchange.audit = gateway.audit_entry(&parts, A::NAME);
+                if context.audit.is_none() && audit::is_access_denied(error.status()) {
+                    context.audit = gateway.audit_entry(&parts, A::NAME);
                 }
-                if exchange.audit.is_some() {
-                    exchange.result = AuditResult::refused(&error);
+                if context.audit.is_some() {
+                    context.result = AuditResult::refused(&error);
                 }
-                refused(&**api, &parts, &error, &exchange)
+                error_response(&**api, &parts, &error, &context)
             }
         }
     };
@@ -214,10 +215,10 @@ where
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
     }
-    if let Ok(value) = HeaderValue::from_bytes(exchange.request_id.as_bytes()) {
+    if let Ok(value) = HeaderValue::from_bytes(context.request_id.as_bytes()) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
-    gateway.record(&parts, &response, &exchange);
+    gateway.record(&parts, &response, &context);
     response
 }
 
@@ -225,7 +226,7 @@ async fn answer<A: Api, B>(
     api: &Arc<A>,
     parts: &Parts,
     body: &mut B,
-    exchange: &mut RequestContext<A::Version>,
+    context: &mut RequestContext<A::Version>,
 ) -> ApiResult<Reply>
 where
     B: HttpBody<Data = Bytes> + Unpin,
@@ -234,34 +235,34 @@ where
     let gateway = api.gateway();
     gateway.check_head(parts)?;
     if let Some(page) = Page::find(&latin1_path(parts.uri.path())) {
-        exchange.is_page = true;
-        exchange.set_route(page.path());
+        context.is_page = true;
+        context.set_route(page.path());
         return page.show(gateway, parts);
     }
-    let identity = match api.admit(parts, exchange)? {
+    let identity = match api.admit(parts, context)? {
         Access::Open => None,
         Access::Identified => {
-            let remote = exchange.remote.map(|remote| remote.ip());
+            let remote = context.remote.map(|remote| remote.ip());
             let identity = gateway.identify(&parts.headers, remote).await?;
-            exchange.set_identity(&identity);
+            context.set_identity(&identity);
             Some(identity)
         }
     };
-    let routed = api.route(parts, identity.as_deref(), exchange)?;
+    let routed = api.route(parts, identity.as_deref(), context)?;
     let request = routed.request;
     let content = match routed.body_bytes_max {
         None => Content::default(),
-        Some(most) => {
-            let read = gateway.content(body, identity.as_deref(), most).await;
+        Some(limit) => {
+            let read = gateway.read_body(body, identity.as_deref(), limit).await;
             read.map_err(|error| match error.status() {
                 413 => api.body_too_large(&request, error),
                 _ => error,
             })?
         }
     };
-    let note = exchange.audit.as_ref().map(AuditEntry::note);
+    let note = context.audit.as_ref().map(AuditEntry::note);
     let Some(identity) = identity else {
-        // Only what costs next to nothing is open to everybody.
+        // Requests without authentication cost next to nothing, so they need no permit.
         let running = api.run(&request, &parts.uri, None, &content);
         return scope(note, running).await;
     };
@@ -269,7 +270,7 @@ where
     let describe = || {
         let kind = Kind {
             service: A::NAME,
-            route: exchange.route(),
+            route: context.route(),
             method: method_label(&parts.method),
             is_declared_costly: is_costly,
         };
@@ -277,7 +278,7 @@ where
     };
     let mut permit = match gateway.admit(&identity, describe) {
         Admission::Now(permit) => permit,
-        Admission::Later(waiting) => unless_closed(waiting, exchange.watch.as_deref()).await?,
+        Admission::Later(waiting) => wait_for_permit(waiting, context.watch.as_deref()).await?,
     };
     let busy_time = permit.busy_time();
     if is_costly {
@@ -293,7 +294,7 @@ where
 }
 
 /// Waits for a permit as long as the client keeps its connection open.
-async fn unless_closed<'a>(
+async fn wait_for_permit<'a>(
     waiting: Waiting<'a>,
     watch: Option<&PeerWatch>,
 ) -> ApiResult<Permit<'a>> {
@@ -303,7 +304,7 @@ async fn unless_closed<'a>(
     tokio::select! {
         biased;
         permit = waiting => permit,
-        // A client that has closed only its own direction still gets this.
+        // A client that has closed only its sending direction still gets this response.
         () = watch.closed() => Err(ApiError::new(
             429,
             "The connection was closed while the request waited: it was not carried out.",
@@ -313,23 +314,23 @@ async fn unless_closed<'a>(
 }
 
 /// The capacity for a response's headers, including those that are added later.
-const HEADERS: usize = 12;
+const HEADERS_CAPACITY: usize = 12;
 
-fn accepted<A: Api>(
+fn success_response<A: Api>(
     api: &A,
     parts: &Parts,
     reply: Reply,
-    exchange: &RequestContext<A::Version>,
+    context: &RequestContext<A::Version>,
 ) -> Response<Body> {
     let mut response = Response::new(reply.body);
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or_default();
     let headers = response.headers_mut();
-    headers.reserve(HEADERS);
+    headers.reserve(HEADERS_CAPACITY);
     if let Some(content_type) = reply.content_type {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
     if let Some(location) = reply.location
-        && let Ok(location) = HeaderValue::from_str(&absolute(parts, location))
+        && let Ok(location) = HeaderValue::from_str(&absolute_url(parts, location))
     {
         headers.insert(header::LOCATION, location);
     }
@@ -339,14 +340,14 @@ fn accepted<A: Api>(
     if let Some(value) = reply.last_modified.and_then(date::header) {
         headers.insert(header::LAST_MODIFIED, value);
     }
-    if !exchange.is_page {
-        api.put_headers(headers, None, exchange);
+    if !context.is_page {
+        api.put_headers(headers, None, context);
     }
     response
 }
 
 /// A path with the scheme and host that the client used, if they are known.
-fn absolute(parts: &Parts, location: String) -> String {
+fn absolute_url(parts: &Parts, location: String) -> String {
     if !location.starts_with('/') {
         return location;
     }
@@ -360,13 +361,13 @@ fn absolute(parts: &Parts, location: String) -> String {
     }
 }
 
-fn refused<A: Api>(
+fn error_response<A: Api>(
     api: &A,
     parts: &Parts,
     error: &ApiError,
-    exchange: &RequestContext<A::Version>,
+    context: &RequestContext<A::Version>,
 ) -> Response<Body> {
-    let (body, content_type) = api.error_body(parts, error, exchange);
+    let (body, content_type) = api.error_body(parts, error, context);
     let mut response = Response::new(Body::Whole(body.into()));
     *response.status_mut() =
         StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -375,8 +376,8 @@ fn refused<A: Api>(
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
     error.put_headers(headers);
-    if !exchange.is_page {
-        api.put_headers(headers, Some(error), exchange);
+    if !context.is_page {
+        api.put_headers(headers, Some(error), context);
     }
     response
 }
@@ -396,6 +397,6 @@ impl<A: Api> HttpService for A {
 
     fn handle(self: Arc<Self>, request: Request<Incoming>, client: Client) -> Responding {
         let context = RequestContext::of_client(client);
-        Box::pin(async move { handle_of(&self, request, context).await })
+        Box::pin(async move { handle_in_context(&self, request, context).await })
     }
 }

@@ -1,4 +1,4 @@
-//! The one error of all REST services: what each of them prints of it is its own.
+//! The one error type of all REST services. Each of them prints it in the form of its own API.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,13 +14,13 @@ pub struct ApiError {
     code: Option<&'static str>,
     allow: Option<&'static str>,
     retry_after_s: Option<u64>,
-    before_routing: bool,
-    /// What few errors have, apart, so that results stay small.
-    more: Option<Box<More>>,
+    is_before_routing: bool,
+    /// Fields that few errors have, boxed so that results stay small.
+    rare: Option<Box<RareFields>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct More {
+struct RareFields {
     challenge: Option<String>,
     field: Option<String>,
     explanation: Option<String>,
@@ -38,8 +38,8 @@ impl ApiError {
             code: None,
             allow: None,
             retry_after_s: None,
-            before_routing: false,
-            more: None,
+            is_before_routing: false,
+            rare: None,
         }
     }
 
@@ -83,14 +83,14 @@ impl ApiError {
         Self::new(503, detail)
     }
 
-    /// Sets a code of its own.
+    /// Sets the error's own code.
     #[must_use]
     pub fn with_code(mut self, code: &'static str) -> Self {
         self.code = Some(code);
         self
     }
 
-    /// Sets the detail anew.
+    /// Replaces the detail.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = detail.into();
@@ -108,7 +108,7 @@ impl ApiError {
     #[must_use]
     pub fn with_challenge(mut self, challenge: Option<String>) -> Self {
         if challenge.is_some() {
-            self.more().challenge = challenge;
+            self.rare_mut().challenge = challenge;
         }
         self
     }
@@ -123,26 +123,26 @@ impl ApiError {
     /// Names the wrong field.
     #[must_use]
     pub fn with_field(mut self, field: impl Into<String>) -> Self {
-        self.more().field = Some(field.into());
+        self.rare_mut().field = Some(field.into());
         self
     }
 
     /// Adds an explanation in JSON.
     #[must_use]
     pub fn with_explanation(mut self, json: String) -> Self {
-        self.more().explanation = Some(json);
+        self.rare_mut().explanation = Some(json);
         self
     }
 
     /// Marks an error found before or outside the handler, whose response has no `Vary`.
     #[must_use]
     pub fn before_routing(mut self) -> Self {
-        self.before_routing = true;
+        self.is_before_routing = true;
         self
     }
 
-    fn more(&mut self) -> &mut More {
-        self.more.get_or_insert_default()
+    fn rare_mut(&mut self) -> &mut RareFields {
+        self.rare.get_or_insert_default()
     }
 
     /// The HTTP status of the response.
@@ -166,19 +166,19 @@ impl ApiError {
     /// The field that is wrong, if the error names one.
     #[must_use]
     pub fn wrong_field(&self) -> Option<&str> {
-        self.more.as_deref()?.field.as_deref()
+        self.rare.as_deref()?.field.as_deref()
     }
 
     /// The explanation in JSON, if the error has one.
     #[must_use]
     pub fn explanation(&self) -> Option<&str> {
-        self.more.as_deref()?.explanation.as_deref()
+        self.rare.as_deref()?.explanation.as_deref()
     }
 
     /// Whether the response depends on the microversion.
     #[must_use]
     pub fn varies(&self) -> bool {
-        !self.before_routing
+        !self.is_before_routing
     }
 
     /// Adds the headers that the error asks for.
@@ -187,9 +187,9 @@ impl ApiError {
             headers.insert(header::ALLOW, HeaderValue::from_static(methods));
         }
         let challenge = self
-            .more
+            .rare
             .as_deref()
-            .and_then(|more| more.challenge.as_deref());
+            .and_then(|rare| rare.challenge.as_deref());
         if let Some(challenge) = challenge
             && let Ok(value) = HeaderValue::from_str(challenge)
         {

@@ -28,7 +28,7 @@ use crate::memory_budget::{MemoryBudget, MemoryPermit};
 use crate::metrics::HttpMetrics;
 use crate::options::HttpOptions;
 
-/// Why what the services show cannot be relied on at present, in one line; none if it can.
+/// Returns why the services are not ready at present, in one line; `None` if they are.
 type Readiness = Box<dyn Fn() -> Option<&'static str> + Send + Sync>;
 
 /// What the REST services of one process share. Each request passes it before its service sees it.
@@ -44,8 +44,8 @@ pub struct Gateway {
     /// The threads and queues for costly requests.
     costly: CostlyExecutor,
     /// The limit of memory for large responses.
-    large_answers: ResponseMemoryLimit,
-    /// What bodies may hold until their requests are answered.
+    large_responses: ResponseMemoryLimit,
+    /// The memory that bodies may occupy until their requests are answered.
     bodies: MemoryBudget,
     authenticator: Authenticator,
     policy: RwLock<Policy>,
@@ -71,7 +71,7 @@ impl Gateway {
         registry: Arc<Registry>,
     ) -> Self {
         Self {
-            large_answers: ResponseMemoryLimit::new(&options),
+            large_responses: ResponseMemoryLimit::new(&options),
             bodies: MemoryBudget::new(options.bodies_bytes_max),
             options,
             metrics,
@@ -100,7 +100,7 @@ impl Gateway {
         self
     }
 
-    /// Tells a log of each write, and of each refusal for want of rights.
+    /// Writes each write, and each refusal because of missing rights, to an audit log.
     #[must_use]
     pub fn with_audit_log(mut self, log: Option<AuditLog>) -> Self {
         self.audit_log = log;
@@ -119,7 +119,7 @@ impl Gateway {
         Some(AuditEntry::new(log, parts, service, issuer))
     }
 
-    /// Reports that the services are not ready while `readiness` returns a reason.
+    /// Makes the services report that they are not ready while `readiness` returns a reason.
     #[must_use]
     pub fn with_readiness(
         mut self,
@@ -236,8 +236,8 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// 400, 408 or 413; 503 when other bodies leave no room.
-    pub(crate) async fn content<B>(
+    /// 400, 408 or 413; 503 when other bodies occupy the memory.
+    pub(crate) async fn read_body<B>(
         &self,
         body: &mut B,
         identity: Option<&Identity>,
@@ -250,7 +250,7 @@ impl Gateway {
         let limits = body::Limits {
             bytes_max: bytes_max.min(self.options.body_bytes_max),
             timeout: self.options.body_timeout,
-            room: &self.bodies,
+            budget: &self.bodies,
         };
         body::read(body, limits, || self.costly.caller_of(identity)).await
     }
@@ -280,19 +280,19 @@ impl Gateway {
         done.map_err(CostlyError::to_api)?
     }
 
-    /// Takes what a large answer holds off what all of them may hold until their clients have taken
-    /// them; nothing for a small one.
+    /// Reserves memory for a response until it is sent, within the caller's share; none is reserved for a
+    /// small one.
     ///
     /// # Errors
     ///
-    /// 503 when others hold too much, or the caller's own do.
-    pub fn hold_answer(
+    /// 503 when other responses, or other ones of the caller, occupy too much.
+    pub fn reserve_response_memory(
         &self,
         identity: &Identity,
         bytes: usize,
     ) -> ApiResult<Option<MemoryPermit>> {
         let caller = self.costly.caller(identity);
-        self.large_answers.hold(&self.options, caller, bytes)
+        self.large_responses.reserve(&self.options, caller, bytes)
     }
 
     /// Checks the size of a response, and reserves its memory until it is sent; none is reserved
@@ -307,7 +307,8 @@ impl Gateway {
         held: usize,
         advice: &str,
     ) -> ApiResult<Option<OwnedSemaphorePermit>> {
-        self.large_answers.admit(&self.options, bytes, held, advice)
+        self.large_responses
+            .admit(&self.options, bytes, held, advice)
     }
 }
 

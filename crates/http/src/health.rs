@@ -1,7 +1,7 @@
 //! Health checks and metrics on a listener of their own, which answers even while everything else
 //! is busy.
 //!
-//! [`Health::serve_aside`] runs on a thread with a runtime of its own. Its answers take no lock of
+//! [`Health::serve_on_own_thread`] runs on a thread with a runtime of its own. Its answers take no lock of
 //! the state: readiness is read from flags, metrics from counters.
 
 use std::fmt;
@@ -24,7 +24,7 @@ use crate::health_source::{HealthSource, METRICS_TYPE, metrics_text};
 use crate::metrics::HttpMetrics;
 use crate::options::HttpOptions;
 use crate::server::{Client, HttpService, Responding, Server};
-use crate::tls::TlsDoor;
+use crate::tls::TlsAcceptor;
 
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
@@ -33,7 +33,7 @@ pub struct Health {
     options: HttpOptions,
     metrics: HttpMetrics,
     /// The service, once it has been created.
-    vital: Arc<OnceLock<Arc<dyn HealthSource>>>,
+    source: Arc<OnceLock<Arc<dyn HealthSource>>>,
 }
 
 impl fmt::Debug for Health {
@@ -54,9 +54,9 @@ impl Health {
     };
     const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Creates the answers for the service that will be put into `vital`; until then it is not
+    /// Creates a listener for the service that will be put into `source`; until then it is not
     /// ready.
-    pub fn new(vital: Arc<OnceLock<Arc<dyn HealthSource>>>) -> Self {
+    pub fn new(source: Arc<OnceLock<Arc<dyn HealthSource>>>) -> Self {
         let options = HttpOptions {
             head_bytes_max: 8192,
             first_byte_timeout: Self::TIMEOUT,
@@ -68,16 +68,20 @@ impl Health {
             options,
             // The listener's own connections are not counted.
             metrics: HttpMetrics::new(&mut Registry::default()),
-            vital,
+            source,
         }
     }
 
-    /// Serves until the process ends, on a thread of its own; over TLS, if there is a door for it.
+    /// Serves until the process ends, on a thread of its own; over TLS, if there is an acceptor for it.
     ///
     /// # Errors
     ///
     /// The thread or its runtime cannot be created.
-    pub fn serve_aside(self, listener: TcpListener, tls: Option<Arc<TlsDoor>>) -> io::Result<()> {
+    pub fn serve_on_own_thread(
+        self,
+        listener: TcpListener,
+        tls: Option<Arc<TlsAcceptor>>,
+    ) -> io::Result<()> {
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -108,15 +112,15 @@ impl Health {
             response.headers_mut().insert(ALLOW, allow);
             return response;
         }
-        let vital = self.vital.get();
-        match (path, vital) {
+        let source = self.source.get();
+        match (path, source) {
             ("/healthz", _) => text(StatusCode::OK, "ok\n"),
             ("/readyz" | "/metrics", None) => text(StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
-            ("/readyz", Some(vital)) => match vital.why_not_ready() {
+            ("/readyz", Some(source)) => match source.why_not_ready() {
                 Some(reason) => text(StatusCode::SERVICE_UNAVAILABLE, reason),
                 None => text(StatusCode::OK, "ready\n"),
             },
-            ("/metrics", Some(vital)) => match metrics_text(vital.registry()) {
+            ("/metrics", Some(source)) => match metrics_text(source.registry()) {
                 Ok(metrics) => respond(StatusCode::OK, METRICS_TYPE, metrics.into()),
                 Err(_) => text(
                     StatusCode::INTERNAL_SERVER_ERROR,

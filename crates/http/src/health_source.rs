@@ -1,4 +1,4 @@
-//! What can be asked of a running service without an identity: is it ready, and how does it do?
+//! What a running service reports without authentication: whether it is ready, and its metrics.
 
 use std::fmt;
 

@@ -9,7 +9,7 @@
 pub struct Writer {
     out: Vec<u8>,
     /// Whether the next key or value needs a comma before it.
-    comma: bool,
+    needs_comma: bool,
 }
 
 impl Writer {
@@ -17,7 +17,7 @@ impl Writer {
     pub fn with_capacity(capacity: usize) -> Self {
         Self {
             out: Vec::with_capacity(capacity),
-            comma: false,
+            needs_comma: false,
         }
     }
 
@@ -38,12 +38,12 @@ impl Writer {
     }
 
     /// The offset of the next key or value, after the comma that it may need.
-    pub fn next_at(&self) -> usize {
-        self.out.len() + if self.comma { 2 } else { 0 }
+    pub fn next_offset(&self) -> usize {
+        self.out.len() + if self.needs_comma { 2 } else { 0 }
     }
 
     fn separate(&mut self) {
-        if self.comma {
+        if self.needs_comma {
             self.out.extend_from_slice(b", ");
         }
     }
@@ -52,26 +52,26 @@ impl Writer {
     pub fn open_object(&mut self) {
         self.separate();
         self.out.push(b'{');
-        self.comma = false;
+        self.needs_comma = false;
     }
 
     /// Writes the closing brace of an object.
     pub fn close_object(&mut self) {
         self.out.push(b'}');
-        self.comma = true;
+        self.needs_comma = true;
     }
 
     /// Writes the opening bracket of an array.
     pub fn open_array(&mut self) {
         self.separate();
         self.out.push(b'[');
-        self.comma = false;
+        self.needs_comma = false;
     }
 
     /// Writes the closing bracket of an array.
     pub fn close_array(&mut self) {
         self.out.push(b']');
-        self.comma = true;
+        self.needs_comma = true;
     }
 
     /// Writes a key of an object; its value has to follow.
@@ -79,14 +79,14 @@ impl Writer {
         self.separate();
         write_string(&mut self.out, key);
         self.out.extend_from_slice(b": ");
-        self.comma = false;
+        self.needs_comma = false;
     }
 
     /// Writes a string, with escapes where needed.
     pub fn text(&mut self, text: &str) {
         self.separate();
         write_string(&mut self.out, text);
-        self.comma = true;
+        self.needs_comma = true;
     }
 
     /// Writes a key that needs no escapes.
@@ -95,7 +95,7 @@ impl Writer {
         self.out.push(b'"');
         self.out.extend_from_slice(key.as_bytes());
         self.out.extend_from_slice(b"\": ");
-        self.comma = false;
+        self.needs_comma = false;
     }
 
     /// Writes a string that needs no escapes.
@@ -104,7 +104,7 @@ impl Writer {
         self.out.push(b'"');
         self.out.extend_from_slice(text.as_bytes());
         self.out.push(b'"');
-        self.comma = true;
+        self.needs_comma = true;
     }
 
     /// Writes a string or `null`.
@@ -119,7 +119,7 @@ impl Writer {
     pub fn integer(&mut self, number: impl Into<i128>) {
         self.separate();
         write_integer(&mut self.out, number.into());
-        self.comma = true;
+        self.needs_comma = true;
     }
 
     /// Writes a number that always has a dot or an exponent.
@@ -131,7 +131,7 @@ impl Writer {
     pub fn raw(&mut self, json: &[u8]) {
         self.separate();
         self.out.extend_from_slice(json);
-        self.comma = true;
+        self.needs_comma = true;
     }
 }
 

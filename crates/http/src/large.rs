@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::costly::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::json::Writer;
-use crate::memory_budget::{MemoryBudget, MemoryPermit, UNIT};
+use crate::memory_budget::{MemoryBudget, MemoryPermit, UNIT_BYTES};
 use crate::options::HttpOptions;
 
 /// The size in bytes up to which a response is not counted.
@@ -17,8 +17,8 @@ const SMALL_BYTES: usize = 256 << 10;
 /// The approximate size of a piece of a response.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The part of that memory which the lists of one caller occupy at most, as a divisor.
-const SHARES: usize = 4;
+/// The share of that memory that the lists of one caller may occupy, as a divisor.
+const SHARE_DIVISOR: usize = 4;
 
 /// When a client that was refused for lack of memory may retry.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -27,23 +27,24 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct ResponseMemoryLimit {
     total: Arc<Semaphore>,
-    /// The same, for those who have a share of it only.
+    /// The same memory, with a limit for each caller.
     shares: MemoryBudget,
 }
 
 impl ResponseMemoryLimit {
     pub(crate) fn new(options: &HttpOptions) -> Self {
-        let units = options.answers_bytes_max.div_ceil(UNIT);
+        let units = options.answers_bytes_max.div_ceil(UNIT_BYTES);
         let total = Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS)));
-        let shares = MemoryBudget::of(Arc::clone(&total), units / SHARES);
+        let shares = MemoryBudget::of(Arc::clone(&total), units / SHARE_DIVISOR);
         Self { total, shares }
     }
 
-    /// Lets an answer of one caller out that holds so many bytes until it is sent.
+    /// Reserves memory within a caller's share, for a response that occupies so many bytes until it is sent;
+    /// none is reserved for a small one.
     ///
     /// # Errors
-    /// 503 when others hold too much, or the caller's own do.
-    pub(crate) fn hold(
+    /// 503 when other responses, or other ones of the caller, occupy too much.
+    pub(crate) fn reserve(
         &self,
         options: &HttpOptions,
         caller: Caller,
@@ -86,7 +87,7 @@ impl ResponseMemoryLimit {
         if held < SMALL_BYTES {
             return Ok(None);
         }
-        let units = u32::try_from(held.div_ceil(UNIT)).unwrap_or(u32::MAX);
+        let units = u32::try_from(held.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
         let permit = Arc::clone(&self.total).try_acquire_many_owned(units);
         permit.map(Some).map_err(|_| {
             ApiError::unavailable(format!(

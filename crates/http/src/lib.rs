@@ -1,14 +1,14 @@
 //! What the REST services of Placewright share, from a socket to a routed request and back.
 //!
 //! - [`Server`] accepts connections and serves HTTP/1.1 on them; [`Health`] is the listener for health checks.
-//! - [`TlsDoor`] is what a listener needs to speak TLS, [`TlsSession`] what a request can tell of it.
+//! - [`TlsAcceptor`] is what a listener needs to speak TLS, [`TlsSession`] what a request can learn of it.
 //! - [`Gateway`] is what every request passes: identity, policies, limits of bodies, of large
 //!   responses and of costly work, admission control, CORS, metrics, and the access log.
 //! - [`AdmissionControl`] decides which request runs next, so that each project gets a fair share.
 //! - [`Api`] is what a service adds: its routes, its handlers, and the form of its errors. [`handle`]
 //!   is the one dispatcher, which takes a request through the gateway to a service and back.
 //!
-//! This crate knows neither resources nor the running control plane.
+//! This crate depends neither on resources nor on the running control plane.
 
 mod access;
 mod admission;
@@ -62,4 +62,4 @@ pub use query::{Query, QueryError, Syntax};
 pub use reply::Reply;
 pub use request_context::RequestContext;
 pub use server::{Client, HttpService, Responding, Server, Stopped, Successor};
-pub use tls::{ListenerTlsMetrics, TlsDoor, TlsMetrics, TlsSession, scheme};
+pub use tls::{ListenerTlsMetrics, TlsAcceptor, TlsMetrics, TlsSession, scheme};

@@ -9,80 +9,87 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::costly::Caller;
 
-/// The bytes that one permit of a room's semaphore stands for.
-pub(crate) const UNIT: usize = 1 << 10;
+/// The number of bytes that one permit of a budget's semaphore stands for.
+pub(crate) const UNIT_BYTES: usize = 1 << 10;
 
-/// Callers that hold nothing any more are forgotten when so many more are known.
+/// Callers that hold nothing any more are forgotten each time this many further ones are known.
 const FORGET_EVERY: usize = 64;
 
-/// Room for so many bytes. Clones share it.
+/// A number of bytes that many requests share. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryBudget {
     total: Arc<Semaphore>,
-    /// What one caller may hold, in units.
+    /// The maximum of one caller, in units.
     share: usize,
     callers: Arc<Mutex<Callers>>,
 }
 
 #[derive(Debug, Default)]
 struct Callers {
+    /// The semaphores of callers' shares.
     known: HashMap<Caller, Weak<Semaphore>>,
+    /// The number of known callers at which those that hold nothing are forgotten.
     forget_at: usize,
 }
 
-/// A part of a room; dropping it gives it back.
+/// A part of a budget; dropping it gives it back.
 #[derive(Debug)]
 pub struct MemoryPermit {
-    own: OwnedSemaphorePermit,
-    all: OwnedSemaphorePermit,
+    /// Of the caller's share.
+    of_share: OwnedSemaphorePermit,
+    /// Of the total.
+    of_total: OwnedSemaphorePermit,
 }
 
 impl MemoryPermit {
-    /// Gives back what is over so many bytes.
+    /// Gives back everything beyond this number of bytes.
     pub(crate) fn shrink(&mut self, bytes: usize) {
-        for part in [&mut self.own, &mut self.all] {
-            let excess = part.num_permits().saturating_sub(bytes.div_ceil(UNIT));
+        for part in [&mut self.of_share, &mut self.of_total] {
+            let excess = part
+                .num_permits()
+                .saturating_sub(bytes.div_ceil(UNIT_BYTES));
             drop(part.split(excess));
         }
     }
 
-    /// Holds so many bytes of what all share, as far as they were reserved; false when others leave no
-    /// room for them in that time.
-    pub(crate) async fn grow(&mut self, bytes: usize, most: Duration) -> bool {
-        let wanted = bytes.div_ceil(UNIT).min(self.own.num_permits());
-        let missing = wanted.saturating_sub(self.all.num_permits());
+    /// Takes bytes of the total, up to `bytes` and no more than were reserved. False when others hold them for
+    /// longer than `timeout`.
+    pub(crate) async fn grow(&mut self, bytes: usize, timeout: Duration) -> bool {
+        let wanted = bytes.div_ceil(UNIT_BYTES).min(self.of_share.num_permits());
+        let missing = wanted.saturating_sub(self.of_total.num_permits());
         let Ok(missing @ 1..) = u32::try_from(missing) else {
             return missing == 0;
         };
-        let total = self.all.semaphore();
+        let total = self.of_total.semaphore();
         let found = match Arc::clone(total).try_acquire_many_owned(missing) {
             Ok(more) => Some(more),
             Err(_) => {
                 let more = Arc::clone(total).acquire_many_owned(missing);
-                let found = tokio::time::timeout(most, more).await;
+                let found = tokio::time::timeout(timeout, more).await;
                 found.ok().and_then(Result::ok)
             }
         };
         let Some(more) = found else { return false };
-        self.all.merge(more);
+        self.of_total.merge(more);
         true
     }
 
-    /// True when nothing of what all share is held yet.
+    /// Whether it holds nothing of the total yet.
     pub(crate) fn is_only_reserved(&self) -> bool {
-        self.all.num_permits() == 0
+        self.of_total.num_permits() == 0
     }
 }
 
 impl MemoryBudget {
-    /// Room for so many bytes, of which one caller has at most a quarter: nobody keeps out all others,
-    /// nor do two.
+    /// A budget of so many bytes, of which one caller has at most a quarter, so that neither one caller nor two
+    /// can use it up.
     pub(crate) fn new(bytes: usize) -> Self {
-        let units = bytes.div_ceil(UNIT).clamp(4, Semaphore::MAX_PERMITS);
+        let units = bytes.div_ceil(UNIT_BYTES).clamp(4, Semaphore::MAX_PERMITS);
         Self::of(Arc::new(Semaphore::new(units)), units / 4)
     }
 
-    /// Room of a semaphore whose permits stand for [`UNIT`] bytes each, of which one caller has at most so many.
+    /// A budget on a semaphore whose permits stand for [`UNIT_BYTES`] bytes each. One caller has at most `share`
+    /// of them.
     pub(crate) fn of(total: Arc<Semaphore>, share: usize) -> Self {
         Self {
             total,
@@ -91,55 +98,55 @@ impl MemoryBudget {
         }
     }
 
-    /// Holds room for so many bytes, if there is some now. What is larger than all that a caller may
-    /// hold goes alone.
+    /// Holds so many bytes, if they are free now. A request for more than the caller's share gets the whole
+    /// share.
     pub(crate) fn try_hold(&self, caller: Caller, bytes: usize) -> Option<MemoryPermit> {
         let units = self.units(bytes);
-        let own = self.own(caller).try_acquire_many_owned(units).ok()?;
-        let all = Arc::clone(&self.total).try_acquire_many_owned(units).ok()?;
-        Some(MemoryPermit { own, all })
+        let of_share = self.share_of(caller).try_acquire_many_owned(units).ok()?;
+        let of_total = Arc::clone(&self.total).try_acquire_many_owned(units).ok()?;
+        Some(MemoryPermit { of_share, of_total })
     }
 
-    /// Reserves so many bytes of what the caller may hold, and waits for them: each caller's requests
-    /// wait for its own only. What all share is held by [`MemoryPermit::grow`], as the bytes come:
-    /// who sends nothing takes nothing from others.
+    /// Reserves so many bytes of the caller's share, and waits for them, so that each caller's requests wait
+    /// only for its own. Of the total, [`MemoryPermit::grow`] takes bytes as they arrive, so that a client that
+    /// sends nothing takes nothing from others.
     pub(crate) async fn reserve(
         &self,
         caller: Caller,
         bytes: usize,
-        most: Duration,
+        timeout: Duration,
     ) -> Option<MemoryPermit> {
         let units = self.units(bytes);
-        let own = self.own(caller);
-        let own = match Arc::clone(&own).try_acquire_many_owned(units) {
-            Ok(own) => own,
+        let share = self.share_of(caller);
+        let of_share = match Arc::clone(&share).try_acquire_many_owned(units) {
+            Ok(of_share) => of_share,
             Err(_) => {
-                let found = tokio::time::timeout(most, own.acquire_many_owned(units)).await;
+                let found = tokio::time::timeout(timeout, share.acquire_many_owned(units)).await;
                 found.ok()?.ok()?
             }
         };
-        let all = Arc::clone(&self.total).try_acquire_many_owned(0).ok()?;
-        Some(MemoryPermit { own, all })
+        let of_total = Arc::clone(&self.total).try_acquire_many_owned(0).ok()?;
+        Some(MemoryPermit { of_share, of_total })
     }
 
     fn units(&self, bytes: usize) -> u32 {
-        let units = bytes.div_ceil(UNIT).min(self.share);
+        let units = bytes.div_ceil(UNIT_BYTES).min(self.share);
         u32::try_from(units).unwrap_or(u32::MAX)
     }
 
-    /// What a caller has left.
-    fn own(&self, caller: Caller) -> Arc<Semaphore> {
+    /// The semaphore of a caller's share.
+    fn share_of(&self, caller: Caller) -> Arc<Semaphore> {
         let mut callers = self.callers.lock();
-        if let Some(own) = callers.known.get(&caller).and_then(Weak::upgrade) {
-            return own;
+        if let Some(share) = callers.known.get(&caller).and_then(Weak::upgrade) {
+            return share;
         }
         if callers.known.len() >= callers.forget_at {
-            callers.known.retain(|_, own| own.strong_count() > 0);
+            callers.known.retain(|_, share| share.strong_count() > 0);
             callers.forget_at = callers.known.len() + FORGET_EVERY;
         }
-        let own = Arc::new(Semaphore::new(self.share));
-        callers.known.insert(caller, Arc::downgrade(&own));
-        own
+        let share = Arc::new(Semaphore::new(self.share));
+        callers.known.insert(caller, Arc::downgrade(&share));
+        share
     }
 }
 

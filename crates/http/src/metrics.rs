@@ -14,30 +14,31 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::polls::PollTimes;
 
-static NUMBERS: AtomicU64 = AtomicU64::new(0);
+/// The id of the next [`HttpMetrics`].
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 /// The most kinds of requests whose counters a thread caches.
-const KEPT_MAX: usize = 64;
+const CACHED_MAX: usize = 64;
 
 thread_local! {
     /// A cache of the counters that this thread has used: looking them up takes locks that all
     /// threads share, and costs more than counting.
-    static KEPT: RefCell<Vec<CachedCounters>> = const { RefCell::new(Vec::new()) };
+    static CACHED: RefCell<Vec<CachedCounters>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The cached counters of one kind of requests.
 struct CachedCounters {
-    metrics: u64,
+    metrics_id: u64,
     labels: RequestLabels,
     count: Counter,
     durations: Histogram,
 }
 
 impl CachedCounters {
-    fn is(&self, metrics: u64, labels: &RequestLabels) -> bool {
+    fn matches(&self, metrics_id: u64, labels: &RequestLabels) -> bool {
         // Labels are constants, so equal addresses mean equal texts. A text with two addresses is
         // cached twice.
-        self.metrics == metrics
+        self.metrics_id == metrics_id
             && self.labels.status == labels.status
             && std::ptr::eq(self.labels.route, labels.route)
             && std::ptr::eq(self.labels.method, labels.method)
@@ -53,7 +54,7 @@ impl CachedCounters {
 #[derive(Debug, Clone)]
 pub struct HttpMetrics {
     /// Distinguishes the metrics of several services in one process.
-    number: u64,
+    id: u64,
     requests: Family<RequestLabels, Counter>,
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
     pub(crate) connections: Gauge,
@@ -86,7 +87,7 @@ impl HttpMetrics {
     /// Registers the metrics.
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self {
-            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             requests: Family::default(),
             durations: Family::new_with_constructor(durations),
             connections: Gauge::default(),
@@ -135,7 +136,8 @@ impl HttpMetrics {
         metrics
     }
 
-    pub(crate) fn request(
+    /// Counts a request that was answered.
+    pub(crate) fn count_request(
         &self,
         method: &'static str,
         route: &'static str,
@@ -147,12 +149,12 @@ impl HttpMetrics {
             route,
             status,
         };
-        KEPT.with_borrow_mut(|all| {
-            if let Some(kept) = all.iter().find(|kept| kept.is(self.number, &labels)) {
-                return kept.count(duration);
+        CACHED.with_borrow_mut(|all| {
+            if let Some(cached) = all.iter().find(|cached| cached.matches(self.id, &labels)) {
+                return cached.count(duration);
             }
-            let kept = CachedCounters {
-                metrics: self.number,
+            let cached = CachedCounters {
+                metrics_id: self.id,
                 count: self.requests.get_or_create(&labels).clone(),
                 durations: self
                     .durations
@@ -160,9 +162,9 @@ impl HttpMetrics {
                     .clone(),
                 labels,
             };
-            kept.count(duration);
-            if all.len() < KEPT_MAX {
-                all.push(kept);
+            cached.count(duration);
+            if all.len() < CACHED_MAX {
+                all.push(cached);
             }
         });
     }
@@ -183,10 +185,10 @@ mod tests {
         let [first, second] = registries.each_mut().map(HttpMetrics::new);
         for _ in 0..2 {
             for status in 200..300 {
-                first.request("GET", "/a", status, Duration::from_millis(1));
+                first.count_request("GET", "/a", status, Duration::from_millis(1));
             }
         }
-        second.request("GET", "/a", 200, Duration::from_millis(1));
+        second.count_request("GET", "/a", 200, Duration::from_millis(1));
         let [first, second] = registries.each_ref().map(text);
         for status in 200..300 {
             let line = format!("route=\"/a\",status=\"{status}\"}} 2");

@@ -1,7 +1,7 @@
 //! Notices that a client closes its connection while its request waits for a seat.
 //!
 //! Hyper does not read from a connection while it answers a request, so it does not notice the end of
-//! what the client sends. A request that waits has the layer above the socket look for that end.
+//! what the client sends. While a request waits, the layer above the socket checks for that end.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
 
-/// What the request of a connection and the layer above its socket tell each other. Both run in the task
+/// Flags that the request of a connection and the layer above its socket share. Both run in the task
 /// of the connection.
 #[derive(Debug, Default)]
 pub struct PeerWatch {
@@ -35,11 +35,11 @@ impl Watchable for TcpStream {
 
 impl PeerWatch {
     /// Called by the layer above the socket whenever the task of the connection has run.
-    pub(crate) fn look(&self, stream: &mut impl Watchable, context: &mut Context<'_>) {
+    pub(crate) fn check(&self, stream: &mut impl Watchable, context: &mut Context<'_>) {
         if self.is_watching.load(Ordering::Relaxed) && stream.poll_closed(context) {
             self.has_closed.store(true, Ordering::Relaxed);
             self.is_watching.store(false, Ordering::Relaxed);
-            // The request was looked at before: once more.
+            // The request was polled before this check, so it has to be polled again.
             context.waker().wake_by_ref();
         }
     }

@@ -58,7 +58,7 @@ impl Reply {
         Ok(Self::text(status, "application/json", json))
     }
 
-    /// A response with status 200 and JSON in pieces that are there.
+    /// A response with status 200 and JSON, of existing pieces.
     pub fn ready_pieces(pieces: Vec<Bytes>, held: Option<MemoryPermit>) -> Self {
         Self {
             body: Body::of_pieces(pieces, held),
@@ -123,11 +123,11 @@ impl Reply {
         self
     }
 
-    /// Adds the cache headers if the version has them; without `seconds` there is no
+    /// Adds the cache headers if the microversion has them; without `seconds` there is no
     /// `Last-Modified`.
     #[must_use]
-    pub fn modified(mut self, wanted: bool, seconds: Option<i64>) -> Self {
-        if wanted {
+    pub fn modified(mut self, has_cache_headers: bool, seconds: Option<i64>) -> Self {
+        if has_cache_headers {
             self.no_cache = true;
             self.last_modified = seconds;
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use placewright_auth::Identity;
 
-use crate::audit::{AuditEntry, AuditResult, Ended};
+use crate::audit::{AuditEntry, AuditResult, EndedRequest};
 use crate::peer_watch::PeerWatch;
 use crate::request_id::RequestId;
 use crate::server::Client;
@@ -17,7 +17,7 @@ pub struct RequestContext<V = ()> {
     pub(crate) started: Instant,
     /// The client's address, if the request came over a network.
     pub(crate) remote: Option<SocketAddr>,
-    /// Notices that the client closes its connection, if the request came over one.
+    /// Notices when the client closes its connection, if the request came over one.
     pub(crate) watch: Option<Arc<PeerWatch>>,
     pub(crate) request_id: RequestId,
     route: &'static str,
@@ -28,7 +28,7 @@ pub struct RequestContext<V = ()> {
     pub(crate) is_page: bool,
     /// Its entry of the audit log, if it gets one.
     pub(crate) audit: Option<AuditEntry>,
-    /// How it went, for that.
+    /// Its result, for the audit log.
     pub(crate) result: AuditResult,
 }
 
@@ -78,9 +78,9 @@ impl<V: Copy> RequestContext<V> {
     }
 
     /// Sets the microversion, with its text for the access log if that shows it.
-    pub fn set_version(&mut self, version: V, logged: Option<&'static str>) {
+    pub fn set_version(&mut self, version: V, microversion: Option<&'static str>) {
         self.version = Some(version);
-        self.microversion = logged;
+        self.microversion = microversion;
     }
 
     /// The caller, once it is authenticated.
@@ -106,7 +106,7 @@ impl<V> Drop for RequestContext<V> {
     /// Ends the request for the audit log: at its answer, or when its client went away before.
     fn drop(&mut self) {
         if let Some(entry) = self.audit.take() {
-            entry.end(Ended {
+            entry.end(EndedRequest {
                 route: self.route,
                 request_id: self.request_id.as_str(),
                 identity: self.identity.as_deref(),

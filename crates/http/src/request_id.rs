@@ -32,7 +32,7 @@ impl RequestId {
 }
 
 /// The caller's global request id, if it has the form that OpenStack services use.
-pub(crate) fn global(header: Option<&str>) -> Option<&str> {
+pub(crate) fn valid_global_id(header: Option<&str>) -> Option<&str> {
     let text = header?.strip_prefix("req-")?;
     let uuid = Uuid::try_parse(text).ok()?;
     // Only the canonical form counts: lower case, with dashes.
@@ -49,6 +49,6 @@ mod tests {
         let ids = (0..1000).map(|_| RequestId::new().as_str().to_owned());
         let all: std::collections::BTreeSet<String> = ids.collect();
         assert_eq!(all.len(), 1000);
-        assert!(all.iter().all(|id| global(Some(id)).is_some()));
+        assert!(all.iter().all(|id| valid_global_id(Some(id)).is_some()));
     }
 }

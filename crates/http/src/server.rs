@@ -22,7 +22,7 @@ use crate::body::Body;
 use crate::metrics::HttpMetrics;
 use crate::options::HttpOptions;
 use crate::peer_watch::PeerWatch;
-use crate::tls::TlsDoor;
+use crate::tls::TlsAcceptor;
 
 /// How a server has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,13 +34,13 @@ pub enum Stopped {
     TimedOut,
 }
 
-/// The response to a request that is under way.
+/// The future of the response to a request.
 pub type Responding = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 /// A service that a [`Server`] exposes over TCP.
 ///
-/// It is used as a trait object, so that the code of a connection is there once and not once for each
-/// service: it is large.
+/// It is used as a trait object, so that the code of a connection, which is large, is compiled once and not
+/// for each service.
 pub trait HttpService: Send + Sync + 'static {
     /// The service's limits and time-outs.
     fn options(&self) -> &HttpOptions;
@@ -60,7 +60,7 @@ pub trait HttpService: Send + Sync + 'static {
 pub struct Client {
     /// Its address.
     pub remote: SocketAddr,
-    /// Notices that it closes the connection while its request waits.
+    /// Notices when it closes the connection while its request waits.
     pub watch: Arc<PeerWatch>,
 }
 
@@ -76,7 +76,7 @@ pub trait Successor: Send + Sync {
 pub struct Server {
     service: Arc<dyn HttpService>,
     limits: Limits,
-    tls: Option<Arc<TlsDoor>>,
+    tls: Option<Arc<TlsAcceptor>>,
 }
 
 impl fmt::Debug for Server {
@@ -92,15 +92,15 @@ impl fmt::Debug for Server {
 #[derive(Debug)]
 struct ServerState(AtomicU8);
 
-const SERVES: u8 = 0;
+const SERVING: u8 = 0;
 /// Idle connections are closed, and others once their request is answered.
-const ENDS: u8 = 1;
+const ENDING: u8 = 1;
 /// Idle connections are handed over to the successor.
-const HANDS_OVER: u8 = 2;
+const HANDING_OVER: u8 = 2;
 
 impl ServerState {
-    fn is(&self, stage: u8) -> bool {
-        self.0.load(Ordering::SeqCst) == stage
+    fn is(&self, state: u8) -> bool {
+        self.0.load(Ordering::SeqCst) == state
     }
 }
 
@@ -128,9 +128,9 @@ impl Server {
         self
     }
 
-    /// Speaks TLS, if there is a door for it.
+    /// Speaks TLS, if there is an acceptor for it.
     #[must_use]
-    pub fn with_tls(mut self, tls: Option<Arc<TlsDoor>>) -> Self {
+    pub fn with_tls(mut self, tls: Option<Arc<TlsAcceptor>>) -> Self {
         self.tls = tls;
         self
     }
@@ -156,19 +156,19 @@ impl Server {
         stop: impl Future<Output = Option<Arc<dyn Successor>>>,
     ) -> Stopped {
         let limiter = ConnectionLimiter::new(self.limits, self.service.metrics().limiter.clone());
-        let mut accepting = Listener::new(listener, Arc::clone(&limiter), refusal);
-        let (kept, mut handed_over) = mpsc::unbounded_channel();
-        let serving = ConnectionContext {
+        let mut listener = Listener::new(listener, Arc::clone(&limiter), refusal);
+        let (handed_over_sender, mut handed_over) = mpsc::unbounded_channel();
+        let connections = ConnectionContext {
             service: Arc::clone(&self.service),
             http: self.http(),
-            stage: Arc::new(ServerState(AtomicU8::new(SERVES))),
-            kept,
+            state: Arc::new(ServerState(AtomicU8::new(SERVING))),
+            handed_over: handed_over_sender,
             tls: self.tls.clone(),
         };
         for stream in inherited {
             if let Ok(remote) = stream.peer_addr() {
-                let place = limiter.inherit(remote);
-                serving.open(stream, remote, place);
+                let permit = limiter.inherit(remote);
+                connections.open(stream, remote, permit);
             }
         }
         let mut stop = std::pin::pin!(stop);
@@ -176,7 +176,7 @@ impl Server {
             let admitted = tokio::select! {
                 biased;
                 successor = &mut stop => break successor,
-                admitted = accepting.next() => admitted,
+                admitted = listener.next() => admitted,
             };
             let AcceptedConnection {
                 stream,
@@ -187,21 +187,21 @@ impl Server {
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, %remote, "cannot turn Nagle's algorithm off");
             }
-            serving.open(stream, remote, permit);
+            connections.open(stream, remote, permit);
         };
-        let (stage, time) = match &successor {
-            Some(_) => (HANDS_OVER, self.service.options().hand_over_timeout),
-            None => (ENDS, self.service.options().drain_timeout),
+        let (state, timeout) = match &successor {
+            Some(_) => (HANDING_OVER, self.service.options().hand_over_timeout),
+            None => (ENDING, self.service.options().drain_timeout),
         };
         // Dropping it closes the listening socket.
-        let waiting = accepting.into_waiting().map(TcpStream::into_std);
-        if let (Some(successor), Some(Ok(stream))) = (&successor, waiting) {
+        let not_yet_admitted = listener.into_waiting().map(TcpStream::into_std);
+        if let (Some(successor), Some(Ok(stream))) = (&successor, not_yet_admitted) {
             successor.take(stream);
         }
-        serving.stage.0.store(stage, Ordering::SeqCst);
+        connections.state.0.store(state, Ordering::SeqCst);
         self.service.stopping();
         limiter.wake_all();
-        drop(serving);
+        drop(connections);
         let drained = async {
             while let Some(stream) = handed_over.recv().await {
                 if let Some(successor) = &successor {
@@ -210,7 +210,7 @@ impl Server {
             }
             limiter.wait_until_empty().await;
         };
-        match tokio::time::timeout(time, drained).await {
+        match tokio::time::timeout(timeout, drained).await {
             Ok(()) => Stopped::Drained,
             Err(_) => Stopped::TimedOut,
         }
@@ -233,10 +233,10 @@ impl Server {
 struct ConnectionContext {
     service: Arc<dyn HttpService>,
     http: http1::Builder,
-    stage: Arc<ServerState>,
-    /// Takes connections for the successor.
-    kept: mpsc::UnboundedSender<std::net::TcpStream>,
-    tls: Option<Arc<TlsDoor>>,
+    state: Arc<ServerState>,
+    /// The connections for the successor.
+    handed_over: mpsc::UnboundedSender<std::net::TcpStream>,
+    tls: Option<Arc<TlsAcceptor>>,
 }
 
 /// The response to a connection that is refused because of a limit.

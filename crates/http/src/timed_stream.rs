@@ -21,23 +21,23 @@ const LINGER_BYTES_MAX: usize = 4 << 20;
 
 /// Writes in several pieces up to this size are joined: copying them costs less than the system's
 /// handling of the pieces.
-const TOGETHER_BYTES: usize = 2048;
+const JOINED_BYTES_MAX: usize = 2048;
 
-/// Joins the pieces if they fit.
-fn gather<'a>(slices: &[io::IoSlice<'_>], together: &'a mut [u8]) -> Option<&'a [u8]> {
+/// Joins the pieces in `buffer`; `None` if they do not fit.
+fn gather<'a>(slices: &[io::IoSlice<'_>], buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let mut end = 0;
     for slice in slices {
-        together
+        buffer
             .get_mut(end..end + slice.len())?
             .copy_from_slice(slice);
         end += slice.len();
     }
-    Some(&together[..end])
+    Some(&buffer[..end])
 }
 
 /// Time-outs of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Times {
+pub(crate) struct Timeouts {
     /// For the first byte of a new connection.
     pub(crate) first_byte: Duration,
     /// For the first byte of a further request.
@@ -49,7 +49,7 @@ pub(crate) struct Times {
 }
 
 /// A stream that fails when a write makes no progress for too long, when the head of a request does
-/// not arrive in time, or when its place is needed for others while it is idle.
+/// not arrive in time, or when others need its permit while it is idle.
 ///
 /// The time of a write counts only while the system takes no bytes, so a slow client that takes
 /// some is fine, and a write that succeeds at once costs nothing. The time of a head starts when
@@ -57,16 +57,16 @@ pub(crate) struct Times {
 #[derive(Debug)]
 pub(crate) struct TimedStream<S> {
     stream: S,
-    times: Times,
+    timeouts: Timeouts,
     connection_state: Arc<ConnectionState>,
     peer_watch: Arc<PeerWatch>,
     /// Since when the server has waited for the client.
     waiting_since: Option<Instant>,
     /// Whether part of a head has been read.
-    has_begun: bool,
-    /// Since when the server has waited for the rest of it.
-    begun_since: Option<Instant>,
-    overdue: PeerTimer,
+    has_head_begun: bool,
+    /// Since when the server has waited for the rest of the head.
+    head_begun_since: Option<Instant>,
+    client_timer: PeerTimer,
     stalled: Option<StalledWrite>,
     linger: Option<LingeringClose>,
     waker: Option<Waker>,
@@ -76,14 +76,14 @@ pub(crate) struct TimedStream<S> {
 #[derive(Debug)]
 struct StalledWrite {
     since: Instant,
-    clock: PeerTimer,
+    timer: PeerTimer,
 }
 
-/// The time and bytes left for reading after the server has closed its side.
+/// Reading after the server has closed its side: its end, and the bytes that were read so far.
 #[derive(Debug)]
 struct LingeringClose {
     until: Pin<Box<Sleep>>,
-    bytes: usize,
+    bytes_read: usize,
 }
 
 impl<S> TimedStream<S> {
@@ -91,19 +91,19 @@ impl<S> TimedStream<S> {
     /// handled.
     pub(crate) fn new(
         stream: S,
-        times: Times,
+        timeouts: Timeouts,
         connection_state: Arc<ConnectionState>,
         peer_watch: Arc<PeerWatch>,
     ) -> Self {
         Self {
             stream,
-            times,
+            timeouts,
             connection_state,
             peer_watch,
             waiting_since: None,
-            has_begun: false,
-            begun_since: None,
-            overdue: PeerTimer::default(),
+            has_head_begun: false,
+            head_begun_since: None,
+            client_timer: PeerTimer::default(),
             stalled: None,
             linger: None,
             waker: None,
@@ -117,20 +117,20 @@ impl<S> TimedStream<S> {
 
     /// The time by which the client, which has nothing to read at present, has to send something.
     fn due(&mut self) -> Instant {
-        if self.has_begun {
-            return *self.begun_since.get_or_insert_with(Instant::now) + self.times.head;
+        if self.has_head_begun {
+            return *self.head_begun_since.get_or_insert_with(Instant::now) + self.timeouts.head;
         }
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         let time = if self.connection_state.is_new() {
-            self.times.first_byte
+            self.timeouts.first_byte
         } else {
-            self.times.keep_alive
+            self.timeouts.keep_alive
         };
         since + time
     }
 
     /// Whether the client, which has nothing to read at present, has exceeded its time-out or has
-    /// to give up its place.
+    /// to close because others need its permit.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.connection_state.is_busy() {
             return Poll::Pending;
@@ -147,35 +147,36 @@ impl<S> TimedStream<S> {
             return Poll::Ready(());
         }
         self.connection_state
-            .set_idle(!self.has_begun && self.stalled.is_none());
+            .set_idle(!self.has_head_begun && self.stalled.is_none());
         loop {
             let due = self.due();
-            match ready!(self.overdue.poll(due, context)) {
+            match ready!(self.client_timer.poll(due, context)) {
                 TimerState::Expired => return Poll::Ready(()),
                 TimerState::Suspended => {
                     self.waiting_since = None;
-                    self.begun_since = None;
+                    self.head_begun_since = None;
                 }
             }
         }
     }
 
     /// Notes that part of a request was read, or that the client has ended its side.
-    fn has_read(&mut self) {
+    fn note_read(&mut self) {
         self.connection_state.set_idle(false);
         if !self.connection_state.is_busy() {
-            self.has_begun = true;
+            self.has_head_begun = true;
         }
     }
 
     /// Notes that a response is being written: what was read before was a whole request.
-    fn has_written(&mut self) {
+    fn note_written(&mut self) {
         self.waiting_since = None;
-        self.has_begun = false;
-        self.begun_since = None;
+        self.has_head_begun = false;
+        self.head_begun_since = None;
     }
 
-    fn watch<T>(
+    /// Passes the result of a write on; an error if writes have made no progress for too long.
+    fn time_write<T>(
         &mut self,
         result: Poll<io::Result<T>>,
         context: &mut Context<'_>,
@@ -186,11 +187,11 @@ impl<S> TimedStream<S> {
         }
         let stalled = self.stalled.get_or_insert_with(|| StalledWrite {
             since: Instant::now(),
-            clock: PeerTimer::default(),
+            timer: PeerTimer::default(),
         });
         loop {
-            let due = stalled.since + self.times.write;
-            match ready!(stalled.clock.poll(due, context)) {
+            let due = stalled.since + self.timeouts.write;
+            match ready!(stalled.timer.poll(due, context)) {
                 TimerState::Expired => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
                 TimerState::Suspended => stalled.since = Instant::now(),
             }
@@ -203,16 +204,16 @@ impl<S: AsyncRead + Unpin> TimedStream<S> {
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let linger = self.linger.get_or_insert_with(|| LingeringClose {
             until: Box::pin(tokio::time::sleep(LINGER)),
-            bytes: 0,
+            bytes_read: 0,
         });
         let mut scratch = [0; 4096];
-        while linger.bytes < LINGER_BYTES_MAX {
+        while linger.bytes_read < LINGER_BYTES_MAX {
             if linger.until.as_mut().poll(context).is_ready() {
                 return Poll::Ready(());
             }
             let mut buffer = ReadBuf::new(&mut scratch);
             match ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer)) {
-                Ok(()) if !buffer.filled().is_empty() => linger.bytes += buffer.filled().len(),
+                Ok(()) if !buffer.filled().is_empty() => linger.bytes_read += buffer.filled().len(),
                 _ => return Poll::Ready(()),
             }
         }
@@ -233,7 +234,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
             ready!(self.poll_overdue(context));
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        self.has_read();
+        self.note_read();
         result
     }
 }
@@ -245,8 +246,8 @@ impl<S: AsyncRead + AsyncWrite + Watchable + Unpin> AsyncWrite for TimedStream<S
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.has_written();
-        self.watch(result, context)
+        self.note_written();
+        self.time_write(result, context)
     }
 
     fn poll_write_vectored(
@@ -254,13 +255,13 @@ impl<S: AsyncRead + AsyncWrite + Watchable + Unpin> AsyncWrite for TimedStream<S
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let mut together = [0; TOGETHER_BYTES];
-        let result = match gather(slices, &mut together) {
+        let mut buffer = [0; JOINED_BYTES_MAX];
+        let result = match gather(slices, &mut buffer) {
             Some(bytes) => Pin::new(&mut self.stream).poll_write(context, bytes),
             None => Pin::new(&mut self.stream).poll_write_vectored(context, slices),
         };
-        self.has_written();
-        self.watch(result, context)
+        self.note_written();
+        self.time_write(result, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -270,19 +271,19 @@ impl<S: AsyncRead + AsyncWrite + Watchable + Unpin> AsyncWrite for TimedStream<S
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Hyper flushes whenever it has polled the request.
         let this = &mut *self;
-        this.peer_watch.look(&mut this.stream, context);
+        this.peer_watch.check(&mut this.stream, context);
         let result = Pin::new(&mut self.stream).poll_flush(context);
-        self.watch(result, context)
+        self.time_write(result, context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.connection_state.must_close() && !self.connection_state.is_busy() {
-            // Only its descriptor is needed.
+            // The connection is closed to free its descriptor for others, so it does not linger.
             return Pin::new(&mut self.stream).poll_shutdown(context);
         }
         if self.linger.is_none() {
             let result = Pin::new(&mut self.stream).poll_shutdown(context);
-            ready!(self.watch(result, context))?;
+            ready!(self.time_write(result, context))?;
         }
         ready!(self.poll_linger(context));
         Poll::Ready(Ok(()))

@@ -1,10 +1,10 @@
-//! HTTPS: what a listener needs for it, and what a request can tell of it.
+//! HTTPS: what a listener needs for it, and what a request can learn of it.
 
-mod door;
+mod acceptor;
 mod metrics;
 mod session;
 
-pub use door::TlsDoor;
-pub(crate) use door::{Opened, Patience};
+pub use acceptor::TlsAcceptor;
+pub(crate) use acceptor::{FirstByteWait, Opened};
 pub use metrics::{ListenerTlsMetrics, TlsMetrics};
 pub use session::{TlsSession, scheme};

@@ -14,7 +14,7 @@ use std::time::Instant;
 use placewright_journal::{Journal, SqliteJournal, SqliteOptions, compact, verify};
 
 const ENTRIES: u64 = 1_000_000;
-const ENTRIES_A_BATCH: u64 = 64;
+const ENTRIES_PER_BATCH: u64 = 64;
 const SNAPSHOT_BYTES: usize = 200_000_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -25,11 +25,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut journal = SqliteJournal::open(&directory, SqliteOptions::default())?;
     timed("append", || {
         let record = [0x5a; 200];
-        let mut next = 1;
-        while next <= ENTRIES {
-            let records = vec![record.as_slice(); usize::try_from(ENTRIES_A_BATCH)?];
-            journal.append(next, &records)?;
-            next += ENTRIES_A_BATCH;
+        let mut next_sequence = 1;
+        while next_sequence <= ENTRIES {
+            let records = vec![record.as_slice(); usize::try_from(ENTRIES_PER_BATCH)?];
+            journal.append(next_sequence, &records)?;
+            next_sequence += ENTRIES_PER_BATCH;
         }
         Ok(())
     })?;

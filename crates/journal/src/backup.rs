@@ -1,12 +1,12 @@
 //! Backups: a copy of a store in one file, made while a service writes to the store, and a store made
 //! from such a file.
 //!
-//! A backup holds the oldest sound snapshot, the entries after it, and the small files beside them. While
-//! the store still has all its entries from the first one on, they stand in for the snapshot. So the state
-//! after any of the entries in the backup can be restored.
+//! A backup holds the oldest sound snapshot, the entries after it, and the small files beside them. A
+//! backup of a store that still has all its entries from the first one on needs no snapshot. In both cases the
+//! state after any of the entries in the backup can be restored.
 //!
-//! What it is *not*: it knows nothing of what a record means. A restored store is loaded by whoever knows,
-//! before [`Restored::publish`] gives it its name.
+//! What it is *not*: it knows nothing of what a record means. The caller loads a restored
+//! store to verify it, before [`Restored::publish`] gives it its name.
 
 mod error;
 mod file;
@@ -18,7 +18,7 @@ mod write;
 
 pub use error::BackupError;
 pub use file::PARTIAL_SUFFIX;
-pub use read::{Inspected, SeenBatch, inspect};
+pub use read::{BackupBatch, BackupContents, inspect};
 pub use restore::{Restored, restore};
 pub use section::FORMAT;
-pub use write::{BackupOptions, BackupProgress, Written, remove_left, write};
+pub use write::{BackupOptions, BackupProgress, WrittenBackup, remove_leftovers, write};

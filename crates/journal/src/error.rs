@@ -100,10 +100,10 @@ pub enum JournalError {
         reason: String,
     },
 
-    /// The entries were asked for, but were trimmed.
+    /// The requested entries were trimmed.
     #[error("entry {asked} is no longer held: the first held entry is {first_held}")]
     Trimmed {
-        /// The entry that was asked for.
+        /// The requested entry.
         asked: u64,
         /// The first entry still held.
         first_held: u64,
@@ -112,7 +112,7 @@ pub enum JournalError {
     /// There is no snapshot at this entry.
     #[error("there is no snapshot at entry {sequence}")]
     NoSnapshot {
-        /// The entry that was asked for.
+        /// The requested entry.
         sequence: u64,
     },
 

@@ -39,7 +39,9 @@ pub enum Operation {
 #[derive(Debug)]
 struct PlannedFault {
     operation: Operation,
+    /// The number of calls that succeed first.
     after: u64,
+    /// The number of calls that fail then.
     times: u64,
     fault: Fault,
 }
@@ -47,18 +49,28 @@ struct PlannedFault {
 #[derive(Debug, Default)]
 struct Script {
     plans: Vec<PlannedFault>,
+    /// The number of appends that were tried.
     appends: u64,
+    /// The number of appends that are held at present.
     waiting: u64,
-    held: bool,
+    /// Whether appends are held.
+    is_holding: bool,
     /// The number of appends that may proceed while appends are held.
     let_through: u64,
     delay: Duration,
 }
 
+/// The script, and the condition variable on which its changes are awaited.
+#[derive(Debug, Default)]
+struct SharedScript {
+    script: Mutex<Script>,
+    changed: Condvar,
+}
+
 /// Controls one or more [`Faulty`] journals; clones control the same ones.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
-    script: Arc<(Mutex<Script>, Condvar)>,
+    shared: Arc<SharedScript>,
 }
 
 impl Faults {
@@ -69,7 +81,7 @@ impl Faults {
 
     /// Lets `after` more calls of `operation` through, then fails the next `times`.
     pub fn fail(&self, operation: Operation, after: u64, times: u64, fault: Fault) {
-        self.script.0.lock().plans.push(PlannedFault {
+        self.shared.script.lock().plans.push(PlannedFault {
             operation,
             after,
             times,
@@ -79,61 +91,61 @@ impl Faults {
 
     /// Cancels all planned failures.
     pub fn cancel_all(&self) {
-        self.script.0.lock().plans.clear();
+        self.shared.script.lock().plans.clear();
     }
 
     /// Blocks appends before they do anything, until [`Faults::release`].
     pub fn hold(&self) {
-        self.script.0.lock().held = true;
+        self.shared.script.lock().is_holding = true;
     }
 
     /// Lets all held appends proceed.
     pub fn release(&self) {
-        self.script.0.lock().held = false;
-        self.script.1.notify_all();
+        self.shared.script.lock().is_holding = false;
+        self.shared.changed.notify_all();
     }
 
     /// Lets this many held appends proceed, and holds those after them.
     pub fn let_through(&self, appends: u64) {
-        self.script.0.lock().let_through = appends;
-        self.script.1.notify_all();
+        self.shared.script.lock().let_through = appends;
+        self.shared.changed.notify_all();
     }
 
     /// Waits until this many appends were tried.
     pub fn wait_for_appends(&self, appends: u64) {
-        let mut script = self.script.0.lock();
+        let mut script = self.shared.script.lock();
         while script.appends < appends {
-            self.script.1.wait(&mut script);
+            self.shared.changed.wait(&mut script);
         }
     }
 
     /// Waits until an append is held.
     pub fn wait_until_held(&self) {
-        let mut script = self.script.0.lock();
+        let mut script = self.shared.script.lock();
         while script.waiting == 0 {
-            self.script.1.wait(&mut script);
+            self.shared.changed.wait(&mut script);
         }
     }
 
     /// Makes each append take this much longer, like a slow disk.
     pub fn delay_appends(&self, delay: Duration) {
-        self.script.0.lock().delay = delay;
+        self.shared.script.lock().delay = delay;
     }
 
     /// The number of appends that were tried.
     pub fn appends(&self) -> u64 {
-        self.script.0.lock().appends
+        self.shared.script.lock().appends
     }
 
     fn begin(&self, operation: Operation) -> Option<Fault> {
-        let mut script = self.script.0.lock();
+        let mut script = self.shared.script.lock();
         let mut delay = Duration::ZERO;
         if operation == Operation::Append {
             script.appends += 1;
             script.waiting += 1;
-            self.script.1.notify_all();
-            while script.held && script.let_through == 0 {
-                self.script.1.wait(&mut script);
+            self.shared.changed.notify_all();
+            while script.is_holding && script.let_through == 0 {
+                self.shared.changed.wait(&mut script);
             }
             script.let_through = script.let_through.saturating_sub(1);
             script.waiting -= 1;

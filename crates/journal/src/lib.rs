@@ -14,16 +14,16 @@
 //! ```
 //!
 //! What it is *not*: it knows nothing of what a record means, runs no threads, and has no
-//! asynchronous calls. Each engine is small: [`SqliteJournal`] keeps a store directory,
-//! [`MemoryJournal`] serves tests and throw-away runs, [`Faulty`] wraps another engine and makes it
+//! asynchronous calls. Each implementation is small: [`SqliteJournal`] keeps a store directory,
+//! [`MemoryJournal`] serves tests and throw-away runs, [`Faulty`] wraps another one and makes it
 //! fail on demand.
 //!
-//! Invariants of every engine:
+//! Invariants of every implementation:
 //! - Entries are numbered 1, 2, 3 … without gaps.
 //! - An append is kept whole, or leaves no trace. What was acknowledged is on stable storage.
 //! - A snapshot becomes visible whole, or not at all.
-//! - Entries are trimmed only behind a snapshot.
-//! - What was acknowledged and is gone is named when the store is opened, never passed over.
+//! - Only entries that a snapshot covers are trimmed.
+//! - Opening a store reports acknowledged entries that are gone; it never ignores them.
 
 pub mod backup;
 mod error;

@@ -9,7 +9,7 @@ use crate::{Journal, JournalError, SnapshotInfo};
 const PIECE_BYTES: usize = 1 << 20;
 /// The maximum number of entries in one read of the journal, so that no store has to keep a read
 /// view for the whole run.
-const ENTRIES_A_READ: u64 = 100_000;
+const ENTRIES_PER_READ: u64 = 100_000;
 
 /// The result of verifying a whole store.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ pub struct Compaction {
 /// and each snapshot. `progress` is called with the sequence of each entry visited.
 ///
 /// # Errors
-/// When the store cannot be read at all. What is wrong with the contents is in the answer.
+/// When the store cannot be read at all. Problems with the contents are in the result.
 pub fn verify(
     journal: &mut dyn Journal,
     progress: &mut dyn FnMut(u64),
@@ -90,7 +90,7 @@ fn verify_entries(
 ) {
     let mut next = first_held;
     while next <= end {
-        let stop_before = next.saturating_add(ENTRIES_A_READ);
+        let stop_before = next.saturating_add(ENTRIES_PER_READ);
         let read = journal.read(next, &mut |sequence, record| {
             verification.entries += 1;
             verification.record_bytes += record.len() as u64;

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::{AppendError, Journal, JournalError, SnapshotInfo, SnapshotWriter, Stats, Visit};
 
 /// The maximum number of entries that a read copies during one hold of the lock.
-const ENTRIES_A_CHUNK: usize = 4096;
+const ENTRIES_PER_CHUNK: usize = 4096;
 
 /// A journal in memory. All handles share one store, which is freed with the last of them.
 #[derive(Debug, Default)]
@@ -89,7 +89,7 @@ impl Journal for MemoryJournal {
                 }
                 let skip = usize::try_from(next - first_held).unwrap_or(usize::MAX);
                 let held = store.entries.iter().skip(skip);
-                held.take(ENTRIES_A_CHUNK).cloned().collect()
+                held.take(ENTRIES_PER_CHUNK).cloned().collect()
             };
             if chunk.is_empty() {
                 return Ok(next);

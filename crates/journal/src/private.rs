@@ -112,8 +112,9 @@ pub(crate) fn give_to_owner_of(directory: &Path, file: &File) {
 #[cfg(not(unix))]
 pub(crate) fn give_to_owner_of(_directory: &Path, _file: &File) {}
 
-/// Why other users of the machine have access to the content of a directory: its mode, and the
-/// name of a file that they can read or write. `None` if they have no access.
+/// Finds out whether other users of the machine have access to the content of a directory. Returns its
+/// mode, and the name of a file that they can read or write, which is empty if they can write to the
+/// directory itself. `None` if they have no access.
 #[cfg(unix)]
 pub fn open_to_others(directory: &Path) -> Option<(u32, String)> {
     use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,4 @@
-//! The embedded engine: a store is a directory.
+//! The journal on disk: a store is a directory with a SQLite database.
 //!
 //! ```text
 //! journal.sqlite (-wal, -shm)      the entries, one row a batch
@@ -40,7 +40,7 @@ pub use open::{FORMAT, SqliteOptions};
 
 /// The maximum number of batches that trimming removes in one transaction, so that appends wait
 /// for milliseconds only.
-const BATCHES_A_TRIM: i64 = 64;
+const BATCHES_PER_TRIM: i64 = 64;
 
 /// The capacity of the buffer for batches that is kept; what a larger batch needed is freed.
 const PAYLOAD_KEPT_MAX: usize = 1 << 20;
@@ -85,14 +85,17 @@ pub(crate) struct LogEnd {
 }
 
 impl Store {
-    fn sqlite(&self, doing: &'static str) -> impl Fn(rusqlite::Error) -> JournalError + '_ {
+    /// Converts an error of SQLite that occurred while `doing` something to this store.
+    fn sqlite_error(&self, doing: &'static str) -> impl Fn(rusqlite::Error) -> JournalError + '_ {
         move |error| JournalError::from_sqlite(&self.directory, doing, 0, error)
     }
 
-    fn io(&self, doing: &'static str) -> impl Fn(std::io::Error) -> JournalError + '_ {
+    /// Converts an error of the operating system that occurred while `doing` something to this store.
+    fn io_error(&self, doing: &'static str) -> impl Fn(std::io::Error) -> JournalError + '_ {
         move |error| JournalError::from_io(&self.directory, doing, error)
     }
 
+    /// Locks the store for writing.
     fn writable(&self) -> Result<MutexGuard<'_, Option<HighWaterMark>>, JournalError> {
         if self.lock.is_none() {
             return Err(JournalError::ReadOnly {
@@ -152,17 +155,17 @@ fn trimmed(connection: &Connection) -> rusqlite::Result<LogEnd> {
 impl SqliteJournal {
     fn append_payload(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
         let mut write_lock = self.store.writable()?;
-        let sqlite = self.store.sqlite("append");
+        let sqlite = self.store.sqlite_error("append");
         if let Some(mark) = write_lock.as_mut() {
             mark.finish_deferred()
-                .map_err(self.store.io("write its mark"))?;
+                .map_err(self.store.io_error("write its mark"))?;
         }
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(&sqlite)?;
-        let known = write_lock.as_mut().and_then(HighWaterMark::take_end);
-        let log_end = match known {
+        let known_end = write_lock.as_mut().and_then(HighWaterMark::take_end);
+        let log_end = match known_end {
             Some(log_end) => log_end,
             None => log_end(&transaction).map_err(&sqlite)?,
         };
@@ -199,30 +202,30 @@ impl SqliteJournal {
         Ok(())
     }
 
-    /// Removes up to [`BATCHES_A_TRIM`] batches that end before `before`; false if none was left.
+    /// Removes up to [`BATCHES_PER_TRIM`] batches that end before `before`; false if none was left.
     fn trim_batches(&mut self, before: u64) -> Result<bool, JournalError> {
         let write_lock = self.store.writable()?;
-        let sqlite = self.store.sqlite("trim");
+        let sqlite = self.store.sqlite_error("trim");
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(&sqlite)?;
         // The oldest batches that lie wholly before `before`; the last of them becomes the new end
         // of the trimmed entries.
-        let edge: Option<(i64, u32)> = transaction
+        let last_trimmed: Option<(i64, u32)> = transaction
             .prepare_cached(
                 "SELECT last, checksum FROM \
                  (SELECT first, last, checksum FROM batch ORDER BY first LIMIT ?2) \
                  WHERE last < ?1 ORDER BY first DESC LIMIT 1",
             )
             .and_then(|mut s| {
-                s.query_row(params![int(before), BATCHES_A_TRIM], |row| {
+                s.query_row(params![int(before), BATCHES_PER_TRIM], |row| {
                     Ok((row.get(0)?, row.get(1)?))
                 })
                 .optional()
             })
             .map_err(&sqlite)?;
-        let Some((last, checksum)) = edge else {
+        let Some((last, checksum)) = last_trimmed else {
             return Ok(false);
         };
         let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| {
@@ -304,17 +307,17 @@ impl Journal for SqliteJournal {
 
     fn end(&mut self) -> Result<u64, JournalError> {
         Ok(log_end(&self.connection)
-            .map_err(self.store.sqlite("read"))?
+            .map_err(self.store.sqlite_error("read"))?
             .last)
     }
 
     fn first_held(&mut self) -> Result<u64, JournalError> {
-        let trimmed = trimmed(&self.connection).map_err(self.store.sqlite("read"))?;
+        let trimmed = trimmed(&self.connection).map_err(self.store.sqlite_error("read"))?;
         Ok(trimmed.last + 1)
     }
 
     fn snapshots(&mut self) -> Result<Vec<SnapshotInfo>, JournalError> {
-        snapshot_file::list(&self.store.directory).map_err(self.store.io("list snapshots"))
+        snapshot_file::list(&self.store.directory).map_err(self.store.io_error("list snapshots"))
     }
 
     fn write_snapshot(&mut self, sequence: u64) -> Result<Box<dyn SnapshotWriter>, JournalError> {
@@ -340,7 +343,7 @@ impl Journal for SqliteJournal {
         drop(self.store.writable()?);
         for old in self.snapshots()?.iter().skip(keep.max(1)) {
             let path = snapshot_file::path(&self.store.directory, old.sequence);
-            std::fs::remove_file(path).map_err(self.store.io("remove a snapshot"))?;
+            std::fs::remove_file(path).map_err(self.store.io_error("remove a snapshot"))?;
         }
         Ok(())
     }
@@ -359,7 +362,7 @@ impl Journal for SqliteJournal {
 
     fn stats(&mut self) -> Result<Stats, JournalError> {
         let snapshots = self.snapshots()?;
-        let sqlite = self.store.sqlite("read");
+        let sqlite = self.store.sqlite_error("read");
         let (batches, entries, record_bytes): (i64, i64, i64) = self
             .connection
             .query_row(
@@ -384,7 +387,7 @@ impl Journal for SqliteJournal {
         let answer: String = self
             .connection
             .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
-            .map_err(self.store.sqlite("check"))?;
+            .map_err(self.store.sqlite_error("check"))?;
         if answer == "ok" {
             return Ok(());
         }
@@ -398,8 +401,9 @@ impl Journal for SqliteJournal {
     fn check_acknowledged(&mut self) -> Result<(), JournalError> {
         // The mark is read before the log, because it never claims more than was there when it was
         // written.
-        let found = mark::read(&self.store.directory).map_err(self.store.io("read its mark"))?;
-        check::check_acknowledged(&self.store, &self.connection, found)
+        let mark_read =
+            mark::read(&self.store.directory).map_err(self.store.io_error("read its mark"))?;
+        check::check_acknowledged(&self.store, &self.connection, mark_read)
     }
 
     fn reclaim(&mut self) -> Result<(), JournalError> {
@@ -407,7 +411,7 @@ impl Journal for SqliteJournal {
             let _write_lock = self.store.writable()?;
             self.connection
                 .execute_batch("VACUUM")
-                .map_err(self.store.sqlite("compact"))?;
+                .map_err(self.store.sqlite_error("compact"))?;
         }
         self.checkpoint()
     }
@@ -416,7 +420,7 @@ impl Journal for SqliteJournal {
         let _write_lock = self.store.writable()?;
         self.connection
             .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-            .map_err(self.store.sqlite("checkpoint"))
+            .map_err(self.store.sqlite_error("checkpoint"))
     }
 
     fn try_clone(&self) -> Result<Box<dyn Journal>, JournalError> {

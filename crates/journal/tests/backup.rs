@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use placewright_journal::backup::{
-    BackupError, BackupOptions, BackupProgress, Inspected, SeenBatch, Written, inspect, restore,
-    write,
+    BackupBatch, BackupContents, BackupError, BackupOptions, BackupProgress, WrittenBackup,
+    inspect, restore, write,
 };
 use placewright_journal::{Journal, JournalError, SqliteJournal, SqliteOptions, verify};
 use rusqlite::Connection;
@@ -63,7 +63,7 @@ fn folder() -> (TempDir, PathBuf, PathBuf) {
     (folder, store, file)
 }
 
-fn back_up(store: &Path, file: &Path) -> Result<Written, BackupError> {
+fn back_up(store: &Path, file: &Path) -> Result<WrittenBackup, BackupError> {
     let mut store = SqliteJournal::open_read_only(store)?;
     back_up_with(&mut store, file, &mut |_| ())
 }
@@ -72,7 +72,7 @@ fn back_up_with(
     store: &mut SqliteJournal,
     file: &Path,
     progress: &mut dyn FnMut(&BackupProgress),
-) -> Result<Written, BackupError> {
+) -> Result<WrittenBackup, BackupError> {
     let options = BackupOptions {
         name: &|_, _| file.to_path_buf(),
         files: &["cell-uuid"],
@@ -81,7 +81,7 @@ fn back_up_with(
     write(store, &options, progress)
 }
 
-fn inspect_backup(file: &Path) -> Result<Inspected, BackupError> {
+fn inspect_backup(file: &Path) -> Result<BackupContents, BackupError> {
     inspect(file, &mut |_| ())
 }
 
@@ -165,7 +165,7 @@ fn the_backup_of_a_trimmed_store_has_its_oldest_intact_snapshot() {
     journal.trim(31).unwrap();
     let written = back_up_with(&mut journal, &file, &mut |_| ()).unwrap();
     assert_eq!((written.snapshot, written.end), (30, 100));
-    assert!(written.unsound.is_empty());
+    assert!(written.damaged_snapshots.is_empty());
     for last in [30, 31, 77, 100] {
         let restored = folder.path().join(format!("restored-{last}"));
         restore_to(&file, &restored, last).unwrap();
@@ -193,7 +193,7 @@ fn a_damaged_snapshot_is_reported_and_a_later_one_is_used() {
     let written = back_up_with(&mut journal, &file, &mut |_| ()).unwrap();
     assert_eq!((written.snapshot, written.end), (60, 100));
     assert!(matches!(
-        written.unsound[..],
+        written.damaged_snapshots[..],
         [JournalError::DamagedSnapshot { sequence: 30, .. }]
     ));
     let restored = folder.path().join("restored");
@@ -418,7 +418,7 @@ fn batches_have_the_time_of_their_append() {
     let after = microseconds();
     let written = back_up(&store, &file).unwrap();
     assert!(written.made_at >= after);
-    let mut seen: Vec<SeenBatch> = Vec::new();
+    let mut seen: Vec<BackupBatch> = Vec::new();
     inspect(&file, &mut |batch| seen.push(batch)).unwrap();
     let last = seen.last().unwrap();
     assert_eq!((seen.len(), last.first, last.last), (11, 101, 110));

@@ -296,7 +296,7 @@ fn lost_entries_that_a_snapshot_covers_are_not_lost_for_good() {
     let expected = Acceptance {
         lost: Some((81, 100)),
         end: 80,
-        from_snapshot: true,
+        has_only_snapshot: true,
     };
     assert_eq!(
         SqliteJournal::accept_loss(directory.path()).unwrap(),

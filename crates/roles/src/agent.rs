@@ -209,7 +209,7 @@ fn agent_options(
     placewright_agent::Options {
         service_host: options.service_host.clone(),
         guest_log: Some(options.directory().join("guests")),
-        // Simulated guests do not outlive the machine anyway.
+        // Simulated guests do not outlive the machine, so their log need not be durable.
         is_guest_log_durable: !is_simulated,
         placement: Some(placement),
         resync: seconds(options.resync_s),

@@ -212,7 +212,7 @@ async fn serve(
     let serve_options = ServeOptions {
         token,
         credentials,
-        handshakes: threads.places(),
+        handshakes: threads.handshakes(),
         drain_timeout: milliseconds(options.drain_timeout_ms),
         ..option_conversion::grpc_of_cell(&config.options, connection_limits.cell)
     };

@@ -60,7 +60,7 @@ pub fn run(flags: &ControlFlags) -> anyhow::Result<()> {
     let config = Config::load(flags, &Environment::of_process())?;
     let log = logs::start(&config.options.log)?;
     secrets::forbid_core_dumps(&config.options.secrets);
-    check_open(&config.options)?;
+    check_open_listeners(&config.options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -101,7 +101,7 @@ impl Checked {
     /// The first error that would keep control from starting.
     fn new(config: &Config) -> Result<Self, ConfigErrors> {
         let options = &config.options;
-        let mut warnings = check_open(options)?;
+        let mut warnings = check_open_listeners(options)?;
         let scheduler = scheduler_rules::load(options, &mut warnings)?;
         let token = running::token(options)?;
         let (authenticator, policy) = access::load(options, &mut warnings)?;
@@ -140,7 +140,7 @@ pub(crate) const BACKLOG: u32 = 4096;
 
 /// Refuses a configuration that accidentally gives everybody full access, and warns if it is
 /// intended.
-pub(crate) fn check_open(options: &Options) -> Result<Vec<String>, ConfigErrors> {
+pub(crate) fn check_open_listeners(options: &Options) -> Result<Vec<String>, ConfigErrors> {
     let mut warnings = Vec::new();
     let addresses = std::iter::once(options.placement.listen)
         .chain(options.scheduler.listen)

@@ -1,4 +1,4 @@
-//! TLS handshakes of a process: threads of their own, and places.
+//! TLS handshakes of a process: threads of their own, and limits.
 
 use std::fmt;
 use std::thread::available_parallelism;
@@ -40,9 +40,9 @@ impl HandshakeThreads {
         })
     }
 
-    /// Handshakes on these threads, with places of their own: those of one kind of listeners keep
-    /// none of another kind's out.
-    pub(crate) fn places(&self) -> Handshakes {
+    /// Handshakes on these threads, with limits of their own, so that the clients of one kind of listeners cannot
+    /// use up those of another kind.
+    pub(crate) fn handshakes(&self) -> Handshakes {
         let executor = self
             .runtime
             .as_ref()

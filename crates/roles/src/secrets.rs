@@ -1,4 +1,4 @@
-//! The keys for secrets, as a role gets them, and what keeps secrets out of core dumps.
+//! The keys for secrets, from the options of a role; and keeping secrets out of core dumps.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -25,7 +25,7 @@ pub fn default_key_file(store: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Where the keys come from, and whether a missing file is made. Nothing is read.
+/// The source of the keys, and whether its file is made if it is missing. Nothing is read.
 ///
 /// # Errors
 ///
@@ -70,12 +70,14 @@ pub(crate) fn check(
     options: &SecretsOptions,
     store: &Path,
 ) -> Result<Option<PathBuf>, ConfigErrors> {
-    let (source, is_made) = source(options, store)?;
+    let (source, makes_missing_file) = source(options, store)?;
     let KeySource::File(path) = &source else {
         return Ok(None);
     };
-    if path.exists() || !is_made {
-        source.read().map_err(|error| wrong_keys(&error, is_made))?;
+    if path.exists() || !makes_missing_file {
+        source
+            .read()
+            .map_err(|error| wrong_keys(&error, makes_missing_file))?;
     }
     Ok(Some(path.clone()))
 }
@@ -86,8 +88,8 @@ pub(crate) fn check(
 ///
 /// There are no keys.
 pub(crate) fn sealer(options: &SecretsOptions, store: &Path) -> anyhow::Result<Sealer> {
-    let (source, is_made) = source(options, store)?;
-    if let (KeySource::File(path), true) = (&source, is_made)
+    let (source, makes_missing_file) = source(options, store)?;
+    if let (KeySource::File(path), true) = (&source, makes_missing_file)
         && !path.exists()
     {
         make_default(path)?;
@@ -96,13 +98,17 @@ pub(crate) fn sealer(options: &SecretsOptions, store: &Path) -> anyhow::Result<S
         options::UserDataUntil::Deleted => UserDataRetention::UntilDeleted,
         options::UserDataUntil::Built => UserDataRetention::UntilBuilt,
     };
-    let sealer = Sealer::open(source, until).map_err(|error| wrong_keys(&error, is_made))?;
+    let sealer =
+        Sealer::open(source, until).map_err(|error| wrong_keys(&error, makes_missing_file))?;
     Ok(sealer)
 }
 
 fn make_default(path: &Path) -> anyhow::Result<()> {
-    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
-        std::fs::create_dir_all(above)?;
+    if let Some(parent) = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+    {
+        std::fs::create_dir_all(parent)?;
     }
     match make_key_file(path, &Keyring::random()?) {
         Ok(()) => {
@@ -118,17 +124,17 @@ fn make_default(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-fn wrong_keys(error: &KeyError, is_made: bool) -> ConfigErrors {
+fn wrong_keys(error: &KeyError, makes_missing_file: bool) -> ConfigErrors {
     let is_missing = matches!(error, KeyError::File { source, .. }
         if source.kind() == std::io::ErrorKind::NotFound);
-    let advice = match is_missing && !is_made {
+    let advice = match is_missing && !makes_missing_file {
         true => "; `placewright secrets new-key` makes one",
         false => "",
     };
     ConfigErrors(vec![format!("secrets: {error}{advice}")])
 }
 
-/// Keeps what is in memory from core dumps, and from other processes of the same user, unless the
+/// Keeps the memory of the process from core dumps, and from other processes of the same user, unless the
 /// options allow both.
 pub(crate) fn forbid_core_dumps(options: &SecretsOptions) {
     if options.core_dumps {
@@ -149,31 +155,31 @@ pub(crate) fn forbid_core_dumps(options: &SecretsOptions) {
 
 /// Registers the counts of sealed secrets.
 pub(crate) fn register(registry: &mut Registry, sealer: &Sealer) {
-    registry.register_collector(Box::new(Held(sealer.clone())));
+    registry.register_collector(Box::new(SecretCounts(sealer.clone())));
 }
 
 /// Collects the counts when Prometheus asks for them.
 #[derive(Debug)]
-struct Held(Sealer);
+struct SecretCounts(Sealer);
 
-impl Collector for Held {
+impl Collector for SecretCounts {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let held = self.0.secret_counts();
+        let counts = self.0.secret_counts();
         for (name, help, value) in [
             (
                 "secrets_held",
                 "Sets of secrets under the current key",
-                held.current,
+                counts.current,
             ),
             (
                 "secrets_held_older_key",
                 "Sets of secrets under older keys",
-                held.older,
+                counts.older,
             ),
             (
                 "secrets_held_unknown_key",
                 "Sets of secrets that no present key opens",
-                held.unknown,
+                counts.unknown,
             ),
         ] {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));

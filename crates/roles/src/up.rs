@@ -32,7 +32,7 @@ use crate::config::{Config, ConfigErrors, Environment, Source, UpFlags};
 use crate::control::observer::LoggingObserver;
 use crate::control::running::{self, RunningControl};
 use crate::control::signals::{self, wait_for_stop};
-use crate::control::{BACKLOG, bind, check_open, logs, option_conversion, systemd};
+use crate::control::{BACKLOG, bind, check_open_listeners, logs, option_conversion, systemd};
 use crate::options::{self, AuthStrategy, Options, PlainMode};
 use crate::secrets;
 use certificates::Certificates;
@@ -103,7 +103,7 @@ pub fn run(up: &Up) -> anyhow::Result<()> {
     let log = logs::start(&config.options.log)?;
     secrets::forbid_core_dumps(&config.options.secrets);
     up.set_defaults(&mut config)?;
-    check_open(&config.options)?;
+    check_open_listeners(&config.options)?;
     let simulation = up.simulation()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -374,10 +374,10 @@ impl Up {
         for (number, cell) in cells.iter().enumerate() {
             let driver = simulation.driver(number, cells.len());
             let Some(driver) = driver else { continue };
-            let record = self.folder.join(format!("cell{}", number + 1));
+            let directory = self.folder.join(format!("cell{}", number + 1));
             let options = placewright_agent::Options {
-                guest_log: Some(record.join("guests")),
-                // Simulated guests do not outlive the machine, so their record need not either.
+                guest_log: Some(directory.join("guests")),
+                // Simulated guests do not outlive the machine, so their log need not be durable.
                 is_guest_log_durable: false,
                 placement: Some(placewright_agent::placement::Options::new(
                     format!("http://{placement}"),

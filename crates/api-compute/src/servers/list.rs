@@ -83,7 +83,7 @@ async fn list_response(
     let permit = request
         .api_state
         .gateway
-        .hold_answer(request.identity, bytes)?;
+        .reserve_response_memory(request.identity, bytes)?;
     Ok(Reply::ready_pieces(text.finish(), permit))
 }
 

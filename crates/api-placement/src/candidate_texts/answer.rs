@@ -89,7 +89,7 @@ impl CandidateTemplate {
             writer.raw(text);
             return;
         }
-        let start = writer.next_at();
+        let start = writer.next_offset();
         let mut uuid_offsets = Vec::new();
         write_candidate(writer, names, query, candidate, version, &mut uuid_offsets);
         if provider.is_some() {
@@ -167,7 +167,7 @@ fn write_candidate(
             writer.key(&group.suffix);
             writer.open_array();
             for provider in providers {
-                uuid_offsets.push(writer.next_at() + 1);
+                uuid_offsets.push(writer.next_offset() + 1);
                 write_uuid(writer, names, *provider);
             }
             writer.close_array();
@@ -211,7 +211,7 @@ fn write_allocations(
         let Some(uuid) = names.uuid(provider_allocations[0].provider) else {
             continue;
         };
-        uuid_offsets.push(writer.next_at() + 1);
+        uuid_offsets.push(writer.next_offset() + 1);
         writer.plain_key(uuid.hyphenated().encode_lower(&mut [0; 36]));
         writer.open_object();
         write_resources(writer, names, provider_allocations);
@@ -233,7 +233,7 @@ fn write_allocation_list(
         writer.key("resource_provider");
         writer.open_object();
         writer.key("uuid");
-        uuid_offsets.push(writer.next_at() + 1);
+        uuid_offsets.push(writer.next_offset() + 1);
         write_uuid(writer, names, provider_allocations[0].provider);
         writer.close_object();
         write_resources(writer, names, provider_allocations);

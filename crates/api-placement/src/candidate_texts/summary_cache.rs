@@ -56,7 +56,7 @@ impl SummaryCache {
             if let Some(text) = cache.get(*provider) {
                 writer.raw(text);
             } else {
-                let start = writer.next_at();
+                let start = writer.next_offset();
                 write_summary(writer, state, *provider, None, Microversion::MAX);
                 written_summaries.push((*provider, start..writer.written().len()));
             }

@@ -113,7 +113,7 @@ impl Client {
             Ok(service_token) => service_token,
             Err(reason) => return Validation::Failed(reason),
         };
-        for retry in [false, true] {
+        for is_retry in [false, true] {
             let response = match self
                 .query_token(&service_token, &subject, allow_expired)
                 .await
@@ -131,7 +131,7 @@ impl Client {
                 }
                 StatusCode::NOT_FOUND => return Validation::Rejected,
                 // The service user's token was rejected: it was revoked, or Keystone has other keys now.
-                StatusCode::UNAUTHORIZED if !retry => {
+                StatusCode::UNAUTHORIZED if !is_retry => {
                     service_token = match self.service_user_token(Some(&service_token)).await {
                         Ok(service_token) => service_token,
                         Err(reason) => return Validation::Failed(reason),

@@ -8,7 +8,7 @@ use crate::policy::credential::{self, Credential};
 use crate::policy::error::{PolicyError, PolicyWarning, RuleProblem};
 use crate::policy::file::{Override, Overrides};
 use crate::policy::parse;
-use crate::policy::rules::{BASE, DEPRECATED_NAME, Rule, RuleDefault};
+use crate::policy::rules::{BASE_RULES, DEPRECATED_NAME, Rule, RuleDefault};
 use crate::policy::target::Target;
 use crate::policy::template::Template;
 
@@ -79,7 +79,12 @@ pub(crate) fn compile(
 ) -> Result<(Rules, Vec<PolicyWarning>), PolicyError> {
     let mut problems = Vec::new();
     let overrides = parse_overrides(file, &mut problems);
-    let defaults = || Rule::ALL.iter().map(|rule| rule.default()).chain(BASE);
+    let defaults = || {
+        Rule::ALL
+            .iter()
+            .map(|rule| rule.default())
+            .chain(BASE_RULES)
+    };
     let mut named_rules: Vec<NamedRule<'_>> = Vec::new();
     for default in defaults() {
         let override_rule = overrides.iter().find(|rule| rule.name == default.name);
@@ -291,12 +296,12 @@ impl<'w> ReferenceSearch<'w> {
         self.path.push(index);
         let (mut depth, mut checks) = (0, 0_u64);
         named_rules[index].check.for_each_leaf(&mut |leaf| {
-            let subtree = match leaf {
+            let (leaf_depth, leaf_checks) = match leaf {
                 Check::Rule(name) => self.visit(self.indexes[&**name]),
                 _ => (0, 1),
             };
-            depth = depth.max(subtree.0 + 1);
-            checks = checks.saturating_add(subtree.1);
+            depth = depth.max(leaf_depth + 1);
+            checks = checks.saturating_add(leaf_checks);
         });
         self.path.pop();
         if checks > CHECKS_MAX {
@@ -346,7 +351,7 @@ fn warnings(named_rules: &[NamedRule<'_>], overrides: &[NamedRule<'_>]) -> Vec<P
     let evaluated_names: Vec<&str> = Rule::ALL
         .iter()
         .map(|rule| rule.name())
-        .chain(BASE.iter().map(|base| base.name))
+        .chain(BASE_RULES.iter().map(|base| base.name))
         .collect();
     let referred: HashSet<&str> = named_rules
         .iter()

@@ -25,8 +25,8 @@ pub(crate) fn parse_text(text: &str) -> Result<Check, SyntaxError> {
     }
     let mut parser = Parser {
         tokens: tokens(text),
-        next: 0,
-        end: text.chars().count() + 1,
+        next_token: 0,
+        end_column: text.chars().count() + 1,
     };
     let check = parser.parse_or(0)?;
     match parser.peek() {
@@ -82,11 +82,14 @@ struct Token<'t> {
 }
 
 enum TokenKind<'t> {
+    /// An opening bracket.
     Open,
+    /// A closing bracket.
     Close,
     And,
     Or,
     Not,
+    /// A word in quotes, which is an error.
     Quoted,
     Check(&'t str),
 }
@@ -145,13 +148,15 @@ fn is_space(character: char) -> bool {
 
 struct Parser<'t> {
     tokens: Vec<Token<'t>>,
-    next: usize,
-    end: usize,
+    /// The index of the token to parse next.
+    next_token: usize,
+    /// The column after the text.
+    end_column: usize,
 }
 
 impl<'t> Parser<'t> {
     fn peek(&self) -> Option<&Token<'t>> {
-        self.tokens.get(self.next)
+        self.tokens.get(self.next_token)
     }
 
     fn parse_or(&mut self, depth: usize) -> Result<Check, SyntaxError> {
@@ -163,7 +168,7 @@ impl<'t> Parser<'t> {
                 ..
             })
         ) {
-            self.next += 1;
+            self.next_token += 1;
             checks.push(self.parse_and(depth)?);
         }
         Ok(sole_or_group(checks, Check::Any))
@@ -178,15 +183,18 @@ impl<'t> Parser<'t> {
                 ..
             })
         ) {
-            self.next += 1;
+            self.next_token += 1;
             checks.push(self.parse_operand(depth)?);
         }
         Ok(sole_or_group(checks, Check::All))
     }
 
     fn parse_operand(&mut self, depth: usize) -> Result<Check, SyntaxError> {
-        let Some(token) = self.tokens.get(self.next) else {
-            return Err(SyntaxError::new(self.end, "a check is missing at the end"));
+        let Some(token) = self.tokens.get(self.next_token) else {
+            return Err(SyntaxError::new(
+                self.end_column,
+                "a check is missing at the end",
+            ));
         };
         let column = token.column;
         if depth > DEPTH_MAX {
@@ -195,7 +203,7 @@ impl<'t> Parser<'t> {
                 "too many brackets inside each other",
             ));
         }
-        self.next += 1;
+        self.next_token += 1;
         match token.kind {
             TokenKind::Check(text) => parse_check(text, column),
             TokenKind::Not => Ok(Check::Not(Box::new(self.parse_operand(depth + 1)?))),
@@ -206,7 +214,7 @@ impl<'t> Parser<'t> {
                         kind: TokenKind::Close,
                         ..
                     }) => {
-                        self.next += 1;
+                        self.next_token += 1;
                         Ok(check)
                     }
                     Some(token) => Err(SyntaxError::new(

@@ -33,7 +33,7 @@ pub struct RuleDefault {
 pub(crate) const DEPRECATED_NAME: &str = "rule:admin_api";
 
 /// Rules that other rules refer to.
-pub(crate) const BASE: &[RuleDefault] = &[
+pub(crate) const BASE_RULES: &[RuleDefault] = &[
     RuleDefault {
         name: "admin_api",
         check: "role:admin",
@@ -113,7 +113,7 @@ macro_rules! rules {
             pub const ALL: &'static [Rule] = &[ $( Rule::$variant ),+ ];
         }
 
-        const OPERATIONS: &[RuleDefault] = &[ $( RuleDefault {
+        const RULE_DEFAULTS: &[RuleDefault] = &[ $( RuleDefault {
             name: $name,
             check: $check,
             deprecated_check: None,
@@ -531,7 +531,7 @@ impl Rule {
 
     /// The default and the description.
     pub fn default(self) -> &'static RuleDefault {
-        &OPERATIONS[self as usize]
+        &RULE_DEFAULTS[self as usize]
     }
 
     /// Whether it belongs to the compute API.

@@ -1,6 +1,6 @@
 //! Generates a sample policy file.
 
-use crate::policy::rules::{BASE, Rule, RuleDefault};
+use crate::policy::rules::{BASE_RULES, Rule, RuleDefault};
 
 /// The text of a `policy.yaml` with every rule, its description, the API requests that it
 /// controls, and its default; everything is commented out, so that the file has no effect as it
@@ -22,7 +22,7 @@ pub fn sample_policy() -> String {
          # Whatever the rules say, requests with system or domain scope are refused while\n\
          # enforce_scope is on.\n",
     );
-    for default in BASE {
+    for default in BASE_RULES {
         push_rule(&mut text, default);
     }
     for rule in Rule::ALL {

@@ -91,7 +91,7 @@ impl BackupCommand {
         let written = backup::write(&mut store, &options, &mut |reached| progress.show(reached));
         drop(progress);
         let written = written.map_err(classify)?;
-        for problem in &written.unsound {
+        for problem in &written.damaged_snapshots {
             eprintln!("placewright: passed over: {}", chain(problem));
         }
         print(&format!(
@@ -111,7 +111,7 @@ impl BackupCommand {
         let target = self.target.clone();
         let stem = match target.is_dir() {
             true => {
-                backup::remove_left(&target, SUFFIX).map_err(classify)?;
+                backup::remove_leftovers(&target, SUFFIX).map_err(classify)?;
                 Some(name_of(&self.store)?)
             }
             false => None,

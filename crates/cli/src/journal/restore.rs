@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use placewright_journal::backup::{self, Inspected};
+use placewright_journal::backup::{self, BackupContents};
 use placewright_roles::output::print;
 
 use super::bad_argument::classify;
@@ -87,7 +87,7 @@ impl RestoreCommand {
 }
 
 /// What a backup holds, for the option `--check`.
-fn description(path: &Path, inspected: &Inspected) -> String {
+fn description(path: &Path, inspected: &BackupContents) -> String {
     let mut description = format!(
         "{}: whole; restores to each entry from {} to {}, with everything acknowledged before {}; {}",
         path.display(),

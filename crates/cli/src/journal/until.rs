@@ -1,7 +1,7 @@
 //! The option `--until`: the entry or the time up to which a backup is restored.
 
 use jiff::Timestamp;
-use placewright_journal::backup::{Inspected, SeenBatch};
+use placewright_journal::backup::{BackupBatch, BackupContents};
 
 use super::bad_argument::BadArgument;
 use super::time;
@@ -41,11 +41,12 @@ pub(super) struct RestorePoint {
     last: Option<u64>,
     /// When that entry was appended.
     last_at: Option<i64>,
-    /// The first and the last entry of the batches behind `last` that have no time.
+    /// The first and the last entry of the batches after `last` that have no time.
     untimed: Option<(u64, u64)>,
     /// The first entry of the first batch that is later than `until`, and when it was appended.
     later: Option<(u64, i64)>,
-    /// The last entry behind that batch that is not later: the time of day was set back.
+    /// The last entry of the batches after that one that are not later than `until`. There are such only if
+    /// the time of day was set back.
     last_after_set_back: Option<u64>,
 }
 
@@ -57,7 +58,7 @@ impl RestorePoint {
         }
     }
 
-    pub(super) fn add_batch(&mut self, batch: SeenBatch) {
+    pub(super) fn add_batch(&mut self, batch: BackupBatch) {
         let until_time = match self.until {
             None => i64::MAX,
             Some(Until::Sequence(sequence)) => {
@@ -94,8 +95,8 @@ impl RestorePoint {
     ///
     /// # Errors
     /// The backup does not have the state of that moment, or does not say which entry it is.
-    pub(super) fn find(&self, backup: &Inspected) -> Result<(u64, Option<i64>), BadArgument> {
-        let Inspected { first, end, .. } = *backup;
+    pub(super) fn find(&self, backup: &BackupContents) -> Result<(u64, Option<i64>), BadArgument> {
+        let BackupContents { first, end, .. } = *backup;
         match self.until {
             None => Ok((end, self.last_at.or(backup.first_at))),
             Some(Until::Sequence(sequence)) if sequence < first || sequence > end => {
@@ -112,7 +113,7 @@ impl RestorePoint {
     fn find_by_time(
         &self,
         until_time: i64,
-        backup: &Inspected,
+        backup: &BackupContents,
     ) -> Result<(u64, Option<i64>), BadArgument> {
         let until = time::text(until_time);
         if until_time > backup.made_at {
@@ -161,7 +162,7 @@ impl RestorePoint {
 mod tests {
     use super::*;
 
-    const BACKUP: Inspected = Inspected {
+    const BACKUP: BackupContents = BackupContents {
         made_at: 1000,
         first: 10,
         first_at: Some(100),
@@ -173,7 +174,7 @@ mod tests {
     fn restore_point(until: Until, times: [Option<i64>; 3]) -> RestorePoint {
         let mut restore_point = RestorePoint::new(Some(until));
         for (first, appended_at) in [11, 21, 31].into_iter().zip(times) {
-            restore_point.add_batch(SeenBatch {
+            restore_point.add_batch(BackupBatch {
                 first,
                 last: first + 9,
                 appended_at,

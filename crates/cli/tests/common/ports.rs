@@ -13,8 +13,18 @@ const FIRST_PORT: u16 = 20_000;
 /// The beginning of the system's own range, if the system does not report it.
 const DEFAULT_SYSTEM_FIRST_PORT: u16 = 32_768;
 
-/// The locked files of the reserved ports, and the number at which the search continues.
-static RESERVED_PORTS: Mutex<(Vec<File>, Option<u32>)> = Mutex::new((Vec::new(), None));
+/// The ports that this process has reserved.
+struct ReservedPorts {
+    /// The locked files of the ports.
+    locks: Vec<File>,
+    /// The number at which the search continues.
+    next_number: Option<u32>,
+}
+
+static RESERVED_PORTS: Mutex<ReservedPorts> = Mutex::new(ReservedPorts {
+    locks: Vec::new(),
+    next_number: None,
+});
 
 fn first_system_port() -> u16 {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
@@ -32,18 +42,18 @@ pub(crate) fn free_address() -> SocketAddr {
     let count = u32::from(first_system_port().saturating_sub(FIRST_PORT).max(1_000));
     let mut reserved = RESERVED_PORTS.lock().unwrap();
     // Processes that start together begin at different ports.
-    let mut next = reserved
-        .1
+    let mut next_number = reserved
+        .next_number
         .unwrap_or_else(|| std::process::id().wrapping_mul(61));
     for _ in 0..count {
-        let port = FIRST_PORT + u16::try_from(next % count).unwrap();
-        next = next.wrapping_add(1);
-        reserved.1 = Some(next);
+        let port = FIRST_PORT + u16::try_from(next_number % count).unwrap();
+        next_number = next_number.wrapping_add(1);
+        reserved.next_number = Some(next_number);
         let lock = File::create(folder.join(port.to_string()));
         let Ok(lock) = lock else { continue };
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         if lock.try_lock().is_ok() && TcpListener::bind(address).is_ok() {
-            reserved.0.push(lock);
+            reserved.locks.push(lock);
             return address;
         }
     }

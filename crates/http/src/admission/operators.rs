@@ -13,7 +13,7 @@ use super::LevelStatus;
 /// The seats of operators and services, and those who wait for one: the first one is next.
 pub(super) struct OperatorLevel {
     counter: SeatCounter,
-    /// Needed only while all seats are taken.
+    /// Used only while all seats are taken.
     queue: Mutex<OperatorQueue>,
     queue_max: usize,
     queue_time: Duration,
@@ -23,11 +23,12 @@ pub(super) struct OperatorLevel {
 
 #[derive(Default)]
 struct OperatorQueue {
+    /// The requests that wait, each with its id.
     waiting: VecDeque<(u64, oneshot::Sender<()>)>,
     next_id: u64,
 }
 
-/// A seat; dropping it gives it to the next one.
+/// A request's seat; dropping it gives it to the next request.
 pub(crate) struct OperatorPermit<'a>(&'a OperatorLevel);
 
 impl OperatorLevel {
@@ -76,13 +77,13 @@ impl OperatorLevel {
             queue.waiting.push_back((id, sender));
             (id, receiver)
         };
-        let mut place = QueuePlace {
+        let mut entry = QueueEntry {
             level: self,
             id,
             receiver,
         };
         // The sender is dropped unsent only together with the queue.
-        match tokio::time::timeout(self.queue_time, &mut place.receiver).await {
+        match tokio::time::timeout(self.queue_time, &mut entry.receiver).await {
             Ok(_) => Ok(OperatorPermit(self)),
             Err(_) => {
                 self.timed_out.fetch_add(1, Ordering::Relaxed);
@@ -100,7 +101,7 @@ impl OperatorLevel {
             {
                 return;
             }
-            // Who waited has left: the seat goes to the next one.
+            // The request has left the queue: the seat goes to the next one.
         }
     }
 }
@@ -111,14 +112,15 @@ impl Drop for OperatorPermit<'_> {
     }
 }
 
-/// A place in the queue, until the seat was received.
-struct QueuePlace<'a> {
+/// The entry of a waiting request in the queue. When it is dropped before it has received a seat, the request
+/// leaves the queue.
+struct QueueEntry<'a> {
     level: &'a OperatorLevel,
     id: u64,
     receiver: oneshot::Receiver<()>,
 }
 
-impl Drop for QueuePlace<'_> {
+impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
         if self.receiver.is_terminated() {
             return;
@@ -126,13 +128,13 @@ impl Drop for QueuePlace<'_> {
         {
             let mut queue = self.level.queue.lock();
             let mut waiting = queue.waiting.iter();
-            if let Some(place) = waiting.position(|(id, _)| *id == self.id) {
-                queue.waiting.remove(place);
+            if let Some(index) = waiting.position(|(id, _)| *id == self.id) {
+                queue.waiting.remove(index);
                 self.level.counter.stop_waiting();
                 return;
             }
         }
-        // It is about to get a seat, or has got one that it did not see.
+        // The request is not in the queue any more, so a seat was sent to it or is about to be.
         self.receiver.close();
         if self.receiver.try_recv().is_ok() {
             self.level.leave();

@@ -18,7 +18,7 @@ use super::{BusyTime, LevelStatus};
 /// The level of tenants, with its clock and the requests that wait.
 pub(super) struct Tenants {
     level: Mutex<TenantLevel<oneshot::Sender<Seat>>>,
-    /// Times are counted from here.
+    /// The level's times are counted from here.
     started: Instant,
     queue_total_max: usize,
     queue_time: Duration,
@@ -27,7 +27,7 @@ pub(super) struct Tenants {
 /// A request with a seat; dropping it gives the seat to the next one.
 pub(crate) struct TenantPermit<'a> {
     tenants: &'a Arc<Tenants>,
-    /// There until it is dropped.
+    /// `None` only while this is dropped.
     seat: Option<Seat>,
     pool: PoolKind,
     busy_time: BusyTime,
@@ -42,7 +42,7 @@ pub(super) struct WaitingTenant<'a> {
     departure: Departure,
 }
 
-/// What becomes of a request that is not refused at once.
+/// The state of a request that was not refused at once.
 pub(super) enum Arrived<'a> {
     Started(TenantPermit<'a>),
     Waiting(WaitingTenant<'a>),
@@ -81,8 +81,8 @@ impl Tenants {
     ) -> Result<Arrived<'_>, Refusal> {
         let mut receiver = None;
         let make_waiter = || {
-            let (sender, its_receiver) = oneshot::channel();
-            receiver = Some(its_receiver);
+            let (sender, new_receiver) = oneshot::channel();
+            receiver = Some(new_receiver);
             sender
         };
         let now = self.started.elapsed();

@@ -317,7 +317,7 @@ async fn a_request_whose_connection_is_closed_leaves_its_queue() {
     while service.waiting() > 1 {
         yield_now().await;
     }
-    // One that has closed only its own direction is told.
+    // A client that has closed only its sending direction gets a response.
     let mut half_closed = connections.remove(3);
     half_closed.shutdown().await.unwrap();
     let mut response = [0; 12];

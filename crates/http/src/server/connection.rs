@@ -19,48 +19,48 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::TcpStream;
 
 use super::stream::Stream;
-use super::{Client, ConnectionContext, ENDS, HANDS_OVER, HttpService, SERVES, ServerState};
+use super::{Client, ConnectionContext, ENDING, HANDING_OVER, HttpService, SERVING, ServerState};
 use crate::body::Body;
 use crate::peer_watch::PeerWatch;
-use crate::timed_stream::{TimedStream, Times};
-use crate::tls::{Opened, Patience, TlsSession};
+use crate::timed_stream::{TimedStream, Timeouts};
+use crate::tls::{FirstByteWait, Opened, TlsSession};
 
 /// How a connection ended.
 enum End {
-    /// By itself, or because its server ends.
-    Over(hyper::Result<()>),
+    /// It was closed, by its client or because its server ends.
+    Closed(hyper::Result<()>),
     /// It is idle, and the successor takes it over.
-    Kept,
+    HandedOver,
 }
 
 impl ConnectionContext {
     /// Serves a new connection in a task of its own, after its handshake if it speaks TLS.
-    pub(super) fn open(&self, stream: TcpStream, remote: SocketAddr, place: ConnectionPermit) {
-        let counted = CountedConnection::new(&self.service.metrics().connections, place);
+    pub(super) fn open(&self, stream: TcpStream, remote: SocketAddr, permit: ConnectionPermit) {
+        let counted = CountedConnection::new(&self.service.metrics().connections, permit);
         let Some(tls) = self.tls.clone() else {
             return self.start(Stream::Plain(stream), None, remote, counted);
         };
-        let serving = self.clone();
+        let server = self.clone();
         spawn_contained(ContainedWork::HttpConnection, async move {
-            let connection_state = counted.place.connection_state();
-            let options = serving.service.options();
-            let patience = Patience {
-                // One that another process handed over is between two requests.
-                first_byte: match connection_state.is_new() {
+            let connection_state = counted.permit.connection_state();
+            let options = server.service.options();
+            let wait = FirstByteWait {
+                // A connection that another process handed over is between two requests.
+                timeout: match connection_state.is_new() {
                     true => options.first_byte_timeout,
                     false => options.keep_alive_timeout,
                 },
                 connection_state,
             };
-            let is_stopping = || !serving.stage.is(SERVES);
-            match tls.open(stream, remote, patience, is_stopping).await {
+            let is_stopping = || !server.state.is(SERVING);
+            match tls.open(stream, remote, wait, is_stopping).await {
                 Opened::Plain(stream) => {
-                    serving.start(Stream::Plain(stream), None, remote, counted);
+                    server.start(Stream::Plain(stream), None, remote, counted);
                 }
                 Opened::Tls(stream, session) => {
-                    serving.start(Stream::Tls(stream), Some(session), remote, counted);
+                    server.start(Stream::Tls(stream), Some(session), remote, counted);
                 }
-                Opened::Silent(stream) if serving.stage.is(HANDS_OVER) => serving.keep(stream),
+                Opened::Silent(stream) if server.state.is(HANDING_OVER) => server.hand_over(stream),
                 Opened::Silent(_) | Opened::Closed => {}
             }
         });
@@ -75,25 +75,25 @@ impl ConnectionContext {
         counted: CountedConnection,
     ) {
         let options = self.service.options();
-        let times = Times {
+        let timeouts = Timeouts {
             first_byte: options.first_byte_timeout,
             keep_alive: options.keep_alive_timeout,
             head: options.head_timeout,
             write: options.write_timeout,
         };
-        let connection_state = Arc::clone(counted.place.connection_state());
+        let connection_state = Arc::clone(counted.permit.connection_state());
         let peer_watch = Arc::new(PeerWatch::default());
         let io = TokioIo::new(TimedStream::new(
             stream,
-            times,
+            timeouts,
             Arc::clone(&connection_state),
             Arc::clone(&peer_watch),
         ));
-        let can_move = session.is_none();
+        let can_hand_over = session.is_none();
         let service = Arc::clone(&self.service);
-        let busy = Arc::clone(&connection_state);
+        let request_state = Arc::clone(&connection_state);
         let answer = service_fn(move |mut request: Request<Incoming>| {
-            busy.set_busy(true);
+            request_state.set_busy(true);
             if let Some(session) = &session {
                 request.extensions_mut().insert(Arc::clone(session));
             }
@@ -101,29 +101,34 @@ impl ConnectionContext {
                 remote,
                 watch: Arc::clone(&peer_watch),
             };
-            answer(Arc::clone(&service), Arc::clone(&busy), request, client)
+            answer(
+                Arc::clone(&service),
+                Arc::clone(&request_state),
+                request,
+                client,
+            )
         });
         let connection = self.http.serve_connection(io, answer);
         let polls = self.service.metrics().polls.clone();
-        let serving = self.clone();
+        let server = self.clone();
         spawn_contained(ContainedWork::HttpConnection, async move {
             let stage = Stage {
-                of_server: &serving.stage,
-                can_move,
+                server_state: &server.state,
+                can_hand_over,
             };
             let (end, connection) = polls
                 .time(pin!(run(connection, &connection_state, stage)))
                 .await;
             match end {
-                End::Over(Ok(())) => {}
-                End::Over(Err(error)) => tracing::debug!(%error, %remote, "connection broken"),
-                End::Kept => {
+                End::Closed(Ok(())) => {}
+                End::Closed(Err(error)) => tracing::debug!(%error, %remote, "connection broken"),
+                End::HandedOver => {
                     let parts = connection.into_parts();
                     let stream = parts.io.into_inner().into_inner().into_plain();
                     // A partial head that arrived together with the request before it cannot be
                     // handed over; the client has to connect again.
                     if let (Some(stream), true) = (stream, parts.read_buf.is_empty()) {
-                        serving.keep(stream);
+                        server.hand_over(stream);
                     }
                 }
             }
@@ -132,25 +137,25 @@ impl ConnectionContext {
     }
 
     /// Gives a connection to the successor.
-    fn keep(&self, stream: TcpStream) {
+    fn hand_over(&self, stream: TcpStream) {
         if let Ok(stream) = stream.into_std() {
-            let _ = self.kept.send(stream);
+            let _ = self.handed_over.send(stream);
         }
     }
 }
 
-/// An open connection with its place, counted as long as it is there.
+/// An open connection with its permit, counted in the metrics until it is dropped.
 struct CountedConnection {
     gauge: Gauge,
-    place: ConnectionPermit,
+    permit: ConnectionPermit,
 }
 
 impl CountedConnection {
-    fn new(gauge: &Gauge, place: ConnectionPermit) -> Self {
+    fn new(gauge: &Gauge, permit: ConnectionPermit) -> Self {
         gauge.inc();
         Self {
             gauge: gauge.clone(),
-            place,
+            permit,
         }
     }
 }
@@ -164,21 +169,22 @@ impl Drop for CountedConnection {
 /// What the state of the server means to a connection.
 #[derive(Clone, Copy)]
 struct Stage<'a> {
-    of_server: &'a ServerState,
-    /// Whether a successor can have the connection. It cannot have one with TLS.
-    can_move: bool,
+    server_state: &'a ServerState,
+    /// Whether the connection can be handed over to a successor. One with TLS cannot.
+    can_hand_over: bool,
 }
 
 impl Stage<'_> {
     /// Whether the connection's next response is its last one.
     fn is_ending(self, connection_state: &ConnectionState) -> bool {
         // A client that has just finished its handshake has a request on its way.
-        let stays = !connection_state.is_new();
-        self.of_server.is(ENDS) || (self.of_server.is(HANDS_OVER) && !self.can_move && stays)
+        let is_used = !connection_state.is_new();
+        self.server_state.is(ENDING)
+            || (self.server_state.is(HANDING_OVER) && !self.can_hand_over && is_used)
     }
 
-    fn is_moving(self) -> bool {
-        self.of_server.is(HANDS_OVER) && self.can_move
+    fn is_handing_over(self) -> bool {
+        self.server_state.is(HANDING_OVER) && self.can_hand_over
     }
 }
 
@@ -193,9 +199,9 @@ async fn answer(
         None => {
             let answering = service.handle(request, client);
             let answered = contain_panic(ContainedWork::HttpRequest, answering).await;
-            answered.unwrap_or_else(|_| broken())
+            answered.unwrap_or_else(|_| internal_error())
         }
-        Some(why) => refused(why),
+        Some(why) => bad_request(why),
     };
     connection_state.set_busy(false);
     Ok(response)
@@ -221,10 +227,10 @@ where
                 Pin::new(&mut connection).graceful_shutdown();
             }
             if let Poll::Ready(result) = Pin::new(&mut connection).poll(context) {
-                return Poll::Ready(End::Over(result));
+                return Poll::Ready(End::Closed(result));
             }
-            if stage.is_moving() && connection_state.is_idle() {
-                return Poll::Ready(End::Kept);
+            if stage.is_handing_over() && connection_state.is_idle() {
+                return Poll::Ready(End::HandedOver);
             }
             // The stage may have changed before this connection could be notified.
             if is_ending || !stage.is_ending(connection_state) {
@@ -289,7 +295,7 @@ const IS_OF_HOST: [bool; 256] = {
 };
 
 /// The response to a request whose handler panicked; the log has the panic.
-fn broken() -> Response<Body> {
+fn internal_error() -> Response<Body> {
     let text = r#"{"errors": [{"status": 500, "title": "Internal Server Error", "detail": "An internal error occurred; the server's log says which."}]}"#;
     let mut response = Response::new(Body::Whole(Bytes::from_static(text.as_bytes())));
     *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
@@ -298,7 +304,7 @@ fn broken() -> Response<Body> {
     response
 }
 
-fn refused(why: &'static str) -> Response<Body> {
+fn bad_request(why: &'static str) -> Response<Body> {
     let mut response = Response::new(Body::Whole(Bytes::from_static(why.as_bytes())));
     *response.status_mut() = StatusCode::BAD_REQUEST;
     let headers = response.headers_mut();

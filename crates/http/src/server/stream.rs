@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use crate::peer_watch::Watchable;
 
-/// What bytes of HTTP go over. One type for both, so that HTTP is compiled once.
+/// A connection with or without TLS, in one type, so that HTTP is compiled once.
 #[derive(Debug)]
 pub(super) enum Stream {
     Plain(TcpStream),
@@ -18,8 +18,8 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// The socket of a connection without TLS. One with TLS cannot go to another process: its keys
-    /// stay here.
+    /// The socket of a connection without TLS. One with TLS cannot be handed over, because its keys
+    /// are in this process.
     pub(super) fn into_plain(self) -> Option<TcpStream> {
         match self {
             Self::Plain(stream) => Some(stream),
@@ -32,8 +32,8 @@ impl Watchable for Stream {
     fn poll_closed(&mut self, context: &mut Context<'_>) -> bool {
         match self {
             Self::Plain(stream) => stream.poll_closed(context),
-            // What ends a TLS session comes before the end of the connection, encrypted, and only reading
-            // would tell it from a further request.
+            // A client ends a TLS session with an encrypted message. Without reading it, it cannot be
+            // distinguished from a further request.
             Self::Tls(_) => false,
         }
     }

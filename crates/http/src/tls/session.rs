@@ -21,8 +21,8 @@ pub struct TlsSession {
     pub client: Option<PeerNames>,
 }
 
-/// The certificate of a client is not valid any more. A handshake finds that out by itself; a
-/// session that is resumed was judged when it began.
+/// The certificate of a client is not valid any more. A handshake finds that out by itself; for
+/// a session that is resumed, the certificate was checked when the session began.
 #[derive(Debug)]
 pub(crate) struct ClientExpired;
 
@@ -30,8 +30,8 @@ impl TlsSession {
     /// What a finished handshake agreed on.
     pub(crate) fn of(stream: &TlsStream<TcpStream>) -> Result<Self, ClientExpired> {
         let (_, session) = stream.get_ref();
-        let own = session.peer_certificates().and_then(<[_]>::first);
-        let client = match own {
+        let certificate = session.peer_certificates().and_then(<[_]>::first);
+        let client = match certificate {
             None => None,
             Some(certificate) => {
                 // Both succeed for a certificate that was verified.

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use crate::JournalError;
 
-/// Why a backup was not made or not restored. Nothing is left of it then that looks like a whole one.
+/// Why a backup was not made or not restored. A failed one leaves nothing that could be taken for a complete one.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// The store failed, or is damaged.
     #[error(transparent)]
     Store(#[from] JournalError),
 
-    /// No snapshot of the store is sound, and the entries before them were given up.
+    /// No snapshot of the store is sound, and the entries that the snapshots cover were trimmed.
     #[error(
         "the store at {path} has no sound snapshot, and without one its entries before {first_held}, which \
          were given up, cannot be restored"
@@ -41,7 +41,7 @@ pub enum BackupError {
     /// There is no such file or directory.
     #[error("there is no {path}")]
     NotFound {
-        /// What was looked for.
+        /// The path that does not exist.
         path: PathBuf,
     },
 
@@ -83,7 +83,7 @@ pub enum BackupError {
     Outside {
         /// The file.
         path: PathBuf,
-        /// The entry that was asked for.
+        /// The requested entry.
         asked: u64,
         /// The first entry after which the state can be restored.
         first: u64,

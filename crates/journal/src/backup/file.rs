@@ -23,12 +23,16 @@ pub(super) struct Writer {
     partial: PathBuf,
     file: File,
     pace: Pace,
+    /// The checksum of the last section.
     crc: u32,
     sections: u64,
     bytes: u64,
+    /// The number of bytes since the last fsync.
     unsynced: usize,
+    /// Small sections that are not written yet.
     buffer: Vec<u8>,
-    head: Vec<u8>,
+    /// The encoded fields of a section; kept for its capacity.
+    fields: Vec<u8>,
     is_finished: bool,
 }
 
@@ -62,7 +66,7 @@ impl Writer {
             bytes: 0,
             unsynced: 0,
             buffer: Vec::with_capacity(2 * WRITE_BYTES),
-            head: Vec::new(),
+            fields: Vec::new(),
             is_finished: false,
         };
         writer.buffer.extend_from_slice(&section::header(made_at));
@@ -75,13 +79,13 @@ impl Writer {
     }
 
     /// Appends a section, and waits as the pace demands.
-    pub(super) fn write_section(&mut self, part: &Section<'_>) -> Result<(), BackupError> {
-        let content = part.encode(&mut self.head);
-        let (head, crc) = section::section_head(self.crc, part.kind(), &self.head, content);
+    pub(super) fn write_section(&mut self, section: &Section<'_>) -> Result<(), BackupError> {
+        let content = section.encode(&mut self.fields);
+        let (head, crc) = section::section_head(self.crc, section.kind(), &self.fields, content);
         self.crc = crc;
         self.sections += 1;
         self.buffer.extend_from_slice(&head);
-        self.buffer.extend_from_slice(&self.head);
+        self.buffer.extend_from_slice(&self.fields);
         // A large section is not copied into the buffer.
         if content.len() < WRITE_BYTES {
             self.buffer.extend_from_slice(content);

@@ -1,15 +1,15 @@
-//! How fast a backup is made.
+//! Limits how fast a backup is made.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The most delay that a backup may catch up on, so that no long burst follows a delay.
+/// The longest delay that a backup may make up for by copying faster than the limit.
 const CREDIT_MAX: Duration = Duration::from_millis(50);
 
 /// Limits the number of bytes a second.
 pub(super) struct Pace {
     bytes_per_second: Option<u64>,
-    /// When the bytes that have passed were due.
+    /// The time before which the bytes so far may not have passed.
     due: Instant,
 }
 
@@ -22,7 +22,7 @@ impl Pace {
         }
     }
 
-    /// Counts bytes that have passed, and waits until they were due.
+    /// Counts bytes that have passed, and waits as long as the limit requires.
     pub(super) fn pass(&mut self, bytes: usize) {
         let Some(bytes_per_second) = self.bytes_per_second else {
             return;

@@ -15,12 +15,15 @@ pub(super) struct Reader {
     file: BufReader<File>,
     /// When the backup was made.
     pub(super) made_at: i64,
+    /// The checksum of the last section.
     crc: u32,
+    /// The number of sections so far.
     sections: u64,
     /// Where the next section begins.
     pub(super) offset: u64,
+    /// The bytes of the section that was read last.
     bytes: Vec<u8>,
-    is_ended: bool,
+    has_ended: bool,
 }
 
 impl Reader {
@@ -51,7 +54,7 @@ impl Reader {
             sections: 0,
             offset: HEADER_BYTES as u64,
             bytes: Vec::new(),
-            is_ended: false,
+            has_ended: false,
         };
         let base = match reader.next()? {
             Some(Section::Base(base)) => Some(base),
@@ -73,7 +76,7 @@ impl Reader {
 
     /// The next section; `None` after the last one. The backup is complete then.
     pub(super) fn next(&mut self) -> Result<Option<Section<'_>>, BackupError> {
-        if self.is_ended {
+        if self.has_ended {
             return Ok(None);
         }
         let start = self.offset;
@@ -89,14 +92,14 @@ impl Reader {
         match section::decode(kind, &self.bytes) {
             None => Err(damaged("a section of it makes no sense")),
             Some(Section::End { sections }) => {
-                let mut more = [0];
-                let read = self.file.read(&mut more);
+                let mut byte_after_end = [0];
+                let read = self.file.read(&mut byte_after_end);
                 if sections != sections_before {
                     Err(damaged("its number of sections does not match"))
                 } else if read.map_err(BackupError::io(&self.path, "read"))? > 0 {
                     Err(damaged("it goes on behind its end"))
                 } else {
-                    self.is_ended = true;
+                    self.has_ended = true;
                     Ok(None)
                 }
             }
@@ -135,9 +138,9 @@ impl Reader {
     }
 }
 
-/// What a backup holds.
+/// The contents of a backup, as [`inspect`] found them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Inspected {
+pub struct BackupContents {
     /// It has everything that was acknowledged before this time, in microseconds since the epoch.
     pub made_at: i64,
     /// The first entry after which the state can be restored: that of its snapshot, or 0.
@@ -154,12 +157,12 @@ pub struct Inspected {
 
 /// One batch of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SeenBatch {
+pub struct BackupBatch {
     /// Its first entry.
     pub first: u64,
     /// Its last entry.
     pub last: u64,
-    /// When it was appended, in microseconds since the epoch; batches of earlier releases do not say it.
+    /// When it was appended, in microseconds since the epoch; `None` for batches of earlier releases.
     pub appended_at: Option<i64>,
 }
 
@@ -168,7 +171,10 @@ pub struct SeenBatch {
 ///
 /// # Errors
 /// It is damaged, no backup, a newer release's, or it cannot be read.
-pub fn inspect(path: &Path, visit: &mut dyn FnMut(SeenBatch)) -> Result<Inspected, BackupError> {
+pub fn inspect(
+    path: &Path,
+    visit: &mut dyn FnMut(BackupBatch),
+) -> Result<BackupContents, BackupError> {
     let (mut reader, base) = Reader::open(path)?;
     let mut files = Vec::new();
     let mut end = base.before;
@@ -190,7 +196,7 @@ pub fn inspect(path: &Path, visit: &mut dyn FnMut(SeenBatch)) -> Result<Inspecte
                     return Err(damaged(format!("entry {} is missing", end.last + 1)));
                 }
                 end = row.log_end();
-                visit(SeenBatch {
+                visit(BackupBatch {
                     first: row.first,
                     last: row.last,
                     appended_at: row.appended_at,
@@ -202,7 +208,7 @@ pub fn inspect(path: &Path, visit: &mut dyn FnMut(SeenBatch)) -> Result<Inspecte
     if end.last != base.end || base.before.last > base.snapshot || base.snapshot > base.end {
         return Err(reader.damaged("its entries are not those that it names"));
     }
-    Ok(Inspected {
+    Ok(BackupContents {
         made_at: reader.made_at,
         first: base.snapshot,
         first_at: base.appended_at,

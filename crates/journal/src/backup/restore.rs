@@ -122,7 +122,7 @@ impl Partial {
     fn create(store: &Path) -> Result<Self, BackupError> {
         refuse_existing(store)?;
         let path = with_suffix(store, PARTIAL_SUFFIX);
-        remove_left(&path)?;
+        remove_leftover(&path)?;
         private::create_directory(&path).map_err(BackupError::io(&path, "create"))?;
         if let Ok(directory) = File::open(&path) {
             private::give_to_owner_of(parent(store), &directory);
@@ -173,12 +173,13 @@ fn refuse_existing(store: &Path) -> Result<(), BackupError> {
     }
 }
 
-/// Removes what a restore that was killed left, unless another one is writing it.
-fn remove_left(path: &Path) -> Result<(), BackupError> {
+/// Removes the partial store of a restore that was killed, unless another one is writing it.
+fn remove_leftover(path: &Path) -> Result<(), BackupError> {
     if path.symlink_metadata().is_err() {
         return Ok(());
     }
-    // Everything that a restore writes comes after its lock. A directory without one is somebody else's.
+    // A restore creates the lock before everything else, so a directory without one was not made by a
+    // restore. It is removed only if it is empty.
     let Ok(lock) = File::open(path.join("lock")) else {
         return fs::remove_dir(path).map_err(|_| BackupError::Exists {
             path: path.to_path_buf(),

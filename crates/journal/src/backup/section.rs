@@ -67,34 +67,34 @@ impl Section<'_> {
         }
     }
 
-    /// The bytes of the section: a head, which is written to `head`, and the rest.
-    pub(super) fn encode<'s>(&'s self, head: &mut Vec<u8>) -> &'s [u8] {
-        head.clear();
+    /// Encodes the section: its fields are written to `fields`, and the content that follows them is returned.
+    pub(super) fn encode<'s>(&'s self, fields: &mut Vec<u8>) -> &'s [u8] {
+        fields.clear();
         match self {
             Self::Base(base) => {
-                head.extend_from_slice(&base.before.last.to_le_bytes());
-                head.extend_from_slice(&base.before.checksum.to_le_bytes());
-                head.extend_from_slice(&time(base.appended_at));
-                head.extend_from_slice(&base.snapshot.to_le_bytes());
-                head.extend_from_slice(&base.end.to_le_bytes());
+                fields.extend_from_slice(&base.before.last.to_le_bytes());
+                fields.extend_from_slice(&base.before.checksum.to_le_bytes());
+                fields.extend_from_slice(&encode_time(base.appended_at));
+                fields.extend_from_slice(&base.snapshot.to_le_bytes());
+                fields.extend_from_slice(&base.end.to_le_bytes());
                 &[]
             }
             Self::File { name, content } => {
-                head.push(u8::try_from(name.len()).unwrap_or(u8::MAX));
-                head.extend_from_slice(name.as_bytes());
+                fields.push(u8::try_from(name.len()).unwrap_or(u8::MAX));
+                fields.extend_from_slice(name.as_bytes());
                 content
             }
             Self::Batch(row) => {
-                head.extend_from_slice(&row.first.to_le_bytes());
-                head.extend_from_slice(&row.last.to_le_bytes());
-                head.extend_from_slice(&row.previous.to_le_bytes());
-                head.extend_from_slice(&row.checksum.to_le_bytes());
-                head.extend_from_slice(&time(row.appended_at));
+                fields.extend_from_slice(&row.first.to_le_bytes());
+                fields.extend_from_slice(&row.last.to_le_bytes());
+                fields.extend_from_slice(&row.previous.to_le_bytes());
+                fields.extend_from_slice(&row.checksum.to_le_bytes());
+                fields.extend_from_slice(&encode_time(row.appended_at));
                 row.records
             }
             Self::Piece(bytes) => bytes,
             Self::End { sections } => {
-                head.extend_from_slice(&sections.to_le_bytes());
+                fields.extend_from_slice(&sections.to_le_bytes());
                 &[]
             }
         }
@@ -146,7 +146,7 @@ fn is_file_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(is_plain) && !matches!(name, "mark" | "lock")
 }
 
-fn time(at: Option<i64>) -> [u8; 8] {
+fn encode_time(at: Option<i64>) -> [u8; 8] {
     at.unwrap_or(i64::MIN).to_le_bytes()
 }
 
@@ -217,20 +217,20 @@ pub(super) fn made_at(path: &Path, found: &[u8; HEADER_BYTES]) -> Result<i64, Ba
     Ok(made_at)
 }
 
-/// The head of a section, and the checksum in it, which covers the one before it.
+/// The head of a section, and the checksum in it, which covers that of the section before.
 pub(super) fn section_head(
-    before: u32,
+    previous_crc: u32,
     kind: u8,
-    head: &[u8],
-    content_bytes: &[u8],
+    fields: &[u8],
+    content: &[u8],
 ) -> ([u8; SECTION_HEAD_BYTES], u32) {
-    let length = u32::try_from(head.len() + content_bytes.len()).unwrap_or(u32::MAX);
+    let length = u32::try_from(fields.len() + content.len()).unwrap_or(u32::MAX);
     let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&before.to_le_bytes());
+    hasher.update(&previous_crc.to_le_bytes());
     hasher.update(&[kind]);
     hasher.update(&length.to_le_bytes());
-    hasher.update(head);
-    hasher.update(content_bytes);
+    hasher.update(fields);
+    hasher.update(content);
     let crc = hasher.finalize();
     let mut bytes = [kind; SECTION_HEAD_BYTES];
     bytes[1..5].copy_from_slice(&length.to_le_bytes());

@@ -26,31 +26,31 @@ const PIECE_BYTES: usize = 256 << 10;
 /// read.
 const ATTEMPTS: usize = 5;
 
-/// How a backup is made.
+/// The options of a backup.
 pub struct BackupOptions<'a> {
-    /// The name of its file, from the time at which it is made, in microseconds since the epoch, and the
-    /// last entry in it.
+    /// Makes the path of the backup's file from the time at which it is made, in microseconds since the
+    /// epoch, and the last entry in it.
     pub name: &'a dyn Fn(i64, u64) -> PathBuf,
-    /// Files of the store's directory that belong to it, as far as they are there.
+    /// The names of further files in the store's directory that are copied, if they exist.
     pub files: &'a [&'a str],
     /// The maximum number of bytes that are copied in a second; `None`: no limit.
     pub bytes_per_second: Option<u64>,
 }
 
-/// How far a backup or a restore has come.
+/// The progress of a backup or a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupProgress {
     /// The last entry that was copied.
     pub entry: u64,
-    /// The last entry that will be.
+    /// The last entry to copy.
     pub end: u64,
-    /// The bytes that were copied.
+    /// The number of bytes that were copied.
     pub bytes: u64,
 }
 
-/// A backup that was made.
+/// The result of [`write`]: a backup that was made.
 #[derive(Debug)]
-pub struct Written {
+pub struct WrittenBackup {
     /// Its file.
     pub path: PathBuf,
     /// It has everything that was acknowledged before this time, in microseconds since the epoch.
@@ -62,7 +62,7 @@ pub struct Written {
     /// Its size.
     pub bytes: u64,
     /// The damaged snapshots, which were skipped.
-    pub unsound: Vec<JournalError>,
+    pub damaged_snapshots: Vec<JournalError>,
 }
 
 /// Makes a backup of a store, which may be in use. `progress` is called now and then with the progress.
@@ -74,14 +74,19 @@ pub fn write(
     store: &mut SqliteJournal,
     options: &BackupOptions<'_>,
     progress: &mut dyn FnMut(&BackupProgress),
-) -> Result<Written, BackupError> {
+) -> Result<WrittenBackup, BackupError> {
     store.check_acknowledged()?;
-    let mut unsound = Vec::new();
+    let mut damaged_snapshots = Vec::new();
     let mut skipped = Vec::new();
     let mut attempts = 1;
     loop {
         match try_write(store, options, &skipped, progress) {
-            Ok(written) => return Ok(Written { unsound, ..written }),
+            Ok(written) => {
+                return Ok(WrittenBackup {
+                    damaged_snapshots,
+                    ..written
+                });
+            }
             Err(BackupError::Store(
                 JournalError::Trimmed { .. } | JournalError::NoSnapshot { .. },
             )) if attempts < ATTEMPTS => {
@@ -93,7 +98,7 @@ pub fn write(
                 reason,
             })) => {
                 skipped.push(sequence);
-                unsound.push(JournalError::DamagedSnapshot {
+                damaged_snapshots.push(JournalError::DamagedSnapshot {
                     path,
                     sequence,
                     reason,
@@ -109,7 +114,7 @@ pub fn write(
 ///
 /// # Errors
 /// Those of the file system.
-pub fn remove_left(directory: &Path, suffix: &str) -> Result<(), BackupError> {
+pub fn remove_leftovers(directory: &Path, suffix: &str) -> Result<(), BackupError> {
     remove_all_leftovers(directory, suffix)
 }
 
@@ -118,7 +123,7 @@ fn try_write(
     options: &BackupOptions<'_>,
     skipped: &[u64],
     progress: &mut dyn FnMut(&BackupProgress),
-) -> Result<Written, BackupError> {
+) -> Result<WrittenBackup, BackupError> {
     // The time first: what was acknowledged before it is in the journal now.
     let made_at = now();
     let end = store.end()?;
@@ -149,13 +154,13 @@ fn try_write(
         })?;
     }
     let bytes = writer.finish()?;
-    Ok(Written {
+    Ok(WrittenBackup {
         path,
         made_at,
         snapshot,
         end,
         bytes,
-        unsound: Vec::new(),
+        damaged_snapshots: Vec::new(),
     })
 }
 
@@ -205,8 +210,9 @@ fn put_files(
 /// Batches in memory, read in one view of the database.
 #[derive(Default)]
 struct Batches {
-    /// Each without its records, and where they end in `bytes`.
+    /// Each row without its records, and the offset in `bytes` at which they end.
     rows: Vec<(Row<'static>, usize)>,
+    /// The records of all rows, concatenated.
     bytes: Vec<u8>,
 }
 

@@ -24,7 +24,7 @@ pub struct Acceptance {
     pub end: u64,
     /// Whether the entries up to `end` are gone, and only the snapshot of the state after them is
     /// left.
-    pub from_snapshot: bool,
+    pub has_only_snapshot: bool,
 }
 
 impl SqliteJournal {
@@ -45,8 +45,8 @@ impl SqliteJournal {
         let snapshot = newest_sound_snapshot(&store)?;
         let accepted = Self::continue_without_lost(&store, snapshot, mark_read);
         match accepted {
-            // A directory with a mark is certainly a store, and with a sound snapshot it can do
-            // without its log.
+            // A directory with a mark is certainly a store, and a sound snapshot can replace its
+            // log.
             Err(JournalError::DamagedStore { .. } | JournalError::NotAJournal { .. })
                 if mark_read.last().is_some() && snapshot > 0 =>
             {
@@ -67,12 +67,17 @@ impl SqliteJournal {
             store: Arc::clone(store),
             payload: Vec::new(),
         };
-        let accepted = journal.give_up(snapshot, mark_read)?;
+        let accepted = journal.discard_lost(snapshot, mark_read)?;
         journal.checkpoint_on_close()?;
         Ok(accepted)
     }
 
-    fn give_up(&mut self, snapshot: u64, mark_read: MarkRead) -> Result<Acceptance, JournalError> {
+    /// Removes everything after the last readable entry, and makes the mark agree.
+    fn discard_lost(
+        &mut self,
+        snapshot: u64,
+        mark_read: MarkRead,
+    ) -> Result<Acceptance, JournalError> {
         let end = self.end()?;
         let trimmed = self.first_held()?.saturating_sub(1);
         if trimmed > 0 && snapshot == 0 {
@@ -86,26 +91,26 @@ impl SqliteJournal {
             });
         }
         let last_kept = self.last_readable(snapshot)?;
-        let sqlite = self.store.sqlite("give up entries");
+        let sqlite = self.store.sqlite_error("give up entries");
         let delete = "DELETE FROM batch WHERE first > ?1 OR last > ?1";
         self.connection
             .execute(delete, [int(last_kept)])
             .map_err(&sqlite)?;
-        let from_snapshot = log_end(&self.connection).map_err(&sqlite)?.last != last_kept;
-        if from_snapshot {
+        let has_only_snapshot = log_end(&self.connection).map_err(&sqlite)?.last != last_kept;
+        if has_only_snapshot {
             restart_at(&self.connection, last_kept).map_err(&sqlite)?;
         }
         check::set_marked(&self.connection).map_err(&sqlite)?;
-        let now = log_end(&self.connection).map_err(&sqlite)?;
+        let new_end = log_end(&self.connection).map_err(&sqlite)?;
         drop(sqlite);
-        self.quarantine_snapshots(now.last)?;
-        HighWaterMark::create(&self.store.directory, now)
-            .map_err(self.store.io("write its mark"))?;
+        self.quarantine_snapshots(new_end.last)?;
+        HighWaterMark::create(&self.store.directory, new_end)
+            .map_err(self.store.io_error("write its mark"))?;
         let last = mark_read.last().unwrap_or(0).max(end);
         Ok(Acceptance {
-            lost: (last > now.last).then_some((now.last + 1, last)),
-            end: now.last,
-            from_snapshot,
+            lost: (last > new_end.last).then_some((new_end.last + 1, last)),
+            end: new_end.last,
+            has_only_snapshot,
         })
     }
 
@@ -142,7 +147,9 @@ impl SqliteJournal {
 
 /// The sequence of the newest sound snapshot; 0 if there is none.
 fn newest_sound_snapshot(store: &Store) -> Result<u64, JournalError> {
-    for snapshot in snapshot_file::list(&store.directory).map_err(store.io("list snapshots"))? {
+    for snapshot in
+        snapshot_file::list(&store.directory).map_err(store.io_error("list snapshots"))?
+    {
         let sequence = snapshot.sequence;
         let read = snapshot_file::Reader::open(&store.directory, sequence)
             .and_then(|mut reader| read_whole(&mut reader, sequence));
@@ -181,5 +188,5 @@ fn quarantine_database(store: &Store) -> Result<(), JournalError> {
 fn quarantine(store: &Store, path: &Path) -> Result<(), JournalError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lost");
-    fs::rename(path, name).map_err(store.io("put a file aside"))
+    fs::rename(path, name).map_err(store.io_error("put a file aside"))
 }

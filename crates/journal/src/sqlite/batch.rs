@@ -4,8 +4,8 @@
 //! `checksum` covers `previous` (the checksum of the preceding batch), the sequences and
 //! `records`, so that a row can be verified alone as well as in its place in the chain.
 //! `appended_at` is when the batch was appended, in microseconds since the epoch by the clock of the
-//! machine; rows of earlier releases do not have it. Nothing but a restore until some time reads it, and
-//! no checksum covers it, so that earlier releases can read the row.
+//! machine; rows of earlier releases do not have it. Only a restore up to a point in time reads it. No
+//! checksum covers it, so that earlier releases can read the row.
 
 use std::path::Path;
 
@@ -72,7 +72,7 @@ impl<'a> Row<'a> {
         })
     }
 
-    /// The row alone, which outlives what its records were read from.
+    /// A copy of the row without its records, which borrows nothing.
     pub(crate) fn without_records(&self) -> Row<'static> {
         let Self {
             first,
@@ -112,6 +112,7 @@ impl<'a> Row<'a> {
         Ok((self.first..).zip(records))
     }
 
+    /// The error for this row.
     pub(crate) fn damaged(&self, path: &Path, reason: String) -> JournalError {
         JournalError::Damaged {
             path: path.to_path_buf(),

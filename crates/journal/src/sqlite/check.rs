@@ -87,12 +87,12 @@ impl fmt::Display for Notice {
 
 /// Checks the size of the database file before SQLite opens it, which would discard the log of an
 /// empty one.
-pub(super) fn check_file(store: &Store, found: MarkRead) -> Result<(), JournalError> {
+pub(super) fn check_file(store: &Store, mark_read: MarkRead) -> Result<(), JournalError> {
     let bytes = |name| fs::metadata(store.directory.join(name)).map_or(0, |file| file.len());
     if bytes("journal.sqlite") > 0 {
         return Ok(());
     }
-    check_empty(store, found)?;
+    check_empty(store, mark_read)?;
     if bytes("journal.sqlite-wal") > 0 {
         return Err(JournalError::DamagedStore {
             path: store.directory.clone(),
@@ -104,9 +104,9 @@ pub(super) fn check_file(store: &Store, found: MarkRead) -> Result<(), JournalEr
 }
 
 /// Refuses an empty store whose mark says that entries were acknowledged, or is damaged.
-pub(super) fn check_empty(store: &Store, found: MarkRead) -> Result<(), JournalError> {
+pub(super) fn check_empty(store: &Store, mark_read: MarkRead) -> Result<(), JournalError> {
     let path = store.directory.clone();
-    match found {
+    match mark_read {
         MarkRead::Valid { log_end, .. } if log_end.last > 0 => Err(JournalError::Lost {
             path,
             first: 1,
@@ -122,8 +122,11 @@ pub(super) fn check_empty(store: &Store, found: MarkRead) -> Result<(), JournalE
 }
 
 /// Adds the range of missing entries to an error that does not name entries.
-pub(super) fn add_acknowledged_entries(mut error: JournalError, found: MarkRead) -> JournalError {
-    let last = found.last().filter(|last| *last > 0);
+pub(super) fn add_acknowledged_entries(
+    mut error: JournalError,
+    mark_read: MarkRead,
+) -> JournalError {
+    let last = mark_read.last().filter(|last| *last > 0);
     if let (
         JournalError::DamagedStore { reason, .. } | JournalError::NotAJournal { reason, .. },
         Some(last),
@@ -141,16 +144,16 @@ pub(super) fn add_acknowledged_entries(mut error: JournalError, found: MarkRead)
 pub(super) fn check_acknowledged(
     store: &Store,
     connection: &Connection,
-    found: MarkRead,
+    mark_read: MarkRead,
 ) -> Result<(), JournalError> {
-    let sqlite = store.sqlite("read");
+    let sqlite = store.sqlite_error("read");
     let path = || store.directory.clone();
     let end = super::log_end(connection).map_err(&sqlite)?;
-    let marked_end = match found {
+    let marked_end = match mark_read {
         MarkRead::Valid { log_end, .. } => log_end,
         MarkRead::Absent | MarkRead::Unreadable => {
             let is_expected = end.last > 0 && is_marked(connection).map_err(&sqlite)?;
-            let what = match found {
+            let what = match mark_read {
                 MarkRead::Absent => "missing",
                 _ => "damaged",
             };
@@ -210,13 +213,13 @@ fn is_marked(connection: &Connection) -> rusqlite::Result<bool> {
 pub(super) fn resume_mark(
     store: &mut Store,
     connection: &Connection,
-    found: MarkRead,
+    mark_read: MarkRead,
 ) -> Result<(), JournalError> {
-    let sqlite = store.sqlite("open");
+    let sqlite = store.sqlite_error("open");
     let log_end = super::log_end(connection).map_err(&sqlite)?;
     let path = || store.directory.clone();
     let mut notice = None;
-    match found {
+    match mark_read {
         MarkRead::Valid {
             is_slot_damaged, ..
         } => {
@@ -230,8 +233,8 @@ pub(super) fn resume_mark(
         }
         MarkRead::Absent | MarkRead::Unreadable => {}
     }
-    let mark = HighWaterMark::resume(&store.directory, found, log_end)
-        .map_err(store.io("write its mark"))?;
+    let mark = HighWaterMark::resume(&store.directory, mark_read, log_end)
+        .map_err(store.io_error("write its mark"))?;
     set_marked(connection).map_err(&sqlite)?;
     drop(sqlite);
     store.notices.extend(notice);
@@ -239,6 +242,7 @@ pub(super) fn resume_mark(
     Ok(())
 }
 
+/// Records in the database that the store has a mark.
 pub(super) fn set_marked(connection: &Connection) -> rusqlite::Result<()> {
     if !is_marked(connection)? {
         connection.execute("INSERT INTO meta VALUES ('marked', 1)", [])?;

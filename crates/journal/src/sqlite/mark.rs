@@ -7,10 +7,10 @@
 //!
 //! ```text
 //! mark       three slots, one in each 4 KiB page
-//! slot       "PWMARK" | format u16 | number u64 | last u64 | checksum u32 | crc32 of what is before
+//! slot       "PWMARK" | format u16 | write number u64 | last u64 | checksum u32 | crc32 of what is before
 //! ```
 //!
-//! All numbers are little-endian. The valid slot with the highest number
+//! All numbers are little-endian. Each write has a number, and the valid slot with the highest one
 //! counts.
 //!
 //! **When it is written.** The first slot is written after the append of batch N is on stable
@@ -41,11 +41,12 @@ use crate::private;
 
 const NAME: &str = "mark";
 const PARTIAL_NAME: &str = "mark.partial";
+/// The magic text, then the format.
 const MAGIC: &[u8; 8] = b"PWMARK\x01\x00";
 const SLOT_BYTES: usize = 32;
 /// The distance between slots. A disk writes a page of this size atomically, or at least damages
 /// no other page.
-const SLOT_EVERY: usize = 4096;
+const SLOT_DISTANCE: usize = 4096;
 /// The slot that is written before an acknowledgement, without an fsync.
 const SLOT_QUICK: usize = 0;
 /// The slots that are written durably in turn.
@@ -64,9 +65,9 @@ pub(super) enum MarkRead {
     /// The last acknowledged batch; if a slot is damaged, possibly the one before it.
     Valid {
         log_end: LogEnd,
-        number: u64,
-        /// The durable slot with the lower number, which is overwritten next.
-        older: usize,
+        write_number: u64,
+        /// The index of the durable slot with the lower number, which is overwritten next.
+        older_slot: usize,
         is_slot_damaged: bool,
     },
 }
@@ -81,10 +82,11 @@ impl MarkRead {
     }
 }
 
-fn slot(number: u64, log_end: LogEnd) -> [u8; SLOT_BYTES] {
+/// The bytes of a slot.
+fn slot(write_number: u64, log_end: LogEnd) -> [u8; SLOT_BYTES] {
     let mut slot = [0; SLOT_BYTES];
     slot[..8].copy_from_slice(MAGIC);
-    slot[8..16].copy_from_slice(&number.to_le_bytes());
+    slot[8..16].copy_from_slice(&write_number.to_le_bytes());
     slot[16..24].copy_from_slice(&log_end.last.to_le_bytes());
     slot[24..28].copy_from_slice(&log_end.checksum.to_le_bytes());
     let crc = crc32fast::hash(&slot[..28]);
@@ -92,18 +94,19 @@ fn slot(number: u64, log_end: LogEnd) -> [u8; SLOT_BYTES] {
     slot
 }
 
-/// The number and the content of a valid slot.
+/// The write number and the content of a valid slot.
 fn parse(bytes: &[u8]) -> Option<(u64, LogEnd)> {
     let bytes: &[u8; SLOT_BYTES] = bytes.first_chunk()?;
-    let number = |at: usize| {
+    let u64_at = |at: usize| {
         let bytes = bytes[at..at + 8].try_into();
         bytes.map_or(0, u64::from_le_bytes)
     };
     let log_end = LogEnd {
-        last: number(16),
+        last: u64_at(16),
         checksum: u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]),
     };
-    (*bytes == slot(number(8), log_end)).then_some((number(8), log_end))
+    let write_number = u64_at(8);
+    (*bytes == slot(write_number, log_end)).then_some((write_number, log_end))
 }
 
 /// Reads the mark of a store.
@@ -128,23 +131,26 @@ pub(super) fn read(directory: &Path) -> io::Result<MarkRead> {
 }
 
 fn read_once(path: &Path) -> io::Result<MarkRead> {
-    let mut bytes = Vec::with_capacity(SLOTS * SLOT_EVERY);
+    let mut bytes = Vec::with_capacity(SLOTS * SLOT_DISTANCE);
     match File::open(path) {
-        Ok(file) => (file.take((SLOTS * SLOT_EVERY) as u64)).read_to_end(&mut bytes)?,
+        Ok(file) => (file.take((SLOTS * SLOT_DISTANCE) as u64)).read_to_end(&mut bytes)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(MarkRead::Absent),
         Err(error) => return Err(error),
     };
     let slots: Vec<Option<(u64, LogEnd)>> = (0..SLOTS)
-        .map(|slot| bytes.get(slot * SLOT_EVERY..).and_then(parse))
+        .map(|slot| bytes.get(slot * SLOT_DISTANCE..).and_then(parse))
         .collect();
-    let newest = slots.iter().flatten().max_by_key(|(number, _)| *number);
+    let newest = slots
+        .iter()
+        .flatten()
+        .max_by_key(|(write_number, _)| *write_number);
     Ok(match newest {
         None => MarkRead::Unreadable,
-        Some(&(number, log_end)) => MarkRead::Valid {
+        Some(&(write_number, log_end)) => MarkRead::Valid {
             log_end,
-            number,
+            write_number,
             // `None` compares less than any number.
-            older: SLOTS_DURABLE[usize::from(slots[1] > slots[2])],
+            older_slot: SLOTS_DURABLE[usize::from(slots[1] > slots[2])],
             is_slot_damaged: slots.contains(&None),
         },
     })
@@ -154,12 +160,13 @@ fn read_once(path: &Path) -> io::Result<MarkRead> {
 pub(super) struct HighWaterMark {
     file: File,
     direct: Option<Direct>,
-    number: u64,
+    /// The number of the last write.
+    write_number: u64,
     log_end: LogEnd,
     /// Whether the log is known to end with `log_end`: not before the first append, nor after one that
     /// failed.
-    is_end: bool,
-    /// The durable slot that is written next.
+    is_end_known: bool,
+    /// The index of the durable slot that is written next.
     next_slot: usize,
     /// How far the current value has been written.
     state: State,
@@ -182,8 +189,8 @@ impl HighWaterMark {
     pub(super) fn create(directory: &Path, log_end: LogEnd) -> io::Result<Self> {
         let (path, partial) = (directory.join(NAME), directory.join(PARTIAL_NAME));
         let mut file = private::create_file(&partial)?;
-        let mut bytes = vec![0; SLOTS * SLOT_EVERY];
-        for at in (0..bytes.len()).step_by(SLOT_EVERY) {
+        let mut bytes = vec![0; SLOTS * SLOT_DISTANCE];
+        for at in (0..bytes.len()).step_by(SLOT_DISTANCE) {
             bytes[at..at + SLOT_BYTES].copy_from_slice(&slot(1, log_end));
         }
         file.write_all(&bytes)?;
@@ -193,9 +200,9 @@ impl HighWaterMark {
         Ok(Self {
             direct: Direct::open(&path),
             file,
-            number: 1,
+            write_number: 1,
             log_end,
-            is_end: false,
+            is_end_known: false,
             next_slot: SLOTS_DURABLE[0],
             state: State::Durable,
         })
@@ -210,8 +217,8 @@ impl HighWaterMark {
         match found {
             MarkRead::Valid {
                 log_end: marked_end,
-                number,
-                older,
+                write_number,
+                older_slot,
                 is_slot_damaged: false,
             } if marked_end == log_end => {
                 let path = directory.join(NAME);
@@ -220,10 +227,10 @@ impl HighWaterMark {
                 Ok(Self {
                     direct: Direct::open(&path),
                     file,
-                    number,
+                    write_number,
                     log_end,
-                    is_end: false,
-                    next_slot: older,
+                    is_end_known: false,
+                    next_slot: older_slot,
                     state: State::Durable,
                 })
             }
@@ -231,17 +238,17 @@ impl HighWaterMark {
         }
     }
 
-    /// The end of the log if the last append succeeded. For one append only, which confirms it with
-    /// [`Self::set`]: after a failed one the log has to be asked.
+    /// Takes the end of the log, if it is known. Each append takes it, and [`Self::set`] makes it known
+    /// again when the append has succeeded; after a failed append it has to be read from the log.
     pub(super) fn take_end(&mut self) -> Option<LogEnd> {
-        std::mem::take(&mut self.is_end).then_some(self.log_end)
+        std::mem::take(&mut self.is_end_known).then_some(self.log_end)
     }
 
     /// Sets the mark after an append, before it is acknowledged.
     pub(super) fn set(&mut self, log_end: LogEnd) {
         self.log_end = log_end;
-        self.is_end = true;
-        self.number += 1;
+        self.is_end_known = true;
+        self.write_number += 1;
         self.state = match self.put(SLOT_QUICK) {
             Ok(()) => State::Written,
             Err(_) => State::Failed,
@@ -261,8 +268,8 @@ impl HighWaterMark {
             self.put(SLOT_QUICK)?;
             self.state = State::Written;
         }
-        let bytes = slot(self.number, self.log_end);
-        let at = (self.next_slot * SLOT_EVERY) as u64;
+        let bytes = slot(self.write_number, self.log_end);
+        let at = (self.next_slot * SLOT_DISTANCE) as u64;
         let written = self.direct.as_mut().map(|direct| direct.write(&bytes, at));
         match written {
             Some(Ok(())) => {}
@@ -278,9 +285,9 @@ impl HighWaterMark {
         Ok(())
     }
 
-    fn put(&self, number: usize) -> io::Result<()> {
-        let bytes = slot(self.number, self.log_end);
-        write_at(&self.file, &bytes, (number * SLOT_EVERY) as u64)
+    fn put(&self, slot_index: usize) -> io::Result<()> {
+        let bytes = slot(self.write_number, self.log_end);
+        write_at(&self.file, &bytes, (slot_index * SLOT_DISTANCE) as u64)
     }
 }
 
@@ -312,7 +319,7 @@ struct Direct {
 
 /// Direct writes require page-aligned memory.
 #[repr(C, align(4096))]
-struct Page([u8; SLOT_EVERY]);
+struct Page([u8; SLOT_DISTANCE]);
 
 impl Direct {
     /// `None` on a file system that is not known to write in place.
@@ -328,7 +335,7 @@ impl Direct {
         let kind = u32::try_from(fstatfs(&file).ok()?.f_type).ok()?;
         matches!(kind, EXT4 | XFS).then(|| Self {
             file,
-            page: Box::new(Page([0; SLOT_EVERY])),
+            page: Box::new(Page([0; SLOT_DISTANCE])),
         })
     }
 
@@ -352,13 +359,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_outlives_damage_to_two_slots_and_tells_damage_to_all() {
+    fn a_mark_outlives_damage_to_two_slots_and_reports_damage_to_all() {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(read(directory.path()).unwrap(), MarkRead::Absent);
         let mut mark = HighWaterMark::create(directory.path(), at(0)).unwrap();
         for last in 1..=9 {
             mark.set(at(last));
-            // Read before it is settled, as after a kill.
+            // Read before it is durable, as after a kill.
             assert_eq!(read(directory.path()).unwrap().last(), Some(last));
             if last < 9 {
                 mark.finish_deferred().unwrap();
@@ -369,7 +376,7 @@ mod tests {
         let damaged = |slots: &[usize]| {
             let mut bytes = sound.clone();
             for slot in slots {
-                bytes[slot * SLOT_EVERY + 20] ^= 1;
+                bytes[slot * SLOT_DISTANCE + 20] ^= 1;
             }
             std::fs::write(&path, &bytes).unwrap();
             read(directory.path()).unwrap()
@@ -395,7 +402,7 @@ mod tests {
             );
             assert!(is_seen && found.last() == Some(8), "{byte}");
         }
-        for bytes in [&sound[..0], &[0_u8; SLOTS * SLOT_EVERY][..]] {
+        for bytes in [&sound[..0], &[0_u8; SLOTS * SLOT_DISTANCE][..]] {
             std::fs::write(&path, bytes).unwrap();
             assert_eq!(read(directory.path()).unwrap(), MarkRead::Unreadable);
         }

@@ -51,15 +51,15 @@ impl SqliteJournal {
     /// [`JournalError::Locked`], [`JournalError::NewerFormat`], [`JournalError::NotAJournal`],
     /// [`JournalError::ReadOnly`], or the store failed.
     pub fn open(directory: &Path, options: SqliteOptions) -> Result<Self, JournalError> {
-        let (mut store, found) = lock_store(directory, options)?;
-        check_file(&store, found)?;
-        let connection = connect(&store, || check_empty(&store, found));
-        let connection = connection.map_err(|error| add_acknowledged_entries(error, found))?;
-        check_acknowledged(&store, &connection, found)?;
-        resume_mark(&mut store, &connection, found)?;
-        add_times(&connection).map_err(store.sqlite("open"))?;
-        sync_directory(directory).map_err(store.io("open"))?;
-        snapshot_file::remove_partial(directory).map_err(store.io("open"))?;
+        let (mut store, mark_read) = lock_store(directory, options)?;
+        check_file(&store, mark_read)?;
+        let connection = connect(&store, || check_empty(&store, mark_read));
+        let connection = connection.map_err(|error| add_acknowledged_entries(error, mark_read))?;
+        check_acknowledged(&store, &connection, mark_read)?;
+        resume_mark(&mut store, &connection, mark_read)?;
+        add_times(&connection).map_err(store.sqlite_error("open"))?;
+        sync_directory(directory).map_err(store.io_error("open"))?;
+        snapshot_file::remove_partial(directory).map_err(store.io_error("open"))?;
         let journal = Self {
             connection,
             store: Arc::new(store),
@@ -74,7 +74,7 @@ impl SqliteJournal {
         (self.connection)
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
             .map(|_| ())
-            .map_err(self.store.sqlite("open"))
+            .map_err(self.store.sqlite_error("open"))
     }
 
     /// Extends the write-ahead log in advance. An fsync that extends a file waits for the disk
@@ -89,17 +89,17 @@ impl SqliteJournal {
         if fs::metadata(log).is_ok_and(|log| log.len() >= LOG_BYTES) {
             return Ok(());
         }
-        let sqlite = self.store.sqlite("open");
-        let pages: i64 = self
+        let sqlite = self.store.sqlite_error("open");
+        let usual_pages: i64 = self
             .connection
             .query_row("PRAGMA cache_size", [], |row| row.get(0))
             .map_err(&sqlite)?;
-        let keep = |pages: i64| {
+        let set_cache_pages = |pages: i64| {
             self.connection
                 .execute_batch(&format!("PRAGMA cache_size = {pages}"))
                 .map_err(&sqlite)
         };
-        keep(CACHE_PAGES_GROWING)?;
+        set_cache_pages(CACHE_PAGES_GROWING)?;
         // Changed pages that exceed the cache are written to the log at once. After the rollback
         // they are overwritten later, and the file does not shrink.
         let transaction = self.connection.unchecked_transaction().map_err(&sqlite)?;
@@ -110,7 +110,7 @@ impl SqliteJournal {
         );
         // If there was no space, SQLite has already rolled back.
         transaction.finish().map_err(&sqlite)?;
-        keep(pages)?;
+        set_cache_pages(usual_pages)?;
         match grown.map_err(&sqlite) {
             Ok(_) | Err(JournalError::NoSpace { .. }) => Ok(()),
             Err(error) => Err(error),
@@ -131,10 +131,10 @@ impl SqliteJournal {
             write_lock: Mutex::new(None),
             notices: Notice::of(directory),
         };
-        let found = super::mark::read(directory).map_err(store.io("read its mark"))?;
-        check_file(&store, found)?;
-        let connection =
-            connect(&store, || Ok(())).map_err(|error| add_acknowledged_entries(error, found))?;
+        let mark_read = super::mark::read(directory).map_err(store.io_error("read its mark"))?;
+        check_file(&store, mark_read)?;
+        let connection = connect(&store, || Ok(()))
+            .map_err(|error| add_acknowledged_entries(error, mark_read))?;
         Ok(Self {
             connection,
             store: Arc::new(store),
@@ -164,19 +164,19 @@ pub(super) fn lock_store(
         write_lock: Mutex::new(None),
         notices: Notice::of(directory),
     };
-    let found = super::mark::read(directory).map_err(store.io("read its mark"))?;
-    Ok((store, found))
+    let mark_read = super::mark::read(directory).map_err(store.io_error("read its mark"))?;
+    Ok((store, mark_read))
 }
 
 /// Opens another connection to the store's database.
 ///
-/// An empty one becomes a new store, unless `check_empty` says that it may not be.
+/// An empty one becomes a new store, unless `check_empty` refuses that.
 pub(super) fn connect(
     store: &Store,
     check_empty: impl FnOnce() -> Result<(), JournalError>,
 ) -> Result<Connection, JournalError> {
     let file = store.directory.join("journal.sqlite");
-    let sqlite = store.sqlite("open");
+    let sqlite = store.sqlite_error("open");
     if store.lock.is_none() {
         let connection = connect_read_only(store, &file)?;
         connection.busy_timeout(BUSY_TIMEOUT).map_err(&sqlite)?;
@@ -227,17 +227,17 @@ fn connect_read_only(store: &Store, file: &Path) -> Result<Connection, JournalEr
         Ok(connection)
     });
     let log_bytes = fs::metadata(file.with_file_name("journal.sqlite-wal")).map_or(0, |m| m.len());
-    let shared = file.with_file_name("journal.sqlite-shm").exists();
+    let has_shared_memory = file.with_file_name("journal.sqlite-shm").exists();
     match opened {
-        // In a read-only directory SQLite cannot create the files that it shares between
-        // processes. Without those files and without a log, no other process is using it.
-        Err(error) if log_bytes == 0 && !shared && cannot_share(&error) => {
+        // In a read-only directory SQLite cannot create its shared memory, a file beside the
+        // database. If there is neither this file nor a log, no other process uses the store.
+        Err(error) if log_bytes == 0 && !has_shared_memory && cannot_share(&error) => {
             let uri = format!("file:{}?immutable=1", escape(file));
             Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
         }
         opened => opened,
     }
-    .map_err(store.sqlite("open"))
+    .map_err(store.sqlite_error("open"))
 }
 
 fn cannot_share(error: &rusqlite::Error) -> bool {
@@ -320,7 +320,7 @@ fn check_format(store: &Store, connection: &Connection) -> Result<(), JournalErr
     };
     let id: i32 = connection
         .query_row("PRAGMA application_id", [], |row| row.get(0))
-        .map_err(store.sqlite("open"))?;
+        .map_err(store.sqlite_error("open"))?;
     if id != APPLICATION_ID {
         return Err(not_ours("journal.sqlite belongs to something else"));
     }
@@ -329,7 +329,7 @@ fn check_format(store: &Store, connection: &Connection) -> Result<(), JournalErr
             row.get(0)
         })
         .optional()
-        .map_err(store.sqlite("open"))?;
+        .map_err(store.sqlite_error("open"))?;
     match format {
         None | Some(0) => Err(not_ours("journal.sqlite does not say its format")),
         Some(FORMAT) => Ok(()),

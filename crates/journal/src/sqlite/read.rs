@@ -11,7 +11,7 @@ use crate::{JournalError, Visit};
 /// Receives a verified batch with its records, and says whether to continue.
 pub(crate) type VisitBatch<'a> = dyn FnMut(&Row<'_>, Records<'_>) -> ControlFlow<()> + 'a;
 
-/// Recovery and followers need no times.
+/// Without times, for recovery and followers, which do not need them.
 const BATCHES: &str = "SELECT first, last, previous, checksum, records, NULL FROM batch \
                        WHERE first > ?1 ORDER BY first";
 const BATCHES_WITH_TIMES: &str = "SELECT first, last, previous, checksum, records, appended_at FROM batch \
@@ -45,7 +45,8 @@ impl SqliteJournal {
         from: u64,
         visit: &mut VisitBatch<'_>,
     ) -> Result<(), JournalError> {
-        let has_times = open::has_times(&self.connection).map_err(self.store.sqlite("read"))?;
+        let has_times =
+            open::has_times(&self.connection).map_err(self.store.sqlite_error("read"))?;
         let select = if has_times {
             BATCHES_WITH_TIMES
         } else {
@@ -54,21 +55,21 @@ impl SqliteJournal {
         self.visit_batches(select, from, visit)
     }
 
-    /// Where the entries before `from` end that are in other batches than it: their last batch and its
-    /// time, if that is known. It need not be held any more.
+    /// The end of the last batch that lies wholly before the entry `from`, and when that batch was
+    /// appended, if that is known. The batch may have been trimmed.
     pub(crate) fn end_before(&mut self, from: u64) -> Result<(LogEnd, Option<i64>), JournalError> {
         self.find_end_before(from)
-            .map_err(self.store.sqlite("read"))
+            .map_err(self.store.sqlite_error("read"))
     }
 
     fn find_end_before(&self, from: u64) -> rusqlite::Result<(LogEnd, Option<i64>)> {
         let view = self.connection.unchecked_transaction()?;
-        let at = match open::has_times(&view)? {
+        let time_column = match open::has_times(&view)? {
             true => "appended_at",
             false => "NULL",
         };
         let mut statement = view.prepare(&format!(
-            "SELECT last, checksum, {at} FROM batch WHERE first < ?1 AND last < ?1 \
+            "SELECT last, checksum, {time_column} FROM batch WHERE first < ?1 AND last < ?1 \
              ORDER BY first DESC LIMIT 1"
         ))?;
         let found = statement.query_row([int(from)], |row| {

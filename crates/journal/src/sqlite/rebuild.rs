@@ -9,40 +9,40 @@ use super::mark::HighWaterMark;
 use super::{LogEnd, SqliteJournal, SqliteOptions, int};
 use crate::{Journal as _, JournalError};
 
-/// One transaction takes so many bytes of batches.
+/// The size of the batches in one transaction, in bytes.
 const TRANSACTION_BYTES: usize = 8 << 20;
 
-/// A store that is being built. It is no use to anybody before [`Rebuild::finish`].
+/// A store that is being built. It cannot be used before [`Rebuild::finish`].
 pub(crate) struct Rebuild {
     journal: SqliteJournal,
     end: LogEnd,
-    /// The bytes in the open transaction; `None` without one.
-    pending: Option<usize>,
+    /// The size of the batches in the open transaction; `None` if none is open.
+    transaction_bytes: Option<usize>,
 }
 
 impl Rebuild {
     /// Creates the store in an empty directory; its first batch follows `before`.
     pub(crate) fn create(directory: &Path, before: LogEnd) -> Result<Self, JournalError> {
         let journal = SqliteJournal::open(directory, SqliteOptions::default())?;
-        let set = "UPDATE meta SET value = ?2 WHERE key = ?1";
+        let update = "UPDATE meta SET value = ?2 WHERE key = ?1";
         let values = [
             ("trimmed_last", int(before.last)),
             ("trimmed_checksum", i64::from(before.checksum)),
         ];
         for (key, value) in values {
             (journal.connection)
-                .execute(set, params![key, value])
-                .map_err(journal.store.sqlite("restore"))?;
+                .execute(update, params![key, value])
+                .map_err(journal.store.sqlite_error("restore"))?;
         }
         Ok(Self {
             journal,
             end: before,
-            pending: None,
+            transaction_bytes: None,
         })
     }
 
-    /// Appends a batch with the checksum that it has, up to its entry `last`; the checksum is made anew
-    /// if that is not its last one.
+    /// Appends the entries of a batch up to `last`. The batch keeps its checksum; if `last` cuts it short,
+    /// the checksum is computed anew.
     pub(crate) fn append(&mut self, row: &Row<'_>, last: u64) -> Result<(), JournalError> {
         let path = &self.journal.store.directory;
         let records = row
@@ -68,9 +68,9 @@ impl Rebuild {
     }
 
     fn insert(&mut self, row: &Row<'_>) -> Result<(), JournalError> {
-        let sqlite = self.journal.store.sqlite("restore");
+        let sqlite = self.journal.store.sqlite_error("restore");
         let connection = &self.journal.connection;
-        if self.pending.is_none() {
+        if self.transaction_bytes.is_none() {
             connection.execute_batch("BEGIN").map_err(&sqlite)?;
         }
         connection
@@ -91,24 +91,24 @@ impl Rebuild {
             .map_err(&sqlite)?;
         drop(sqlite);
         self.end = row.log_end();
-        let pending = self.pending.unwrap_or(0) + row.records.len();
-        self.pending = Some(pending);
-        if pending >= TRANSACTION_BYTES {
+        let transaction_bytes = self.transaction_bytes.unwrap_or(0) + row.records.len();
+        self.transaction_bytes = Some(transaction_bytes);
+        if transaction_bytes >= TRANSACTION_BYTES {
             self.commit()?;
         }
         Ok(())
     }
 
     fn commit(&mut self) -> Result<(), JournalError> {
-        if self.pending.take().is_some() {
+        if self.transaction_bytes.take().is_some() {
             (self.journal.connection)
                 .execute_batch("COMMIT")
-                .map_err(self.journal.store.sqlite("restore"))?;
+                .map_err(self.journal.store.sqlite_error("restore"))?;
         }
         Ok(())
     }
 
-    /// The journal, for its snapshot.
+    /// The journal, to write its snapshot.
     pub(crate) fn journal(&mut self) -> Result<&mut SqliteJournal, JournalError> {
         self.commit()?;
         Ok(&mut self.journal)
@@ -120,7 +120,7 @@ impl Rebuild {
         self.journal.checkpoint()?;
         let store = &self.journal.store;
         let mark = HighWaterMark::create(&store.directory, self.end)
-            .map_err(store.io("write its mark"))?;
+            .map_err(store.io_error("write its mark"))?;
         *store.write_lock.lock() = Some(mark);
         Ok(self.journal)
     }

@@ -77,7 +77,8 @@ fn header(sequence: u64) -> [u8; HEADER_BYTES] {
     header
 }
 
-fn chained(crc: u32, bytes: &[u8]) -> u32 {
+/// The checksum of some bytes and of the checksum before them.
+fn chained_crc(crc: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&crc.to_le_bytes());
     hasher.update(bytes);
@@ -90,9 +91,11 @@ pub(super) struct Writer {
     sequence: u64,
     file: File,
     chunk: Vec<u8>,
+    /// The checksum of the last chunk.
     crc: u32,
+    /// The size of the chunks so far.
     total: u64,
-    finished: bool,
+    is_finished: bool,
 }
 
 impl Writer {
@@ -107,7 +110,7 @@ impl Writer {
             chunk: Vec::with_capacity(CHUNK_BYTES),
             crc: 0,
             total: 0,
-            finished: false,
+            is_finished: false,
         };
         writer.file.write_all(&header(sequence)).map_err(io)?;
         Ok(writer)
@@ -117,7 +120,7 @@ impl Writer {
         if self.chunk.is_empty() {
             return Ok(());
         }
-        self.crc = chained(self.crc, &self.chunk);
+        self.crc = chained_crc(self.crc, &self.chunk);
         self.total += self.chunk.len() as u64;
         let length = u32::try_from(self.chunk.len()).unwrap_or(u32::MAX);
         self.file.write_all(&length.to_le_bytes())?;
@@ -133,7 +136,7 @@ impl Writer {
         let total = self.total.to_le_bytes();
         self.file.write_all(&0_u32.to_le_bytes())?;
         self.file
-            .write_all(&chained(self.crc, &total).to_le_bytes())?;
+            .write_all(&chained_crc(self.crc, &total).to_le_bytes())?;
         self.file.write_all(&total)?;
         self.file.sync_all()?;
         let bytes = self.file.metadata()?.len();
@@ -141,7 +144,7 @@ impl Writer {
             partial_path(&self.directory, self.sequence),
             path(&self.directory, self.sequence),
         )?;
-        self.finished = true;
+        self.is_finished = true;
         sync_directory(&self.directory)?;
         Ok(bytes)
     }
@@ -177,7 +180,7 @@ impl SnapshotWriter for Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        if !self.finished {
+        if !self.is_finished {
             // If it cannot be removed now, it is removed when the store is opened next.
             let _ = fs::remove_file(partial_path(&self.directory, self.sequence));
         }
@@ -190,10 +193,11 @@ pub(super) struct Reader {
     sequence: u64,
     file: File,
     chunk: Vec<u8>,
+    /// The offset in `chunk` up to which it was read.
     position: usize,
     crc: u32,
     total: u64,
-    ended: bool,
+    has_ended: bool,
 }
 
 impl Reader {
@@ -211,7 +215,7 @@ impl Reader {
             position: 0,
             crc: 0,
             total: 0,
-            ended: false,
+            has_ended: false,
         };
         reader.check_header()?;
         Ok(reader)
@@ -263,10 +267,10 @@ impl Reader {
         let crc = u32::from_le_bytes(self.take()?);
         if length == 0 {
             let total: [u8; 8] = self.take()?;
-            if chained(self.crc, &total) != crc || u64::from_le_bytes(total) != self.total {
+            if chained_crc(self.crc, &total) != crc || u64::from_le_bytes(total) != self.total {
                 return Err(self.damaged("its end does not match"));
             }
-            self.ended = true;
+            self.has_ended = true;
             return Ok(());
         }
         if length > CHUNK_BYTES_MAX {
@@ -275,7 +279,7 @@ impl Reader {
         let mut chunk = std::mem::take(&mut self.chunk);
         chunk.resize(length, 0);
         self.fill(&mut chunk)?;
-        if chained(self.crc, &chunk) != crc {
+        if chained_crc(self.crc, &chunk) != crc {
             return Err(self.damaged("a chunk's checksum does not match"));
         }
         self.crc = crc;
@@ -289,14 +293,14 @@ impl Reader {
 impl Read for Reader {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         if self.position == self.chunk.len() {
-            if self.ended || bytes.is_empty() {
+            if self.has_ended || bytes.is_empty() {
                 return Ok(0);
             }
             // After a failed chunk no more bytes are returned.
             self.chunk.clear();
             self.position = 0;
             self.advance().map_err(JournalError::into_io)?;
-            if self.ended {
+            if self.has_ended {
                 self.chunk.clear();
                 self.position = 0;
                 return Ok(0);

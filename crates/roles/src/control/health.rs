@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
-use placewright_http::{Health, HealthSource, TlsDoor};
+use placewright_http::{Health, HealthSource, TlsAcceptor};
 
 use super::sockets::Socket;
 
@@ -29,7 +29,7 @@ impl HealthHandle {
 /// The system has no thread, or no descriptor.
 pub(crate) fn start(
     socket: Option<Socket>,
-    tls: Option<Arc<TlsDoor>>,
+    tls: Option<Arc<TlsAcceptor>>,
 ) -> anyhow::Result<(HealthHandle, Option<TcpListener>)> {
     let handle = HealthHandle::default();
     let Some(socket) = socket else {
@@ -38,7 +38,7 @@ pub(crate) fn start(
     let listener = socket.listen()?.into_std()?;
     let copy = listener.try_clone()?;
     Health::new(Arc::clone(&handle.0))
-        .serve_aside(listener, tls)
+        .serve_on_own_thread(listener, tls)
         .context("cannot serve health.listen")?;
     Ok((handle, Some(copy)))
 }

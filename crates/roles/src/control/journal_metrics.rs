@@ -151,14 +151,14 @@ impl Observer for JournalMetrics {
             commands,
             entries,
             bytes,
-            decide,
-            append,
+            decide_time,
+            append_time,
             queued,
         } = *commit;
         self.batch_commands.observe(observation(commands));
         self.batch_bytes.observe(observation(bytes));
-        self.append_duration.observe(append.as_secs_f64());
-        self.decide_duration.observe(decide.as_secs_f64());
+        self.append_duration.observe(append_time.as_secs_f64());
+        self.decide_duration.observe(decide_time.as_secs_f64());
         self.entries.inc_by(entries as u64);
         self.sequence.set(gauge(sequence));
         self.queued.set(gauge(queued as u64));

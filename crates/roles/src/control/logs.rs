@@ -280,16 +280,21 @@ mod tests {
     }
 
     /// An output that accepts a few bytes, then nothing for a moment.
-    struct HesitantOutput(Arc<Mutex<Vec<u8>>>, bool);
+    struct HesitantOutput {
+        written: Arc<Mutex<Vec<u8>>>,
+        /// Whether the last call returned an error.
+        has_blocked: bool,
+    }
 
     impl io::Write for HesitantOutput {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.1 = !self.1;
-            if self.1 {
+            self.has_blocked = !self.has_blocked;
+            if self.has_blocked {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             let accepted = bytes.len().min(7);
-            self.0.lock().unwrap().extend_from_slice(&bytes[..accepted]);
+            let mut written = self.written.lock().unwrap();
+            written.extend_from_slice(&bytes[..accepted]);
             Ok(accepted)
         }
 
@@ -301,7 +306,11 @@ mod tests {
     #[test]
     fn an_output_that_accepts_nothing_at_times_gets_every_line() {
         let written = Arc::new(Mutex::new(Vec::new()));
-        let log = Log::start(HesitantOutput(Arc::clone(&written), false)).unwrap();
+        let log = Log::start(HesitantOutput {
+            written: Arc::clone(&written),
+            has_blocked: false,
+        })
+        .unwrap();
         let mut writer = LineWriter(Arc::clone(&log.lines));
         let lines: String = (0..20).map(|number| format!("line {number}\n")).collect();
         for line in lines.split_inclusive('\n') {

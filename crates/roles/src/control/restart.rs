@@ -114,7 +114,7 @@ pub(crate) fn copies<const COUNT: usize>(
     copies
 }
 
-/// What this process passes to a successor.
+/// The state of handing over to a successor.
 #[derive(Default)]
 pub(crate) struct HandOver {
     successor: Mutex<Option<Arc<dyn Successor>>>,

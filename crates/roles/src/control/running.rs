@@ -57,21 +57,35 @@ pub(crate) struct RunningControl {
     /// What is needed to hand over to a successor.
     pub(crate) restart: Arc<HandOver>,
     gateway: Arc<Gateway>,
-    placement: (Server, ListeningSocket),
-    scheduler: Option<(Server, ListeningSocket)>,
-    compute: Option<(Server, ListeningSocket)>,
+    placement: ApiServer,
+    scheduler: Option<ApiServer>,
+    compute: Option<ApiServer>,
     /// The listener of the gRPC server for cells.
     grpc_listener: Option<TcpListener>,
+    /// The address for health checks and metrics.
     health: Option<SocketAddr>,
+    /// The directory of the store.
     directory: PathBuf,
     threads: ApiThreads,
     tls: Tls,
 }
 
+/// The server of one API, and the socket on which it listens.
+struct ApiServer {
+    server: Server,
+    socket: ListeningSocket,
+}
+
+impl ApiServer {
+    fn new(server: Server, socket: ListeningSocket) -> Self {
+        Self { server, socket }
+    }
+}
+
 /// The metrics of control's parts.
 struct Metrics {
     http: HttpMetrics,
-    /// Its metrics are read from it.
+    /// Admission control, from which its metrics are read.
     admission: AdmissionControl,
     tls: TlsMetrics,
     claims: ClaimMetrics,
@@ -132,7 +146,7 @@ impl RunningControl {
         let sealer = sealer(options, cells, &sockets, &mut registry).await?;
         let observer = LoggingObserver(metrics.journal);
         let tls = checked.tls.open(options, &metrics.tls, &identity)?;
-        let (health_handle, health) = health::start(sockets.health.take(), tls.door("health"))?;
+        let (health_handle, health) = health::start(sockets.health.take(), tls.acceptor("health"))?;
         let (mut inherited, engine) = tokio::select! {
             opened = end_predecessor_and_load(inherited, options, observer) => opened?,
             () = wait_for_stop(stops, 1) => return Ok(stopped_while_loading()),
@@ -159,12 +173,12 @@ impl RunningControl {
         let compute = match (open(sockets.compute)?, &runtime) {
             (Some(socket), Some(runtime)) => {
                 let service = compute_api(options, &gateway, runtime)?;
-                Some((server(Arc::new(service), "compute"), socket))
+                Some(ApiServer::new(server(Arc::new(service), "compute"), socket))
             }
             _ => None,
         };
         let scheduler = server(Arc::new(scheduler), "scheduler");
-        let scheduler = open(sockets.scheduler)?.map(|socket| (scheduler, socket));
+        let scheduler = open(sockets.scheduler)?.map(|socket| ApiServer::new(scheduler, socket));
         let socket = ListeningSocket::open(sockets.placement, &mut inherited)?;
         health_handle.set(Arc::clone(&gateway) as _);
         let mut running = Self {
@@ -175,7 +189,7 @@ impl RunningControl {
             connection_limits: limits,
             restart: Arc::default(),
             gateway,
-            placement: (placement, socket),
+            placement: ApiServer::new(placement, socket),
             scheduler,
             compute,
             grpc_listener: sockets.for_cells.map(Socket::listen).transpose()?,
@@ -202,10 +216,10 @@ impl RunningControl {
     fn offer_restart(&mut self, health: Option<std::net::TcpListener>) -> std::io::Result<()> {
         let health = health.as_ref();
         self.health = health.map(|listener| listener.local_addr()).transpose()?;
-        let scheduler = self.scheduler.as_ref().map(|(_, socket)| &socket.listener);
-        let compute = self.compute.as_ref().map(|(_, socket)| &socket.listener);
+        let scheduler = self.scheduler.as_ref().map(|api| &api.socket.listener);
+        let compute = self.compute.as_ref().map(|api| &api.socket.listener);
         let listeners = [
-            ("placement", Some(&self.placement.1.listener)),
+            ("placement", Some(&self.placement.socket.listener)),
             ("scheduler", scheduler),
             ("compute", compute),
             ("control", self.grpc_listener.as_ref()),
@@ -302,18 +316,18 @@ impl RunningControl {
 
     /// The address of the Placement API.
     pub(crate) fn placement_address(&self) -> std::io::Result<SocketAddr> {
-        self.placement.1.listener.local_addr()
+        self.placement.socket.listener.local_addr()
     }
 
     /// The address of the scheduler API, if it is enabled.
     pub(crate) fn scheduler_address(&self) -> std::io::Result<Option<SocketAddr>> {
-        let listener = self.scheduler.as_ref().map(|(_, socket)| &socket.listener);
+        let listener = self.scheduler.as_ref().map(|api| &api.socket.listener);
         listener.map(TcpListener::local_addr).transpose()
     }
 
     /// The address of the compute API, if it is enabled.
     pub(crate) fn compute_address(&self) -> std::io::Result<Option<SocketAddr>> {
-        let listener = self.compute.as_ref().map(|(_, socket)| &socket.listener);
+        let listener = self.compute.as_ref().map(|api| &api.socket.listener);
         listener.map(TcpListener::local_addr).transpose()
     }
 
@@ -425,11 +439,11 @@ async fn end_predecessor_and_load(
 /// Serves one of the APIs until the first signal, on the threads for APIs.
 async fn serve(
     threads: &ApiThreads,
-    service: Option<(Server, ListeningSocket)>,
+    api: Option<ApiServer>,
     restart: &Arc<HandOver>,
     stops: &watch::Receiver<u32>,
 ) -> anyhow::Result<Stopped> {
-    let Some((server, socket)) = service else {
+    let Some(ApiServer { server, socket }) = api else {
         return Ok(Stopped::Drained);
     };
     let (restart, stops) = (Arc::clone(restart), stops.clone());

@@ -25,7 +25,7 @@ pub(super) fn http_server(
     section: &str,
 ) -> Server {
     let server = Server::new(service).with_limits(connection_limits.api);
-    server.with_tls(tls.door(section))
+    server.with_tls(tls.acceptor(section))
 }
 
 /// A gateway with these parts, which runs costly requests on their threads, and reports when the store fails.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use placewright_http::{ListenerTlsMetrics, TlsDoor, TlsMetrics};
+use placewright_http::{ListenerTlsMetrics, TlsAcceptor, TlsMetrics};
 use placewright_net::Handshakes;
 use placewright_tls::{
     ClientFiles, FileBacked, FileError, IdentityFiles, LoadedServer, Outcome, ServerFiles,
@@ -114,7 +114,7 @@ impl TlsFiles {
         let has_handshakes = identity.credentials.is_some() || !self.0.is_empty();
         let threads = HandshakeThreads::start(options, has_handshakes)?;
         Ok(Tls {
-            handshakes: threads.places(),
+            handshakes: threads.handshakes(),
             listeners: Arc::new(Listeners::new(self.0, metrics)),
             threads,
         })
@@ -229,11 +229,11 @@ pub(super) struct Tls {
 
 impl Tls {
     /// The acceptor of TLS connections for the listener of this section, if it has TLS.
-    pub(super) fn door(&self, section: &str) -> Option<Arc<TlsDoor>> {
+    pub(super) fn acceptor(&self, section: &str) -> Option<Arc<TlsAcceptor>> {
         let mut listeners = self.listeners.0.iter();
         let (listener, metrics) = listeners.find(|(listener, _)| listener.section == section)?;
         let server = Arc::clone(&listener.server);
-        Some(Arc::new(TlsDoor::new(
+        Some(Arc::new(TlsAcceptor::new(
             move || Arc::clone(server.current().config()),
             listener.allows_plain,
             self.handshakes.clone(),
@@ -241,9 +241,9 @@ impl Tls {
         )))
     }
 
-    /// Handshakes of a gRPC server, with places that no client of an API can take.
+    /// Handshakes of a gRPC server, with limits of their own, which clients of an API cannot use up.
     pub(super) fn handshakes_of_roles(&self) -> Handshakes {
-        self.threads.places()
+        self.threads.handshakes()
     }
 
     /// The scheme of the listener's URL: `https` if it has TLS, even if it also accepts plain HTTP.
@@ -291,11 +291,11 @@ impl Listeners {
 
     fn for_each_listener(
         &self,
-        loaded: impl Fn(&FileBacked<LoadedServer, FileError>) -> Outcome<FileError>,
+        read: impl Fn(&FileBacked<LoadedServer, FileError>) -> Outcome<FileError>,
     ) {
         for (listener, metrics) in &self.0 {
             let section = listener.section;
-            match loaded(&listener.server) {
+            match read(&listener.server) {
                 Outcome::Unchanged | Outcome::Changing => {}
                 Outcome::Replaced => {
                     let server = listener.server.current();

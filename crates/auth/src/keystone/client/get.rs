@@ -23,7 +23,7 @@ impl Client {
             url.query_pairs_mut().extend_pairs(query);
         }
         let mut service_token = self.service_user_token(None).await?;
-        for retry in [false, true] {
+        for is_retry in [false, true] {
             let mut headers = HeaderMap::new();
             headers.insert(X_AUTH_TOKEN, service_token.clone());
             let request = self.http.current().get(url.clone()).headers(headers);
@@ -34,7 +34,7 @@ impl Client {
                     let value = serde_json::from_slice(&bytes);
                     return value.map_err(|_| format!("its answer to {path} is no JSON"));
                 }
-                StatusCode::UNAUTHORIZED if !retry => {
+                StatusCode::UNAUTHORIZED if !is_retry => {
                     service_token = self.service_user_token(Some(&service_token)).await?;
                 }
                 status => return Err(format!("it answered {status} to {path}")),

@@ -1,4 +1,5 @@
-//! `placewright bench` and `placewright replay`: names for the program `placewright-bench` beside this one.
+//! `placewright bench` and `placewright replay`: commands that the program `placewright-bench` beside this one
+//! carries out.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
@@ -10,7 +11,7 @@ use clap::Args;
 /// The program with the benchmarks and the replay.
 const PROGRAM: &str = "placewright-bench";
 
-/// The arguments of a command that the other program carries out. It also has their help.
+/// The arguments of a command, as they are given to the other program, which also prints the help.
 #[derive(Debug, Args)]
 pub(crate) struct Forwarded {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
@@ -18,7 +19,7 @@ pub(crate) struct Forwarded {
 }
 
 impl Forwarded {
-    /// Replaces this process by the other program, with these arguments behind the `first` ones.
+    /// Replaces this process by the other program, with the arguments `first` and then these.
     ///
     /// # Errors
     ///

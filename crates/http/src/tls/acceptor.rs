@@ -22,56 +22,58 @@ use crate::tls::session::TlsSession;
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES_MAX: u64 = 1 << 20;
 
-/// Where the configuration in force comes from.
-type Current = dyn Fn() -> Arc<ServerConfig> + Send + Sync;
+/// Returns the configuration in force.
+type CurrentConfig = dyn Fn() -> Arc<ServerConfig> + Send + Sync;
 
 /// What a listener needs to speak TLS.
-pub struct TlsDoor {
-    config: Box<Current>,
+pub struct TlsAcceptor {
+    config: Box<CurrentConfig>,
     handshakes: Handshakes,
     metrics: ListenerTlsMetrics,
     /// Whether HTTP without TLS is served too.
     allows_plain: bool,
 }
 
-impl fmt::Debug for TlsDoor {
+impl fmt::Debug for TlsAcceptor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("TlsDoor")
+            .debug_struct("TlsAcceptor")
             .field("allows_plain", &self.allows_plain)
             .finish_non_exhaustive()
     }
 }
 
-/// How long a new connection may be silent, and who may need its place.
-pub(crate) struct Patience<'a> {
-    pub(crate) first_byte: Duration,
+/// The wait for the first byte of a connection.
+pub(crate) struct FirstByteWait<'a> {
+    pub(crate) timeout: Duration,
+    /// Says whether the connection has to close, because others need its permit.
     pub(crate) connection_state: &'a ConnectionState,
 }
 
-/// What became of a new connection.
+/// The result of opening a new connection.
 pub(crate) enum Opened {
     /// Its client speaks HTTP, which the listener allows.
     Plain(TcpStream),
     /// Its client speaks TLS.
     Tls(Box<TlsStream<TcpStream>>, Arc<TlsSession>),
-    /// Its client has said nothing yet, and the server stops.
+    /// Its client has sent nothing yet, and the server stops.
     Silent(TcpStream),
     /// It is closed.
     Closed,
 }
 
-/// What a client began with.
+/// The beginning of a connection.
 enum Beginning {
+    /// The first byte that the client has sent.
     Byte(u8),
     /// Nothing, and the server stops.
     Stopping,
-    /// The end, or the place is needed for others.
+    /// The connection was closed, timed out, or has to close because others need its permit.
     Gone,
 }
 
-impl TlsDoor {
-    /// A door that asks `config` for the configuration of each new connection.
+impl TlsAcceptor {
+    /// An acceptor that calls `config` for the configuration of each new connection.
     pub fn new(
         config: impl Fn() -> Arc<ServerConfig> + Send + Sync + 'static,
         allows_plain: bool,
@@ -86,17 +88,17 @@ impl TlsDoor {
         }
     }
 
-    /// Finds out what a new connection's client speaks, and shakes hands if that is TLS.
+    /// Finds out whether a new connection's client speaks HTTP or TLS, and makes the handshake if that is TLS.
     pub(crate) async fn open(
         &self,
         mut stream: TcpStream,
         remote: SocketAddr,
-        patience: Patience<'_>,
+        wait: FirstByteWait<'_>,
         is_stopping: impl Fn() -> bool,
     ) -> Opened {
-        match beginning(&mut stream, &patience, is_stopping).await {
+        match read_beginning(&mut stream, &wait, is_stopping).await {
             Beginning::Byte(TLS_RECORD) => {
-                self.shake_hands(stream, remote, patience.connection_state)
+                self.shake_hands(stream, remote, wait.connection_state)
                     .await
             }
             Beginning::Byte(_) if self.allows_plain => Opened::Plain(stream),
@@ -152,14 +154,14 @@ impl TlsDoor {
 }
 
 /// The first byte of a connection, which stays in the socket's buffer.
-async fn beginning(
+async fn read_beginning(
     stream: &mut TcpStream,
-    patience: &Patience<'_>,
+    wait: &FirstByteWait<'_>,
     is_stopping: impl Fn() -> bool,
 ) -> Beginning {
-    let state = patience.connection_state;
+    let state = wait.connection_state;
     let first = poll_fn(|context: &mut Context<'_>| {
-        // A server that stops wakes who registered here, so this comes first.
+        // Registered before the checks below, because a server that stops wakes registered tasks.
         state.wake_by(context);
         let mut byte = [0];
         match stream.poll_peek(context, &mut ReadBuf::new(&mut byte)) {
@@ -170,11 +172,11 @@ async fn beginning(
             Poll::Pending => Poll::Pending,
         }
     });
-    let first = peer_timeout(patience.first_byte, first).await;
+    let first = peer_timeout(wait.timeout, first).await;
     first.unwrap_or(Beginning::Gone)
 }
 
-/// Completes when the connection's place is needed for others.
+/// Completes when the connection has to close, because others need its permit.
 async fn must_close(connection_state: &ConnectionState) {
     poll_fn(|context: &mut Context<'_>| {
         connection_state.wake_by(context);
