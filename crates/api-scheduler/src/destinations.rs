@@ -12,7 +12,7 @@ use response::DestinationsResponse;
 
 pub(crate) async fn select(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
     let destinations_request = request::validate(request.parse_body()?)?;
-    let is_claimed = destinations_request.claim;
+    let is_claimed = destinations_request.with_claim;
     let destinations = request
         .api_state
         .destinations

@@ -256,14 +256,14 @@ impl Site {
     /// Waits until the scheduler has the host states of `hosts` hosts. They arrive with the event
     /// that the host is up, or right after it.
     async fn until_scheduled(&self, hosts: usize) {
-        let count = |table: &mut HostTable| {
+        let count = |table: &HostTable| {
             let known_hosts = table.slots().iter().filter_map(|slot| table.get(slot));
             known_hosts
                 .filter(|host| !host.names.service_host.is_empty())
                 .count()
         };
         for _ in 0..1200 {
-            if self.runtime.scheduler().with_hosts(count) == hosts {
+            if self.runtime.scheduler().read_hosts(count) == hosts {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -103,7 +103,7 @@ pub(crate) async fn get(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let name = request.path_parameter();
     let modified = request
         .read(|state| {
-            let named = state.trait_id(name).and_then(|id| state.trait_named(id))?;
+            let named = state.trait_id(name).and_then(|id| state.trait_by_id(id))?;
             Some(named.modified_at.seconds())
         })
         .await;
@@ -169,7 +169,7 @@ pub(crate) async fn of_provider(request: &RoutedRequest<'_>) -> ApiResult<Reply>
             let traits = provider
                 .traits
                 .iter()
-                .filter_map(|id| state.trait_named(*id));
+                .filter_map(|id| state.trait_by_id(*id));
             let modified = open_traits(&mut writer, traits);
             close_with_generation(&mut writer, provider.generation);
             Some((writer, modified))

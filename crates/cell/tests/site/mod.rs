@@ -72,7 +72,7 @@ impl PlacementLink for Control {
                 for request in requests {
                     match world.try_conduct(Command::RequestClaim(request)) {
                         Ok(super_conductor::Outcome::ClaimAnswered(response)) => {
-                            responses.push(response)
+                            responses.push(response);
                         }
                         other => panic!("{other:?}"),
                     }

@@ -55,7 +55,7 @@ impl TlsSession {
 
     /// The name of the client's certificate for the log.
     pub(crate) fn client_name(&self) -> Option<&str> {
-        self.client.as_ref().and_then(PeerNames::shown)
+        self.client.as_ref().and_then(PeerNames::display_name)
     }
 }
 
