@@ -37,9 +37,10 @@ pub(crate) fn is_costly(path: &str, method: &str, body: &[u8]) -> bool {
         _ => {
             Cost::OfBody.is_high(body.len())
                 || path == "/servers"
-                    && body
-                        .windows(COUNT_FIELD_END.len())
-                        .any(|window| window == COUNT_FIELD_END)
+                    && (hides_names(body)
+                        || body
+                            .windows(COUNT_FIELD_END.len())
+                            .any(|window| window == COUNT_FIELD_END))
         }
     }
 }
@@ -50,6 +51,9 @@ pub(crate) fn instances(path: &str, method: &str, body: &[u8]) -> u32 {
     if (path, method) != ("/servers", "POST") {
         return 0;
     }
+    if hides_names(body) {
+        return INSTANCES_MAX;
+    }
     let ends = body
         .windows(COUNT_FIELD_END.len())
         .enumerate()
@@ -57,6 +61,15 @@ pub(crate) fn instances(path: &str, method: &str, body: &[u8]) -> u32 {
         .map(|(start, _)| start + COUNT_FIELD_END.len());
     let counts = ends.map(|end| leading_number(&body[end..]));
     counts.max().unwrap_or(1).clamp(1, INSTANCES_MAX)
+}
+
+/// Whether a JSON text has an escape such as `\u0063` for a small letter or an underscore, with which a field
+/// could have its name unseen. Encoders escape other characters only; Go's, for example, escapes `<` and `&`.
+fn hides_names(body: &[u8]) -> bool {
+    body.windows(6).any(|window| {
+        window.starts_with(b"\\u00")
+            && matches!(window[4..], [b'6' | b'7', _] | [b'5', b'f' | b'F'])
+    })
 }
 
 /// The number with which a text begins, after blanks, a colon and quotation marks; 0 if there is none.
@@ -75,6 +88,16 @@ fn leading_number(text: &[u8]) -> u32 {
 mod tests {
     use super::*;
     use crate::routes::TABLE;
+
+    #[test]
+    fn an_escaped_field_name_hides_no_servers() {
+        let hidden = br#"{"server": {"max_coun\u0074": 1000}}"#;
+        assert!(is_costly("/servers", "POST", hidden));
+        assert_eq!(instances("/servers", "POST", hidden), INSTANCES_MAX);
+        let plain = br#"{"server": {"name": "caf\u00e9 \u0026 \n"}}"#;
+        assert!(!is_costly("/servers", "POST", plain));
+        assert_eq!(instances("/servers", "POST", plain), 1);
+    }
 
     #[test]
     fn the_lists_are_paths_of_the_table() {
