@@ -7,12 +7,13 @@ use std::process::Command;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=CARGO_ENCODED_RUSTFLAGS");
-    let is = |name: &str, wanted: &str| env::var(name).is_ok_and(|value| value == wanted);
-    let here = env::var("HOST").is_ok_and(|host| is("TARGET", &host));
-    if !is("PROFILE", "release") || !here || !is("TARGET", "x86_64-unknown-linux-gnu") {
+    let variable_is = |name: &str, wanted: &str| env::var(name).is_ok_and(|value| value == wanted);
+    let is_native = env::var("HOST").is_ok_and(|host| variable_is("TARGET", &host));
+    let is_known_target = variable_is("TARGET", "x86_64-unknown-linux-gnu");
+    if !variable_is("PROFILE", "release") || !is_native || !is_known_target {
         return;
     }
-    // rustc links with its own lld for this target; others may not know the option.
+    // rustc links with its own lld for this target. Another linker, chosen by flags, may not know `--icf`.
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     if !flags.contains("linker") && !flags.contains("fuse-ld") {
         println!("cargo:rustc-link-arg-bins=-Wl,--icf=all");
@@ -22,7 +23,7 @@ fn main() {
     }
 }
 
-/// The version of this machine's GNU C library; programs with packed relocations need 2.36.
+/// The version of this machine's GNU C library. Programs with packed relocations run with 2.36 or newer only.
 fn libc_version() -> Option<(u32, u32)> {
     let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output();
     let text = String::from_utf8(output.ok()?.stdout).ok()?;

@@ -6,12 +6,14 @@ import time
 from case import Bystanders, Caller, Case, Site
 from fleet import ADMIN, connect, in_threads, load, request
 
+# How long a bystander may wait, in seconds.
 WAIT_MAX = 0.25
 GROWTH_MAX_MIB = 256
 GROUPS_MAX = 128
 
 
 def groups(count: int, more: str = "") -> str:
+    """A query with ``count`` suffixed groups."""
     suffixed = "&".join(f"resources_{number}=VCPU:1" for number in range(count))
     return f"/allocation_candidates?{suffixed}&group_policy=none{more}"
 
@@ -23,9 +25,9 @@ def get(site: Site, path: str):
     return answer
 
 
-def costly() -> dict[str, tuple[str, set[int]]]:
+def costly_queries() -> dict[str, tuple[str, set[int]]]:
     """The costliest queries, with the statuses that their answers may have."""
-    some = "resources=VCPU:1,MEMORY_MB:1"
+    resources = "resources=VCPU:1,MEMORY_MB:1"
     names = [
         "HW_CPU_X86_AVX",
         "HW_CPU_X86_AVX2",
@@ -43,25 +45,25 @@ def costly() -> dict[str, tuple[str, set[int]]]:
     subtrees = "&".join(f"same_subtree=_{n % 100},_{n // 100 + 1}" for n in range(800))
     candidates = "/allocation_candidates?"
     return {
-        "all candidates": (candidates + some, {200}),
-        "all candidates, old form": (candidates + some + "&x", {400}),
+        "all candidates": (candidates + resources, {200}),
+        "all candidates, old form": (candidates + resources + "&x", {400}),
         "groups": (groups(GROUPS_MAX), {200, 400}),
         "groups, each its provider": (groups(GROUPS_MAX).replace("none", "isolate"), {200}),
-        "forbidden traits": (f"{candidates}{some}&required={forbidden}", {200}),
-        "a trait again and again": (f"{candidates}{some}&{repeated}", {200}),
-        "choices of traits": (f"{candidates}{some}&{one_of}", {200}),
-        "aggregates": (f"{candidates}{some}&{members}", {200}),
+        "forbidden traits": (f"{candidates}{resources}&required={forbidden}", {200}),
+        "a trait again and again": (f"{candidates}{resources}&{repeated}", {200}),
+        "choices of traits": (f"{candidates}{resources}&{one_of}", {200}),
+        "aggregates": (f"{candidates}{resources}&{members}", {200}),
         "classes": (f"{candidates}resources={classes}", {400}),
         "subtrees": (groups(100, f"&{subtrees}"), {200, 400}),
         "all providers": ("/resource_providers", {200}),
         "providers by traits": (f"/resource_providers?{repeated}", {200}),
-        "why": (f"/placewright/v1/explain?{some}", {200}),
+        "why": (f"/placewright/v1/explain?{resources}", {200}),
         "why, of many groups": (
             groups(GROUPS_MAX).replace("/allocation_candidates", "/placewright/v1/explain"),
             {200, 400},
         ),
-        "why, of many traits": (f"/placewright/v1/explain?{some}&{one_of}", {200, 400}),
-        "why, of aggregates": (f"/placewright/v1/explain?{some}&{members}", {200, 400}),
+        "why, of many traits": (f"/placewright/v1/explain?{resources}&{one_of}", {200, 400}),
+        "why, of aggregates": (f"/placewright/v1/explain?{resources}&{members}", {200, 400}),
         "traits": ("/traits", {200}),
         "usages": ("/usages?project_id=p", {200}),
     }
@@ -74,10 +76,10 @@ def too_large(case: Case, site: Site) -> None:
 
 
 def one_by_one(case: Case, site: Site) -> None:
-    """Each alone, and two at a time; the time of each is told."""
+    """One query after the other, each sent twice at the same time. Prints how long each takes."""
     before = site.memory_mib()
     most = before
-    for what, (path, statuses) in costly().items():
+    for what, (path, statuses) in costly_queries().items():
         with Bystanders(site) as bystanders:
             answers = in_threads([lambda path=path: get(site, path)] * 2)
             most = max(most, site.memory_mib())
@@ -93,7 +95,7 @@ def one_by_one(case: Case, site: Site) -> None:
 
 
 def slow_readers(case: Case, site: Site) -> None:
-    """Who asks for large answers and takes nothing of them keeps little."""
+    """Clients that request large answers and read nothing of them make the server occupy little memory."""
     readers: list[socket.socket] = []
     before = site.memory_mib()
     most = before
@@ -101,9 +103,9 @@ def slow_readers(case: Case, site: Site) -> None:
     with Bystanders(site) as bystanders:
         for number in range(64):
             reader = connect(site.placement, receive_bytes=4_096)
-            # Others each time, so that no answer is one that is kept.
-            unlike = "?" if "?" not in paths[number % 2] else "&"
-            more = "" if number % 2 == 0 else f"{unlike}limit={100_000 + number}"
+            # Another limit each time, so that no answer comes from a cache.
+            separator = "?" if "?" not in paths[number % 2] else "&"
+            more = "" if number % 2 == 0 else f"{separator}limit={100_000 + number}"
             reader.sendall(request("GET", paths[number % 2] + more))
             readers.append(reader)
             most = max(most, site.memory_mib())
@@ -122,7 +124,7 @@ def slow_readers(case: Case, site: Site) -> None:
 
 
 def forms(case: Case, site: Site, hosts: int) -> None:
-    """A large answer is whole, whatever way it comes."""
+    """A large answer is complete, over HTTP/1.1 and HTTP/1.0."""
     path = "/allocation_candidates?resources=VCPU:1"
     answer = get(site, path)
     body = answer.json()
@@ -132,10 +134,10 @@ def forms(case: Case, site: Site, hosts: int) -> None:
     part = get(site, path + "&limit=1000").json()["allocation_requests"]
     same = part == body["allocation_requests"][:1000]
     case.check("the first of all are those of a limit", same, "not the same")
-    with connect(site.placement) as old:
-        old.sendall(request("GET", path).replace(b"HTTP/1.1", b"HTTP/1.0"))
+    with connect(site.placement) as old_client:
+        old_client.sendall(request("GET", path).replace(b"HTTP/1.1", b"HTTP/1.0"))
         text = b""
-        while data := old.recv(1 << 20):
+        while data := old_client.recv(1 << 20):
             text += data
     head, _, rest = text.partition(b"\r\n\r\n")
     case.check("an old client gets it too", rest == answer.body, head.decode())

@@ -7,7 +7,7 @@ import uuid
 from case import Bystanders, Caller, Case, Site
 from fleet import ADMIN, host, in_threads, load, request, send_all
 
-# Nobody waits longer for an answer, and the process grows by no more.
+# How long a bystander may wait, in seconds, and how much the process may grow.
 WAIT_MAX = 0.25
 GROWTH_MAX_MIB = 256
 ENTRIES_MAX = 10_000
@@ -17,20 +17,21 @@ def consumer(number: int) -> str:
     return str(uuid.UUID(int=0xC000_0000_0000 + number))
 
 
-def listed(entries: int, providers: int) -> bytes:
+def allocations_as_list(entries: int, providers: int) -> bytes:
     """Allocations in the form of microversion 1.0."""
     entry = '{"resource_provider": {"uuid": "%s"}, "resources": {"VCPU": 1, "DISK_GB": 1}}'
-    all_of = (entry % host(number % providers) for number in range(entries))
-    return ('{"allocations": [' + ", ".join(all_of) + "]}").encode()
+    items = (entry % host(number % providers) for number in range(entries))
+    return ('{"allocations": [' + ", ".join(items) + "]}").encode()
 
 
 def claim(providers: range, **more: object) -> dict:
+    """A claim of a new consumer on these providers."""
     held = {host(number): {"resources": {"VCPU": 1}} for number in providers}
     owner = {"project_id": "p", "user_id": "u", "consumer_generation": None, "consumer_type": "X"}
     return {"allocations": held, **owner, **more}
 
 
-def put(site: Site, path: str, body: object, version: str = "1.39", method: str = "PUT"):
+def send(site: Site, path: str, body: object, version: str = "1.39", method: str = "PUT"):
     caller = Caller(site.placement, ADMIN, timeout=120)
     answer = caller(method, path, body, {"OpenStack-API-Version": f"placement {version}"})
     caller.close()
@@ -48,12 +49,12 @@ def too_many(case: Case, site: Site) -> None:
     names = {f"CUSTOM_{number}": inventory for number in range(100_000)}
     allocations = {f"{consumer(n)}": claim(range(1)) for n in range(ENTRIES_MAX + 1)}
     provider = f"/resource_providers/{host(0)}"
-    large = listed(100_000, 50_000)
-    listing = listed(50_000, 50_000)
+    long_list = allocations_as_list(50_000, 50_000)
+    longer_list = allocations_as_list(100_000, 50_000)
     bodies = {
-        "allocations in 14 MB": ("PUT", f"/allocations/{consumer(0)}", large, "1.0"),
-        "allocations in 14 MB, once more": ("PUT", f"/allocations/{consumer(1)}", large, "1.0"),
-        "allocations in a list": ("PUT", f"/allocations/{consumer(0)}", listing, "1.0"),
+        "allocations in 14 MB": ("PUT", f"/allocations/{consumer(0)}", longer_list, "1.0"),
+        "allocations in 14 MB, once more": ("PUT", f"/allocations/{consumer(1)}", longer_list, "1.0"),
+        "allocations in a list": ("PUT", f"/allocations/{consumer(0)}", long_list, "1.0"),
         "allocations": ("PUT", f"/allocations/{consumer(0)}", claim(range(20_000)), "1.39"),
         "consumers": ("POST", "/allocations", allocations, "1.39"),
         "aggregates": ("PUT", f"{provider}/aggregates", uuids, "1.1"),
@@ -81,11 +82,11 @@ def too_many(case: Case, site: Site) -> None:
         items = list(sent.items())
         for start in range(0, len(items), 2):
             pair = items[start : start + 2]
-            jobs = [lambda row=row: put(site, row[1], row[2], row[3], row[0]) for _, row in pair]
+            jobs = [lambda row=row: send(site, row[1], row[2], row[3], row[0]) for _, row in pair]
             for (what, _), answer in zip(pair, in_threads(jobs), strict=True):
                 limits = (b"placement.entries_max", b"placement.body_bytes_max")
                 named = any(limit in answer.body for limit in limits)
-                # A body that is not read breaks its connection off.
+                # The server may close the connection instead of reading the whole body.
                 unread = answer.status is None and "14 MB" in what
                 case.check(f"too many {what}", unread or (answer.status == 413 and named), answer)
             most = max(most, site.memory_mib())
@@ -95,39 +96,42 @@ def too_many(case: Case, site: Site) -> None:
 
 
 def as_many_as_allowed(case: Case, site: Site, hosts: int) -> None:
-    """The largest requests that are carried out hold nobody up either."""
+    """The largest requests that are carried out delay nobody either."""
     entries = min(hosts, ENTRIES_MAX)
-    free = 5_000_000
-    many = {
-        f"{consumer(free + 100 + n)}": claim(range(n % hosts, n % hosts + 1))
+    first_new_consumer = 5_000_000
+    first_listed_consumer = first_new_consumer + 50
+    claims_of_many = {
+        f"{consumer(first_new_consumer + 100 + n)}": claim(range(n % hosts, n % hosts + 1))
         for n in range(ENTRIES_MAX)
     }
-    first = json.dumps(claim(range(entries))).encode()
-    nothing = json.dumps({**claim(range(0)), "consumer_generation": 1}).encode()
-    both = json.dumps(many).encode()
-    list_form = listed(ENTRIES_MAX // 2, entries)
-    listed_at = free + 50
+    large_claim = json.dumps(claim(range(entries))).encode()
+    empty_claim = json.dumps({**claim(range(0)), "consumer_generation": 1}).encode()
+    many_consumers = json.dumps(claims_of_many).encode()
+    list_form = allocations_as_list(ENTRIES_MAX // 2, entries)
     rounds = 2 if case.short else 6
     before = site.memory_mib()
     with Bystanders(site) as bystanders:
         for number in range(rounds):
-            path = f"/allocations/{consumer(free + number)}"
+            path = f"/allocations/{consumer(first_new_consumer + number)}"
+            listed_path = f"/allocations/{consumer(first_listed_consumer + number)}"
             answers = in_threads(
                 [
-                    lambda: put(site, path, first),
-                    lambda: put(site, f"/allocations/{consumer(listed_at + number)}", list_form, "1.0"),
+                    lambda: send(site, path, large_claim),
+                    lambda: send(site, listed_path, list_form, "1.0"),
                 ]
             )
-            answers.append(put(site, path, nothing))
+            answers.append(send(site, path, empty_claim))
             case.check(
                 "claims on many providers",
                 all(answer.status == 204 for answer in answers),
                 [str(answer) for answer in answers],
             )
-            answer = put(site, "/allocations", both, method="POST") if number == 0 else answers[0]
+            # Only once: afterwards these consumers exist.
+            is_first = number == 0
+            answer = send(site, "/allocations", many_consumers, method="POST") if is_first else answers[0]
             case.check("a claim of many consumers", answer.status == 204, answer)
-            held = put(site, f"/allocations/{consumer(listed_at + number)}", None, method="GET")
-            case.check("what a consumer holds is told", held.status == 200, held)
+            answer = send(site, listed_path, None, method="GET")
+            case.check("what a consumer holds is told", answer.status == 200, answer)
     grown = site.memory_mib() - before
     print(f"   as many as allowed: {bystanders}; {grown:.0f} MiB more")
     case.check("others go on beside them", bystanders.longest() < WAIT_MAX, bystanders)
@@ -139,26 +143,28 @@ def names_go(case: Case, site: Site) -> None:
     count = 1_000 if case.short else 5_000
     rounds = 3 if case.short else 8
 
-    def once(number: int) -> None:
-        def name(kind: str, one: int) -> str:
-            return f"{kind}-{number}-{one}-".ljust(250, "x")
+    def one_round(number: int) -> None:
+        def name(kind: str, index: int) -> str:
+            return f"{kind}-{number}-{index}-".ljust(250, "x")
 
         lists: list[list[bytes]] = [[] for _ in range(8)]
-        for one in range(count):
-            path = f"/allocations/{consumer(1_000_000 + one)}"
-            body = claim(range(1), project_id=name("p", one), user_id=name("u", one))
-            lists[one % 8] += [request("PUT", path, body), request("DELETE", path)]
+        for index in range(count):
+            path = f"/allocations/{consumer(1_000_000 + index)}"
+            body = claim(range(1), project_id=name("p", index), user_id=name("u", index))
+            lists[index % 8] += [request("PUT", path, body), request("DELETE", path)]
         counts = send_all(site.placement, lists)
         case.check("consumers come and go", counts == {"204": 2 * count}, counts)
-        aggregates = [str(uuid.UUID(int=number << 64 | one)) for one in range(ENTRIES_MAX)]
-        answer = put(site, f"/resource_providers/{host(1)}/aggregates", aggregates, "1.1")
+        aggregates = [str(uuid.UUID(int=number << 64 | index)) for index in range(ENTRIES_MAX)]
+        answer = send(site, f"/resource_providers/{host(1)}/aggregates", aggregates, "1.1")
         case.check("aggregates come and go", answer.status == 200, answer)
 
-    once(0)
+    # What the first round adds is needed in any case.
+    one_round(0)
     before = site.memory_mib()
     for number in range(1, rounds):
-        once(number)
+        one_round(number)
     grown = site.memory_mib() - before
+    # Two names of 250 bytes for each consumer, and about 200 bytes for each aggregate.
     kept = (count * 500 + ENTRIES_MAX * 200) * (rounds - 1) / (1 << 20)
     print(f"   names: {grown:.0f} MiB more; kept for ever they would take over {kept:.0f} MiB")
     if not case.short:

@@ -9,19 +9,16 @@ from typing import Any
 
 from case import ATTACKER, IMAGE, Answer, Bystanders, Case, Site
 
+# How much the process may grow.
 MIB_MAX = 256
+# How long a bystander may wait.
 WAIT_MAX_S = 0.25
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl x@y"
 
 
-def flavor(site: Site, name: str, vcpus: int = 1) -> None:
-    """One with a disk: without, members may not boot from images."""
-    body = {"flavor": {"id": name, "name": name, "vcpus": vcpus, "ram": 64, "disk": 1}}
-    site.caller()("POST", "/v2.1/flavors", body)
-
-
 def server(count: int = 1, hints: Any = None, **fields: Any) -> dict[str, Any]:
+    """The body of a request for ``count`` servers."""
     wish = {"name": "a", "flavorRef": "small", "imageRef": IMAGE, "networks": "none", **fields}
     if count > 1:
         wish["max_count"] = wish["min_count"] = count
@@ -32,7 +29,7 @@ def server(count: int = 1, hints: Any = None, **fields: Any) -> dict[str, Any]:
 
 
 def too_much() -> dict[str, bytes | dict[str, Any]]:
-    """Bodies of which each is more than its route needs."""
+    """Bodies that are larger than anybody needs."""
     long = "x" * (1 << 20)
     boot = {"boot_index": 0, "source_type": "volume", "destination_type": "volume"}
     return {
@@ -81,14 +78,14 @@ def too_much() -> dict[str, bytes | dict[str, Any]]:
 
 def run(case: Case) -> None:
     with case.up(hosts=30) as site:
-        flavor(site, "small")
+        site.flavor("small")
         refused(case, site)
         the_most_that_is_accepted(case, site)
         many_at_once(case, site)
         things_without_end(case, site)
 
 
-def ready(site: Site) -> bool:
+def is_ready(site: Site) -> bool:
     return site.caller(port=site.placement)("GET", "/readyz").status == 200
 
 
@@ -99,7 +96,7 @@ def refused(case: Case, site: Site) -> None:
     with Bystanders(site) as others:
         for name, body in too_much().items():
             answer = caller("POST", "/v2.1/servers", body)
-            # Whoever sends more than may be may find the connection closed instead.
+            # Whoever sends more than is allowed may find the connection closed instead.
             is_refused = answer.status in (400, 413) or answer.status is None
             case.check(f"{name}: refused", is_refused, answer)
             most = max(most, site.memory_mib())
@@ -111,11 +108,11 @@ def refused(case: Case, site: Site) -> None:
     longest = others.longest()
     case.check(f"others waited {longest * 1e3:.0f} ms at most", longest <= WAIT_MAX_S, others)
     case.check("nobody else was refused", not others.wrong, others.wrong[:3])
-    case.check("the store is ready", ready(site))
+    case.check("the store is ready", is_ready(site))
 
 
 def the_most_that_is_accepted(case: Case, site: Site) -> None:
-    """A thousand servers of 60 KB each are fine, and cost one of them."""
+    """A thousand servers of 60 KB each are accepted, and need little more memory than one: they share the data."""
     data = base64.b64encode(os.urandom(45_000)).decode()
     caller = site.caller(ATTACKER)
     before = site.memory_mib()
@@ -132,7 +129,7 @@ def the_most_that_is_accepted(case: Case, site: Site) -> None:
     longest = others.longest()
     case.check(f"others waited {longest * 1e3:.0f} ms at most", longest <= WAIT_MAX_S, others)
     case.check("nobody else was refused", not others.wrong, others.wrong[:3])
-    case.check("the store is ready", ready(site))
+    case.check("the store is ready", is_ready(site))
     listed = caller("GET", "/v2.1/servers/detail?limit=5")
     case.check("they are listed", len(listed.json()["servers"]) == 5, listed)
     answer = caller("POST", "/v2.1/servers", server(1000, user_data=data))
@@ -141,7 +138,7 @@ def the_most_that_is_accepted(case: Case, site: Site) -> None:
 
 
 def many_at_once(case: Case, site: Site) -> None:
-    """Thousands of servers that nothing is said of: the search for places must not hold up others."""
+    """Thousands of servers without any conditions: the search for their hosts must not delay others."""
     answers: list[Answer] = []
 
     def ask() -> None:
@@ -161,11 +158,11 @@ def many_at_once(case: Case, site: Site) -> None:
     case.check(f"others waited {longest * 1e3:.0f} ms at most", longest <= WAIT_MAX_S, others)
     case.check(f"grew by {grown:.0f} MiB, at most {MIB_MAX}", grown <= MIB_MAX)
     case.check("nobody else was refused", not others.wrong, others.wrong[:3])
-    case.check("the store is ready", ready(site))
+    case.check("the store is ready", is_ready(site))
 
 
 def things_without_end(case: Case, site: Site) -> None:
-    """Things that cost nothing but memory, made as long as they can be made."""
+    """Objects that cost nothing but memory, made until the next one is refused."""
     caller = site.caller(ATTACKER)
     last = None
     for number in range(1, 1200):
@@ -190,8 +187,8 @@ def things_without_end(case: Case, site: Site) -> None:
     case.check("others make theirs", answer.status == 201, answer)
     content = json.dumps({"metadata": {f"k{n}": "v" for n in range(20_000)}})
     servers = caller("GET", "/v2.1/servers?limit=1").json()["servers"]
-    for one in servers:
-        path = f"/v2.1/servers/{one['id']}"
+    for listed in servers:
+        path = f"/v2.1/servers/{listed['id']}"
         for method, name in (("POST", "metadata"), ("PUT", "metadata")):
             answer = caller(method, f"{path}/{name}", content.encode())
             is_refused = answer.status in (400, 403, 413)

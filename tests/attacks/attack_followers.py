@@ -7,14 +7,14 @@ import uuid
 from case import Case, Site
 
 FOLLOWERS = 100
-# What a connection costs without following anything is in it.
+# This includes what a connection costs that follows nothing.
 MEMORY_MIB = 30
 TIMEOUT_MS = 3000
 
 
 def _follow(site: Site, after: int) -> socket.socket:
     link = socket.socket()
-    # Nothing is taken, not even into a large buffer of the system.
+    # The reader takes nothing, so its buffer in the system is small, too.
     link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     link.settimeout(30)
     link.connect(("127.0.0.1", site.placement))
@@ -43,11 +43,14 @@ def _fill(site: Site, rounds: int) -> None:
     caller.close()
 
 
-def _reads_all(site: Site) -> tuple[int, int]:
-    """A reader that takes everything: how many events it got, and the last one's number."""
+def _read_all(site: Site) -> tuple[int, int]:
+    """Reads the whole stream: how many events it has, and the last one's number.
+
+    If a number is not the next one, it is returned, negative.
+    """
     link = _follow(site, 0)
-    target = site.caller(port=site.placement)
-    target("POST", "/resource_providers", {"name": "the last one"})
+    writer = site.caller(port=site.placement)
+    writer("POST", "/resource_providers", {"name": "the last one"})
     data, found, last = b"", 0, 0
     end = time.monotonic() + 60
     while b"the last one" not in data and time.monotonic() < end:
@@ -69,18 +72,18 @@ def run(case: Case) -> None:
     options = {
         "placement_write_timeout_ms": TIMEOUT_MS * 20,
         "placement_followers_max": FOLLOWERS,
-        # Little is in memory, so that most come from the journal.
+        # Few entries are in memory, so that most come from the journal.
         "store_recent_bytes": 1 << 20,
     }
     with case.up(hosts=0, **options) as site:
         _fill(site, rounds)
-        found, last = _reads_all(site)
+        found, last = _read_all(site)
         case.check("a reader that reads gets every entry in order", last > rounds, f"{found}, {last}")
         before = site.memory_mib()
         caller = site.caller(port=site.placement)
         links = [_follow(site, 0) for _ in range(FOLLOWERS)]
-        _wait_for(site, FOLLOWERS)
-        # Until nothing changes any more.
+        _wait_for_followers(site, FOLLOWERS)
+        # After three seconds the buffers of all readers are full, and the memory stays as it is.
         most = before
         for _ in range(30):
             time.sleep(0.1)
@@ -105,7 +108,7 @@ def run(case: Case) -> None:
         _fill(site, 200)
         caller = site.caller(port=site.placement, timeout=20)
         links = [_follow(site, 0) for _ in range(5)]
-        _wait_for(site, 5)
+        _wait_for_followers(site, 5)
         refused = caller("GET", "/placewright/v1/changes").status
         case.check("they have all the room", refused == 503, refused)
         end = time.monotonic() + TIMEOUT_MS / 1000 * 4
@@ -117,7 +120,7 @@ def run(case: Case) -> None:
             link.close()
 
 
-def _wait_for(site: Site, followers: int) -> None:
+def _wait_for_followers(site: Site, followers: int) -> None:
     end = time.monotonic() + 10
     while _followers(site) < followers and time.monotonic() < end:
         time.sleep(0.02)

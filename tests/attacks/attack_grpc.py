@@ -1,4 +1,4 @@
-"""Hostile peers over gRPC: agents, cells and controls that say what nobody can mean."""
+"""Hostile peers over gRPC: agents, cells and controls that send what nobody can mean."""
 
 import json
 import pathlib
@@ -37,6 +37,7 @@ def load_grpc() -> Any:
     return grpc
 
 
+# The numbers of fields are those of `agent.proto` and `cell.proto` in crates/rpc/proto.
 # --- the bytes of protobuf and of postcard ---------------------------------------------------
 
 
@@ -57,7 +58,7 @@ def field(number: int, value: int | bytes | str) -> bytes:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a message that has numbers and lengths only."""
+    """The fields of a message, which are numbers, or bytes after their length."""
     at = 0
 
     def number() -> int:
@@ -93,8 +94,8 @@ def sessions(batch: bytes) -> dict[str, int]:
     for number, message in fields(batch):
         for kind, body in fields(message) if number == 2 else ():
             if kind == 1:
-                told = dict(fields(body))
-                begun[told[1].decode()] = told[3]
+                start = dict(fields(body))
+                begun[start[1].decode()] = start[3]
     return begun
 
 
@@ -113,6 +114,7 @@ def step(host: str, session: int, spec: bytes, amount: int) -> bytes:
 
 
 def payload(body: bytes) -> bytes:
+    """A message with a version and bytes in postcard's format."""
     return field(1, 2) + field(2, body)
 
 
@@ -139,6 +141,7 @@ def candidates(amount: int) -> bytes:
 
 
 def act(kind: int) -> bytes:
+    """Control's call to a cell to do something with an instance, by the number of the action."""
     return varint(kind) + of_uuid(uuid.uuid4())
 
 
@@ -151,11 +154,11 @@ class Peer:
     def __init__(self, grpc: Any, address: str) -> None:
         self.grpc = grpc
         self.channel = grpc.insecure_channel(address)
-        # Whoever has the token gets as far as what it says.
+        # With the token a call gets past authentication, and its content is looked at.
         self.token = (("authorization", f"Bearer {TOKEN}"),)
 
     def call(self, method: str, body: bytes) -> tuple[str, str]:
-        """The status and what it says."""
+        """The status of a call, and the text of the error."""
         service = "Placement" if method == "Ask" else "Cell"
         made = self.channel.unary_unary(f"/placewright.cell.v1.{service}/{method}")
         try:
@@ -165,15 +168,15 @@ class Peer:
             return error.code().name, error.details() or ""
 
     def join(self, batches: list[bytes], hold: float = 1.0) -> tuple[str, str]:
-        """Joins a cell as an agent, says all this, and how that ended."""
+        """Joins a cell as an agent and sends these batches; the status with which the call ended, and the text."""
         made = self.channel.stream_stream("/placewright.agent.v1.Agents/Join")
 
-        def say() -> Iterator[bytes]:
+        def send() -> Iterator[bytes]:
             yield from batches
             time.sleep(hold)
 
         try:
-            for _ in made(say(), timeout=20, metadata=self.token):
+            for _ in made(send(), timeout=20, metadata=self.token):
                 pass
             return "OK", ""
         except self.grpc.RpcError as error:
@@ -181,10 +184,10 @@ class Peer:
 
 
 class FakeCell:
-    """A cell that tells its agents what it is told to."""
+    """A cell that sends its agents the batches that a test puts into ``orders``."""
 
     def __init__(self, grpc: Any) -> None:
-        self.heard: queue.Queue[bytes] = queue.Queue()
+        self.received: queue.Queue[bytes] = queue.Queue()
         self.orders: queue.Queue[bytes | None] = queue.Queue()
         handler = grpc.method_handlers_generic_handler(
             "placewright.agent.v1.Agents",
@@ -197,22 +200,22 @@ class FakeCell:
         self.server.start()
 
     def _join(self, batches: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        # The latest connection is the one that is told something; one that ended may still wait for
-        # what is to be told, and must not take it.
+        # Orders go to the latest connection. An earlier one may still wait for orders, and must not take any, so
+        # that each connection has a queue of its own.
         orders: queue.Queue[bytes | None] = queue.Queue()
         self.orders = orders
-        # An agent waits for it before it says anything.
+        # An agent sends nothing before it has the initial metadata.
         context.send_initial_metadata(())
 
-        def hear() -> None:
+        def receive() -> None:
             try:
                 for batch in batches:
-                    self.heard.put(batch)
+                    self.received.put(batch)
             except Exception:
                 # The agent went away.
                 return
 
-        self.pool.submit(hear)
+        self.pool.submit(receive)
         while self.orders is orders and context.is_active():
             try:
                 order = orders.get(timeout=0.1)
@@ -223,16 +226,16 @@ class FakeCell:
             yield order
 
     def session(self, host: str | None, beyond: int, seconds: float = 15) -> tuple[str, int]:
-        """The next session that begins beyond a number, of one host or of any."""
+        """The next session with a number beyond ``beyond``: its host and number. ``host`` is the one to wait for."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             try:
-                batch = self.heard.get(timeout=left)
+                batch = self.received.get(timeout=left)
             except queue.Empty:
                 break
-            for one, session in sessions(batch).items():
-                if host in (None, one) and session > beyond:
-                    return one, session
+            for started_host, session in sessions(batch).items():
+                if host in (None, started_host) and session > beyond:
+                    return started_host, session
         return "", 0
 
     def stop(self) -> None:
@@ -245,12 +248,12 @@ def cell_address(site: Site) -> str:
     text = pathlib.Path(site.server.log_path).read_text(errors="replace")
     found = re.search(r"cell 1\s+(127\.0\.0\.1:\d+) \(gRPC", text)
     if not found:
-        raise servers.ServerError("the cell's address is not told")
+        raise servers.ServerError("the log does not have the cell's address")
     return found[1]
 
 
-def boots(site: Site, count: int = 5) -> str:
-    """What is wrong with servers that somebody creates now."""
+def problem_of_boots(site: Site, count: int = 5) -> str:
+    """Creates servers; says what goes wrong, or nothing if all get active."""
     caller = site.caller()
     flavor = site.flavor()
     body = {"name": "s", "flavorRef": flavor, "imageRef": IMAGE, "networks": "none"}
@@ -270,7 +273,7 @@ def boots(site: Site, count: int = 5) -> str:
 
 
 def hostile_agents(case: Case, grpc: Any, site: Site) -> None:
-    """Somebody who takes real hosts over with numbers that cannot be counted further."""
+    """Somebody who begins sessions of real hosts with numbers so great that no greater one could follow."""
     answer = site.caller(port=site.placement)("GET", "/resource_providers")
     hosts = [row["uuid"] for row in answer.json()["resource_providers"] if "name" in row]
     peer = Peer(grpc, cell_address(site))
@@ -282,11 +285,11 @@ def hostile_agents(case: Case, grpc: Any, site: Site) -> None:
     status, why = peer.join([field(1, 1) + field(2, field(4, update))])
     ok = status == "INVALID_ARGUMENT" and "state.incarnation" in why
     case.check("an agent's greatest incarnation is refused by name", ok, f"{status}: {why}")
-    case.check("the hosts carry servers after it", not (wrong := boots(site)), wrong)
+    case.check("the hosts carry servers after it", not (wrong := problem_of_boots(site)), wrong)
 
 
-def agent(site: Site, folder: pathlib.Path, cell: int) -> servers.Server:
-    """A real agent for a cell on this port."""
+def start_agent(site: Site, folder: pathlib.Path, cell: int) -> servers.Server:
+    """Starts a real agent for a cell on this port."""
     folder.mkdir(parents=True, exist_ok=True)
     words = [str(launch.program()), "agent", "--config", "/dev/null"]
     for name, value in {
@@ -296,13 +299,13 @@ def agent(site: Site, folder: pathlib.Path, cell: int) -> servers.Server:
         "state-path": folder / "state",
     }.items():
         words += [f"--agent-{name}", str(value)]
-    made = servers.Server(words, 0, str(folder / "agent.log"))
-    made.start(wait=False)
-    return made
+    process = servers.Server(words, 0, str(folder / "agent.log"))
+    process.start(wait=False)
+    return process
 
 
-def goes_on(case: Case, what: str, cell: FakeCell, process: servers.Server, host: str) -> None:
-    """Whether an agent still does what its cell says."""
+def check_agent_goes_on(case: Case, what: str, cell: FakeCell, process: servers.Server, host: str) -> None:
+    """Checks that an agent still does what its cell orders."""
     _, session = cell.session(host, 0)
     cell.orders.put(start_again(host, session))
     _, later = cell.session(host, session)
@@ -315,7 +318,7 @@ def hostile_cell(case: Case, grpc: Any, site: Site) -> None:
     """A cell that wants its agents to break."""
     cell = FakeCell(grpc)
     folder = case.folder / "agent"
-    process = agent(site, folder, cell.port)
+    process = start_agent(site, folder, cell.port)
     try:
         host, session = cell.session(None, 0)
         for after in (GREATEST, GREATEST - 1, 2**63, 2**62, 2**62 - 1):
@@ -329,15 +332,15 @@ def hostile_cell(case: Case, grpc: Any, site: Site) -> None:
         cell.orders.put(step(host, GREATEST, good + field(7, 2**63), 1))
         cell.orders.put(start_again(host, 1))
         cell.orders.put(start_again(host, session))
-        goes_on(case, "absurd orders", cell, process, host)
+        check_agent_goes_on(case, "absurd orders", cell, process, host)
         process.stop()
-        # A record as an earlier release left it, which believed the cell.
+        # A guest log as an earlier release left it, which accepted every session number of a cell.
         body = varint(2) + varint(GREATEST)
         head = struct.pack("<II", len(body), zlib.crc32(body))
         (folder / "state/guests").write_bytes(b"pwguest\x01" + head + body)
-        cell.heard = queue.Queue()
-        process = agent(site, folder, cell.port)
-        goes_on(case, "a record with the greatest session", cell, process, host)
+        cell.received = queue.Queue()
+        process = start_agent(site, folder, cell.port)
+        check_agent_goes_on(case, "a record with the greatest session", cell, process, host)
     finally:
         process.stop()
         cell.stop()
@@ -360,13 +363,13 @@ def mutated_payloads(case: Case, cell: Peer, control: Peer) -> None:
     """Mutated messages of all kinds: each is answered or refused, and nothing panics."""
     draw = random.Random(11)
     count = 920 if case.short else 9200
-    ends = (0, 1, 2**31, 2**32 - 1, 2**62 - 1, 2**62, 2**63, GREATEST)
+    edge_values = (0, 1, 2**31, 2**32 - 1, 2**62 - 1, 2**62, 2**63, GREATEST)
     makers = [
-        (cell, "Deliver", lambda: deletion(draw.choice(ends))),
+        (cell, "Deliver", lambda: deletion(draw.choice(edge_values))),
         (cell, "Act", lambda: act(draw.randrange(6))),
         (cell, "Actions", lambda: of_uuid(uuid.uuid4())),
-        (control, "Ask", lambda: ask(draw.choice(ends))),
-        (control, "Ask", lambda: candidates(draw.choice(ends) >> 1)),
+        (control, "Ask", lambda: ask(draw.choice(edge_values))),
+        (control, "Ask", lambda: candidates(draw.choice(edge_values) >> 1)),
     ]
     allowed = {"OK", "INVALID_ARGUMENT", "FAILED_PRECONDITION"}
     seen: dict[str, int] = {}
@@ -407,7 +410,7 @@ def run(case: Case) -> None:
         cell, control = Peer(grpc, cell_address(site)), Peer(grpc, f"127.0.0.1:{asks}")
         absurd_payloads(case, cell, control)
         mutated_payloads(case, cell, control)
-        case.check("the hosts carry servers after all", not (wrong := boots(site)), wrong)
+        case.check("the hosts carry servers after all", not (wrong := problem_of_boots(site)), wrong)
         answer = site.caller(port=site.health)("GET", "/metrics")
         ok = b"placewright_panics_total 0" in answer.body
         found = re.search(rb"placewright_panics.*", answer.body)

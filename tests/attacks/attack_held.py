@@ -1,4 +1,4 @@
-"""Bodies that do not end, and long lists that nobody takes: what both hold meanwhile has a limit."""
+"""Bodies that do not end, and long lists that nobody reads: the memory that both occupy has a limit."""
 
 import json
 import socket
@@ -8,7 +8,9 @@ from attack_listing import fill
 from case import ATTACKER, Bystanders, Case, Site
 from crowd import raise_descriptors
 
+# How much the process may grow.
 MIB_MAX = 256
+# How long a bystander may wait.
 WAIT_MAX_S = 0.25
 BODY_BYTES = 256 << 10
 
@@ -34,8 +36,8 @@ def run(case: Case) -> None:
         lists(case, site, 60 if case.short else 200)
 
 
-def held(case: Case, site: Site, name: str, links: list[socket.socket], seconds: float) -> None:
-    """What the process grows by while these stay as they are."""
+def check_held(case: Case, site: Site, name: str, links: list[socket.socket], seconds: float) -> None:
+    """Leaves the connections as they are, and checks how much the process grows and how long others wait."""
     before = site.memory_mib()
     most = before
     with Bystanders(site) as others:
@@ -53,7 +55,7 @@ def held(case: Case, site: Site, name: str, links: list[socket.socket], seconds:
 
 
 def bodies(case: Case, site: Site, count: int) -> None:
-    """Each as long as may be, and all but its end is there."""
+    """Bodies of the greatest length that is allowed, sent but for their last byte."""
     body = json.dumps({"server": {"name": "x" * BODY_BYTES}}).encode()[:BODY_BYTES]
     data = head(site, "POST", "/v2.1/servers", BODY_BYTES) + body[:-1]
     before = site.memory_mib()
@@ -65,7 +67,7 @@ def bodies(case: Case, site: Site, count: int) -> None:
         try:
             link.sendall(data)
         except OSError:
-            # It does not take all of it: so much the better.
+            # The server does not take the whole body, and so occupies less memory for it.
             pass
         links.append(link)
         if site.memory_mib() - before > 4 * MIB_MAX:
@@ -73,7 +75,7 @@ def bodies(case: Case, site: Site, count: int) -> None:
     grown = site.memory_mib() - before
     name = f"{len(links)} bodies that do not end"
     case.check(f"{name}: {grown:.0f} MiB so far, at most {MIB_MAX}", grown <= MIB_MAX)
-    held(case, site, name, links, 3)
+    check_held(case, site, name, links, 3)
     answer = site.caller("bob:good")("POST", "/v2.1/servers", {"server": {"name": "x" * 100_000}})
     case.check(f"{name}: another's body is read", answer.status == 400, answer)
     for link in links:
@@ -81,7 +83,7 @@ def bodies(case: Case, site: Site, count: int) -> None:
 
 
 def lists(case: Case, site: Site, count: int) -> None:
-    """Lists of 8 MiB, of which each client takes nothing."""
+    """Lists of 8 MiB, of which the clients read nothing."""
     links = []
     before = site.memory_mib()
     for _ in range(count):
@@ -91,7 +93,7 @@ def lists(case: Case, site: Site, count: int) -> None:
         link.sendall(head(site, "GET", "/v2.1/servers/detail?limit=1000"))
         links.append(link)
     name = f"{count} lists that nobody takes"
-    held(case, site, name, links, 10 if case.short else 20)
+    check_held(case, site, name, links, 10 if case.short else 20)
     grown = site.memory_mib() - before
     case.check(f"{name}: {grown:.0f} MiB at the end, at most {MIB_MAX}", grown <= MIB_MAX)
     refused = 0

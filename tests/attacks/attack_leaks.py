@@ -1,4 +1,4 @@
-"""What a member can learn of others' things and of the hosts."""
+"""What a member can learn of others' servers and groups, and of the hosts."""
 
 import re
 import time
@@ -11,7 +11,7 @@ UNKNOWN = "00000000-1111-4222-8333-444444444444"
 
 
 def flavor(site: Site, name: str, vcpus: int = 1) -> None:
-    """One with a disk: without, members may not boot from images."""
+    """Makes a flavor with a disk: without one, members may not boot from images."""
     body = {"flavor": {"id": name, "name": name, "vcpus": vcpus, "ram": 64, "disk": 1}}
     site.caller()("POST", "/v2.1/flavors", body)
 
@@ -28,7 +28,7 @@ def boot(caller: Caller, name: str, flavor: str = "small", hints: Any = None) ->
     return str(answer.json()["server"]["id"])
 
 
-def settled(caller: Caller, server: str) -> dict[str, Any]:
+def wait_until_built(caller: Caller, server: str) -> dict[str, Any]:
     end = time.monotonic() + 30
     while True:
         shown = caller("GET", f"/v2.1/servers/{server}").json()["server"]
@@ -37,8 +37,8 @@ def settled(caller: Caller, server: str) -> dict[str, Any]:
         time.sleep(0.05)
 
 
-def same(one: Answer, other: Answer, id_one: str, id_other: str) -> bool:
-    """Whether two answers tell nothing apart but the id that was asked for."""
+def are_alike(one: Answer, other: Answer, id_one: str, id_other: str) -> bool:
+    """Whether two answers differ in nothing but the id that was asked for."""
     texts = [
         re.sub(rb'"created":"[^"]*"', b"", answer.body).replace(known.encode(), b"ID")
         for answer, known in ((one, id_one), (other, id_other))
@@ -51,7 +51,7 @@ def run(case: Case) -> None:
         flavor(site, "small")
         flavor(site, "huge", 4000)
         foreign_ids(case, site)
-        marker(case, site)
+        foreign_lists(case, site)
         hints(case, site)
         hosts(case, site)
 
@@ -59,7 +59,7 @@ def run(case: Case) -> None:
 def foreign_ids(case: Case, site: Site) -> None:
     alice, mallory = site.caller(BYSTANDER), site.caller(ATTACKER)
     server = boot(alice, "secret")
-    settled(alice, server)
+    wait_until_built(alice, server)
     answer = alice(
         "POST", "/v2.1/os-server-groups", {"server_group": {"name": "g", "policy": "affinity"}}
     )
@@ -107,16 +107,17 @@ def foreign_ids(case: Case, site: Site) -> None:
         one = mallory(method, "/v2.1" + path.format(server), body)
         other = mallory(method, "/v2.1" + path.format(UNKNOWN), body)
         what = f"{method} {path} {next(iter(body)) if body else ''}".strip()
-        case.check(f"{what} of others is as unknown", same(one, other, server, UNKNOWN), one)
+        case.check(f"{what} of others is as unknown", are_alike(one, other, server, UNKNOWN), one)
     for method in ("GET", "DELETE"):
         one = mallory(method, f"/v2.1/os-server-groups/{group}")
         other = mallory(method, f"/v2.1/os-server-groups/{UNKNOWN}")
-        ok = same(one, other, group, UNKNOWN) and one.status == 404
+        ok = are_alike(one, other, group, UNKNOWN) and one.status == 404
         case.check(f"{method} of others' group is as unknown", ok, one)
     case.check("it is still there", alice("GET", f"/v2.1/servers/{server}").status == 200)
 
 
-def marker(case: Case, site: Site) -> None:
+def foreign_lists(case: Case, site: Site) -> None:
+    """Lists are not sorted by what members may not see, and have nothing of others."""
     mallory = site.caller(ATTACKER)
     for key in ("host", "node"):
         answer = mallory("GET", f"/v2.1/servers?sort_key={key}")
@@ -130,17 +131,17 @@ def marker(case: Case, site: Site) -> None:
 
 
 def hints(case: Case, site: Site) -> None:
-    """A hint about others' server has the effect of one about no server."""
+    """A hint about somebody else's server has the same effect as a hint about a server that does not exist."""
     alice, mallory = site.caller(BYSTANDER), site.caller(ATTACKER)
     foreign = boot(alice, "there")
-    settled(alice, foreign)
+    wait_until_built(alice, foreign)
     for hint in ("same_host", "different_host"):
-        ends = []
-        for known in (foreign, foreign.replace("-", "").upper(), UNKNOWN):
-            shown = settled(mallory, boot(mallory, "spy", hints={hint: [known]}))
+        outcomes = []
+        for hinted in (foreign, foreign.replace("-", "").upper(), UNKNOWN):
+            shown = wait_until_built(mallory, boot(mallory, "spy", hints={hint: [hinted]}))
             fault = shown.get("fault", {})
-            ends.append((shown["status"], fault.get("message"), fault.get("details")))
-        case.check(f"{hint} of others is as unknown", len(set(ends)) == 1, ends)
+            outcomes.append((shown["status"], fault.get("message"), fault.get("details")))
+        case.check(f"{hint} of others is as unknown", len(set(outcomes)) == 1, outcomes)
     group = site.caller(BYSTANDER)(
         "POST", "/v2.1/os-server-groups", {"server_group": {"name": "h", "policy": "affinity"}}
     ).json()["server_group"]["id"]
@@ -150,7 +151,7 @@ def hints(case: Case, site: Site) -> None:
         body = {"server": wish, "os:scheduler_hints": {"group": known}}
         bodies.append((known, mallory("POST", "/v2.1/servers", body)))
     (one, first), (other, second) = bodies
-    case.check("others' group is as unknown", same(first, second, one, other), first)
+    case.check("others' group is as unknown", are_alike(first, second, one, other), first)
 
 
 def hosts(case: Case, site: Site) -> None:
@@ -159,7 +160,7 @@ def hosts(case: Case, site: Site) -> None:
     rows = admin("GET", "/v2.1/os-hypervisors/detail").json()["hypervisors"]
     names = {str(row["hypervisor_hostname"]) for row in rows} | {str(row["id"]) for row in rows}
     failed = boot(mallory, "large", "huge")
-    shown = settled(mallory, failed)
+    shown = wait_until_built(mallory, failed)
     message = shown["fault"]["message"]
     case.check(
         "a fault says whose wish left nothing, without a figure",
@@ -171,7 +172,7 @@ def hosts(case: Case, site: Site) -> None:
     ok = "details" in seen and "hosts" in seen["details"]
     case.check("an administrator sees them", ok, seen)
     running = boot(mallory, "runs")
-    settled(mallory, running)
+    wait_until_built(mallory, running)
     texts: dict[str, str] = {}
     for server in (failed, running):
         base = f"/v2.1/servers/{server}"

@@ -10,12 +10,6 @@ PATTERN = "([a-q][^u-z]{13}x|$)"
 SERVERS = 1000
 
 
-def flavor(site: Site, name: str, vcpus: int = 1) -> None:
-    """One with a disk: without, members may not boot from images."""
-    body = {"flavor": {"id": name, "name": name, "vcpus": vcpus, "ram": 64, "disk": 1}}
-    site.caller()("POST", "/v2.1/flavors", body)
-
-
 def query(*pairs: tuple[str, str]) -> str:
     return "?" + urllib.parse.urlencode(pairs)
 
@@ -62,8 +56,8 @@ QUERIES = {
 
 
 def fill(site: Site) -> None:
-    """Servers of the attacker with long names. No host takes them, so that they stay in one place."""
-    flavor(site, "huge", 4000)
+    """Makes servers of the attacker with long names. No host can take them, so that none is built meanwhile."""
+    site.flavor("huge", 4000)
     name = ("abcdefgh" * 31)[:245]
     body = {
         "server": {
@@ -92,7 +86,7 @@ def run(case: Case) -> None:
 
 
 def attack(case: Case, site: Site, name: str, path: str) -> None:
-    """Four callers ask for it at once."""
+    """Four callers, or two in short, request the list at once."""
     answers: list[Answer] = []
 
     def ask() -> None:
@@ -115,7 +109,7 @@ def attack(case: Case, site: Site, name: str, path: str) -> None:
 
 
 def pages(case: Case, site: Site) -> None:
-    """A page has an end, and what comes behind it is found by its link."""
+    """Pages are limited in size, and their links lead to all servers."""
     caller = site.caller(ATTACKER)
     path = "/v2.1/servers/detail?limit=1000"
     found = 0

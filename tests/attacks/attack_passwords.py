@@ -1,7 +1,7 @@
 """Wrong passwords and made-up tokens at full speed: users who are known, and new ones, are let in.
 
-The attackers hold 64 connections from 127.0.0.1, the users come from other addresses of loopback, and
-one who is known comes from the attackers' own, as behind a proxy.
+The attackers hold 64 connections from 127.0.0.1. The users come from other addresses of loopback, but for one
+known user who comes from the attackers' address, as behind a proxy.
 """
 
 import base64
@@ -22,7 +22,7 @@ from case import Answer, Caller, Case
 from ports import free_port
 
 KEYSTONE = pathlib.Path(__file__).resolve().parent.parent / "lib/keystone.py"
-# "secret", as htpasswd -B -C 10 writes it: a check takes 0.05 to 0.4 s.
+# The password "secret", as htpasswd -B -C 10 writes it: a check takes 0.05 to 0.4 s.
 HASH = "$2b$10$09VO4hvu9NVVE6WL5md66uVjapUyqq/EP7Na42xFE/TmX0CoAyeSi"
 CONNECTIONS = 64
 KNOWN_MAX_S = 0.25
@@ -66,7 +66,7 @@ def _attack(
             time.sleep(0.05)
 
 
-def _attackers(port: int, header: Callable[[int, int], bytes], seconds: float, told) -> None:
+def _attackers(port: int, header: Callable[[int, int], bytes], seconds: float, results) -> None:
     """A process of its own, so that it takes no time of the process that measures."""
     seen: Counter = Counter()
     until = time.monotonic() + seconds
@@ -78,18 +78,19 @@ def _attackers(port: int, header: Callable[[int, int], bytes], seconds: float, t
         thread.start()
     for thread in threads:
         thread.join()
-    told.put(dict(seen))
+    results.put(dict(seen))
 
 
 @contextlib.contextmanager
 def attackers(
     port: int, header: Callable[[int, int], bytes], seconds: float
 ) -> Iterator[Callable[[], dict[str, int]]]:
-    told: multiprocessing.Queue = multiprocessing.Queue()
-    process = multiprocessing.Process(target=_attackers, args=(port, header, seconds, told))
+    """Attacks meanwhile; yields a function that waits for the end and returns the number of answers by status."""
+    results: multiprocessing.Queue = multiprocessing.Queue()
+    process = multiprocessing.Process(target=_attackers, args=(port, header, seconds, results))
     process.start()
     try:
-        yield lambda: told.get(timeout=seconds + 60)
+        yield lambda: results.get(timeout=seconds + 60)
         process.join(timeout=30)
     finally:
         if process.is_alive():
@@ -110,7 +111,7 @@ def caller_from(source: str, port: int, header: bytes) -> Callable[[], Answer]:
     return call
 
 
-def siege(
+def attack_and_measure(
     case: Case,
     what: str,
     port: int,
@@ -118,7 +119,7 @@ def siege(
     known: bytes,
     new: list[bytes],
 ) -> None:
-    """Lets a user in, then attacks, and measures how long users wait meanwhile."""
+    """Lets the known user in, then attacks, and measures how long the known and new users wait meanwhile."""
     seconds = SHORT_S if case.short else LONG_S
     users = {"from elsewhere": "127.0.0.2", "from the attackers' address": "127.0.0.1"}
     callers = {where: caller_from(source, port, known) for where, source in users.items()}
@@ -127,11 +128,11 @@ def siege(
         case.check(f"{what}: the known user {where} is let in", answer.status == 200, answer)
     took: dict[str, list[float]] = {where: [] for where in users}
     wrong = []
-    with attackers(port, header, seconds) as outcome:
+    with attackers(port, header, seconds) as wait_for_attackers:
         began = time.monotonic()
         time.sleep(1)
-        for number, one in enumerate(new):
-            answer = caller_from(f"127.0.0.{10 + number}", port, one)()
+        for number, new_header in enumerate(new):
+            answer = caller_from(f"127.0.0.{10 + number}", port, new_header)()
             case.check(
                 f"{what}: a new user is let in within {NEW_MAX_S} s",
                 answer.status == 200 and answer.seconds <= NEW_MAX_S,
@@ -145,7 +146,7 @@ def siege(
                 if answer.status != 200:
                     wrong.append(f"{where}: {answer}")
             time.sleep(0.005)
-        seen = outcome()
+        seen = wait_for_attackers()
     for where, row in took.items():
         longest = max(row, default=99.0)
         case.check(
@@ -174,12 +175,12 @@ def passwords(case: Case) -> None:
         new = [basic(name, "secret") for name in names[1:]]
         known = basic("known", "secret")
         before = site.cpu_seconds()
-        siege(case, "passwords", site.placement, wrong_password, known, new)
+        attack_and_measure(case, "passwords", site.placement, wrong_password, known, new)
         print(f"        {site.cpu_seconds() - before:.1f} s of processor", flush=True)
 
 
 def questions(port: int) -> int | None:
-    """How often Keystone was asked; nothing while it does not run."""
+    """How often Keystone was asked to check a token; None while it does not run."""
     link = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         link.request("GET", "/questions")
@@ -201,7 +202,7 @@ def tokens(case: Case) -> None:
         "keystone_auth_url": f"http://127.0.0.1:{port}",
         "keystone_username": "placement",
         "keystone_password_file": secret,
-        # So short that the known token is asked about again while the attack goes on.
+        # So short that Keystone is asked about the known token again while the attack goes on.
         "keystone_cache_seconds": 2,
     }
     try:
@@ -211,10 +212,10 @@ def tokens(case: Case) -> None:
         with case.up(hosts=0, **options) as site:
             known = b"X-Auth-Token: good-known\r\n"
             new = [f"X-Auth-Token: good-{number}\r\n".encode() for number in range(2)]
-            siege(case, "tokens", site.placement, made_up_token, known, new)
+            attack_and_measure(case, "tokens", site.placement, made_up_token, known, new)
             asked = questions(port) or 0
             seconds = SHORT_S if case.short else LONG_S
-            # The burst, what the connections have under way, ten a second, and the known tokens again.
+            # The burst, one under way on each connection, ten a second, and the valid tokens again and again.
             most = 256 + 64 + 12 * seconds + 100
             case.check(f"tokens: Keystone is asked {most} times at most", 0 < asked <= most, asked)
     finally:
@@ -223,7 +224,7 @@ def tokens(case: Case) -> None:
 
 
 def heads(case: Case) -> None:
-    """What callers say of themselves, as long as a head may be."""
+    """Headers with the caller's identity that are as long as a whole head may be."""
     with case.up(hosts=0) as site:
         call = site.caller(port=site.placement)
         for name, value in (

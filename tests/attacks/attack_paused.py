@@ -21,7 +21,7 @@ HEAD = (
 
 
 def times() -> dict[str, object]:
-    """Times by far shorter than the pause. Older releases have one for both uses of a head."""
+    """Time-outs that are far shorter than the pause. Older releases have one for first and for later heads."""
     known = subprocess.run([launch.program(), "config", "sample"], capture_output=True, text=True)
     options = ["placement_head_timeout_ms", "placement_body_timeout_ms"]
     if "keep_alive_timeout_ms" in known.stdout:
@@ -29,7 +29,7 @@ def times() -> dict[str, object]:
     return {name: int(KEPT_S * 1000) for name in options}
 
 
-def answer(link: socket.socket) -> bytes:
+def receive(link: socket.socket) -> bytes:
     try:
         return link.recv(65536)
     except OSError as error:
@@ -44,10 +44,10 @@ def run(case: Case) -> None:
         for _ in range(rounds):
             kept = socket.create_connection(("127.0.0.1", site.placement), 10)
             kept.sendall(REQUEST)
-            assert answer(kept).startswith(b"HTTP/1.1 200")
+            assert receive(kept).startswith(b"HTTP/1.1 200")
             sending = socket.create_connection(("127.0.0.1", site.placement), 10)
             sending.sendall(HEAD % len(BODY))
-            assert answer(sending).startswith(b"HTTP/1.1 100")
+            assert receive(sending).startswith(b"HTTP/1.1 100")
             os.kill(site.pid, signal.SIGSTOP)
             try:
                 time.sleep(PAUSE_S / 2)
@@ -56,11 +56,11 @@ def run(case: Case) -> None:
                 time.sleep(PAUSE_S / 2)
             finally:
                 os.kill(site.pid, signal.SIGCONT)
-            told, told_of_body = answer(kept), answer(sending)
-            answered += told.startswith(b"HTTP/1.1 200")
-            # The body is wrong, and not late.
-            with_body += told_of_body.startswith(b"HTTP/1.1 400")
-            detail += [told[:60], told_of_body[:60]]
+            answer, answer_to_body = receive(kept), receive(sending)
+            answered += answer.startswith(b"HTTP/1.1 200")
+            # 400 and not 408: the body is wrong, but not late.
+            with_body += answer_to_body.startswith(b"HTTP/1.1 400")
+            detail += [answer[:60], answer_to_body[:60]]
             kept.close()
             sending.close()
         name = f"{answered} of {rounds} requests that arrived in a pause on kept connections answered"

@@ -18,7 +18,7 @@ PAGE = 4096
 
 
 def _wide_open_umask(case: Case) -> None:
-    """What is made with umask 0 is the owner's alone, and nobody else gets at it."""
+    """Files that are made under umask 0 are for their owner alone, and nobody else can read them."""
     # Below a directory that everybody may search, as /var/lib is.
     place = pathlib.Path(tempfile.mkdtemp(prefix="placewright-attack-store-"))
     place.chmod(0o755)
@@ -58,12 +58,12 @@ def _as_somebody_else(case: Case, place: pathlib.Path, state: pathlib.Path) -> N
     }
     for name, words in commands.items():
         run = subprocess.run(words, capture_output=True, user=NOBODY, group=NOBODY, extra_groups=[])
-        said = (run.stdout[:200], run.stderr[:300])
-        case.check(f"nobody else {name}", run.returncode != 0 and not run.stdout, said)
+        output = (run.stdout[:200], run.stderr[:300])
+        case.check(f"nobody else {name}", run.returncode != 0 and not run.stdout, output)
 
 
 def _warned(case: Case) -> None:
-    """An older store that others can read is said at the start and by verify."""
+    """If others can read an older store, the start and verify warn of it."""
     store = case.folder / "open" / "control"
     server = _control(case, store)
     server.start()
@@ -110,7 +110,8 @@ def _flipped_byte(case: Case) -> None:
     server.kill()
     log = store / "journal.sqlite-wal"
     data = bytearray(log.read_bytes())
-    # Frames that end a transaction; what lies behind the last of them is room for more.
+    # In SQLite's log, 32 bytes are before the frames, and each frame has 24 bytes before its page. A frame that
+    # ends a transaction has the number of pages at 4, and each valid frame the log's salt at 8.
     frames = range(32, len(data) - PAGE, 24 + PAGE)
     ends = [at for at in frames if data[at + 8 : at + 16] == data[16:24] and any(data[at + 4 : at + 8])]
     data[ends[len(ends) // 2] + 100] ^= 1
@@ -121,18 +122,18 @@ def _flipped_byte(case: Case) -> None:
     for attempt in ("the start", "the next start"):
         try:
             server.start()
-            refused, how = False, "it runs"
+            refused, outcome = False, "it runs"
         except servers.ServerError as error:
-            refused, how = "exit status 1" in str(error), str(error)
+            refused, outcome = "exit status 1" in str(error), str(error)
         server.stop()
         text = pathlib.Path(server.log_path).read_text()
         said = named and f"lacks entries {named[1]} to {named[2]}" in text
-        case.check(f"{attempt} is refused with what is missing", bool(refused and said), how + text[-500:])
+        case.check(f"{attempt} is refused with what is missing", bool(refused and said), outcome + text[-500:])
     case.check("the log stays for whoever can read it", log.read_bytes() == bytes(data))
 
 
 def _broken_pipe(case: Case) -> None:
-    """A reader that leaves is no panic."""
+    """If the reader of the output leaves early, nothing panics."""
     store = case.folder / "flipped" / "control"
     for command in ("stats", "verify", "export"):
         words = f"'{launch.program()}' journal {command} --store '{store}' | true"

@@ -6,20 +6,21 @@ import time
 
 from case import ADMIN, ATTACKER, Bystanders, Caller, Case, Site
 
-# Other programs may take a processor away for a while: a hold that repeats is the server's own.
+# Other programs may take a processor away for a while. Only what repeats is the server's own fault.
 TRIES = 3
 LONGEST_S = 0.010
 HEALTH_S = 0.050
 
 
-def longest(site: Site) -> float:
+def longest_poll(site: Site) -> float:
+    """How long a thread for sockets was held at most, in seconds."""
     port = site.health
     text = Caller(port)("GET", "/metrics").body.decode()
     found = re.search(r"^placewright_http_poll_longest_seconds ([0-9.e-]+)", text, re.MULTILINE)
     return float(found[1]) if found else float("inf")
 
 
-def many_providers(site: Site, count: int) -> None:
+def make_providers(site: Site, count: int) -> None:
     caller = Caller(site.placement)
     for number in range(count):
         uuid = f"00000000-0000-4000-8000-{number:012}"
@@ -51,7 +52,7 @@ def requests(site: Site) -> list[tuple[int, str, str, str, object]]:
 
 
 def flood(site: Site, seconds: float) -> list[str]:
-    """Everything at once; what was answered with 5xx other than 503, or not at all."""
+    """Sends all requests at once; returns the answers with 5xx other than 503, and the missing ones."""
     end = time.monotonic() + seconds
     wrong: list[str] = []
 
@@ -77,10 +78,10 @@ def run(case: Case) -> None:
     for _ in range(TRIES):
         with case.up(hosts=30) as site:
             site.flavor("small")
-            many_providers(site, providers)
+            make_providers(site, providers)
             with Bystanders(site) as bystanders:
                 wrong = flood(site, seconds)
-            held.append(longest(site))
+            held.append(longest_poll(site))
             if not case.check("costly requests are all answered", not wrong, "\n".join(wrong[:5])):
                 return
             waited = bystanders.longest("health")

@@ -24,7 +24,7 @@ IMAGE = "70ace000-0000-4000-8000-000000000001"
 
 
 class Answer:
-    """An answer of a server, or None as its status when there was none."""
+    """An answer of a server. Its status is None if there was no answer."""
 
     def __init__(self, status: int | None, body: bytes, seconds: float, error: str = "") -> None:
         self.status = status
@@ -41,7 +41,7 @@ class Answer:
 
 
 class Caller:
-    """Somebody with a token, on one kept connection to one port."""
+    """A client with a token, on one kept connection to one port."""
 
     def __init__(self, port: int, token: str = ADMIN, timeout: float = 60) -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
@@ -50,21 +50,21 @@ class Caller:
     def __call__(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> Answer:
-        """``body`` is bytes as they are, or a value that becomes JSON."""
-        sent = {
+        """Send a request. ``body`` is bytes that are sent as they are, or a value that becomes JSON."""
+        all_headers = {
             "X-Auth-Token": self.token,
             "Accept": "application/json",
             "OpenStack-API-Version": "compute 2.96, placement 1.39",
         }
         if self.token != ADMIN:
-            sent["X-Roles"] = "member,reader"
+            all_headers["X-Roles"] = "member,reader"
         if body is not None:
-            sent["Content-Type"] = "application/json"
+            all_headers["Content-Type"] = "application/json"
             body = body if isinstance(body, bytes) else json.dumps(body).encode()
-        sent.update(headers or {})
+        all_headers.update(headers or {})
         began = time.perf_counter()
         try:
-            self.connection.request(method, path, body, sent)
+            self.connection.request(method, path, body, all_headers)
             response = self.connection.getresponse()
             content = response.read()
             return Answer(response.status, content, time.perf_counter() - began)
@@ -80,7 +80,7 @@ class Site:
     """One running ``placewright up`` with simulated hosts."""
 
     def __init__(self, folder: pathlib.Path, hosts: int, options: dict[str, object]) -> None:
-        # A port for health and metrics alone.
+        # A port for health and metrics only.
         self.health = free_port()
         self.folder = folder
         self.placement, self.compute, self.scheduler = (free_port() for _ in range(3))
@@ -108,11 +108,11 @@ class Site:
         end = time.monotonic() + 60
         while self.hosts:
             answer = caller("GET", "/v2.1/os-hypervisors/detail")
-            there = [h for h in answer.json()["hypervisors"] if h["state"] == "up"]
-            if len(there) >= self.hosts:
+            up = [h for h in answer.json()["hypervisors"] if h["state"] == "up"]
+            if len(up) >= self.hosts:
                 break
             if time.monotonic() > end:
-                raise servers.ServerError(f"{len(there)} of {self.hosts} hosts are up")
+                raise servers.ServerError(f"{len(up)} of {self.hosts} hosts are up")
             time.sleep(0.1)
         caller.close()
 
@@ -121,7 +121,7 @@ class Site:
         return self.server.process.pid
 
     def memory_mib(self) -> float:
-        """The memory that the process has at hand now."""
+        """The resident memory of the process."""
         with open(f"/proc/{self.pid}/status") as status:
             for line in status:
                 if line.startswith("VmRSS:"):
@@ -129,6 +129,7 @@ class Site:
         return 0.0
 
     def cpu_seconds(self) -> float:
+        """The processor time of the process: its fields ``utime`` and ``stime`` in proc(5)."""
         fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -137,6 +138,7 @@ class Site:
         return Caller(port or self.compute, token, timeout)
 
     def flavor(self, name: str = "small", vcpus: int = 1, ram: int = 64) -> str:
+        """Make a flavor; returns its id. It has a disk, because members may not boot images without one."""
         body = {"flavor": {"id": name, "name": name, "vcpus": vcpus, "ram": ram, "disk": 1}}
         self.caller()("POST", "/v2.1/flavors", body)
         return name
@@ -145,8 +147,8 @@ class Site:
 class Bystanders:
     """Callers who do what everybody does, one request after the other, and note how long each took.
 
-    They ask for health, a server that they own, allocation candidates, and make and delete an
-    allocation, each on a connection of its own.
+    They request health, their servers, the flavors, and allocation candidates, each kind of request on a
+    connection of its own.
     """
 
     def __init__(self, site: Site, token: str = BYSTANDER, pause: float = 0.005) -> None:
@@ -215,7 +217,7 @@ class Bystanders:
 
 
 class Case:
-    """What an attack is given."""
+    """What an attack gets to work with: a folder, servers to attack, and the count of its checks."""
 
     def __init__(self, folder: pathlib.Path, tally: Tally, short: bool) -> None:
         self.folder = folder
@@ -229,7 +231,7 @@ class Case:
     ) -> Iterator[Site]:
         """A running installation; options as ``placement_connections_max=100``.
 
-        ``descriptors`` is the most files that it may have open.
+        ``descriptors`` is how many files it may have open at most.
         """
         self._sites += 1
         folder = self.folder / f"site-{self._sites}"

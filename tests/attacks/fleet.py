@@ -1,4 +1,4 @@
-"""Many resource providers, loaded fast: requests one behind the other on several connections."""
+"""Many resource providers, loaded fast: pipelined requests on several connections."""
 
 import json
 import socket
@@ -39,7 +39,7 @@ def connect(port: int, receive_bytes: int | None = None) -> socket.socket:
 
 
 def _send(port: int, requests: list[bytes], statuses: list[str]) -> None:
-    """Sends all at once and reads the answers."""
+    """Sends all requests without waiting, and reads the answers meanwhile."""
     with connect(port) as connection:
         sender = threading.Thread(target=connection.sendall, args=(b"".join(requests),))
         sender.start()
@@ -59,7 +59,7 @@ def _send(port: int, requests: list[bytes], statuses: list[str]) -> None:
 
 
 def send_all(port: int, lists: list[list[bytes]]) -> dict[str, int]:
-    """Sends lists of requests, each on a connection of its own; how many answers of each status."""
+    """Sends lists of requests, each on a connection of its own; returns the number of answers by status."""
     statuses: list[list[str]] = [[] for _ in lists]
     rows = zip(lists, statuses, strict=True)
     threads = [threading.Thread(target=_send, args=(port, *row)) for row in rows]
@@ -74,7 +74,7 @@ def send_all(port: int, lists: list[list[bytes]]) -> dict[str, int]:
 
 
 def load(port: int, count: int) -> dict[str, int]:
-    """Makes so many providers with processors, memory and disk."""
+    """Makes ``count`` providers with processors, memory and disk."""
     record = {"total": 1_000_000, "max_unit": 1_000_000}
     inventories = {
         "resource_provider_generation": 0,
@@ -82,22 +82,22 @@ def load(port: int, count: int) -> dict[str, int]:
     }
     lists: list[list[bytes]] = [[] for _ in range(CONNECTIONS)]
     for number in range(count):
-        one = {"name": f"provider-{number}", "uuid": host(number)}
+        provider = {"name": f"provider-{number}", "uuid": host(number)}
         lists[number % CONNECTIONS] += [
-            request("POST", "/resource_providers", one),
+            request("POST", "/resource_providers", provider),
             request("PUT", f"/resource_providers/{host(number)}/inventories", inventories),
         ]
     return send_all(port, lists)
 
 
 def in_threads(jobs: list) -> list:
-    """Runs jobs at the same time; what they give, in order."""
+    """Runs jobs at the same time; returns their results in the order of the jobs."""
     results: list = [None] * len(jobs)
 
-    def run(place: int) -> None:
-        results[place] = jobs[place]()
+    def run(index: int) -> None:
+        results[index] = jobs[index]()
 
-    threads = [threading.Thread(target=run, args=(place,)) for place in range(len(jobs))]
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(jobs))]
     for thread in threads:
         thread.start()
     for thread in threads:

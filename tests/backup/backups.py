@@ -18,7 +18,7 @@ class Failed(Exception):
 
 
 def placewright(*words: object, code: int = 0) -> str:
-    """What a command prints; it has to end with this code."""
+    """Runs a command, which has to end with this exit code; returns what it prints."""
     command = [str(launch.program()), *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode != code:
@@ -30,14 +30,14 @@ class Backup:
     """A backup that was made."""
 
     def __init__(self, store: pathlib.Path, target: pathlib.Path, *options: object) -> None:
-        said = placewright("journal", "backup", *options, store, target)
+        output = placewright("journal", "backup", *options, store, target)
         form = (
             r"(.+): up to entry (\d+), with everything acknowledged before (\S+); "
             r"reaches back to entry (\d+); ([\d.]+) MiB in ([\d.]+) s"
         )
-        found = re.fullmatch(form, said.strip())
+        found = re.fullmatch(form, output.strip())
         if not found:
-            raise Failed(f"journal backup said {said}")
+            raise Failed(f"journal backup printed {output}")
         self.file = pathlib.Path(found[1])
         self.end, self.made_at, self.first = int(found[2]), found[3], int(found[4])
         self.mebibytes, self.seconds = float(found[5]), float(found[6])
@@ -45,17 +45,17 @@ class Backup:
     def restore(self, store: pathlib.Path, until: object = None) -> tuple[int, str]:
         """The entry and the digest that the restored store ends with, as the command says."""
         options = () if until is None else ("--until", until)
-        said = placewright("journal", "restore", self.file, store, *options)
+        output = placewright("journal", "restore", self.file, store, *options)
         found = re.fullmatch(
-            r".+: restored to entry (\d+)(?: of \S+)?, digest ([0-9a-f]{32})", said.strip()
+            r".+: restored to entry (\d+)(?: of \S+)?, digest ([0-9a-f]{32})", output.strip()
         )
         if not found:
-            raise Failed(f"journal restore said {said}")
+            raise Failed(f"journal restore printed {output}")
         return int(found[1]), found[2]
 
 
 def digests(store: pathlib.Path, sequences: list[int]) -> dict[int, str]:
-    """What the journal of a store says of the states after these entries."""
+    """The digests of the states after these entries, as the store's journal has them."""
     at = [f"--at={sequence}" for sequence in sequences]
     lines = placewright("journal", "digest", "--store", store, *at).splitlines()
     return {int(sequence): digest for sequence, digest in map(str.split, lines)}
@@ -89,7 +89,7 @@ class Control(servers.Server):
         self._run("--phases", "load", "--hosts", hosts)
 
     def claims(self, seconds: float) -> float:
-        """Claims as fast as they go; how many a second succeeded."""
+        """Claims for some seconds as fast as possible; returns how many claims a second succeeded."""
         return self._run("--phases", "claims", "--seconds", seconds)
 
     def claim(self, count: int) -> float:
@@ -106,7 +106,7 @@ class Control(servers.Server):
         return rate(done.stdout)
 
     def add(self, name: str, uuid: str) -> None:
-        """A resource provider, acknowledged."""
+        """Makes a resource provider, and waits for the acknowledgement."""
         body = json.dumps({"name": name, "uuid": uuid}).encode()
         self._ask("/resource_providers", body)
 

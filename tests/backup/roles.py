@@ -6,9 +6,9 @@ import threading
 import time
 
 import tally
-from compute import Compute, is_settled, of_server
+from compute import Compute, is_settled, describe_server
 from installation import Installation
-from settle import settled
+from settle import wait_until_settled
 from backups import Backup, digests, placewright
 
 CELLS = 2
@@ -24,7 +24,7 @@ class Roles:
         self.folder = folder
         self.servers = servers
         self.site = Installation(folder, CELLS, HOSTS)
-        # Control last: it has heard of everything that is in the backups of cells.
+        # Control's last, so that control knows everything that is in the backups of the cells.
         self.stores = [f"cell-{number}" for number in range(CELLS)] + ["control"]
 
     def run(self) -> None:
@@ -33,7 +33,7 @@ class Roles:
             client = Compute(self.site.compute)
             self.flavor = client.flavor("small", 1, 128)
             client.connection.close()
-            self.all_of_them()
+            self.all_roles()
             self.control_alone()
         finally:
             self.site.stop()
@@ -52,28 +52,28 @@ class Roles:
         }
 
     def put_back(self, backups: dict[str, Backup]) -> list[str]:
-        """Stops everything and restores these stores; what the digests disagree in."""
+        """Stops all roles and restores these stores; returns the digests that are not as expected."""
         self.site.stop()
         complaints = []
         for name, backup in backups.items():
             store = self.folder / name
-            known = digests(store, [backup.end])[backup.end]
+            expected = digests(store, [backup.end])[backup.end]
             old = self.folder / f"{backup.file.name}-old"
             store.rename(old)
             sequence, digest = backup.restore(store)
-            if (sequence, digest) != (backup.end, known):
-                complaints.append(f"{name}: {sequence} {digest}, not {backup.end} {known}")
+            if (sequence, digest) != (backup.end, expected):
+                complaints.append(f"{name}: {sequence} {digest}, not {backup.end} {expected}")
         return complaints
 
     def audit(self, *options: str) -> str:
         url = f"http://127.0.0.1:{self.site.placement}"
         try:
             return placewright("audit", "--url", url, *options)
-        except Exception as found:  # it ends with 1 when it finds something
+        except Exception as found:  # the command ends with 1 if it finds something
             return str(found)
 
     def repair(self, what: str, *options: str) -> None:
-        """Repairs until nothing is found; prints the kinds of what was."""
+        """Repairs until the audit finds nothing; prints the kinds of what it found first."""
         end = time.monotonic() + SETTLE_S
         kinds: dict[str, int] = {}
         text = self.audit()
@@ -86,20 +86,20 @@ class Roles:
             text = self.audit()
         self.counts.check(f"{what}: repaired, the audit finds nothing", "everything adds up" in text, text)
 
-    def goes_on(self, what: str) -> None:
-        """New servers are booted as ever."""
+    def check_goes_on(self, what: str) -> None:
+        """Checks that new servers can be booted."""
         made = self.boot(5, "after")
-        self.look(f"{what}, new servers", set(made))
+        self.wait_for_servers(f"{what}, new servers", set(made))
 
-    def look(self, what: str, wanted: set[str]) -> dict[str, dict]:
-        """All servers, once those that are wanted are there and work."""
+    def wait_for_servers(self, what: str, wanted: set[str]) -> dict[str, dict]:
+        """Waits until the wanted servers are active; returns all servers by id."""
         client = Compute(self.site.compute)
         end = time.monotonic() + SETTLE_S
         while True:
             found = {server["id"]: server for server in client.servers()}
             lost = sorted(wanted - found.keys())
             bad = [
-                of_server(server)
+                describe_server(server)
                 for server in found.values()
                 if server["id"] in wanted
                 and (not is_settled(server) or server["status"] != "ACTIVE")
@@ -119,17 +119,17 @@ class Roles:
         )
         return found
 
-    def all_of_them(self) -> None:
+    def all_roles(self) -> None:
         what = "all roles put back to backups made while servers were booted"
         before = set(self.boot(self.servers, "before"))
-        self.look("before", before)
+        self.wait_for_servers("before", before)
         booting = threading.Thread(target=self.boot, args=(self.servers, "meanwhile"))
         booting.start()
         backups = self.back_up("all")
         booting.join()
-        settled(self.site.compute, set(), SETTLE_S)
+        wait_until_settled(self.site.compute, set(), SETTLE_S)
         self.boot(3, "later")
-        settled(self.site.compute, set(), SETTLE_S)
+        wait_until_settled(self.site.compute, set(), SETTLE_S)
         complaints = self.put_back(backups)
         self.counts.check(
             f"{what}: each store has the digest that its journal knows",
@@ -137,33 +137,33 @@ class Roles:
             "\n".join(complaints),
         )
         self.site.start()
-        self.look(what, before)
+        self.wait_for_servers(what, before)
         self.repair(what, "--destroy-unknown-guests")
-        self.look(f"{what}, repaired", before)
-        self.goes_on(what)
+        self.wait_for_servers(f"{what}, repaired", before)
+        self.check_goes_on(what)
 
     def control_alone(self) -> None:
         what = "control alone put back"
         before = set(self.boot(self.servers, "old"))
-        self.look("before", before)
+        self.wait_for_servers("before", before)
         backups = {"control": self.back_up("alone")["control"]}
         newer = set(self.boot(self.servers, "newer"))
         client = Compute(self.site.compute)
-        settled(self.site.compute, set(), SETTLE_S)
+        wait_until_settled(self.site.compute, set(), SETTLE_S)
         gone = set(sorted(before)[:3])
         for server in gone:
             client("DELETE", f"/servers/{server}")
         client.connection.close()
-        settled(self.site.compute, gone, SETTLE_S)
+        wait_until_settled(self.site.compute, gone, SETTLE_S)
         complaints = self.put_back(backups)
         self.counts.check(f"{what}: the digest is known", not complaints, "\n".join(complaints))
         self.site.start()
         kept = before - gone
-        found = self.look(what, kept)
+        found = self.wait_for_servers(what, kept)
         print(f"{what}: {len(newer & found.keys())} of {len(newer)} newer servers are known", flush=True)
         self.repair(what)
-        # Nothing that was deleted since is under way: it is gone, or it would stay for a day.
-        settled(self.site.compute, gone, SETTLE_S)
-        left = sorted(gone & self.look(f"{what}, repaired", kept).keys())
+        # Control, restored to before the deletions, has to find out that these servers are deleted.
+        wait_until_settled(self.site.compute, gone, SETTLE_S)
+        left = sorted(gone & self.wait_for_servers(f"{what}, repaired", kept).keys())
         self.counts.check(f"{what}: servers deleted since are gone again", not left, "\n".join(left))
-        self.goes_on(what)
+        self.check_goes_on(what)

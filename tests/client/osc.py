@@ -1,7 +1,7 @@
 """The real ``openstack`` client, called as a person calls it.
 
-Each command runs ``openstackclient.shell.main`` in a forked child: it is the
-program as it is installed, without importing it anew a hundred times.
+Each command runs ``openstackclient.shell.main`` in a forked child. So it behaves
+as the installed program does, and its modules are imported only once.
 """
 
 import json
@@ -91,8 +91,8 @@ def _become_openstack(argv: list[str], out: int, err: int) -> None:
         os.dup2(out, 1)
         os.dup2(err, 2)
         status = shell.main(argv)
-    except SystemExit as leaving:
-        status = leaving.code if isinstance(leaving.code, int) else 1
+    except SystemExit as exit_request:
+        status = exit_request.code if isinstance(exit_request.code, int) else 1
     except BaseException:
         traceback.print_exc()
     finally:

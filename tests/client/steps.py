@@ -616,7 +616,7 @@ def candidates(walk) -> None:
 
 
 def short(walk) -> None:
-    """A life of a provider, for another way to authenticate."""
+    """The life of one provider at the newest microversion, for tests of other ways to authenticate."""
     every_version(walk, [NEWEST])
 
 

@@ -26,7 +26,7 @@ import osc
 import steps
 import tally
 
-# Any of them: what the walker runs must not depend on who starts it.
+# The client would read such variables: what it does must not depend on who starts the walk.
 for name in [n for n in os.environ if n.startswith("OS_")]:
     del os.environ[name]
 
@@ -64,19 +64,19 @@ class Walk:
         if fails is not None:
             ok = reply.status != 0 and fails in reply.err
             self.counts.check(
-                f"{step}  (refused)", ok, f"expected a refusal: {fails}\n{told(reply)}"
+                f"{step}  (refused)", ok, f"expected a refusal: {fails}\n{describe_reply(reply)}"
             )
             return None
         if reply.status != 0:
-            self.counts.check(step, False, told(reply))
+            self.counts.check(step, False, describe_reply(reply))
             return None
         if not prints:
-            self.counts.check(step, reply.out == "", told(reply))
+            self.counts.check(step, reply.out == "", describe_reply(reply))
             return None
         try:
             got = reply.json()
         except ValueError:
-            self.counts.check(step, False, f"not JSON\n{told(reply)}")
+            self.counts.check(step, False, f"not JSON\n{describe_reply(reply)}")
             return None
         self.counts.check(step, matches(got, want), f"expected {want}\ngot {got}")
         return got
@@ -97,7 +97,7 @@ class Walk:
             )
 
 
-def told(reply: osc.Reply) -> str:
+def describe_reply(reply: osc.Reply) -> str:
     return f"exit status {reply.status}\n{reply.out}{reply.err}".strip()
 
 
@@ -137,17 +137,17 @@ def walk_everything(url: str, counts: tally.Tally) -> None:
 
 
 def walk_with_passwords(serve: str, directory: pathlib.Path, counts: tally.Tally):
-    """The same server with users and passwords in a file."""
+    """A short walk on a server with users and passwords in a file."""
     users = directory / "users.htpasswd"
     users.write_text(PASSWORDS)
     settings = "env PLACEWRIGHT_AUTH_STRATEGY=http_basic"
     settings += f" PLACEWRIGHT_HTTP_BASIC_USER_FILE={users}"
     with launch.running(f"{settings} {serve}", directory / "basic") as server:
-        for password, right in (("secret", True), ("wrong", False)):
+        for password, is_right in (("secret", True), ("wrong", False)):
             login = ["--os-auth-type=http_basic", f"--os-endpoint={server.url}"]
             login += ["--os-username=walker", f"--os-password={password}"]
             walk = Walk(osc.Client(login), counts)
-            if right:
+            if is_right:
                 steps.short(walk)
             else:
                 walk.run("trait list", steps.NEWEST, fails="")

@@ -2,8 +2,8 @@
 
 Placewright carries images along as references and imitates no image service; the
 client asks one all the same.  It knows every image whose id is a UUID, and one by
-its name.  At /v3 it says that it is an identity service of version 3, which the
-client wants to hear of before it does anything with flavors and keys.
+its name.  At /v3 it says that it is an identity service of version 3, because the
+client looks for such a service before it does anything with flavors and keys.
 """
 
 import http.server

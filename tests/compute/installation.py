@@ -31,7 +31,7 @@ def hosts_up(url: str) -> int:
 
 @contextlib.contextmanager
 def use(url: str | None, folder: str):
-    """The address of the compute API; what was started for it ends with it."""
+    """Yields the address of the compute API, and stops the installation at the end if it was started here."""
     if url:
         yield url.rstrip("/").removesuffix("/v2.1")
         return
@@ -50,8 +50,8 @@ def use(url: str | None, folder: str):
             end = time.monotonic() + UP_S
             while hosts_up(url) < HOSTS:
                 if process.poll() is not None or time.monotonic() > end:
-                    told = (pathlib.Path(folder) / "up.log").read_text()
-                    raise SystemExit(f"placewright up did not come up:\n{told}")
+                    text = (pathlib.Path(folder) / "up.log").read_text()
+                    raise SystemExit(f"placewright up did not come up:\n{text}")
                 time.sleep(0.2)
             yield url
         finally:

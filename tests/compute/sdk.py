@@ -1,4 +1,4 @@
-"""The same from Python: openstacksdk's cloud layer and its compute proxy."""
+"""The walk from Python: openstacksdk's cloud layer and its compute proxy."""
 
 import os
 
@@ -7,13 +7,14 @@ import openstack
 
 
 def quotas(compute, check) -> None:
-    """Sets quotas of the caller's project and of all, sees what is in use, and takes them back."""
+    """Sets quotas of the caller's project and of all projects, reads what is in use, and reverts the quotas."""
     project = "admin"
     used = compute.get_quota_set(project, usage=True).usage
     check("what is in use of quotas", used["instances"] >= 1 and used["cores"] >= 1, used)
     compute.update_quota_set(project, instances=used["instances"], cores=100, key_pairs=7)
-    told = compute.get_quota_set(project)
-    check("set quotas", (told.instances, told.cores) == (used["instances"], 100), told)
+    quota_set = compute.get_quota_set(project)
+    is_set = (quota_set.instances, quota_set.cores) == (used["instances"], 100)
+    check("set quotas", is_set, quota_set)
     limits = compute.get_limits().absolute
     check("limits are the quotas", limits.instances == used["instances"], limits)
     try:
@@ -31,8 +32,8 @@ def quotas(compute, check) -> None:
     compute.update_quota_set(project, instances=0, force=True)
     check("by force", compute.get_quota_set(project).instances == 0)
     compute.revert_quota_set(project)
-    told, defaults = compute.get_quota_set(project), compute.get_quota_set_defaults(project)
-    check("revert quotas", told.instances == defaults.instances, told)
+    quota_set, defaults = compute.get_quota_set(project), compute.get_quota_set_defaults(project)
+    check("revert quotas", quota_set.instances == defaults.instances, quota_set)
     compute.update_quota_class_set("default", ram=1_000_000)
     check("the default class", compute.get_quota_class_set("default").ram == 1_000_000)
     check("defaults", compute.get_quota_set_defaults(project).ram == 1_000_000)
@@ -45,8 +46,8 @@ def walk(counts, config: str) -> None:
     cloud = openstack.connect(cloud="placewright")
     compute = cloud.compute
 
-    def check(what: str, value, told="") -> None:
-        counts.check(f"sdk: {what}", bool(value), str(told or repr(value)))
+    def check(what: str, value, detail="") -> None:
+        counts.check(f"sdk: {what}", bool(value), str(detail or repr(value)))
 
     flavor = compute.create_flavor(
         name="w.sdk", ram=256, vcpus=1, disk=1, id="w3", is_public=True

@@ -30,7 +30,7 @@ import tally
 
 LIMIT_S = 180
 
-# Any of them: what the walker runs must not depend on who starts it.
+# The client would read such variables: what it does must not depend on who starts the walk.
 for name in [n for n in os.environ if n.startswith("OS_")]:
     del os.environ[name]
 
@@ -52,33 +52,33 @@ class Client:
         )
 
     def run(self, line: str, want=None):
-        """A command that must succeed; with ``want`` its JSON must be so."""
+        """Runs a command that must succeed; ``want`` says whether its JSON is right."""
         done = self.call(f"{line} -f json" if want else line)
-        told = f"{done.stdout}{done.stderr}"
+        printed = f"{done.stdout}{done.stderr}"
         if done.returncode != 0:
-            self.counts.check(line, False, told)
+            self.counts.check(line, False, printed)
             return None
         if not want:
             self.counts.check(line, True, "")
             return None
-        # What --wait says of its progress comes before the answer.
+        # With --wait, the progress is printed before the JSON.
         begin = min(at for at in (done.stdout.find("{"), done.stdout.find("["), 1 << 30) if at >= 0)
         try:
             value = json.loads(done.stdout[begin:])
-            self.counts.check(line, bool(want(value)), told)
+            self.counts.check(line, bool(want(value)), printed)
         except (ValueError, KeyError, IndexError, TypeError) as error:
-            self.counts.check(line, False, f"{error!r}\n{told}")
+            self.counts.check(line, False, f"{error!r}\n{printed}")
             return None
         return value
 
     def refuse(self, line: str, text: str) -> None:
-        """A command that must fail and say this."""
+        """Runs a command that must fail with this text."""
         done = self.call(line)
         fails = done.returncode != 0 and text in done.stderr
         self.counts.check(f"{line}  (refused)", fails, f"{done.stdout}{done.stderr}")
 
     def until(self, server: str, status: str) -> None:
-        """Waits for a status."""
+        """Waits until a server has a status."""
         value = {}
         for _ in range(60):
             done = self.call(f"server show {server} -f json")
@@ -86,8 +86,8 @@ class Client:
             if value.get("status") == status and not value.get("OS-EXT-STS:task_state"):
                 break
             time.sleep(0.2)
-        is_so = value.get("status") == status
-        self.counts.check(f"server {server} becomes {status}", is_so, json.dumps(value))
+        has_status = value.get("status") == status
+        self.counts.check(f"server {server} becomes {status}", has_status, json.dumps(value))
 
 
 def names(rows: list) -> set:
@@ -95,7 +95,7 @@ def names(rows: list) -> set:
 
 
 def operators(client: Client, folder: str) -> None:
-    """What operators keep."""
+    """What operators manage: flavors, key pairs, groups, quotas, services, aggregates."""
     run = client.run
     key = pathlib.Path(folder) / "key.pub"
     key.write_text(KEY)
@@ -199,7 +199,7 @@ def servers(client: Client) -> None:
 
 
 def clean(client: Client) -> None:
-    """Everything goes."""
+    """Deletes everything."""
     run = client.run
     hosts = client.call("hypervisor list -f json")
     host = json.loads(hosts.stdout)[0]["Hypervisor Hostname"]

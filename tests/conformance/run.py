@@ -175,7 +175,7 @@ def main():
         interrupted = True
         for run in runs:
             run.error = run.error or "interrupted"
-            run.settle()
+            run.fail_missing_tests()
 
     report.failures(runs)
     print()

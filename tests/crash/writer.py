@@ -1,4 +1,4 @@
-"""A writer that knows, at any moment, what the server must hold of its things.
+"""A writer that knows, at any moment, what the server must hold of its consumers and providers.
 
 Each writer has consumers and providers that nobody else writes.  Before it
 sends a write it notes the state before and the state after.  When the answer
@@ -30,7 +30,7 @@ class Unexpected(Exception):
 
 @dataclasses.dataclass
 class Pending:
-    """A write that was sent; ``number`` is its place among the writer's writes."""
+    """A write that was sent; ``number`` counts the writer's writes."""
 
     number: int
     request: Request
@@ -76,7 +76,7 @@ def inventory(total: int) -> dict[str, Any]:
 
 
 class Writer:
-    """Writes until the connection breaks; then says what was found."""
+    """Writes until the connection breaks; then compares what the server holds with what it has to hold."""
 
     def __init__(self, seed: str, index: int, shared: list[str]) -> None:
         self.rng = random.Random(f"{seed}/writer/{index}")
@@ -84,7 +84,7 @@ class Writer:
         self.shared = shared
         self.consumers = ids(self.rng, 4)
         self.providers = ids(self.rng, 3)
-        # A root, its child, and a consumer: what the reshaper moves about.
+        # A root provider, its child, and a consumer whose claim reshapes move between the two.
         self.root, self.child, self.moved = ids(self.rng, 3)
         self.state: State = {
             name: None
@@ -100,7 +100,7 @@ class Writer:
     # One write after another.
 
     def setup(self, client: Client) -> None:
-        """What the reshaper needs, before anything is killed."""
+        """Writes what reshapes need, before the server is killed for the first time."""
         for provider, parent in ((self.root, None), (self.child, self.root)):
             self._write(client, *self._create(provider, parent))
         records = {"VCPU": inventory(1000)}
@@ -115,7 +115,7 @@ class Writer:
         actions += [self._provider_write] * 5
         while True:
             if self.rng.random() < 0.1:
-                self._look_at(client, self.rng.choice(others))
+                self._note_write_of(client, self.rng.choice(others))
             write = self.rng.choice(actions)(client)
             if write is not None:
                 self._write(client, *write)
@@ -129,14 +129,14 @@ class Writer:
             self.acknowledged += 1
             self.state = after
         elif status == 409 and "concurrent" in str(body):
-            # Two wrote to one provider; allowed, and it must leave no trace.
+            # Two writers changed one provider. That is allowed, and the refused write must leave no trace.
             self.refused["409"] = self.refused.get("409", 0) + 1
         else:
             raise Unexpected(
                 f"{request.method} {request.path} {request.body}: {status} {body}"
             )
 
-    def _look_at(self, client: Client, other: "Writer") -> None:
+    def _note_write_of(self, client: Client, other: "Writer") -> None:
         """Remember which write of another writer an answer showed."""
         status, body = client.get(f"/allocations/{self.rng.choice(other.consumers)}")
         if status == 200 and body["allocations"]:
@@ -179,7 +179,7 @@ class Writer:
         return request, self._changed(changes)
 
     def _allocations(self) -> dict[str, dict]:
-        places = self.rng.sample(self.shared, self.rng.randint(1, 3))
+        providers = self.rng.sample(self.shared, self.rng.randint(1, 3))
         return {
             provider: {
                 "resources": {
@@ -187,15 +187,15 @@ class Writer:
                     for name in self.rng.sample(CLASSES, self.rng.randint(1, 2))
                 }
             }
-            for provider in places
+            for provider in providers
         }
 
     def _claim_many(self, client: Client) -> tuple[Request, State]:
         chosen = self.rng.sample(self.consumers, self.rng.randint(2, 4))
         wanted = []
         for consumer in chosen:
-            gone = self.state[consumer] is not None and self.rng.random() < 0.3
-            wanted.append((consumer, {} if gone else self._allocations()))
+            is_released = self.state[consumer] is not None and self.rng.random() < 0.3
+            wanted.append((consumer, {} if is_released else self._allocations()))
         return self._claim(wanted, many=True)
 
     def _claim_one(self, client: Client) -> tuple[Request, State]:
@@ -286,14 +286,14 @@ class Writer:
     # After a restart.
 
     def found(self, client: Client) -> State:
-        """What the server holds of this writer's things."""
-        holds: State = {}
+        """What the server holds of this writer's consumers and providers."""
+        found: State = {}
         for name in self.state:
             if name in (*self.consumers, self.moved):
-                holds[name] = self._found_consumer(client, name)
+                found[name] = self._found_consumer(client, name)
             else:
-                holds[name] = self._found_provider(client, name)
-        return holds
+                found[name] = self._found_provider(client, name)
+        return found
 
     def _found_consumer(self, client: Client, consumer: str) -> Any:
         _, body = client.get(f"/allocations/{consumer}")
@@ -322,17 +322,20 @@ class Writer:
             "aggregates": sorted(client.get(f"{path}/aggregates")[1]["aggregates"]),
         }
 
-    def settle(self, holds: State) -> str:
-        """Take what was found as the state: 'none', 'whole', 'absent', or a complaint."""
+    def adopt(self, found: State) -> str:
+        """Take what was found as the state. Gives what became of the unanswered write.
+
+        That is 'none' if there was no such write, 'whole', 'absent', or a complaint.
+        """
         pending, self.pending = self.pending, None
-        if holds == self.state:
+        if found == self.state:
             return "absent" if pending else "none"
-        if pending and holds == pending.after:
+        if pending and found == pending.after:
             self.number = pending.number
-            self.state = holds
+            self.state = found
             return "whole"
         lines = []
-        for name, value in holds.items():
+        for name, value in found.items():
             allowed = [self.state[name]] + ([pending.after[name]] if pending else [])
             if value not in allowed:
                 lines.append(f"{name}: found {value}, allowed {allowed}")
@@ -340,5 +343,5 @@ class Writer:
             lines.append("a write that was not answered is there in part")
         if pending:
             lines.append(f"unanswered: {pending.request.method} {pending.request.path}")
-        self.state = holds
+        self.state = found
         return "\n".join([f"writer {self.index}", *lines])

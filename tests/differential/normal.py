@@ -14,10 +14,10 @@ from urllib.parse import parse_qsl
 from request import Request
 from wire import Response
 
-# Equal for both: whether it is there, and its value.
+# Headers that must be equal in both answers: in presence and in value.
 EXACT_HEADERS = ["openstack-api-version", "vary", "cache-control", "content-type"]
 EXACT_HEADERS += ["access-control-allow-origin", "www-authenticate"]
-# Only whether it is there: the value is a time or made up for each request.
+# Headers of which only the presence must be equal: the value is a time, or is made up for each request.
 PRESENT_HEADERS = ["last-modified", "x-openstack-request-id"]
 # Sentences whose wording is a library's or a database driver's.
 FOREIGN_TEXTS = [
@@ -25,9 +25,9 @@ FOREIGN_TEXTS = [
     (re.compile(r"invalid version string: .*", re.S), "invalid version string"),
     (re.compile(r"Malformed JSON: .*", re.S), "Malformed JSON"),
     (re.compile(r"Invalid query string parameters: .*", re.S), "Invalid query string"),
-    # Of several that are missing it names some, in the order of a set.
+    # Of several missing traits the reference names some, in the order of a set.
     (re.compile(r"No such trait(\(s\))?:? .*", re.S), "No such trait"),
-    # Of several that are wrong, or taken, it names a set, or the database decides.
+    # Of several inventories that are wrong or in use, the reference names a set, or the database chooses one.
     (re.compile(r"Inventory for '.*' on resource provider .*", re.S), "Inventory for"),
     (re.compile(r"Update conflict: .*", re.S), "Update conflict"),
 ]
@@ -100,17 +100,17 @@ def errors(body: Any) -> Any:
     return first
 
 
-def success(value: Any) -> Any:
+def with_sets(value: Any) -> Any:
     """A successful body with every list as a set, at any depth."""
     if isinstance(value, dict):
-        return {k: success(v) for k, v in value.items()}
+        return {k: with_sets(v) for k, v in value.items()}
     if isinstance(value, list):
-        return sorted((success(v) for v in value), key=key)
+        return sorted((with_sets(v) for v in value), key=key)
     return value
 
 
-def same_type(left: Any, right: Any) -> bool:
-    """Equal, and 1 is not 1.0: clients in typed languages notice."""
+def are_equal_with_types(left: Any, right: Any) -> bool:
+    """Whether both are equal, also in their types: 1 is not 1.0, because clients in typed languages notice."""
     return key(left) == key(right)
 
 
@@ -164,33 +164,33 @@ def compare_candidates(
     request: Request, left: Any, right: Any, shared: set[str] | None
 ) -> str:
     """Candidates as sets; ``shared`` are the classes that sharing ones have."""
-    has_plain, has_suffixed, both, plain, policy = shape(request)
-    if both and policy != "none":
+    has_plain, has_suffixed, has_common_class, plain, policy = shape(request)
+    if has_common_class and policy != "none":
         return ""  # the reference adds up amounts of other candidates
-    lefts = Counter(candidate(c) for c in left["allocation_requests"])
-    rights = Counter(candidate(c) for c in right["allocation_requests"])
+    left_candidates = Counter(candidate(c) for c in left["allocation_requests"])
+    right_candidates = Counter(candidate(c) for c in right["allocation_requests"])
     if any("mappings" in c for c in right["allocation_requests"]):
-        # Two that differ in nothing; below 1.34 they may differ in their mappings.
-        doubled = sum(rights.values()) - len(rights)
+        # Mappings are shown, so that no two candidates may be equal. Below 1.34 they may differ in mappings only.
+        doubled = sum(right_candidates.values()) - len(right_candidates)
         if doubled:
             return f"{doubled} candidates listed twice by the right one"
-        lefts = Counter(set(lefts))
+        left_candidates = Counter(set(left_candidates))
     by_chance = has_plain and has_suffixed and (shared is None or plain <= shared)
-    if lefts != rights and not (by_chance and lefts <= rights):
-        only_left = [json.loads(c) for c in sorted(lefts - rights)[:3]]
-        only_right = [json.loads(c) for c in sorted(rights - lefts)[:3]]
+    if left_candidates != right_candidates and not (by_chance and left_candidates <= right_candidates):
+        only_left = [json.loads(c) for c in sorted(left_candidates - right_candidates)[:3]]
+        only_right = [json.loads(c) for c in sorted(right_candidates - left_candidates)[:3]]
         return (
-            f"candidates: {sum(lefts.values())} and {sum(rights.values())};"
+            f"candidates: {sum(left_candidates.values())} and {sum(right_candidates.values())};"
             f" only left {only_left}; only right {only_right}"
         )
-    mine, theirs = summaries(left), summaries(right)
-    for provider in sorted(set(mine) | set(theirs)):
-        if by_chance and provider not in mine:
+    left_summaries, right_summaries = summaries(left), summaries(right)
+    for provider in sorted(set(left_summaries) | set(right_summaries)):
+        if by_chance and provider not in left_summaries:
             continue
-        if not same_type(mine.get(provider), theirs.get(provider)):
+        if not are_equal_with_types(left_summaries.get(provider), right_summaries.get(provider)):
             return (
-                f"summary of {provider}: {mine.get(provider)}"
-                f" and {theirs.get(provider)}"
+                f"summary of {provider}: {left_summaries.get(provider)}"
+                f" and {right_summaries.get(provider)}"
             )
     if set(left) != set(right):
         return f"keys: {sorted(left)} and {sorted(right)}"
@@ -210,29 +210,29 @@ def compare(
     different = compare_headers(left, right)
     if different:
         return different
-    mine, theirs = json_of(left), json_of(right)
+    left_body, right_body = json_of(left), json_of(right)
     if left.status >= 400:
-        one, other = errors(mine), errors(theirs)
-        if not isinstance(one, dict) or not isinstance(other, dict):
-            return "" if one == other else f"error body: {mine!r} and {theirs!r}"
+        left_error, right_error = errors(left_body), errors(right_body)
+        if not isinstance(left_error, dict) or not isinstance(right_error, dict):
+            return "" if left_error == right_error else f"error body: {left_body!r} and {right_body!r}"
         if isinstance(request.body, bytes) and NO_NUMBER.search(request.body):
             # No JSON, but the reference's library reads it as a number.
-            one["detail"] = other["detail"] = None
-        for name in sorted(set(one) | set(other)):
-            if one.get(name) != other.get(name):
+            left_error["detail"] = right_error["detail"] = None
+        for name in sorted(set(left_error) | set(right_error)):
+            if left_error.get(name) != right_error.get(name):
                 return (
-                    f"error {name}: {_first(mine, name)!r} and {_first(theirs, name)!r}"
+                    f"error {name}: {_member_of_first_error(left_body, name)!r} and {_member_of_first_error(right_body, name)!r}"
                 )
         return ""
     path = request.path.partition("?")[0]
     if path == "/allocation_candidates" and left.status == 200:
-        return compare_candidates(request, mine, theirs, shared)
-    if same_type(success(mine), success(theirs)):
+        return compare_candidates(request, left_body, right_body, shared)
+    if are_equal_with_types(with_sets(left_body), with_sets(right_body)):
         return ""
-    return f"body: {json.dumps(mine)} and {json.dumps(theirs)}"
+    return f"body: {json.dumps(left_body)} and {json.dumps(right_body)}"
 
 
-def _first(body: Any, name: str) -> Any:
+def _member_of_first_error(body: Any, name: str) -> Any:
     try:
         return body["errors"][0].get(name)
     except (KeyError, IndexError, TypeError, AttributeError):

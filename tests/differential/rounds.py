@@ -59,7 +59,7 @@ def without_limit(request: Request) -> Request:
 def ask_both(
     pair: Pair, request: Request, shared: set[str] | None
 ) -> tuple[str, wire.Response, wire.Response]:
-    """Send to both and compare; gives the difference in words, or nothing."""
+    """Send a request to both servers and compare the answers; gives the difference in words, or nothing."""
     left, right = pair.send(request)
     if limit_of(request) is None or left.status != 200 or right.status != 200:
         return normal.compare(request, left, right, shared), left, right
@@ -73,7 +73,7 @@ def ask_both(
 
 
 def _limited(request, left, right, whole_left, whole_right) -> str:
-    """Which candidates stay is nobody's promise; that they are some is."""
+    """Check answers with a limit. Servers may choose other candidates, but only ones that are there without limit."""
     limit = int(limit_of(request) or 0)
     mine, whole = normal.json_of(right), normal.json_of(whole_right)
     kept = [normal.candidate(c) for c in mine["allocation_requests"]]
@@ -124,7 +124,7 @@ def consumers_of(requests: list[Request]) -> list[str]:
 
 
 def heal(pair: Pair, request: Request, status: int) -> None:
-    """After a write that may have left a consumer without allocations."""
+    """Heal the consumers of a write that may have left them without allocations (see ``Pair.heal``)."""
     refused = status >= 400 and status not in (401, 403, 404, 405, 406, 415)
     if request.method in ("PUT", "POST") and (
         refused or "'allocations': {}" in repr(request.body)
@@ -164,7 +164,7 @@ def _play(pair, seed, requests, shared, counts) -> list[Difference]:
 
 
 def _play_live(pair, seed, generator, counts) -> list[Difference]:
-    """Each request is drawn knowing what the ones before it did."""
+    """Each request is drawn with the knowledge of what the requests before it did."""
     found = []
     sent: list[Request] = []
     for _ in range(80):
@@ -177,12 +177,12 @@ def _play_live(pair, seed, generator, counts) -> list[Difference]:
         generator.pools.observe(request, left.status)
         sent.append(request)
         if names_itself(request) and left.status < 300:
-            break  # each server made a UUID of its own
+            break  # each server made up a UUID of its own
         if text:
             done = [r for r in sent[:-1] if r.method not in ("GET", "HEAD")]
             found.append(Difference(seed, [*done, request], text, left, right, None))
         if left.status >= 500 or (text and request.method not in ("GET", "HEAD")):
-            break  # they may hold different things now
+            break  # the two servers may hold different things now
     return found
 
 

@@ -22,7 +22,7 @@ class Shrinker:
         return time.monotonic() > self.deadline
 
     def attempt(self, requests: list[Request]) -> bool:
-        """True, and kept, when this history shows the same difference."""
+        """Play a history; if it shows the same difference, keep it as the best one. Gives whether it does."""
         if self.out_of_time():
             return False
         self.pair.reset(consumers_of(requests))
@@ -49,7 +49,7 @@ class Shrinker:
 
     def run(self) -> Difference:
         if not self.attempt(self.best.requests):
-            return self.best  # does not come again from an empty server
+            return self.best  # the difference does not come again on empty servers
         self._fewer_requests()
         self._shorter_query()
         self._smaller_bodies()
@@ -59,36 +59,36 @@ class Shrinker:
     def _fewer_requests(self) -> None:
         size = max(1, (len(self.best.requests) - 1) // 2)
         while size:
-            place = 0
-            while place < len(self.best.requests) - 1:
+            index = 0
+            while index < len(self.best.requests) - 1:
                 before = self.best.requests[:-1]
-                shorter = before[:place] + before[place + size :]
+                shorter = before[:index] + before[index + size :]
                 if not self.attempt([*shorter, self.best.requests[-1]]):
-                    place += size
+                    index += size
             size //= 2
 
     def _shorter_query(self) -> None:
-        place = 0
+        index = 0
         while True:
             last = self.best.requests[-1]
-            path, mark, query = last.path.partition("?")
-            pairs = query.split("&") if mark else []
-            if place >= len(pairs):
+            path, question_mark, query = last.path.partition("?")
+            pairs = query.split("&") if question_mark else []
+            if index >= len(pairs):
                 return
-            rest = "&".join(pairs[:place] + pairs[place + 1 :])
+            rest = "&".join(pairs[:index] + pairs[index + 1 :])
             shorter = dataclasses.replace(last, path=f"{path}?{rest}" if rest else path)
             if not self.attempt([*self.best.requests[:-1], shorter]):
-                place += 1
+                index += 1
 
     def _smaller_bodies(self) -> None:
         for index in range(len(self.best.requests)):
-            for place in reversed(chaos.places_in(self.best.requests[index].body)[1:]):
+            for path in reversed(chaos.paths_in(self.best.requests[index].body)[1:]):
                 request = self.best.requests[index]
                 body = copy.deepcopy(request.body)
-                holder = body
-                for step in place[:-1]:
-                    holder = holder[step]
-                del holder[place[-1]]
+                container = body
+                for step in path[:-1]:
+                    container = container[step]
+                del container[path[-1]]
                 requests = list(self.best.requests)
                 requests[index] = dataclasses.replace(request, body=body)
                 self.attempt(requests)

@@ -13,10 +13,10 @@ import wire
 from request import Generations, Request
 
 NEWEST = "1.39"
-# A provider that both have all the time, for heal().
+# A provider that both servers have all the time, for heal().
 HEALER = "deadbeef-0000-4000-8000-000000000000"
 HEALER_CLASS = "CUSTOM_HEALER"
-# Below 1.28 a write asks for no consumer generation.
+# A microversion below 1.28, at which a write needs no consumer generation.
 HEALING = "1.12"
 
 
@@ -56,7 +56,7 @@ class Side:
 
     def ask(self, request: Request) -> wire.Response:
         data = request.encode(Generations())
-        return self.connection.reliable(data, request.method)
+        return self.connection.exchange_with_retry(data, request.method)
 
     def _json(self, path: str) -> Any:
         return normal.json_of(self.ask(Request("GET", path, NEWEST)))
@@ -111,7 +111,7 @@ class Side:
 
 
 class Pair:
-    """The left one is the reference; what it answers is the expectation."""
+    """Two servers. The left one is the reference: its answers are the expectation."""
 
     def __init__(self, left: Side, right: Side) -> None:
         self.left = left
@@ -120,11 +120,11 @@ class Pair:
         self.renamed: dict[bytes, bytes] = {}
 
     def reset(self, consumers: Iterable[str] = ()) -> None:
-        """Both empty again; restarted when cleaning was not enough.
+        """Make both servers empty again; restart a server if deleting is not enough.
 
         Some writes leave the record of a consumer without allocations, which
         no request can delete.  So ``consumers`` get new UUIDs on the wire from
-        now on: a history that is played again meets none of its own.
+        now on: a history that is played again meets no record of its earlier run.
         """
         self.generations = Generations()
         self.renamed = {}
@@ -146,7 +146,7 @@ class Pair:
         answers = self._at_once(data, request.method)
         if answers is None:
             answers = [
-                side.connection.reliable(data, request.method)
+                side.connection.exchange_with_retry(data, request.method)
                 for side in (self.left, self.right)
             ]
         reply = normal.json_of(answers[0])
@@ -156,19 +156,19 @@ class Pair:
     def _at_once(self, data: bytes, method: str) -> list[wire.Response] | None:
         """Both work at the same time; None when a connection was not open."""
         connections = [self.left.connection, self.right.connection]
-        if any(c.socket is None or not c.idle() for c in connections):
+        if any(c.socket is None or not c.is_idle() for c in connections):
             return None
         for connection in connections:
             connection.send(data)
         return [connection.receive(method) for connection in connections]
 
     def heal(self, consumer: str) -> None:
-        """Make a consumer that has no allocations unknown to both.
+        """Make a consumer that has no allocations unknown to both servers.
 
         The reference keeps the record of a consumer after a refused or an empty
-        write, and then wants to be told its generation; Placewright does not, on
-        purpose.  A claim that is taken back removes the record, and the
-        difference with it.
+        write, and then requires its generation in the next write; Placewright does
+        not, on purpose.  A claim that is deleted again removes the record, and so
+        the difference.
         """
         name = self.renamed.get(consumer.encode(), consumer.encode()).decode()
         path = f"/allocations/{name}"

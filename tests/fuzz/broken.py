@@ -1,7 +1,7 @@
 """Messages that are not good HTTP, or good HTTP that clients seldom send.
 
-Each gives bytes, the methods of the answers that are due, and whether the
-server may answer less and close the connection: it has a cause then.
+Each message has its bytes, the methods of the requests that have to be answered,
+and whether the server may close the connection instead of answering all of them.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ GET = b"GET /resource_classes HTTP/1.1\r\n" + HEAD + VERSION
 
 @dataclasses.dataclass
 class Message:
-    """What is sent; ``hang_up`` ends the connection without reading."""
+    """What is sent. With ``hang_up`` the connection is closed without reading an answer."""
 
     name: str
     data: bytes

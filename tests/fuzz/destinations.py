@@ -1,4 +1,4 @@
-"""Draw requests to the scheduler's API, and make one place of a body wrong."""
+"""Draw requests to the scheduler's API, and make one value of a body wrong."""
 
 import copy
 import json
@@ -7,7 +7,7 @@ import re
 import uuid
 from typing import Any
 
-from chaos import STRANGE_VALUES, places_in
+from chaos import STRANGE_VALUES, paths_in
 
 CELLS = [f"c0000000-0000-4000-8000-00000000000{n}" for n in (1, 2)]
 RACKS = [f"ac000000-0000-4000-8000-00000000000{n}" for n in (1, 2, 3)]
@@ -93,9 +93,9 @@ class Drawer:
         self.hosts = hosts
         self.candidates: list[str] = []
 
-    def maybe(self, holder: dict, name: str, chance: float, draw) -> None:
+    def maybe(self, container: dict, name: str, chance: float, draw) -> None:
         if self.rng.random() < chance:
-            holder[name] = draw()
+            container[name] = draw()
 
     def some(self, choices: list, most: int) -> list:
         return self.rng.sample(choices, self.rng.randint(0, min(most, len(choices))))
@@ -302,32 +302,32 @@ class Drawer:
 
 
 def mutate(rng: random.Random, body: Any) -> tuple[Any, tuple]:
-    """A copy with one place made wrong or unusual, and the path of that place."""
+    """A copy with one value made wrong or unusual, and the path of that value."""
     body = copy.deepcopy(body)
-    places = places_in(body)[1:]
-    if not places or rng.random() < 0.02:
+    paths = paths_in(body)[1:]
+    if not paths or rng.random() < 0.02:
         return copy.deepcopy(rng.choice(STRANGE)), ()
-    place = rng.choice(places)
-    holder = body
-    for step in place[:-1]:
-        holder = holder[step]
-    last = place[-1]
+    path = rng.choice(paths)
+    container = body
+    for step in path[:-1]:
+        container = container[step]
+    last = path[-1]
     kind = rng.random()
     if kind < 0.6:
-        holder[last] = copy.deepcopy(rng.choice(STRANGE))
+        container[last] = copy.deepcopy(rng.choice(STRANGE))
     elif kind < 0.75:
-        del holder[last]
-    elif isinstance(holder, dict) and kind < 0.85:
-        value = holder.pop(last)
+        del container[last]
+    elif isinstance(container, dict) and kind < 0.85:
+        value = container.pop(last)
         name = str(last)
-        holder[rng.choice([name.upper(), name + "x", "", "nope"])] = value
-    elif isinstance(holder, dict):
-        holder["additional"] = copy.deepcopy(rng.choice(STRANGE))
+        container[rng.choice([name.upper(), name + "x", "", "nope"])] = value
+    elif isinstance(container, dict):
+        container["additional"] = copy.deepcopy(rng.choice(STRANGE))
     elif kind < 0.95:
-        holder.append(copy.deepcopy(holder[last]))
+        container.append(copy.deepcopy(container[last]))
     else:
-        holder.extend(copy.deepcopy(holder[last]) for _ in range(1100))
-    return body, place
+        container.extend(copy.deepcopy(container[last]) for _ in range(1100))
+    return body, path
 
 
 def encode(rng: random.Random, body: Any, wrong: bool) -> bytes:

@@ -17,9 +17,13 @@ from generate import Generator, Pools
 from request import Generations, Request
 from trees import World
 
+# How many messages are kept to replay a failure.
 HISTORY = 400
+# How many requests are sent about one set of names.
 EPISODE = 600
+# The share of messages that are no good HTTP.
 BROKEN = 0.02
+# How many of the slowest requests are kept.
 SLOWEST = 10
 
 
@@ -83,7 +87,7 @@ class Worker:
         self._tidy(pools)
 
     def _tidy(self, pools: Pools) -> None:
-        """Not checked and not counted: only keeps the server's state small."""
+        """Deletes what the episode made, so that the server's state stays small. It is not checked or counted."""
         for consumer in pools.consumers:
             self._quietly("DELETE", f"/allocations/{consumer}")
         for _ in range(4):
@@ -93,7 +97,7 @@ class Worker:
     def _quietly(self, method: str, path: str) -> None:
         data = Request(method, path, "1.39").encode(self.generations)
         try:
-            self.connection.reliable(data, method)
+            self.connection.exchange_with_retry(data, method)
         except (wire.WireError, OSError):
             self.connection.close()
 
@@ -104,7 +108,7 @@ class Worker:
         outcome.sent += 1
         outcome.routes[f"{request.method} {request.route}"[:60]] += 1
         try:
-            if self.connection.socket is not None and not self.connection.idle():
+            if self.connection.socket is not None and not self.connection.is_idle():
                 self.connection.close()
                 self._fail("closed between requests, unsaid", request, data, "")
             response = self.connection.exchange(data, request.method)
@@ -112,10 +116,10 @@ class Worker:
             outcome.statuses["none"] += 1
             name = f"{type(error).__name__}: {error}"
             self._fail(name, request, data, "")
-            self._see_whether_alive()
+            self._check_alive()
             return 0
         outcome.statuses[response.status] += 1
-        self._time(response.seconds, request)
+        self._note_time(response.seconds, request)
         if response.status < 300:
             self._learn(request, response)
         problem = checks.problem_with(request, response)
@@ -130,9 +134,9 @@ class Worker:
             reply = json.loads(response.body) if response.body else None
             self.generations.learn(request, response.status, reply)
         except (ValueError, KeyError, TypeError, AttributeError):
-            pass  # an odd request that was accepted; the model only gets worse
+            pass  # an odd request was accepted; the generations are only less well known
 
-    def _time(self, seconds: float, request: Request) -> None:
+    def _note_time(self, seconds: float, request: Request) -> None:
         entry = (seconds, f"{request.method} {request.path[:300]}")
         if len(self.outcome.slowest) < SLOWEST:
             heapq.heappush(self.outcome.slowest, entry)
@@ -166,12 +170,12 @@ class Worker:
             if not message.may_close or not isinstance(error, (wire.Closed, OSError)):
                 text = f"{message.name}: {type(error).__name__}: {error}"
                 self._fail(text, None, message.data, "")
-            self._see_whether_alive()
+            self._check_alive()
         finally:
             # What is left of a broken message must not hit the next request.
             self.connection.close()
 
-    def _see_whether_alive(self) -> None:
+    def _check_alive(self) -> None:
         for _ in range(20):
             try:
                 self.connection.exchange(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET")
@@ -182,7 +186,7 @@ class Worker:
         self.outcome.dead = True
 
     def _fail(self, problem: str, request: Request | None, data: bytes, body: str):
-        """Count it; keep the history of the first one of each kind."""
+        """Count a failure; keep the history of the first failure of each kind."""
         outcome = self.outcome
         outcome.failed += 1
         route = request.route if request else "HTTP"

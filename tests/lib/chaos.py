@@ -1,4 +1,4 @@
-"""Make one thing in a request wrong, or at least unusual."""
+"""Make requests wrong, or at least unusual, in one or two ways."""
 
 import copy
 import json
@@ -177,14 +177,14 @@ def _unexpected_body(rng, request, pools) -> None:
 
 
 def _path(rng, request, pools) -> None:
-    path, mark, query = request.path.partition("?")
+    path, question_mark, query = request.path.partition("?")
     parts = path.split("/")
     if len(parts) < 3:
-        request.path = rng.choice([path + "/", "/" + path, path + "/x"]) + mark + query
+        request.path = rng.choice([path + "/", "/" + path, path + "/x"]) + question_mark + query
         return
-    place = rng.randrange(2, len(parts))
-    old = parts[place]
-    parts[place] = rng.choice(
+    index = rng.randrange(2, len(parts))
+    old = parts[index]
+    parts[index] = rng.choice(
         [
             "",
             "nope",
@@ -206,7 +206,7 @@ def _path(rng, request, pools) -> None:
             "00000000-0000-0000-0000-000000000000",
         ]
     )
-    request.path = "/".join(parts) + mark + query
+    request.path = "/".join(parts) + question_mark + query
 
 
 def _query(rng, request, pools) -> None:
@@ -214,66 +214,66 @@ def _query(rng, request, pools) -> None:
     pairs = query.split("&") if query else []
     kind = rng.random()
     if kind < 0.4 and pairs:
-        place = rng.randrange(len(pairs))
-        key = pairs[place].partition("=")[0]
-        pairs[place] = f"{key}={quote(rng.choice(STRANGE_TEXTS), safe='%:,!')}"
+        index = rng.randrange(len(pairs))
+        key = pairs[index].partition("=")[0]
+        pairs[index] = f"{key}={quote(rng.choice(STRANGE_TEXTS), safe='%:,!')}"
     elif kind < 0.5 and pairs:
         pairs.pop(rng.randrange(len(pairs)))
     elif kind < 0.65 and pairs:
         pairs.append(rng.choice(pairs))
     elif kind < 0.75 and pairs:
-        place = rng.randrange(len(pairs))
-        pairs[place] = rng.choice(QUERY_KEYS) + "=" + pairs[place].partition("=")[2]
+        index = rng.randrange(len(pairs))
+        pairs[index] = rng.choice(QUERY_KEYS) + "=" + pairs[index].partition("=")[2]
     else:
         value = rng.choice(STRANGE_TEXTS + pools.providers[:1] + pools.aggregates[:1])
         pairs.append(f"{rng.choice(QUERY_KEYS)}={quote(value, safe='%:,!')}")
     request.path = path + ("?" + "&".join(pairs) if pairs else "")
 
 
-def places_in(value: Any, path: tuple = ()) -> list[tuple]:
+def paths_in(value: Any, path: tuple = ()) -> list[tuple]:
     """The path of every value inside a JSON value, the outermost first."""
     found = [path]
     if isinstance(value, dict):
         for key, inner in value.items():
-            found += places_in(inner, (*path, key))
+            found += paths_in(inner, (*path, key))
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            found += places_in(inner, (*path, index))
+            found += paths_in(inner, (*path, index))
     return found
 
 
 def _json(rng, request, pools) -> None:
     body = copy.deepcopy(request.body)
-    places = places_in(body)[1:]
-    if not places:
+    paths = paths_in(body)[1:]
+    if not paths:
         request.body = rng.choice(STRANGE_VALUES)
         return
-    place = rng.choice(places)
-    holder = body
-    for step in place[:-1]:
-        holder = holder[step]
+    path = rng.choice(paths)
+    container = body
+    for step in path[:-1]:
+        container = container[step]
     kind = rng.random()
     if kind < 0.45:
-        holder[place[-1]] = copy.deepcopy(rng.choice(STRANGE_VALUES))
+        container[path[-1]] = copy.deepcopy(rng.choice(STRANGE_VALUES))
     elif kind < 0.65:
-        del holder[place[-1]]
-    elif kind < 0.8 and isinstance(holder, dict):
-        value = holder.pop(place[-1])
-        key = str(place[-1])
-        holder[
+        del container[path[-1]]
+    elif kind < 0.8 and isinstance(container, dict):
+        value = container.pop(path[-1])
+        key = str(path[-1])
+        container[
             rng.choice([key.upper(), key.lower(), key + "x", "bad-key", "", "nope"])
         ] = value
-    elif kind < 0.9 and isinstance(holder, dict):
-        holder["additional"] = copy.deepcopy(rng.choice(STRANGE_VALUES))
-    elif isinstance(holder, list):
-        holder.append(holder[place[-1]])
+    elif kind < 0.9 and isinstance(container, dict):
+        container["additional"] = copy.deepcopy(rng.choice(STRANGE_VALUES))
+    elif isinstance(container, list):
+        container.append(container[path[-1]])
     else:
         body = copy.deepcopy(rng.choice(STRANGE_VALUES))
     request.body = body
 
 
 def _text(rng, request, pools) -> None:
-    """No JSON any more, or JSON written in an unusual way."""
+    """Makes the body a text that is no JSON any more, or JSON written in an unusual way."""
     try:
         text = json.dumps(request.body, default=lambda _: 0)
     except TypeError:

@@ -9,7 +9,7 @@ import wire
 # Lists show servers of cells that are down from 2.69 on.
 VERSION = "2.79"
 IMAGE = "70ace000-0000-4000-8000-000000000001"
-# What a server can stay in without anybody doing anything.
+# The statuses in which a server stays until somebody requests something.
 SETTLED = {"ACTIVE", "ERROR", "SHUTOFF", "VERIFY_RESIZE", "SHELVED_OFFLOADED"}
 
 
@@ -44,6 +44,7 @@ class Compute:
         return response.status, json.loads(response.body) if response.body else None
 
     def must(self, method: str, path: str, body: Any = None) -> Any:
+        """The body of the response; a refusal is an error."""
         status, answer = self(method, path, body)
         if status >= 300:
             raise Unexpected(f"{method} {path}: {status} {answer}")
@@ -65,20 +66,20 @@ class Compute:
         base = f"/servers/detail?limit={limit}&{query}".rstrip("&")
         path = base
         markers: list[str] = []
-        told: set[str] = set()
+        yielded: set[str] = set()
         while True:
             status, page = self("GET", path)
             if status == 400 and markers:
-                # The marker is gone: the server before it will do.
+                # The server of the marker was deleted: go on after the server before it.
                 markers.pop()
             elif status >= 300:
                 raise Unexpected(f"GET {path}: {status} {page}")
             else:
-                yield from (one for one in page["servers"] if one["id"] not in told)
+                yield from (server for server in page["servers"] if server["id"] not in yielded)
                 if not page.get("servers_links"):
                     return
-                markers += (one["id"] for one in page["servers"])
-                told.update(markers)
+                markers += (server["id"] for server in page["servers"])
+                yielded.update(markers)
             path = f"{base}&marker={markers[-1]}" if markers else base
 
     def hypervisors(self) -> list[dict[str, Any]]:
@@ -90,8 +91,8 @@ def is_settled(server: dict[str, Any]) -> bool:
     return server["status"] in SETTLED and task is None
 
 
-def of_server(server: dict[str, Any]) -> str:
-    """What a complaint says about a server."""
+def describe_server(server: dict[str, Any]) -> str:
+    """A server in one line, for complaints."""
     fault = (server.get("fault") or {}).get("message", "")
     parts = [
         server["id"],

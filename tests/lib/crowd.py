@@ -8,15 +8,15 @@ import socket
 import threading
 import time
 
-# What a dripping connection says, byte by byte.
+# What a dripping connection sends, byte by byte.
 DRIPS = b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: " + b"x" * 10_000
 
 
 def raise_descriptors() -> int:
-    """As many descriptors as this process may have."""
+    """Raises this process's limit of open files as far as it may; returns the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
-        # The administrator may have more.
+        # A process of the administrator may exceed its hard limit.
         resource.setrlimit(resource.RLIMIT_NOFILE, (1 << 17, 1 << 17))
         return 1 << 17
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -24,33 +24,36 @@ def raise_descriptors() -> int:
 
 
 class Crowd:
-    """Keeps so many connections open to a port, from several addresses; every other one drips.
+    """Keeps ``count`` connections to a port open, from several addresses.
 
-    What the server closes is opened again, so many a second at most.
+    Every other connection drips: it sends one byte a second. Connections that the server closes are opened
+    again, ``reopened_per_s`` a second at most.
     """
 
     def __init__(
-        self, port: int, count: int, sources: int = 8, drips: bool = True, again_per_s: int = 300
+        self, port: int, count: int, sources: int = 8, drips: bool = True, reopened_per_s: int = 300
     ) -> None:
         self.port = port
         self.count = count
         self.sources = [f"127.0.0.{last}" for last in range(2, 2 + sources)]
         self.drips = drips
-        self.again_per_s = again_per_s
+        self.reopened_per_s = reopened_per_s
+        # The connections by descriptor, each with its number in the order of opening.
         self.links: dict[int, tuple[socket.socket, int]] = {}
-        self.said: dict[int, int] = {}
+        self.bytes_sent: dict[int, int] = {}
         self.opened = self.closed = self.failed = 0
         self.full = threading.Event()
         self.over = threading.Event()
         self.poll = select.epoll()
-        self.thread = threading.Thread(target=self._keep, daemon=True)
+        self.thread = threading.Thread(target=self._run, daemon=True)
 
     def _open(self) -> bool:
         link = socket.socket()
         link.setblocking(False)
         source = self.sources[self.opened % len(self.sources)]
         try:
-            # The system chooses the port when it knows the other side: one for each pair of addresses.
+            # With this option the system chooses the local port only once it knows the other side. So a port
+            # has to be unused for this pair of addresses only, and many connections find one.
             link.setsockopt(socket.IPPROTO_IP, 24, 1)  # IP_BIND_ADDRESS_NO_PORT
             link.bind((source, 0))
             error = link.connect_ex(("127.0.0.1", self.port))
@@ -67,12 +70,12 @@ class Crowd:
 
     def _close(self, number: int) -> None:
         link, _ = self.links.pop(number)
-        self.said.pop(number, None)
+        self.bytes_sent.pop(number, None)
         self.poll.unregister(number)
         link.close()
         self.closed += 1
 
-    def _look(self, wait_s: float) -> None:
+    def _close_ended(self, wait_s: float) -> None:
         for number, _ in self.poll.poll(wait_s, 1000):
             link, _ = self.links[number]
             try:
@@ -87,12 +90,12 @@ class Crowd:
     def _drip(self) -> None:
         for number, (link, index) in list(self.links.items()):
             if index % 2 and number in self.links:
-                said = self.said.get(number, 0)
+                sent = self.bytes_sent.get(number, 0)
                 with contextlib.suppress(OSError):
-                    link.send(DRIPS[said : said + 1])
-                    self.said[number] = said + 1
+                    link.send(DRIPS[sent : sent + 1])
+                    self.bytes_sent[number] = sent + 1
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         dripped = refilled = time.monotonic()
         while not self.over.is_set():
             now = time.monotonic()
@@ -101,13 +104,13 @@ class Crowd:
                 if missing <= 0:
                     self.full.set()
             else:
-                missing = min(self.count - len(self.links), int((now - refilled) * self.again_per_s))
+                missing = min(self.count - len(self.links), int((now - refilled) * self.reopened_per_s))
             if missing > 0:
                 refilled = now
                 for _ in range(missing):
                     if not self._open():
                         break
-            self._look(0.01)
+            self._close_ended(0.01)
             if self.drips and now - dripped > 1:
                 dripped = now
                 self._drip()

@@ -20,13 +20,13 @@ STANDARD_TRAITS = ["HW_CPU_X86_AVX", "HW_CPU_X86_AVX2", "HW_NUMA_ROOT", "COMPUTE
 CUSTOM_TRAITS = ["CUSTOM_GOLD", "CUSTOM_RACK_1", "CUSTOM_PHYSNET_A"]
 SHARING = "MISC_SHARES_VIA_AGGREGATE"
 VERSION_MAX = 39
-# Where the API changed in a way that clients see; drawn more often.
+# The microversions in which the API changed in a way that clients see; they are drawn more often.
 EDGES = [0, 1, 3, 6, 7, 8, 11, 12, 13, 18, 19, 22, 24, 25, 27, 28, 29, 31, 33, 34, 36]
 EDGES += [37, 38, 39]
 
 
 class Pools:
-    """The names that one sequence of requests uses, and what it believes exists."""
+    """The names that one sequence of requests uses, and which of them it believes to exist."""
 
     def __init__(self, rng: random.Random, scope: str, size: int = 6) -> None:
         def ids(count: int) -> list[str]:
@@ -195,7 +195,7 @@ class Generator:
     def amount(self) -> int:
         return self.rng.choice([1, 1, 1, 2, 2, 3, 4, 6, 10, 100])
 
-    def uuid_path(self, provider: str) -> str:
+    def provider_path(self, provider: str) -> str:
         return f"/resource_providers/{provider}"
 
     # Resource providers.
@@ -204,8 +204,8 @@ class Generator:
         rng, pools = self.rng, self.pools
         version = self.version()
         absent = [p for p in pools.providers if p not in pools.existing]
-        mine = rng.choice(absent if absent and rng.random() < 0.9 else pools.providers)
-        body = {"name": pools.name(mine), "uuid": mine}
+        provider = rng.choice(absent if absent and rng.random() < 0.9 else pools.providers)
+        body = {"name": pools.name(provider), "uuid": provider}
         if pools.existing and self.minor(version) >= 14 and rng.random() < 0.55:
             body["parent_provider_uuid"] = self.provider()
         elif rng.random() < 0.02:
@@ -215,23 +215,23 @@ class Generator:
     def provider_update(self) -> Request:
         rng = self.rng
         version = self.version()
-        mine = self.provider()
-        body: dict[str, Any] = {"name": self.pools.name(mine)}
+        provider = self.provider()
+        body: dict[str, Any] = {"name": self.pools.name(provider)}
         if rng.random() < 0.3:
             body["name"] = rng.choice(
-                [f"new-{mine[:8]}", self.pools.name(self.provider())]
+                [f"new-{provider[:8]}", self.pools.name(self.provider())]
             )
         if self.minor(version) >= 14 and rng.random() < 0.7:
             body["parent_provider_uuid"] = rng.choice(
-                [self.provider(), self.provider(), None, mine]
+                [self.provider(), self.provider(), None, provider]
             )
-        return Request("PUT", self.uuid_path(mine), version, body)
+        return Request("PUT", self.provider_path(provider), version, body)
 
     def provider_delete(self) -> Request:
-        return Request("DELETE", self.uuid_path(self.provider()), self.version())
+        return Request("DELETE", self.provider_path(self.provider()), self.version())
 
     def provider_get(self) -> Request:
-        return Request("GET", self.uuid_path(self.provider()), self.version())
+        return Request("GET", self.provider_path(self.provider()), self.version())
 
     def provider_list(self) -> Request:
         rng, pools = self.rng, self.pools
@@ -259,32 +259,32 @@ class Generator:
         )
         least = {"aggregates": 1, "traits": 6}.get(what, 0)
         return Request(
-            "GET", f"{self.uuid_path(self.provider())}/{what}", self.version(least)
+            "GET", f"{self.provider_path(self.provider())}/{what}", self.version(least)
         )
 
     # Inventories, traits and aggregates of a provider.
 
     def inventories_put(self) -> Request:
-        mine = self.provider()
+        provider = self.provider()
         classes = self.some(self.pools.classes, 4, 0 if self.rng.random() < 0.1 else 1)
         body = {
-            "resource_provider_generation": self.generation(mine),
+            "resource_provider_generation": self.generation(provider),
             "inventories": {name: self.inventory() for name in classes},
         }
         return Request(
-            "PUT", f"{self.uuid_path(mine)}/inventories", self.version(), body
+            "PUT", f"{self.provider_path(provider)}/inventories", self.version(), body
         )
 
     def inventory_post(self) -> Request:
-        mine = self.provider()
+        provider = self.provider()
         body = {"resource_class": self.resource_class(), **self.inventory()}
         if self.rng.random() < 0.2:
-            body["resource_provider_generation"] = self.generation(mine)
+            body["resource_provider_generation"] = self.generation(provider)
         return Request(
-            "POST", f"{self.uuid_path(mine)}/inventories", self.version(), body
+            "POST", f"{self.provider_path(provider)}/inventories", self.version(), body
         )
 
-    def _has(self, provider: str) -> str:
+    def _class_in_inventory(self, provider: str) -> str:
         """A class of which the provider probably has inventory."""
         held = sorted(self.pools.inventories.get(provider, ()))
         if held and self.rng.random() < 0.85:
@@ -292,46 +292,46 @@ class Generator:
         return self.resource_class()
 
     def inventory_put(self) -> Request:
-        mine = self.provider()
+        provider = self.provider()
         body = {
-            "resource_provider_generation": self.generation(mine),
+            "resource_provider_generation": self.generation(provider),
             **self.inventory(),
         }
-        path = f"{self.uuid_path(mine)}/inventories/{quote(self._has(mine))}"
+        path = f"{self.provider_path(provider)}/inventories/{quote(self._class_in_inventory(provider))}"
         return Request("PUT", path, self.version(), body)
 
     def inventory_delete(self) -> Request:
-        mine = self.provider()
-        path = f"{self.uuid_path(mine)}/inventories/{quote(self._has(mine))}"
+        provider = self.provider()
+        path = f"{self.provider_path(provider)}/inventories/{quote(self._class_in_inventory(provider))}"
         return Request("DELETE", path, self.version())
 
     def inventories_delete(self) -> Request:
-        path = f"{self.uuid_path(self.provider())}/inventories"
+        path = f"{self.provider_path(self.provider())}/inventories"
         return Request("DELETE", path, self.version(5))
 
     def traits_put(self) -> Request:
-        mine = self.provider()
+        provider = self.provider()
         body = {
-            "resource_provider_generation": self.generation(mine),
+            "resource_provider_generation": self.generation(provider),
             "traits": self.some(self.pools.traits, 4),
         }
-        return Request("PUT", f"{self.uuid_path(mine)}/traits", self.version(6), body)
+        return Request("PUT", f"{self.provider_path(provider)}/traits", self.version(6), body)
 
     def traits_delete(self) -> Request:
         return Request(
-            "DELETE", f"{self.uuid_path(self.provider())}/traits", self.version(6)
+            "DELETE", f"{self.provider_path(self.provider())}/traits", self.version(6)
         )
 
     def aggregates_put(self) -> Request:
-        mine = self.provider()
+        provider = self.provider()
         version = self.version(1)
         body: Any = self.some(self.pools.aggregates, 3)
         if self.minor(version) >= 19:
             body = {
                 "aggregates": body,
-                "resource_provider_generation": self.generation(mine),
+                "resource_provider_generation": self.generation(provider),
             }
-        return Request("PUT", f"{self.uuid_path(mine)}/aggregates", version, body)
+        return Request("PUT", f"{self.provider_path(provider)}/aggregates", version, body)
 
     # Allocations.
 
@@ -339,9 +339,9 @@ class Generator:
         """Amounts by provider, of classes that it probably has."""
         wanted: dict[str, dict[str, int]] = {}
         for _ in range(self.rng.randint(1, most)):
-            mine = self.provider()
-            wanted[mine] = {
-                self._has(mine): self.amount() for _ in range(self.rng.randint(1, 2))
+            provider = self.provider()
+            wanted[provider] = {
+                self._class_in_inventory(provider): self.amount() for _ in range(self.rng.randint(1, 2))
             }
         return wanted
 
@@ -383,9 +383,9 @@ class Generator:
 
     def allocations_put(self) -> Request:
         version = self.version()
-        mine = self.consumer()
-        body = self.allocation_body(self.minor(version), mine)
-        return Request("PUT", f"/allocations/{mine}", version, body)
+        consumer = self.consumer()
+        body = self.allocation_body(self.minor(version), consumer)
+        return Request("PUT", f"/allocations/{consumer}", version, body)
 
     def allocations_post(self) -> Request:
         version = self.version(13)
@@ -564,7 +564,7 @@ class Generator:
             ["/", "", "/nope", "/resource_providers/", "/allocations", "/reshaper"]
             + ["/usages", "/traits", "/resource_classes", "/allocation_candidates"]
             + [
-                self.uuid_path(self.provider()) + tail
+                self.provider_path(self.provider()) + tail
                 for tail in ("/", "/nope", "/traits")
             ]
         )

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""As much of Keystone v3 as checking tokens needs, for tests.
+"""The part of Keystone v3 that is needed to check tokens, for tests.
 
-Tokens that begin with "good-" are known; all others are not. Each question takes some time, as a
-real Keystone's does. ``GET /questions`` says how many there were. Run as a program, so that what a
-test does beside it costs it nothing: ``keystone.py PORT [MILLISECONDS]``.
+Tokens that begin with "good-" are valid; all others are not. Each question, which is a request to check a
+token, takes some time, as with a real Keystone. ``GET /questions`` says how many there were. It is a program,
+so that the work of a test's own process does not slow it down: ``keystone.py PORT [MILLISECONDS]``.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Start the server that a tool drives: the options and the life of it.
+"""Start and stop the server that a tool drives, and read the options for it.
 
 ``--serve CMD`` is a command line with the placeholders {port}, {dir} and
 {profile}, as the conformance suite takes it in ``--server-cmd``.

@@ -13,7 +13,7 @@ import socket
 import tempfile
 
 FIRST = 20_000
-# Where the system's own range begins, when it does not say so.
+# Where the range begins from which the system gives ports, if the system does not say so.
 SYSTEM_FIRST = 32_768
 
 _held = []

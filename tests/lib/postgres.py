@@ -11,13 +11,13 @@ from collections.abc import Iterator
 import launch
 
 # Debian keeps the server's programs out of the path.
-PLACES = "/usr/lib/postgresql/*/bin"
+PROGRAM_FOLDERS = "/usr/lib/postgresql/*/bin"
 ACCOUNT = "postgres"
 
 
 def find() -> pathlib.Path | None:
     """The directory with initdb and pg_ctl of the newest version."""
-    found = sorted(glob.glob(f"{PLACES}/initdb"), key=lambda p: int(p.split("/")[-3]))
+    found = sorted(glob.glob(f"{PROGRAM_FOLDERS}/initdb"), key=lambda p: int(p.split("/")[-3]))
     if found:
         return pathlib.Path(found[-1]).parent
     path = shutil.which("initdb")
@@ -43,14 +43,14 @@ def install() -> pathlib.Path | None:
 
 @contextlib.contextmanager
 def running(programs: pathlib.Path, directory: pathlib.Path) -> Iterator[str]:
-    """A cluster with its defaults, so durable; gives the URL of an empty database.
+    """A running cluster with PostgreSQL's defaults, so durable; yields the URL of an empty database.
 
-    ``directory`` is made here; the one that it is in must be this program's own.
+    ``directory`` is made here; its parent must be this program's own.
     """
     directory.mkdir()
     as_account = []
     if os.geteuid() == 0:
-        # It refuses to run as root.
+        # PostgreSQL refuses to run as root.
         for path in (directory, directory.parent):
             path.chmod(0o755)
         shutil.chown(directory, ACCOUNT)

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Generation:
-    """Stands in a body for the generation that a provider has when it is sent."""
+    """Stands in a body for the generation that a provider has when the request is sent."""
 
     def __init__(self, provider: str, offset: int = 0) -> None:
         self.provider = provider
@@ -18,7 +18,7 @@ class Generation:
 
 
 class ConsumerGeneration:
-    """Stands in a body for the generation that a consumer has when it is sent."""
+    """Stands in a body for the generation that a consumer has when the request is sent."""
 
     def __init__(self, consumer: str) -> None:
         self.consumer = consumer
@@ -53,7 +53,7 @@ class Generations:
             if request.method == "DELETE":
                 self.consumers.pop(consumer, None)
             elif request.method == "PUT":
-                self._written(consumer, request.body)
+                self._learn_allocations(consumer, request.body)
             elif isinstance(reply, dict):
                 if "consumer_generation" in reply:
                     self.consumers[consumer] = reply["consumer_generation"]
@@ -68,7 +68,7 @@ class Generations:
                     self.bump(provider)
                 body = body.get("allocations", {})
             for consumer, written in body.items():
-                self._written(consumer, written)
+                self._learn_allocations(consumer, written)
 
     def _learn_provider(self, request: "Request", parts: list[str], reply: Any) -> None:
         if isinstance(reply, dict):
@@ -80,7 +80,8 @@ class Generations:
         elif request.method == "DELETE" and len(parts) > 2:
             self.bump(parts[1])
 
-    def _written(self, consumer: str, body: Any) -> None:
+    def _learn_allocations(self, consumer: str, body: Any) -> None:
+        """Take note of a consumer's allocations that were accepted."""
         generation = self.consumers.get(consumer)
         self.consumers[consumer] = 1 if generation is None else generation + 1
         allocations = body.get("allocations") if isinstance(body, dict) else None
@@ -107,7 +108,7 @@ class Generations:
 
 @dataclasses.dataclass
 class Request:
-    """``body`` is a JSON value, raw bytes, or None for no body at all."""
+    """A request. ``body`` is a JSON value, raw bytes, or None for no body at all."""
 
     method: str
     path: str
@@ -122,9 +123,9 @@ class Request:
     def route(self) -> str:
         """The path with ids taken out, for counting."""
         parts = self.path.split("?")[0].split("/")
-        for place in range(2, len(parts)):
-            if place == 2 or (place == 4 and parts[3] == "inventories"):
-                parts[place] = "{}"
+        for index in range(2, len(parts)):
+            if index == 2 or (index == 4 and parts[3] == "inventories"):
+                parts[index] = "{}"
         return "/".join(parts[:5])
 
     def body_bytes(self, generations: Generations) -> bytes | None:
@@ -158,7 +159,7 @@ class Request:
         return head.encode("utf-8", "surrogateescape") + (body or b"")
 
     def resolved(self, generations: Generations) -> "Request":
-        """The same with numbers where generations stand."""
+        """The same request, with numbers in place of the generations."""
         if self.body is None or isinstance(self.body, bytes):
             return self
         body = json.loads(self.body_bytes(generations))

@@ -28,13 +28,13 @@ class World:
         self.traits_of: dict[str, list[str]] = {}
         self.aggregates_of: dict[str, list[str]] = {}
         self.parents: dict[str, str | None] = {}
-        self.free = list(self.pools.providers)
+        self.unused = list(self.pools.providers)
         self.requests: list[Request] = []
         for _ in range(rng.choice([0, 1, 1, 2])):
             self._sharing()
         shapes = [self._flat, self._numa, self._numa, self._devices, self._deep]
         shape = rng.choice(shapes)
-        while self.free:
+        while self.unused:
             # Hosts of one cloud are often alike.
             shape = shape if rng.random() < 0.5 else rng.choice(shapes)
             shape()
@@ -45,7 +45,7 @@ class World:
 
     @property
     def shared_classes(self) -> set[str]:
-        """Classes that a sharing provider of this world can give."""
+        """The classes of all sharing providers of this world."""
         return {
             name
             for provider, traits in self.traits_of.items()
@@ -54,9 +54,9 @@ class World:
         }
 
     def _add(self, parent: str | None, classes: list[str], most: int = 3) -> str | None:
-        if not self.free:
+        if not self.unused:
             return None
-        provider = self.free.pop(0)
+        provider = self.unused.pop(0)
         body: dict[str, Any] = {"uuid": provider, "name": self.pools.name(provider)}
         if parent is not None:
             body["parent_provider_uuid"] = parent
@@ -97,7 +97,7 @@ class World:
     def _deep(self) -> None:
         above = self._add(None, ROOT_CLASSES, 1)
         for _ in range(self.rng.randint(1, 3)):
-            if above is not None and self.free:
+            if above is not None and self.unused:
                 above = self._add(above, ROOT_CLASSES + DEVICE_CLASSES, 2)
 
     def _names(self) -> None:
@@ -177,7 +177,7 @@ class World:
         version = generator.version(10)
         minor = max(10, generator.minor(version))
         if rng.random() < 0.75 and used:
-            query = Aimed(self, minor).query()
+            query = AimedQuery(self, minor).query()
         else:
             classes = used if used and rng.random() < 0.9 else None
             query = generator.candidates_query(minor, classes)
@@ -186,11 +186,11 @@ class World:
         )
 
 
-class Aimed:
+class AimedQuery:
     """A candidates query that one tree of the world can probably satisfy.
 
-    It is made from what the providers of that tree have, so that most of its
-    constraints hold; one in a while does not.
+    The query is made from what the providers of that tree have, so that most of
+    the constraints hold; now and then one does not.
     """
 
     def __init__(self, world: World, minor: int) -> None:
@@ -200,9 +200,9 @@ class Aimed:
         roots = [p for p, parent in world.parents.items() if parent is None]
         self.root = self.rng.choice(roots)
         self.tree = [p for p in world.parents if self._root_of(p) == self.root]
-        self.givers = [p for p in self.tree if world.classes_of[p]]
-        # Whose classes the last suffixed group asked for: the next often asks again.
-        self.last: str | None = None
+        self.suppliers = [p for p in self.tree if world.classes_of[p]]
+        # The provider whose classes the last suffixed group requests; the next group often requests the same.
+        self.last_supplier: str | None = None
 
     def _root_of(self, provider: str) -> str:
         parent = self.world.parents[provider]
@@ -237,39 +237,39 @@ class Aimed:
         """Classes from anywhere in the tree, and from what is shared."""
         rng, world = self.rng, self.world
         found = sorted(
-            {name for p in self.givers for name in world.classes_of[p]}
+            {name for p in self.suppliers for name in world.classes_of[p]}
             | (world.shared_classes if rng.random() < 0.7 else set())
         )
         if not found:
             return []
         chosen = rng.sample(found, min(len(found), rng.randint(1, 3)))
         wanted = ",".join(f"{name}:{self._amount()}" for name in chosen)
-        giver = rng.choice(self.givers or self.tree)
-        return [("resources", wanted), *self._constraints("", giver)]
+        supplier = rng.choice(self.suppliers or self.tree)
+        return [("resources", wanted), *self._constraints("", supplier)]
 
     def _suffixed_group(self, suffix: str) -> list[tuple[str, str]]:
         """Classes of one provider of the tree, or of one that shares."""
         rng, world = self.rng, self.world
-        givers = list(self.givers)
-        if rng.random() < 0.1 or not givers:
-            givers = [p for p in world.parents if world.classes_of[p]]
-        if not givers:
+        suppliers = list(self.suppliers)
+        if rng.random() < 0.1 or not suppliers:
+            suppliers = [p for p in world.parents if world.classes_of[p]]
+        if not suppliers:
             return []
-        if self.last is None or rng.random() < 0.5:
-            self.last = rng.choice(givers)
-        giver = self.last
-        classes = world.classes_of[giver]
+        if self.last_supplier is None or rng.random() < 0.5:
+            self.last_supplier = rng.choice(suppliers)
+        supplier = self.last_supplier
+        classes = world.classes_of[supplier]
         chosen = rng.sample(classes, min(len(classes), rng.choice([1, 1, 2])))
         wanted = ",".join(f"{name}:{self._amount()}" for name in chosen)
-        return [("resources" + suffix, wanted), *self._constraints(suffix, giver)]
+        return [("resources" + suffix, wanted), *self._constraints(suffix, supplier)]
 
-    def _constraints(self, suffix: str, giver: str) -> list[tuple[str, str]]:
+    def _constraints(self, suffix: str, supplier: str) -> list[tuple[str, str]]:
         rng, world, minor = self.rng, self.world, self.minor
         query = []
         often = 0.5 if suffix else 1
         if minor >= 17 and rng.random() < 0.25 * often:
-            query += self._traits("required" + suffix, giver)
-        places = [*world.aggregates_of.get(giver, ())]
+            query += self._traits("required" + suffix, supplier)
+        places = [*world.aggregates_of.get(supplier, ())]
         places += world.aggregates_of.get(self.root, ())
         if minor >= 21 and places and rng.random() < 0.2 * often:
             value = rng.choice(places)
@@ -282,9 +282,9 @@ class Aimed:
             query.append(("in_tree" + suffix, rng.choice(self.tree)))
         return query
 
-    def _traits(self, name: str, giver: str) -> list[tuple[str, str]]:
+    def _traits(self, name: str, supplier: str) -> list[tuple[str, str]]:
         rng, pool = self.rng, self.world.pools.traits
-        have = self.world.traits_of[giver]
+        have = self.world.traits_of[supplier]
         words = rng.sample(have, 1) if have and rng.random() < 0.7 else []
         if self.minor >= 22 and (not words or rng.random() < 0.4):
             lacking = [t for t in pool if t not in have]

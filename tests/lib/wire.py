@@ -48,6 +48,7 @@ class Connection:
         self.address = (host, port)
         self.timeout = timeout
         self.socket: socket.socket | None = None
+        # What was received and not read yet.
         self.rest = b""
         self.began = 0.0
 
@@ -65,8 +66,8 @@ class Connection:
         self.began = time.perf_counter()
         self.socket.sendall(data)
 
-    def idle(self) -> bool:
-        """Open, and neither closed by the peer nor with bytes left to read."""
+    def is_idle(self) -> bool:
+        """Whether it is open, and neither closed by the peer nor with bytes left to read."""
         if self.socket is None:
             return False
         readable, _, _ = select.select([self.socket], [], [], 0)
@@ -76,10 +77,10 @@ class Connection:
         self.send(data)
         return self.receive(method)
 
-    def reliable(self, data: bytes, method: str) -> Response:
-        """Exchange; once more when an idle connection was closed meanwhile.
+    def exchange_with_retry(self, data: bytes, method: str) -> Response:
+        """Exchange; if that fails on a connection that was open before, exchange again on a new one.
 
-        Only for requests that may be repeated: the first may have arrived.
+        Only for requests that may be repeated: the first attempt may have arrived.
         """
         fresh = self.socket is None
         try:
@@ -100,7 +101,8 @@ class Connection:
             self.close()
         return response
 
-    def _more(self) -> bool:
+    def _receive_more(self) -> bool:
+        """Receive bytes into ``rest``; whether there were any."""
         data = self.socket.recv(256 * 1024)
         self.rest += data
         return bool(data)
@@ -131,7 +133,7 @@ class Connection:
                 raise WireError(f"Content-Length {lengths[0]!r}")
             body = self._exactly(int(lengths[0]))
         elif closes:
-            while self._more():
+            while self._receive_more():
                 pass
             body, self.rest = self.rest, b""
         else:
@@ -143,7 +145,7 @@ class Connection:
         while b"\r\n\r\n" not in self.rest:
             if len(self.rest) > HEAD_BYTES_MAX:
                 raise WireError("a head without an end")
-            if not self._more():
+            if not self._receive_more():
                 if not self.rest:
                     raise Closed("closed without an answer")
                 raise WireError(f"closed within the head: {self.rest[:80]!r}")
@@ -162,7 +164,7 @@ class Connection:
 
     def _exactly(self, size: int) -> bytes:
         while len(self.rest) < size:
-            if not self._more():
+            if not self._receive_more():
                 raise WireError(f"closed {size - len(self.rest)} bytes early")
         body, self.rest = self.rest[:size], self.rest[size:]
         return body
@@ -171,7 +173,7 @@ class Connection:
         body = b""
         while True:
             while b"\r\n" not in self.rest:
-                if not self._more():
+                if not self._receive_more():
                     raise WireError("closed within a chunk's size")
             line, self.rest = self.rest.split(b"\r\n", 1)
             try:

@@ -1,6 +1,6 @@
 """The two programs of the test: this release, and the one before it.
 
-The old program is built from its commit, in a folder below cargo's, where it is found the next time.
+The old program is built from its commit, in a folder below cargo's target folder, and kept there for the next run.
 """
 
 import os
@@ -16,7 +16,7 @@ def target_folder() -> pathlib.Path:
 
 
 def version(program: pathlib.Path) -> str:
-    """What a program says of itself; also whether it runs at all."""
+    """The version that a program prints. Ends the test if the program does not run."""
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Servers and groups that stay from the old release to the new one, and must look the same.
+"""Servers and groups that are made under the old release, and must look the same under the new one.
 
 They have a value in every field that the API shows again, so that what an older release wrote of
 them is read in full.
@@ -12,7 +12,7 @@ from compute import IMAGE, Compute, is_settled
 WAIT_S = 30
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f standing"
 TOPOLOGY = "placewright:topology"
-# What changes by itself.
+# The fields that change without a request.
 VOLATILE = {"updated", "progress"}
 
 
@@ -56,11 +56,11 @@ class Standing:
             if time.monotonic() > end:
                 raise RuntimeError(f"standing servers do not settle: {found}")
             time.sleep(0.1)
-        # The youngest is listed first.
+        # The API lists the youngest server first; the order within one request does not matter.
         self.servers += [server["id"] for server in found]
 
     def shown(self, client: Compute) -> dict[str, Any]:
-        """What the API says of them."""
+        """What the API shows of the servers and groups."""
         everything: dict[str, Any] = {}
         for server in self.servers:
             shown = client.must("GET", f"/servers/{server}")["server"]
@@ -71,7 +71,7 @@ class Standing:
         return everything
 
     def changes(self, client: Compute) -> list[str]:
-        """What is not as it was."""
+        """What the API shows otherwise than before."""
         now = self.shown(client)
         return [
             f"{key}: {value!r}\n is now {now[key]!r}"

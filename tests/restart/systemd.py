@@ -1,6 +1,6 @@
-"""systemd's part in the life of a service, as far as sockets go.
+"""What systemd does for a service, as far as sockets are concerned.
 
-It holds listening sockets (sd_listen_fds(3)), keeps descriptors that the service stores (``FDSTORE=1`` in
+The class holds listening sockets (sd_listen_fds(3)), keeps descriptors that the service stores (``FDSTORE=1`` in
 sd_notify(3)), and passes all of them to the next process.
 """
 
@@ -32,18 +32,18 @@ class Service:
         self.over = threading.Event()
         self.lock = threading.Lock()
         self.pid: int | None = None
-        self.thread = threading.Thread(target=self._hear, daemon=True)
+        self.thread = threading.Thread(target=self._receive, daemon=True)
         self.thread.start()
 
     def listen(self, port: int) -> None:
         """A socket unit's ``ListenStream=``."""
-        one = socket.socket()
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        one.bind(("127.0.0.1", port))
-        one.listen(4096)
-        self.listening.append(one)
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        listener.listen(4096)
+        self.listening.append(listener)
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         size = array.array("i").itemsize
         while not self.over.is_set():
             try:
@@ -56,24 +56,24 @@ class Service:
             for level, kind, data in control:
                 if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                     descriptors.frombytes(data[: len(data) - len(data) % size])
-            self._heard(dict(line.partition("=")[::2] for line in text.decode().splitlines()), descriptors)
+            self._handle(dict(line.partition("=")[::2] for line in text.decode().splitlines()), descriptors)
 
-    def _heard(self, said: dict[str, str], descriptors: "array.array[int]") -> None:
-        name = said.get("FDNAME", "stored")
+    def _handle(self, message: dict[str, str], descriptors: "array.array[int]") -> None:
+        name = message.get("FDNAME", "stored")
         with self.lock:
-            if said.get("FDSTOREREMOVE") == "1":
+            if message.get("FDSTOREREMOVE") == "1":
                 for known, number in self.stored:
                     if known == name:
                         os.close(number)
                 self.stored = [one for one in self.stored if one[0] != name]
-            if said.get("FDSTORE") == "1":
+            if message.get("FDSTORE") == "1":
                 self.stored += [(name, number) for number in descriptors]
                 self.most_stored = max(self.most_stored, len(self.stored))
-        if said.get("READY") == "1":
+        if message.get("READY") == "1":
             self.ready.set()
 
     def _drop_closed(self) -> None:
-        """systemd lets go of what is closed on the other side."""
+        """Drops the stored descriptors whose other end is closed, as systemd does."""
         poll = select.poll()
         for _, number in self.stored:
             poll.register(number, 0)
@@ -88,7 +88,7 @@ class Service:
         with self.lock:
             self._drop_closed()
             passed = [("socket", one.fileno()) for one in self.listening] + self.stored
-            # Out of the way of the numbers that they are to have.
+            # Copies with high numbers, so that none has a number that another one gets in the process.
             first = 3 + len(passed) + 1000
             copies = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, first) for _, number in passed]
         names = ":".join(name for name, _ in passed)
@@ -97,7 +97,7 @@ class Service:
         log = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         actions = [(os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
         actions += [(os.POSIX_SPAWN_DUP2, copy, 3 + place) for place, copy in enumerate(copies)]
-        # The number of the process is known to itself only.
+        # Only the new process knows its own number.
         words = ["sh", "-c", 'LISTEN_PID=$$ exec "$0" "$@"', *self.command]
         self.pid = os.posix_spawn("/bin/sh", words, environment, file_actions=actions)
         for number in (*copies, log):
@@ -116,7 +116,7 @@ class Service:
             os.kill(self.pid, number)
 
     def wait(self) -> int:
-        """Waits for the end of the process; its exit code."""
+        """Waits for the end of the process; returns the exit code."""
         if self.pid is None:
             return 0
         _, status = os.waitpid(self.pid, 0)

@@ -14,12 +14,12 @@ import launch
 import servers
 from compute import Compute
 
-# The longest wait for hosts to be there.
+# How long hosts may take until they are up.
 HOSTS_S = 60
 
 
 class Role(servers.Server):
-    """A process that is ready when its port takes connections, or at once without one."""
+    """A process that is ready when its port takes connections, or at once if it has no port."""
 
     def __init__(self, name: str, command: list[str], port: int | None, log: str) -> None:
         super().__init__(command, port or 0, log, start_timeout=60)
@@ -41,7 +41,7 @@ class Role(servers.Server):
 
 
 class Installation:
-    """Control, so many cells, and an agent process for each cell.
+    """Control, ``cells`` cells, and an agent process for each cell.
 
     ``programs`` names another program for roles of a kind: control, cell or agent.
     """
@@ -57,7 +57,7 @@ class Installation:
         self.compute = launch.free_port()
         self.placement = launch.free_port()
         self.scheduler = launch.free_port()
-        asks = launch.free_port()
+        control_port = launch.free_port()
         ports = [launch.free_port() for _ in range(cells)]
         self.roles: list[Role] = []
 
@@ -83,7 +83,7 @@ class Installation:
                 "compute-listen": f"127.0.0.1:{self.compute}",
                 "placement-listen": f"127.0.0.1:{self.placement}",
                 "scheduler-listen": f"127.0.0.1:{self.scheduler}",
-                "control-listen": f"127.0.0.1:{asks}",
+                "control-listen": f"127.0.0.1:{control_port}",
                 "control-cells": ",".join(known),
                 "control-resend-ms": 1000,
             },
@@ -95,7 +95,7 @@ class Installation:
                 {
                     "cell-uuid": self.uuid(number),
                     "cell-listen": f"127.0.0.1:{port}",
-                    "cell-placement": f"127.0.0.1:{asks}",
+                    "cell-placement": f"127.0.0.1:{control_port}",
                     "cell-store-path": folder / f"cell-{number}",
                     "cell-resend-ms": 1000,
                 },
@@ -136,12 +136,12 @@ class Installation:
         wanted = self.hosts * len(self.cells)
         while True:
             client = Compute(self.compute)
-            there = [h for h in client.hypervisors() if h["state"] == "up"]
+            up = [h for h in client.hypervisors() if h["state"] == "up"]
             client.connection.close()
-            if len(there) >= wanted:
+            if len(up) >= wanted:
                 return
             if time.monotonic() > end:
-                raise servers.ServerError(f"{len(there)} of {wanted} hosts are up")
+                raise servers.ServerError(f"{len(up)} of {wanted} hosts are up")
             time.sleep(0.2)
 
     def hosts_of(self, cell: int) -> set[str]:
@@ -165,7 +165,7 @@ class Installation:
         return done.returncode == 0, done.stdout + done.stderr
 
     def audit_patiently(self, seconds: float) -> tuple[bool, str]:
-        """The same; what is under way right now may need a moment."""
+        """Repeats ``audit`` until it finds nothing, because what is under way may need a moment."""
         end = time.monotonic() + seconds
         while True:
             clean, text = self.audit()

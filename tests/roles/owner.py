@@ -15,7 +15,7 @@ PAUSE_S = 0.02
 
 
 class Owner:
-    """Works until it is told to stop; ``check`` then compares with what is there."""
+    """Works until it has to stop. Then ``check`` compares what it knows with the servers that exist."""
 
     def __init__(self, seed: str, index: int, port: int, flavors: list[str]) -> None:
         self.rng = random.Random(f"{seed}/owner/{index}")
@@ -30,7 +30,7 @@ class Owner:
         # Names of servers whose creation was not answered, and servers whose deletion was not.
         self.maybe_created: set[str] = set()
         self.maybe_deleted: set[str] = set()
-        # The move of each server that was acknowledged last; absent after one without an answer.
+        # The last move of each server, if that was acknowledged.
         self.moved: dict[str, str] = {}
         self.figures: Counter[str] = Counter()
 
@@ -81,7 +81,7 @@ class Owner:
             raise Unexpected(f"deletion of {server}: {status} {body}")
 
     def _actions(self) -> list[tuple[str, Any]]:
-        """What may be done with a server; more than once is more often."""
+        """What may be done with a server. An action that is listed twice is drawn twice as often."""
         return [
             ("migrate", None),
             ("resize", {"flavorRef": self.rng.choice(self.flavors)}),
@@ -92,7 +92,7 @@ class Owner:
         ]
 
     def _move(self, client: Compute, server: str) -> None:
-        # What does not suit the server's state is refused with 409, what finds no place with 400.
+        # An action that does not suit the server's state is refused with 409, one for which there is no host with 400.
         action, body = self.rng.choice(self._actions())
         before = self.moved.pop(server, None)
         status, answer = client.act(server, action, body)
@@ -105,7 +105,7 @@ class Owner:
             raise Unexpected(f"{action} of {server}: {status} {answer}")
 
     def check(self, found: dict[str, dict[str, Any]]) -> list[str]:
-        """What is wrong with the servers that are there, once all have settled."""
+        """What is wrong with the servers that exist, once none is between two states."""
         wrong = []
         by_name: dict[str, list[str]] = {}
         for server, shown in found.items():

@@ -9,12 +9,13 @@ from compute import Compute, is_settled
 PAUSE_S = 0.2
 
 
-def settled(
+def wait_until_settled(
     port: int, deleted: set[str], seconds: float
 ) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]], float]:
-    """All servers once none is between two states, those that stay there, and how long it took.
+    """Waits until no server is between two states.
 
-    Servers whose deletion was acknowledged have to go away.
+    Gives all servers, those that still are between two states after the time, and how long it took. The servers
+    in ``deleted``, whose deletion was acknowledged, have to go away.
     """
     began = time.monotonic()
     client = Compute(port)

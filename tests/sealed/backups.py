@@ -13,32 +13,32 @@ def journal(site, *words) -> str:
     return done.stdout
 
 
-def restored(site, checks, store, what):
-    """A store that is made from a backup of another one; its digest is compared."""
+def back_up_and_restore(site, checks, store, what):
+    """Makes a store from a backup of another one, and compares the digests; returns the new store's path."""
     target = site.folder / "backups" / f"{store} {what}"
     target.parent.mkdir(exist_ok=True)
     file = target.with_suffix(".backup")
     journal(site, "backup", site.folder / store, file)
-    told = journal(site, "restore", file, target)
-    entry, digest = re.search(r"restored to entry (\d+).*, digest ([0-9a-f]+)", told).groups()
+    output = journal(site, "restore", file, target)
+    entry, digest = re.search(r"restored to entry (\d+).*, digest ([0-9a-f]+)", output).groups()
     known = journal(site, "digest", "--store", site.folder / store, "--at", entry).split()
     checks.check(f"{store}, {what}: a backup is restored to the digest of entry {entry}",
-                 known == [entry, digest], f"{known} {told}")
+                 known == [entry, digest], f"{known} {output}")
     return target
 
 
-def of_running(site, checks):
+def check_running(site, checks):
     for store in STORES:
-        restored(site, checks, store, "while it runs")
+        back_up_and_restore(site, checks, store, "while it runs")
 
 
 def put_back(site, checks, sets, servers):
-    """Puts a restored store in the place of each one, whose process was killed."""
+    """Replaces the store of each role, whose process was killed, by a restored one."""
     for store in STORES:
-        new = restored(site, checks, store, "killed")
+        new = back_up_and_restore(site, checks, store, "killed")
         if store == "control":
-            other = site.new_key("other")
-            held = sets(site, new.relative_to(site.folder), other)
+            other_key = site.new_key("other")
+            held = sets(site, new.relative_to(site.folder), other_key)
             checks.check("another key opens nothing of a backup",
                          held.get("missing") == len(servers) and not held["current"], held)
             held = sets(site, new.relative_to(site.folder))

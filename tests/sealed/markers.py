@@ -1,4 +1,4 @@
-"""Secrets to look for: what is made up for servers, and the keys that seal it."""
+"""Secrets to look for: those that are made up for servers, and the keys that seal them."""
 
 import base64
 import pathlib
@@ -7,7 +7,7 @@ import string
 
 
 class Markers:
-    """Random texts to look for, and what else each of them looks like."""
+    """Random texts to look for, also in base 64 and in hexadecimal digits."""
 
     def __init__(self):
         self.all = []
@@ -27,14 +27,15 @@ class Markers:
         return base64.b64encode(text.encode()).decode()
 
     @staticmethod
-    def forms(marker: str):
+    def encodings(marker: str):
+        """The marker as it is, in hexadecimal digits, and in base 64, also twice, at each position in a text."""
         raw = marker.encode()
         yield raw
         yield raw.hex().encode()
         yield raw.hex().upper().encode()
         for shift in range(3):
             coded = base64.b64encode(b"\0" * shift + raw + b"\0" * 3)
-            # Only what depends on the marker alone.
+            # Only the characters that depend on nothing but the marker.
             inner = coded[4 if shift else 0 : (shift + len(raw)) // 3 * 4]
             yield inner
             yield inner.hex().encode()
@@ -46,9 +47,13 @@ class Markers:
         self.keys |= {line for line in file.read_text().split("\n") if line and not line.startswith("#")}
 
     def needles(self):
-        """Twelve bytes of each form find it, wherever a file cuts it."""
-        forms = [form for marker in self.all for form in self.forms(marker)]
+        """Parts of twelve bytes of each encoding, so that one is found even if a file has only a piece of it."""
+        encodings = [encoding for marker in self.all for encoding in self.encodings(marker)]
         for key in self.keys:
             raw = base64.b64decode(key)
-            forms += [key.encode(), raw, raw.hex().encode()]
-        return {form[at : at + 12] for form in forms for at in range(0, len(form) - 11, 6)}
+            encodings += [key.encode(), raw, raw.hex().encode()]
+        return {
+            encoding[start : start + 12]
+            for encoding in encodings
+            for start in range(0, len(encoding) - 11, 6)
+        }

@@ -16,15 +16,17 @@ CERTIFICATES = "placewright.certificates.v1.Certificates"
 
 
 class Thief:
-    """Somebody with the files of a holder."""
+    """Somebody with a holder's certificate and key."""
 
     def __init__(self, grpc: Any, folder: pathlib.Path, trust: pathlib.Path | None = None) -> None:
         self.grpc = grpc
-        both = (folder / "identity.pem").read_text()
-        at = both.index("-----BEGIN PRIVATE KEY")
+        certificate_and_key = (folder / "identity.pem").read_text()
+        key_start = certificate_and_key.index("-----BEGIN PRIVATE KEY")
         authorities = ((trust or folder) / "ca.pem").read_bytes()
         self.credentials = grpc.ssl_channel_credentials(
-            authorities, both[at:].encode(), both[:at].encode()
+            authorities,
+            certificate_and_key[key_start:].encode(),
+            certificate_and_key[:key_start].encode(),
         )
 
     def channel(self, port: int) -> Any:
@@ -33,7 +35,7 @@ class Thief:
         return self.grpc.secure_channel(f"127.0.0.1:{port}", self.credentials, names)
 
     def call(self, port: int, method: str, body: bytes, stream: bool = False) -> tuple[str, str]:
-        """The status of a call, and what it says."""
+        """The status of a call, and the text of the error."""
         with self.channel(port) as channel:
             made = channel.unary_stream if stream else channel.unary_unary
             try:
@@ -45,35 +47,35 @@ class Thief:
                 return error.code().name, error.details() or ""
 
     def join(self, port: int, batches: list[bytes], hold: float = 1.5) -> tuple[str, str]:
-        """Joins a cell, says this, and how that ended."""
+        """Joins a cell and sends these batches; the status with which the call ended, and the text."""
 
-        def say() -> Iterator[bytes]:
+        def send() -> Iterator[bytes]:
             yield from batches
             time.sleep(hold)
 
         with self.channel(port) as channel:
             made = channel.stream_stream(f"/{AGENTS}/Join")
             try:
-                for _ in made(say(), timeout=15):
+                for _ in made(send(), timeout=15):
                     pass
                 return "OK", ""
             except self.grpc.RpcError as error:
                 return error.code().name, error.details() or ""
 
 
-def say(kind: int, body: bytes) -> bytes:
+def message(kind: int, body: bytes) -> bytes:
     """An agent's batch with one message."""
     return field(1, 1) + field(2, field(kind, body))
 
 
 def facts(host: str, sequence: int, service: str, node: str) -> bytes:
-    """An update of what a host says of itself."""
-    told = field(1, service) + field(2, node) + field(3, str(uuid.UUID(int=0)))
-    return say(4, field(1, host) + field(2, time.time_ns() // 1000) + field(3, sequence) + field(6, told))
+    """A host's update with its names."""
+    names = field(1, service) + field(2, node) + field(3, str(uuid.UUID(int=0)))
+    return message(4, field(1, host) + field(2, time.time_ns() // 1000) + field(3, sequence) + field(6, names))
 
 
 def as_agent(own: tuple[str, str], other: tuple[str, str], instance: str) -> dict[str, list[bytes]]:
-    """What an agent says of another's host, by what it is. A host is its name and its UUID."""
+    """Batches of an agent about another's host, by what they claim. A host is its name and its UUID."""
     session = later()
     step = field(1, other[1]) + field(2, instance) + field(3, session) + field(4, 1)
     gone = field(1, other[1]) + field(2, instance) + field(3, 1)
@@ -84,23 +86,23 @@ def as_agent(own: tuple[str, str], other: tuple[str, str], instance: str) -> dic
         "the greatest session of another host": [started(other[1], 2**60, other[0])],
         "another host under an own name": [started(other[1], session, own[0])],
         "an own host under another's name": [started(own[1], session, other[0])],
-        "the end of another's step": [say(2, step)],
-        "another's guest as destroyed": [say(3, gone)],
-        "another host as alive": [say(5, field(1, other[1]))],
-        "another host as down": [say(4, down)],
-        "another host as gone": [say(4, removed)],
+        "the end of another's step": [message(2, step)],
+        "another's guest as destroyed": [message(3, gone)],
+        "another host as alive": [message(5, field(1, other[1]))],
+        "another host as down": [message(4, down)],
+        "another host as gone": [message(4, removed)],
     }
 
 
 def behind_own(own: tuple[str, str], other: tuple[str, str], instance: str) -> dict[str, list[bytes]]:
-    """The same behind a session of an own host, which is let in."""
+    """Batches about another's host after a session of an own host, which is accepted."""
 
     def begin() -> bytes:
         return started(own[1], later(), own[0])
 
     step = field(1, other[1]) + field(2, instance) + field(3, later()) + field(4, 1)
     return {
-        "another's step behind an own session": [begin(), say(2, step)],
+        "another's step behind an own session": [begin(), message(2, step)],
         "another's host behind an own session": [begin(), started(other[1], later(), other[0])],
         "another's name as that of an own node": [begin(), facts(own[1], 1, own[0], other[0])],
         "another's name as that of an own service": [begin(), facts(own[1], 1, other[0], own[0])],
@@ -127,6 +129,7 @@ def swap(instance: str, number: int, host: str) -> bytes:
 
 
 def settle(instance: str, number: int) -> bytes:
+    """A cell's list of one ask to settle an instance after a move."""
     head = varint(1) + of_uuid(uuid.UUID(instance)) + varint(number)
     return payload(head + varint(2) + of_uuid(uuid.uuid4()) + b"\1\0")
 
@@ -153,7 +156,7 @@ def of_cells(instance: str, host: str) -> dict[str, tuple[str, bytes, bool]]:
 
 
 def certificate_of(folder: pathlib.Path) -> bytes:
-    """A holder's certificate (DER), which everybody may see who connects to it."""
+    """A holder's certificate (DER), which everybody gets who connects to the holder."""
     import base64
 
     text = (folder / "identity.pem").read_text()
@@ -163,5 +166,5 @@ def certificate_of(folder: pathlib.Path) -> bytes:
 
 
 def request() -> bytes:
-    """A request for a certificate that is none: who asks is looked at first."""
+    """A signing request that is not valid: the server checks who sends it before it reads it."""
     return b"\x30\x00"

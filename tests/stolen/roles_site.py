@@ -19,7 +19,7 @@ HOSTS_S = 120
 
 
 class Role(servers.Server):
-    """A process that is ready when its port takes connections, or at once without one."""
+    """A process that is ready when its port takes connections, or at once if it has no port."""
 
     def _answers(self) -> bool:
         return self.port == 0 or not servers.port_is_free(self.port)
@@ -42,7 +42,7 @@ def must(*words: object) -> str:
 
 
 class Site:
-    """Control, two cells, three agents."""
+    """An installation of control, two cells and three agents."""
 
     def __init__(self, folder: pathlib.Path, life: str = "7d") -> None:
         self.folder = folder
@@ -57,22 +57,22 @@ class Site:
         }
         self.roles: dict[str, Role] = {}
         must("pki", "init", "--pki", self.pki, "--installation", "site")
-        self.issue("control", self.pki / "control", "--role", "control")
+        self.issue(self.pki / "control", "--role", "control")
         for cell in CELLS:
-            self.issue(cell, self.identity(cell), "--role", "cell", "--cell", cell)
+            self.issue(self.identity(cell), "--role", "cell", "--cell", cell)
         for agent, cell in AGENTS.items():
             names = ("--role", "agent", "--cell", cell, "--host", f"{agent}-*")
-            self.issue(agent, self.identity(agent), *names)
+            self.issue(self.identity(agent), *names)
 
     def identity(self, name: str) -> pathlib.Path:
         return self.folder / "identity" / name
 
-    def issue(self, _name: str, out: pathlib.Path, *names: object, life: str = "") -> pathlib.Path:
+    def issue(self, out: pathlib.Path, *names: object, life: str = "") -> pathlib.Path:
         life = life or self.life
         must("pki", "issue", "--pki", self.pki, "--out", out, "--life", life, *names)
         return out
 
-    def role(self, name: str, kind: str, port: int, options: dict[str, object], *more: object) -> Role:
+    def start_role(self, name: str, kind: str, port: int, options: dict[str, object], *more: object) -> Role:
         words = [str(launch.program()), kind, "--config", "/dev/null", *map(str, more)]
         for option, value in options.items():
             words += [f"--{option}", str(value)]
@@ -93,7 +93,7 @@ class Site:
             "control-authority-path": self.pki,
             "control-cells": ",".join(known),
         }
-        self.role("control", "control", self.compute, options)
+        self.start_role("control", "control", self.compute, options)
         for cell in CELLS:
             options = {
                 "cell-uuid": self.uuids[cell],
@@ -103,7 +103,7 @@ class Site:
                 "cell-identity-path": self.identity(cell),
                 "cell-host-timeout-ms": 5000,
             }
-            self.role(cell, "cell", self.ports[cell], options)
+            self.start_role(cell, "cell", self.ports[cell], options)
         for agent in AGENTS:
             self.start_agent(agent, AGENTS[agent])
         self.wait_for_hosts(HOSTS * len(AGENTS))
@@ -119,7 +119,7 @@ class Site:
             "agent-heartbeat-ms": 1000,
             "agent-times-ms": "spawn=~50,destroy=~20",
         }
-        return self.role(name, "agent", 0, options, *more)
+        return self.start_role(name, "agent", 0, options, *more)
 
     def stop(self) -> None:
         for role in reversed(self.roles.values()):
@@ -149,7 +149,7 @@ class Site:
             return json.load(answer)
 
     def state(self) -> dict[str, Any]:
-        """All that somebody could have changed."""
+        """Everything that a call could have changed, for comparisons."""
         client = Compute(self.compute)
         shown = list(client.servers())
         client.connection.close()
@@ -174,7 +174,7 @@ class Site:
         }
 
     def boot(self, count: int) -> list[dict[str, Any]]:
-        """Servers that are active."""
+        """Creates servers, and waits until they are built."""
         client = Compute(self.compute)
         flavor = client.flavor(f"f{time.monotonic_ns()}", 1, 64)
         made = []

@@ -16,7 +16,7 @@ import time
 
 from wishes import Wish, mutated, seeds
 
-# Of so many connections one does nothing but hunt.
+# One in so many connections does nothing but hunt.
 HUNTERS = 4
 # A single connection hunts for this share of its time, whatever else it should send.
 HUNTING = 0.2
@@ -24,9 +24,10 @@ TOGETHER_MAX = 24
 TOGETHER_BYTES = 200_000
 ROUTE_WISHES_MAX = 8
 COSTLIEST = 60
-# The number that was asked for should be reached before the end by this share of the time.
+# The requested number of requests should be reached after this share of the time.
 AHEAD = 0.93
-# What one request in bulk may cost, in seconds: more while the number is reached, less when it is late.
+# What one request in bulk may cost, in seconds, at least and at most: the limit grows by DEARER while enough
+# requests are answered, and shrinks by CHEAPER when they are late.
 LIGHT_S = (0.0005, 0.5)
 DEARER, CHEAPER = 1.01, 0.9
 LATE_S = 0.5
@@ -41,7 +42,7 @@ class Broken(Exception):
 
 
 class Reader:
-    """Takes answers off a connection; of their bodies only the beginning is kept."""
+    """Reads answers from a connection; of their bodies only the beginning is kept."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -137,7 +138,7 @@ class Link:
 
 
 class Worker:
-    """What was one caller on one connection: it has one for each API, and uses one at a time."""
+    """One caller. It has a connection for each API, and uses one of them at a time."""
 
     def __init__(self, hunts: bool) -> None:
         self.hunts = hunts
@@ -149,7 +150,7 @@ class Worker:
 
 
 class Population:
-    """What is sent: of each route the costliest so far."""
+    """The requests to send: of each route the costliest that were found so far."""
 
     def __init__(self) -> None:
         self.routes: dict[tuple, list[Wish]] = {}
@@ -170,13 +171,13 @@ class Population:
         if self.costliest and random.random() < 0.5:
             chosen = random.choice(self.costliest)
         else:
-            # Of a few the costliest: mostly what costs much, sometimes something else.
+            # The costliest of four that are drawn: mostly one that costs much, sometimes another one.
             rows = random.choices(list(self.routes.values()), k=4)
             chosen = max((random.choice(row) for row in rows), key=lambda wish: wish.cost)
         return mutated(chosen) if random.random() < 0.5 else chosen
 
     def light(self, most: float, api: str | None, is_late: bool) -> Wish | None:
-        """The costliest of the next route that does not cost more than this.
+        """The costliest request of the next route that does not cost more than ``most``.
 
         When everything costs more than it should, half of the routes go on with their cheapest; and the
         cheapest is taken when very many requests are missing.
@@ -190,7 +191,7 @@ class Population:
             self.in_turn.rotate(-1)
             if api is not None and route[0] != api:
                 continue
-            # Those that end the connection cost this program more than the server.
+            # Requests that end the connection cost this program more than the server.
             may_close = random.random() < 0.1
             every = self.routes[route]
             row = [one for one in every if one.cost <= most and (may_close or not one.closes)]
@@ -214,7 +215,8 @@ class Population:
                 self.in_turn.append(wish.route)
             row.append(wish)
             if len(row) > ROUTE_WISHES_MAX:
-                # The cheapest goes, but for one: a route whose requests all cost much is flooded too.
+                # The second cheapest is removed. The cheapest stays, for routes whose other requests all cost too
+                # much for the flood.
                 row.sort(key=lambda one: one.cost)
                 row.pop(1).is_known = False
         if next(self.learned) % 200 == 0:
@@ -225,7 +227,7 @@ class Population:
             self.note(answer)
 
     def note(self, answer: bytes) -> None:
-        """What was made, for requests that name something."""
+        """Remembers what was made, for requests that name a server, a group or a key pair."""
         try:
             made = json.loads(answer)
         except ValueError:
@@ -242,7 +244,7 @@ class Population:
 
 
 class Attacker:
-    """Sends until so many requests were answered and the time is over."""
+    """Sends requests until the time is over, and so fast that a given number of them is answered by then."""
 
     def __init__(self, ports: dict[str, int], token: str, connections: int) -> None:
         self.ports = ports
@@ -272,13 +274,13 @@ class Attacker:
                 self.ready(key.data, key.fileobj, events)
 
     def go_on(self, worker: Worker, missing: int) -> None:
-        """Sends the next of a worker: one that costs much, or many that do not."""
+        """Sends the next requests of a worker: one that costs much, or many that cost little."""
         wishes = []
         is_behind = missing > 0 and not worker.hunts and self.answered > len(self.workers)
         if len(self.workers) == 1 and self.hunting_s < HUNTING * (time.monotonic() - self.began):
             is_behind = False
         if not worker.hunts:
-            # What is sent in bulk costs as much as the number of requests allows.
+            # What is sent in bulk costs as much as the requested number of requests allows.
             factor = DEARER if missing < self.rate * LATE_S else CHEAPER
             self.light_s = min(max(self.light_s * factor, LIGHT_S[0]), LIGHT_S[1])
         is_late = missing > self.rate * VERY_LATE_S
@@ -287,7 +289,7 @@ class Attacker:
             size = len(first.content or b"")
             for _ in range(min(missing, TOGETHER_MAX) - 1):
                 if size > TOGETHER_BYTES or wishes[-1].closes:
-                    # Whatever is sent behind one that ends the connection is not answered.
+                    # What is sent after a request that ends the connection is not answered.
                     break
                 wish = self.population.light(self.light_s, first.api, is_late)
                 if wish is None:
@@ -340,7 +342,7 @@ class Attacker:
                     self.statuses[status] += 1
                     wish.closes = closes
                     if closes:
-                        # What was sent behind it is nobody's fault.
+                        # What was sent after this request is not answered, which is no failure.
                         self.drop(worker, link)
                         return
             if events & selectors.EVENT_WRITE:

@@ -11,7 +11,7 @@ from typing import Any
 
 IMAGE = "70ace000-0000-4000-8000-000000000001"
 KINDS = ("server", "group", "key")
-# More than any route takes of a member.
+# More than any route takes from a member.
 BODY_BYTES_MAX = 320 << 10
 
 
@@ -25,12 +25,12 @@ class Wish:
     body: Any = None
     cost: float = 0.0
     is_known: bool = False
-    # Whether the server closes the connection behind it.
+    # Whether the server closes the connection after it.
     closes: bool = False
 
     @functools.cached_property
     def route(self) -> tuple[str, ...]:
-        """What it asks for, apart from how."""
+        """The kind of request: API, method, path without query, and action."""
         action = ""
         if self.path.endswith("/action") and isinstance(self.body, dict):
             action = next(iter(self.body), "")
@@ -95,7 +95,7 @@ def pattern() -> str:
 
 
 def seeds() -> list[Wish]:
-    """Something for every route that a member may reach, as costly as it seems."""
+    """A request for every route that a member may reach, each as costly as one can guess."""
     quote = urllib.parse.quote
     many = "&".join(f"name={quote(pattern())}" for _ in range(200))
     groups = "&".join(f"resources{n}=VCPU:1" for n in range(1, 100)) + "&group_policy=none"
@@ -176,13 +176,13 @@ def seeds() -> list[Wish]:
 
 
 def mutated(wish: Wish) -> Wish:
-    """The same a little different: longer, more of it, or something else in it."""
-    # What is changed below is made anew, and the rest is shared.
+    """A copy of a request with one change: something is longer, repeated, removed or replaced."""
+    # Below, values are replaced and not changed in place, because the copy shares the body.
     wish = Wish(wish.api, wish.method, wish.path, wish.body, wish.cost)
     if wish.body is not None and random.random() < 0.8:
         before, wish.body = wish.body, changed(wish.body, 3)
         if len(wish.content or b"") > BODY_BYTES_MAX:
-            # Refused for its length alone, and longer ones cost nobody but this program.
+            # It would be refused for its length, and cost this program more than the server.
             return Wish(wish.api, wish.method, wish.path, before, wish.cost)
     elif "?" in wish.path:
         path, _, query = wish.path.partition("?")

@@ -1,4 +1,4 @@
-"""A small authority of its own, with the program ``openssl``."""
+"""A small certificate authority for the tests, made with the program ``openssl``."""
 
 import datetime
 import pathlib
@@ -60,7 +60,7 @@ class Identity:
         self.key = key
 
     def put(self, certificate: pathlib.Path, key: pathlib.Path) -> None:
-        """Put the files in the place of others, the certificate first, as tools do."""
+        """Replace other files by these, the certificate first, as tools do."""
         for source, target in ((self.certificate, certificate), (self.key, key)):
             new = target.with_suffix(".new")
             shutil.copy(source, new)
@@ -87,12 +87,12 @@ class Authority:
     def issue(
         self, name: str, names: str, begins: float = -3600, ends: float = 30 * 86400, kind: str = "ec"
     ) -> Identity:
-        """``names`` are subject alternative names, such as ``DNS:localhost,IP:127.0.0.1``."""
+        """Issue a certificate. ``names`` are its subject alternative names, such as ``DNS:localhost,IP:127.0.0.1``."""
         key, request = self.folder / f"{name}.key", self.folder / f"{name}.csr"
         certificate = self.folder / f"{name}.pem"
-        made = ("ec", "-pkeyopt", "ec_paramgen_curve:P-256") if kind == "ec" else ("rsa:2048",)
+        key_type = ("ec", "-pkeyopt", "ec_paramgen_curve:P-256") if kind == "ec" else ("rsa:2048",)
         openssl(
-            *("req", "-newkey", *made, "-nodes", "-keyout", key, "-out", request),
+            *("req", "-newkey", *key_type, "-nodes", "-keyout", key, "-out", request),
             *("-subj", f"/CN={name}", "-config", self.config, "-addext", f"subjectAltName={names}"),
         )
         openssl(
@@ -104,7 +104,7 @@ class Authority:
         return Identity(certificate, key)
 
     def revoke(self, identity: Identity) -> str:
-        """Revoke a certificate; the list as PEM."""
+        """Revoke a certificate; gives the revocation list as PEM."""
         openssl("ca", "-config", self.config, "-revoke", identity.certificate)
         listed = self.folder / "list.pem"
         openssl("ca", "-config", self.config, "-gencrl", "-out", listed)

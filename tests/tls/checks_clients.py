@@ -17,24 +17,24 @@ def certificates(site: Site) -> None:
     options = ("--placement-tls-client-ca", str(site.clients), "--placement-tls-client-certificates")
     wrong = {"expired": expired, "of another authority": foreign, "revoked": own_revoked}
 
-    def tried(control: Control, identity: Identity | None) -> str:
+    def why_refused(control: Control, identity: Identity | None) -> str:
         return refusal(control.port, trusting(site.ca, identity))
 
     with site.control(*options, "required", "--placement-tls-plain", "refuse") as control:
-        site.check("required: a right one is let in", tried(control, own) == "", tried(control, own))
-        site.check("required: none is refused", tried(control, None) != "")
+        site.check("required: a right one is let in", why_refused(control, own) == "", why_refused(control, own))
+        site.check("required: none is refused", why_refused(control, None) != "")
         for name, identity in wrong.items():
-            site.check(f"required: one that is {name} is refused", tried(control, identity) != "")
+            site.check(f"required: one that is {name} is refused", why_refused(control, identity) != "")
         log = control.log()
         site.check("the access log names the certificate", 'client_certificate="placewright://agent/1"' in log, log[-2000:])
         failures = control.metrics("tls_handshake_failures_total")
         reasons = ("no_client_certificate", "_expired", "_unknown_issuer", "_revoked")
         site.check("failures are counted by reason", all(any(one in labels for labels in failures) for one in reasons), failures)
     with site.control(*options, "optional") as control:
-        site.check("optional: a right one is let in", tried(control, own) == "")
-        site.check("optional: none is let in", tried(control, None) == "")
+        site.check("optional: a right one is let in", why_refused(control, own) == "")
+        site.check("optional: none is let in", why_refused(control, None) == "")
         for name, identity in wrong.items():
-            site.check(f"optional: one that is {name} is refused", tried(control, identity) != "")
+            site.check(f"optional: one that is {name} is refused", why_refused(control, identity) != "")
     site.clients.write_text(site.ca.pem.read_text())
 
 

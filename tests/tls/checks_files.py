@@ -13,7 +13,7 @@ CLIENTS = 8
 
 
 class Load:
-    """Clients that ask all the time: half on kept connections, half on a new one for each request."""
+    """Clients that send requests all the time: half on kept connections, half on a new one for each request."""
 
     def __init__(self, site: Site, control: Control) -> None:
         self.over = threading.Event()
@@ -50,8 +50,8 @@ class Load:
             thread.join()
 
 
-def shows(site: Site, control: Control, identity: Identity) -> bool:
-    """Whether new connections get to see this certificate, soon."""
+def wait_until_shown(site: Site, control: Control, identity: Identity) -> bool:
+    """Waits until new connections get this certificate, for 20 s at most; gives whether they do."""
     wanted = identity.certificate.read_text()
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
@@ -74,7 +74,7 @@ def reload(site: Site) -> None:
             renewed.put(site.certificate, site.key)
             if number % 2:
                 control.hang_up()
-            if not site.check(f"certificate {number} is shown", shows(site, control, renewed), control.log()[-1500:]):
+            if not site.check(f"certificate {number} is shown", wait_until_shown(site, control, renewed), control.log()[-1500:]):
                 break
         expired = site.ca.issue("over", NAMES, begins=-200_000, ends=-100_000)
         for name, wrong in (
@@ -84,7 +84,7 @@ def reload(site: Site) -> None:
             ("an expired one", lambda: expired.put(site.certificate, site.key)),
         ):
             renewed.put(site.certificate, site.key)
-            shows(site, control, renewed)
+            wait_until_shown(site, control, renewed)
             time.sleep(4 * LOOK_MS / 1000)
             before = control.metrics("tls_reloads_total").get('{listener="placement",outcome="kept"}', 0)
             wrong()
@@ -96,7 +96,7 @@ def reload(site: Site) -> None:
                 time.sleep(LOOK_MS / 1000)
             kept = control.metrics("tls_reloads_total").get('{listener="placement",outcome="kept"}', 0)
             site.check(f"{name}: counted", kept > before)
-            site.check(f"{name}: the one before stays", shows(site, control, renewed))
+            site.check(f"{name}: the one before stays", wait_until_shown(site, control, renewed))
         log = control.log()
         site.check("the log names the file and what is wrong", f"{site.certificate}: it holds no certificates" in log and "what was in force before stays" in log, log[-2000:])
     site.check("no request failed", not load.failures, load.failures[:5])

@@ -15,7 +15,7 @@ EXPIRES = "2099-01-01T00:00:00.000000Z"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """As much of Keystone v3 as checking tokens takes."""
+    """The part of Keystone v3 that is needed to check tokens."""
 
     def answer(self, status: int) -> None:
         token = {
@@ -91,7 +91,8 @@ def keystone(site: Site) -> None:
             except urllib.error.HTTPError as error:
                 return error.code
 
-        def becomes(wanted: int) -> int:
+        def wait_for_status(wanted: int) -> int:
+            """Asks again until the status is the wanted one, for 20 s at most; gives the last status."""
             deadline = time.monotonic() + 20
             while (got := status()) != wanted and time.monotonic() < deadline:
                 time.sleep(LOOK_MS / 1000)
@@ -100,14 +101,14 @@ def keystone(site: Site) -> None:
         got = status()
         site.check("a token is checked over TLS", got == 200, got)
         server.context = contexts["other"]
-        got = becomes(503)
+        got = wait_for_status(503)
         site.check("not if another authority signed Keystone's certificate", got == 503, got)
         bundle.write_text("no PEM")
         time.sleep(5 * LOOK_MS / 1000)
         log = control.log()
         site.check("a wrong bundle is a line of the log that names it", f"{bundle}: it holds no certificates" in log, log[-2000:])
         bundle.write_text(site.other.pem.read_text())
-        got = becomes(200)
+        got = wait_for_status(200)
         site.check("until the bundle has that authority", got == 200, control.log()[-2000:])
         site.check("which the log says", "read the authorities of Keystone's certificate again" in control.log())
     server.shutdown()

@@ -15,8 +15,8 @@ from site_tls import Link, Site, ask, raw, trusting
 HALF = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 
 
-def closed_after(link: socket.socket, longest: float) -> float | None:
-    """How long it takes until the server closes a connection."""
+def seconds_until_closed(link: socket.socket, longest: float) -> float | None:
+    """How long it takes until the server closes a connection; None if it takes longer than ``longest``."""
     began = time.monotonic()
     link.settimeout(longest)
     with contextlib.suppress(ConnectionError):
@@ -29,16 +29,16 @@ def closed_after(link: socket.socket, longest: float) -> float | None:
 
 
 def slow(site: Site) -> None:
-    """Handshakes that do not go on end, and keep nobody out"""
+    """Handshakes that stop are ended, and keep nobody out"""
     limits = ("--tls-handshakes-max", "8", "--tls-handshakes-per-peer-max", "4", "--tls-handshake-timeout-ms", "4000")
     with site.control(*limits, "--placement-first-byte-timeout-ms", "2000") as control:
         silent = raw(control.port, b"")
-        after = closed_after(silent, 10)
+        after = seconds_until_closed(silent, 10)
         site.check("a connection that says nothing is closed", after is not None and after < 6, after)
         half = raw(control.port, HALF)
-        after = closed_after(half, 15)
+        after = seconds_until_closed(half, 15)
         site.check("a handshake that stops is closed in time", after is not None and 3 < after < 10, after)
-        # All places are taken, from several addresses.
+        # All handshakes that are allowed at a time are taken, from several addresses.
         crowd = [raw(control.port, HALF, source=f"127.0.0.{10 + number % 5}") for number in range(60)]
         time.sleep(0.3)
         began = time.monotonic()
@@ -128,11 +128,11 @@ def restart(site: Site) -> None:
             thread.start()
         first = control.server.process
         assert first is not None
-        next_one = servers.Server(
+        successor = servers.Server(
             [*control.command, "--control-take-over"], control.port, str(control.log_path), start_timeout=60
         )
         time.sleep(0.5)
-        next_one.start()
+        successor.start()
         first.wait(60)
         control.server.process = None
         time.sleep(1)
@@ -140,8 +140,8 @@ def restart(site: Site) -> None:
         for thread in threads:
             thread.join()
         status = plain.ask().status
-        next_one.stop()
-        # A connection that is being closed as its request comes is one that clients open again.
+        successor.stop()
+        # Other failures, such as a connection that is closed as its request comes, are counted below.
         refused = [one for one in failures if "Refused" in one]
         site.check("no connection is refused", not refused, failures[:5])
         site.check("each new connection gets its answer", not failures, failures[:5])

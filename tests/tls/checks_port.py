@@ -88,7 +88,7 @@ def weak(site: Site) -> None:
             site.check(f"TLS 1.2 with {ciphers}: {'let in' if good else 'refused'}", (why == "") == good, why)
         for data in (b"\x16\x03\x01\x00\x05hello", b"\x16\x02", b"\x16" + bytes(5000), b"\x80\x2e\x01"):
             with raw(control.port, data) as link:
-                # The server may have closed it already.
+                # The server may have closed the connection already.
                 with contextlib.suppress(OSError):
                     link.shutdown(socket.SHUT_WR)
                 with contextlib.suppress(ConnectionError):
@@ -113,8 +113,8 @@ def config_check(site: Site) -> None:
         return done.returncode, done.stdout + done.stderr
 
     good = ("--placement-tls-certificate", str(site.certificate), "--placement-tls-key", str(site.key))
-    code, said = check(*good)
-    site.check("right files pass", code == 0, said)
+    code, printed = check(*good)
+    site.check("right files pass", code == 0, printed)
     for name, more, words in (
         ("a missing file", (*good[:3], "/nonexistent"), "/nonexistent: cannot read it"),
         ("another certificate's key", (*good[:3], str(other.key)), "not the key of the certificate"),
@@ -122,15 +122,15 @@ def config_check(site: Site) -> None:
         ("no authority of clients", (*good, "--placement-tls-client-certificates", "required"), "tls_client_ca"),
         ("refusing HTTP without HTTPS", ("--compute-tls-plain", "refuse"), "compute.tls_plain"),
     ):
-        code, said = check(*more)
-        site.check(f"{name} is an error", code == 2 and words in said, said)
+        code, printed = check(*more)
+        site.check(f"{name} is an error", code == 2 and words in printed, printed)
     site.key.chmod(0o644)
-    code, said = check(*good)
-    site.check("a key that everybody may read is a warning", "chmod o-rwx" in said and code == 2, said)
+    code, printed = check(*good)
+    site.check("a key that everybody may read is a warning", "chmod o-rwx" in printed and code == 2, printed)
     site.key.chmod(0o600)
     site.ca.issue("late", "DNS:localhost", ends=86400).put(site.certificate, site.key)
-    code, said = check(*good)
-    site.check("a certificate that soon expires is a warning", "it expires at" in said, said)
+    code, printed = check(*good)
+    site.check("a certificate that soon expires is a warning", "it expires at" in printed, printed)
     site.identity.put(site.certificate, site.key)
 
 

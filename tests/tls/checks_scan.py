@@ -1,4 +1,4 @@
-"""What sslyze thinks of it."""
+"""What sslyze finds wrong with a TLS port."""
 
 import json
 import pathlib
@@ -39,9 +39,9 @@ def sslyze(venv: pathlib.Path, out: pathlib.Path, *arguments: str) -> tuple[dict
 
 def judge(site: Site, venv: pathlib.Path, port: int, kind: str) -> None:
     out = site.folder / f"sslyze-{kind}.json"
-    result, said = sslyze(venv, out, "--mozilla_config=intermediate", f"localhost:{port}")
+    result, printed = sslyze(venv, out, "--mozilla_config=intermediate", f"localhost:{port}")
     early, _ = sslyze(venv, out, "--early_data", f"localhost:{port}")
-    if not site.check(f"{kind}: sslyze reaches the server", bool(result), said):
+    if not site.check(f"{kind}: sslyze reaches the server", bool(result), printed):
         return
     result["tls_1_3_early_data"] = early["tls_1_3_early_data"]
 
@@ -67,8 +67,8 @@ def judge(site: Site, venv: pathlib.Path, port: int, kind: str) -> None:
         site.check(f"{kind}: not {fault}", part is not None and part[fault] is False, part)
     robot = result["robot"]["result"]
     site.check(f"{kind}: no ROBOT", robot is None or "NOT_VULNERABLE" in robot["robot_result"], robot)
-    # The certificates are not of an authority that the world knows, and that may be all.
-    _, _, compliance = said.partition("COMPLIANCE AGAINST")
+    # The certificates are not of a public authority. That may be the only complaint.
+    _, _, compliance = printed.partition("COMPLIANCE AGAINST")
     complaints = [line.strip() for line in compliance.splitlines() if line.strip().startswith("* ")]
     odd = [line for line in complaints if not line.startswith("* certificate_path_validation")]
     site.check(f"{kind}: as Mozilla's intermediate configuration wants it", bool(compliance) and not odd, compliance)

@@ -1,4 +1,4 @@
-"""A control with TLS, and clients of it."""
+"""A running control with TLS, and its clients."""
 
 import contextlib
 import http.client
@@ -146,7 +146,7 @@ def ask(port: int, context: ssl.SSLContext | None, path: str = "/resource_provid
 
 
 def refusal(port: int, context: ssl.SSLContext) -> str:
-    """Why a client is not let in; empty if it is."""
+    """Why a client is not let in; an empty text if it is let in."""
     try:
         answer = ask(port, context)
     except (ssl.SSLError, ConnectionError, http.client.HTTPException) as error:

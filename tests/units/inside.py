@@ -1,4 +1,4 @@
-"""Run by `run --boot` inside of its systemd: the roles in their cages, and what they do there.
+"""Run by `run --boot` inside of its systemd: starts the units, and checks that they are confined and work.
 
   inside.py PROGRAM FOLDER
 
@@ -120,19 +120,19 @@ def pid_of(unit: str) -> int:
     return int(run("systemctl", "show", "--property=MainPID", "--value", unit))
 
 
-def caged(unit: str) -> None:
-    """What the kernel says of a process."""
+def check_cage(unit: str) -> None:
+    """Checks how the kernel confines the process of a unit."""
     status = pathlib.Path(f"/proc/{pid_of(unit)}/status").read_text()
-    is_ = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-    check(f"{unit}: it is not root", is_["Uid"].split()[0] != "0", is_["Uid"])
-    check(f"{unit}: it has no capabilities", int(is_["CapBnd"], 16) == 0, is_["CapBnd"])
-    check(f"{unit}: it gets no privileges", is_["NoNewPrivs"] == "1")
-    check(f"{unit}: its calls are filtered", is_["Seccomp"] == "2")
-    check(f"{unit}: its files are its own", is_["Umask"] == "0077", is_["Umask"])
+    fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    check(f"{unit}: it is not root", fields["Uid"].split()[0] != "0", fields["Uid"])
+    check(f"{unit}: it has no capabilities", int(fields["CapBnd"], 16) == 0, fields["CapBnd"])
+    check(f"{unit}: it gets no privileges", fields["NoNewPrivs"] == "1")
+    check(f"{unit}: its calls are filtered", fields["Seccomp"] == "2")
+    check(f"{unit}: its files are its own", fields["Umask"] == "0077", fields["Umask"])
 
 
-def open_files(folder: str) -> list[str]:
-    """What others could read below a folder."""
+def readable_by_others(folder: str) -> list[str]:
+    """The paths below a folder that other users could read."""
     paths = [pathlib.Path(folder), *pathlib.Path(folder).rglob("*")]
     return [str(path) for path in paths if not path.is_symlink() and path.stat().st_mode & 0o077]
 
@@ -166,7 +166,7 @@ class Load(threading.Thread):
 def control() -> None:
     run(PROGRAM, "pki", "init", "--pki", PKI, "--installation", "caged")
     start("placewright")
-    caged("placewright")
+    check_cage("placewright")
     clients = [Load(number % 2 == 0) for number in range(8)]
     for client in clients:
         client.start()
@@ -189,7 +189,7 @@ def control() -> None:
 
 
 def enrol(role: str, *names: str) -> None:
-    """A word, made by root, used by the role's own user."""
+    """Enrols a role: root makes the word of the invitation, and the role's own user uses it."""
     word = run(PROGRAM, "pki", "invite", "--pki", PKI, "--role", role, "--cell", "c1", *names)
     state = f"/var/lib/placewright-{role}"
     file = pathlib.Path(state, "word")
@@ -204,8 +204,8 @@ def enrol(role: str, *names: str) -> None:
     )
     until(f"{role}: enrolled", lambda: pathlib.Path(f"{state}/identity/identity.pem").exists())
     process.terminate()
-    said = process.stdout.read().decode()
-    check(f"{role}: the word is in no log", word.strip() not in said, said)
+    log = process.stdout.read().decode()
+    check(f"{role}: the word is in no log", word.strip() not in log, log)
     process.wait(60)
 
 
@@ -224,7 +224,7 @@ def roles() -> None:
     enrol("agent", "--host", "node-1")
     start("placewright-agent")
     for unit in ("placewright-cell", "placewright-agent"):
-        caged(unit)
+        check_cage(unit)
     is_up = lambda: any(  # noqa: E731
         host["state"] == "up" for host in ask("GET", "/v2.1/os-hypervisors/detail")[1].get("hypervisors", [])
     )
@@ -238,7 +238,6 @@ def roles() -> None:
     server = f"/v2.1/servers/{made['server']['id']}"
     until("it is built by an executable", lambda: ask("GET", server)[1]["server"]["status"] == "ACTIVE")
     [guest] = guests()
-    # Its user's processes are all that it may see.
     status = pathlib.Path(f"/proc/{guest}/status").read_text()
     check("its guest is in the same cage", re.search(r"^Seccomp:\t2$", status, re.M) is not None)
     run("systemctl", "restart", "placewright-agent")
@@ -266,7 +265,7 @@ def main() -> None:
     roles()
     revoke()
     for role in ("placewright", "placewright-cell", "placewright-agent"):
-        check(f"{role}: nobody else reads its files", not open_files(f"/var/lib/{role}/."), open_files(f"/var/lib/{role}/."))
+        check(f"{role}: nobody else reads its files", not readable_by_others(f"/var/lib/{role}/."), readable_by_others(f"/var/lib/{role}/."))
         errors = [line for line in log_of(role).splitlines() if " ERROR " in line]
         check(f"{role}: no errors in its log", not errors, "\n".join(errors[:5]))
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::pool_kind::PoolKind;
+
 /// A kind of request. All texts are constants of the services' tables of routes, so there are few kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
@@ -50,9 +52,15 @@ impl CostTable {
         (self.busy(kind, instances) + background(instances)).clamp(1, COST_MAX_US)
     }
 
-    /// Whether a request is costly: by itself, or by what it begins behind the API.
-    pub(crate) fn is_costly(&self, kind: Kind, instances: u32) -> bool {
-        self.busy(kind, instances).max(background(instances)) >= COSTLY_FROM_US
+    /// The pool whose seats a request takes.
+    pub(crate) fn pool(&self, kind: Kind, instances: u32) -> PoolKind {
+        if background(instances) >= COSTLY_FROM_US {
+            PoolKind::MultiCreate
+        } else if kind.is_declared_costly || self.busy(kind, instances) >= COSTLY_FROM_US {
+            PoolKind::Costly
+        } else {
+            PoolKind::Cheap
+        }
     }
 
     /// For how long a request is expected to keep a processor busy.
@@ -138,7 +146,8 @@ mod tests {
         assert!((550..=650).contains(&one), "{one}");
         assert!((550_000..=650_000).contains(&many), "{many}");
         assert_eq!(CostTable::actual(2, Duration::from_micros(30)), 1030);
-        assert_eq!([1, 2].map(|n| costs.is_costly(CHEAP, n)), [false, true]);
+        let pools = [1, 2].map(|n| costs.pool(CHEAP, n));
+        assert_eq!(pools, [PoolKind::Cheap, PoolKind::MultiCreate]);
     }
 
     #[test]

@@ -64,6 +64,10 @@ struct Rank {
 #[derive(Debug)]
 pub(crate) struct FairPool<W> {
     seats: usize,
+    /// The seats while several projects are present.
+    seats_when_shared: usize,
+    /// Whether several projects are present.
+    is_shared: bool,
     /// The most seats that one project has at a time.
     seats_per_project: usize,
     taken: usize,
@@ -82,7 +86,7 @@ pub(crate) struct FairPool<W> {
 #[derive(Debug)]
 struct Flow<W> {
     virtual_start: u64,
-    /// The seats that the project has.
+    /// The seats that the project has, and those that are held after its requests.
     taken: usize,
     waiting: usize,
     users: BTreeMap<u64, UserFlow<W>>,
@@ -161,10 +165,12 @@ impl<W> Flow<W> {
 }
 
 impl<W> FairPool<W> {
-    pub(crate) fn new(seats: usize, seats_per_project: usize) -> Self {
+    pub(crate) fn new(seats: usize, seats_when_shared: usize, seats_per_project: usize) -> Self {
         let seats = seats.max(1);
         Self {
             seats,
+            seats_when_shared: seats_when_shared.clamp(1, seats),
+            is_shared: false,
             seats_per_project: seats_per_project.clamp(1, seats),
             taken: 0,
             waiting: 0,
@@ -181,8 +187,44 @@ impl<W> FairPool<W> {
         self.seats
     }
 
+    pub(crate) fn seats_per_project(&self) -> usize {
+        self.seats_per_project
+    }
+
     pub(crate) fn taken(&self) -> usize {
         self.taken
+    }
+
+    /// Says whether several projects are present.
+    pub(crate) fn set_shared(&mut self, is_shared: bool) {
+        if self.is_shared == is_shared {
+            return;
+        }
+        self.is_shared = is_shared;
+        let waiting = self.flows.iter().filter(|(_, flow)| flow.waiting > 0);
+        let waiting: Vec<u64> = waiting.map(|(project, _)| *project).collect();
+        for project in waiting {
+            self.settle(project);
+        }
+    }
+
+    /// The most seats that one project has at a time now. While several are present, it leaves one to
+    /// the others, if there is more than one.
+    fn seats_of_one_now(&self) -> usize {
+        match self.is_shared {
+            true => self
+                .seats_per_project
+                .min((self.seats_when_shared - 1).max(1)),
+            false => self.seats_per_project,
+        }
+    }
+
+    fn has_free_seat(&self) -> bool {
+        let seats = match self.is_shared {
+            true => self.seats_when_shared,
+            false => self.seats,
+        };
+        self.taken < seats
     }
 
     pub(crate) fn waiting(&self) -> usize {
@@ -203,7 +245,7 @@ impl<W> FairPool<W> {
     pub(crate) fn try_start(&mut self, share: Share) -> bool {
         let of_project = self.flows.get(&share.project).map_or(0, |flow| flow.taken);
         // Nobody is passed over: while a seat is free, nobody waits whose project may have another one.
-        if self.taken >= self.seats || of_project >= self.seats_per_project {
+        if !self.has_free_seat() || of_project >= self.seats_of_one_now() {
             return false;
         }
         let virtual_time = self.virtual_time;
@@ -240,7 +282,7 @@ impl<W> FairPool<W> {
 
     /// Lets the next request run, if a seat is free for one.
     pub(crate) fn next(&mut self) -> Option<W> {
-        if self.taken >= self.seats {
+        if !self.has_free_seat() {
             return None;
         }
         let (rank, project) = *self.ready.first()?;
@@ -281,7 +323,8 @@ impl<W> FairPool<W> {
         Some((project, self.remove(id, project, user)?))
     }
 
-    /// Counts a request that ran as not open any more. Its seat is given back by [`Self::free_seat`].
+    /// Counts a request that ran as not open any more. Its seat is given back by [`Self::free_seat`], or by
+    /// [`Self::hold_seat`] and [`Self::end_hold`].
     pub(crate) fn close(&mut self, project: u64, user: u64) {
         let Some(flow) = self.flows.get_mut(&project) else {
             return;
@@ -296,26 +339,28 @@ impl<W> FairPool<W> {
 
     /// Gives a seat of a project back.
     pub(crate) fn free_seat(&mut self, project: u64) {
-        let Some(flow) = self.flows.get_mut(&project) else {
-            return;
-        };
-        flow.taken -= 1;
-        self.taken -= 1;
+        self.hold_seat(project);
+        self.end_hold(project);
+    }
+
+    /// Gives a seat back, but still counts it among those that its project may have, until
+    /// [`Self::end_hold`].
+    pub(crate) fn hold_seat(&mut self, project: u64) {
+        if self.flows.contains_key(&project) {
+            self.taken -= 1;
+        }
         if self.taken == 0 && self.waiting == 0 {
             // The end of a busy period: what everybody has used is forgotten.
             self.virtual_time = self.latest_start;
         }
-        self.settle(project);
     }
 
-    /// For how long a seat rests after a request that cost this. With the seats that one project may have
-    /// it is as long again, so that half of the processors are used. When projects together have more
-    /// seats, it is longer in such a way that they, too, use that much in all.
-    pub(crate) fn rest_after(&self, cost: u64) -> u64 {
-        let [taken, of_project] =
-            [self.taken, self.seats_per_project].map(|seats| u64::try_from(seats).unwrap_or(1));
-        let more = (2 * taken).saturating_sub(of_project).max(of_project);
-        cost.saturating_mul(more) / of_project
+    /// Lets a project have a seat again that was held.
+    pub(crate) fn end_hold(&mut self, project: u64) {
+        if let Some(flow) = self.flows.get_mut(&project) {
+            flow.taken -= 1;
+            self.settle(project);
+        }
     }
 
     /// Charges a project more, or less, than what was estimated. Nothing if it is not known.
@@ -344,13 +389,14 @@ impl<W> FairPool<W> {
 
     /// Brings the set of flows that are ready up to date with one of them.
     fn settle(&mut self, project: u64) {
+        let seats_of_one = self.seats_of_one_now();
         let Some(flow) = self.flows.get_mut(&project) else {
             return;
         };
         if let Some(rank) = flow.ready.take() {
             self.ready.remove(&(rank, project));
         }
-        if flow.taken >= self.seats_per_project {
+        if flow.taken >= seats_of_one {
             return;
         }
         // Not to have had a seat because the project had too many is no credit.

@@ -15,13 +15,16 @@
 mod cost;
 mod fair_pool;
 mod options;
+mod pool;
+mod pool_kind;
 mod recent_projects;
 mod seat_counter;
 mod tenant_level;
 
 pub use cost::Kind;
 pub use options::{AdmissionOptions, Seats};
+pub use pool_kind::PoolKind;
 pub use seat_counter::{Entrance, Exit, SeatCounter};
 pub use tenant_level::{
-    Arrival, Departure, IncomingRequest, PoolKind, PoolStatus, Refusal, Seat, TenantLevel, Ticket,
+    Arrival, Departure, IncomingRequest, PoolStatus, Refusal, Seat, TenantLevel, Ticket,
 };

@@ -30,7 +30,7 @@ pub struct AdmissionOptions {
 impl Default for AdmissionOptions {
     fn default() -> Self {
         Self {
-            is_enabled: false,
+            is_enabled: true,
             operator_seats: 4096,
             tenant_seats: 0,
             tenant_costly_seats: 0,
@@ -58,6 +58,8 @@ impl AdmissionOptions {
             operators: self.operator_seats.max(1),
             cheap,
             costly,
+            costly_when_shared: (processors / 2).clamp(1, costly.max(1)),
+            processors,
         }
     }
 }
@@ -69,6 +71,11 @@ pub struct Seats {
     pub operators: usize,
     /// Of tenants, for cheap requests.
     pub cheap: usize,
-    /// Of tenants, for costly requests.
+    /// Of tenants, for costly requests, while one project sends requests.
     pub costly: usize,
+    /// Of tenants, for costly requests, while several projects send requests: half of the processors, so
+    /// that the other half is idle when somebody's cheap request comes.
+    pub costly_when_shared: usize,
+    /// The processors of the machine.
+    pub processors: usize,
 }

@@ -1,4 +1,4 @@
-//! Whether other projects than one have sent requests lately.
+//! Whether several projects have sent requests lately.
 
 use std::time::Duration;
 
@@ -22,12 +22,10 @@ impl RecentProjects {
         self.last = Some((project, now));
     }
 
-    /// Whether another project is present.
-    pub(crate) fn has_other_than(&self, project: u64, now: Duration) -> bool {
-        [self.last, self.last_of_another]
-            .into_iter()
-            .flatten()
-            .any(|(other, at)| other != project && now.saturating_sub(at) < PRESENT_FOR)
+    /// Whether several projects are present.
+    pub(crate) fn are_several(&self, now: Duration) -> bool {
+        self.last_of_another
+            .is_some_and(|(_, at)| now.saturating_sub(at) < PRESENT_FOR)
     }
 }
 
@@ -40,13 +38,13 @@ mod tests {
         let mut projects = RecentProjects::default();
         let at = Duration::from_millis;
         projects.note(1, at(0));
-        assert!(!projects.has_other_than(1, at(0)));
-        assert!(projects.has_other_than(2, at(999)));
+        assert!(!projects.are_several(at(0)));
         projects.note(2, at(100));
         projects.note(2, at(200));
-        assert!(projects.has_other_than(1, at(1199)));
-        assert!(!projects.has_other_than(1, at(1200)));
-        assert!(projects.has_other_than(2, at(999)));
-        assert!(!projects.has_other_than(2, at(1000)));
+        assert!(projects.are_several(at(999)));
+        assert!(!projects.are_several(at(1000)));
+        projects.note(1, at(1100));
+        assert!(projects.are_several(at(1199)));
+        assert!(!projects.are_several(at(1200)));
     }
 }

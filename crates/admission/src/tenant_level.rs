@@ -1,27 +1,26 @@
-//! The priority level of tenants: two pools of seats, one for cheap and one for costly kinds of requests.
+//! The priority level of tenants: three pools of seats, for cheap and for costly kinds of requests, and for
+//! multi-create requests.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::cost::{CostTable, Kind, background};
-use crate::fair_pool::{FairPool, Share};
+use crate::fair_pool::Share;
 use crate::options::{AdmissionOptions, Seats};
+use crate::pool::{Hold, Pool};
+use crate::pool_kind::PoolKind;
 use crate::recent_projects::RecentProjects;
 
-/// The longest time for which a seat is held after its request and what that began behind the API.
+/// The longest time for which a seat of another pool than that of multi-create requests is held after its request.
 const HOLD_MAX: Duration = Duration::from_secs(1);
+
+/// How much work behind the API may be accepted before further multi-create requests wait for it, as the time that
+/// an eighth of the processors needs for it. Requests for a few thousand servers are common, and the work itself is
+/// shared fairly and goes at a limited pace while several projects are present.
+const WORK_AHEAD_MAX: Duration = Duration::from_secs(20);
 
 /// What a refused request costs its project, in microseconds: its head and body were read.
 const REFUSAL_COST_US: i64 = 50;
-
-/// A pool of seats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PoolKind {
-    /// For requests that compute for less than a millisecond, and may wait for the disk.
-    Cheap,
-    /// For requests that compute for longer.
-    Costly,
-}
 
 /// A request that has arrived.
 #[derive(Debug, Clone, Copy)]
@@ -85,8 +84,12 @@ pub struct Seat {
     pool: PoolKind,
     estimate: u64,
     crowd: u64,
+    /// When the request got it.
+    taken_at: Duration,
     /// Whether it still takes a seat of the pool.
     is_taken: bool,
+    /// Whether the request was refused, so that no instances are built.
+    is_refused: bool,
 }
 
 impl Seat {
@@ -94,6 +97,11 @@ impl Seat {
     #[must_use]
     pub fn pool(&self) -> PoolKind {
         self.pool
+    }
+
+    /// Notes that the request was refused: nothing goes on behind the API.
+    pub fn note_refused(&mut self) {
+        self.is_refused = true;
     }
 
     /// How much more its project pays for it than was charged when it began.
@@ -128,26 +136,6 @@ struct Queued<W> {
     waiter: W,
 }
 
-#[derive(Debug)]
-struct Pool<W> {
-    fair: FairPool<Queued<W>>,
-    /// Seats that are held, by the time of their end, with their projects.
-    held: BTreeSet<(Duration, u64, u64)>,
-    refused: u64,
-    timed_out: u64,
-}
-
-impl<W> Pool<W> {
-    fn new(seats: usize, seats_per_project: usize) -> Self {
-        Self {
-            fair: FairPool::new(seats, seats_per_project),
-            held: BTreeSet::new(),
-            refused: 0,
-            timed_out: 0,
-        }
-    }
-}
-
 /// The priority level of tenants. `W` is how its user reaches a request that waits.
 ///
 /// After [`Self::finish`], [`Self::give_back_early`], and at the time that `finish` returned, call
@@ -156,12 +144,19 @@ impl<W> Pool<W> {
 pub struct TenantLevel<W> {
     queue_max: usize,
     queue_total_max: usize,
-    cheap: Pool<W>,
-    costly: Pool<W>,
+    cheap: Pool<Queued<W>>,
+    costly: Pool<Queued<W>>,
+    multi_create: Pool<Queued<W>>,
     costs: CostTable,
     /// Open requests (running or waiting) of each project that has any.
     open: BTreeMap<u64, u64>,
     recent: RecentProjects,
+    /// When an eighth of the processors would have done the work behind the API that was accepted.
+    work_end: Duration,
+    /// The longest time for which the seat of a multi-create request is held: the next one gets it before its
+    /// time to wait is over.
+    multi_create_hold_max: Duration,
+    processors: u32,
     next_id: u64,
 }
 
@@ -172,14 +167,25 @@ impl<W> TenantLevel<W> {
     /// request of another one need not wait for its.
     #[must_use]
     pub fn new(options: &AdmissionOptions, seats: Seats) -> Self {
+        let costly_pool = || {
+            Pool::new(
+                seats.costly,
+                seats.costly_when_shared,
+                seats.costly.saturating_sub(1),
+            )
+        };
         Self {
             queue_max: options.queue_max,
             queue_total_max: options.queue_total_max,
-            cheap: Pool::new(seats.cheap, seats.cheap.div_ceil(2)),
-            costly: Pool::new(seats.costly, seats.costly.saturating_sub(1)),
+            cheap: Pool::new(seats.cheap, seats.cheap, seats.cheap.div_ceil(2)),
+            costly: costly_pool(),
+            multi_create: costly_pool(),
             costs: CostTable::default(),
             open: BTreeMap::new(),
             recent: RecentProjects::default(),
+            work_end: Duration::ZERO,
+            multi_create_hold_max: options.queue_time * 9 / 10,
+            processors: u32::try_from(seats.processors).unwrap_or(u32::MAX).max(1),
             next_id: 0,
         }
     }
@@ -197,11 +203,9 @@ impl<W> TenantLevel<W> {
     ) -> Result<Arrival, Refusal> {
         let project = request.project;
         self.recent.note(project, now);
+        self.note_shared(now);
         let estimate = self.costs.estimate(request.kind, request.instances);
-        let pool = match self.costs.is_costly(request.kind, request.instances) {
-            true => PoolKind::Costly,
-            false => PoolKind::Cheap,
-        };
+        let pool = self.costs.pool(request.kind, request.instances);
         let crowd = self.open.get(&project).copied().unwrap_or(0) + 1;
         let share = Share {
             project,
@@ -214,7 +218,9 @@ impl<W> TenantLevel<W> {
             pool,
             estimate,
             crowd,
+            taken_at: now,
             is_taken: true,
+            is_refused: false,
         };
         if self.pool(pool).fair.try_start(share) {
             self.open.insert(project, crowd);
@@ -240,12 +246,14 @@ impl<W> TenantLevel<W> {
 
     /// Makes sure that one more request of a project may wait: in its own queue, and among all.
     fn make_room(&mut self, pool: PoolKind, project: u64) -> Result<(), Refusal> {
-        let of_project = self.cheap.fair.waiting_of(project) + self.costly.fair.waiting_of(project);
+        let pools = [&self.cheap, &self.costly, &self.multi_create];
+        let of_project: usize = pools.iter().map(|pool| pool.fair.waiting_of(project)).sum();
         if of_project >= self.queue_max {
             self.refuse(pool, project);
             return Err(Refusal::ProjectQueueFull(of_project));
         }
-        let waiting = self.cheap.fair.waiting() + self.costly.fair.waiting();
+        let pools = [&self.cheap, &self.costly, &self.multi_create];
+        let waiting: usize = pools.iter().map(|pool| pool.fair.waiting()).sum();
         if waiting >= self.queue_total_max {
             let own = self.pool(pool).fair.waiting_of(project);
             let Some((other, _)) = self.pool(pool).fair.remove_from_longest(own + 1) else {
@@ -261,9 +269,11 @@ impl<W> TenantLevel<W> {
     /// Lets the next request run, if a seat is free for one.
     pub fn start_next(&mut self, now: Duration) -> Option<(Seat, W)> {
         self.end_holds(now);
-        let cheap = self.cheap.fair.next();
-        let Queued { mut seat, waiter } = cheap.or_else(|| self.costly.fair.next())?;
+        self.note_shared(now);
+        let mut pools = [&mut self.cheap, &mut self.costly, &mut self.multi_create].into_iter();
+        let Queued { mut seat, waiter } = pools.find_map(|pool| pool.fair.next())?;
         seat.is_taken = true;
+        seat.taken_at = now;
         Some((seat, waiter))
     }
 
@@ -281,10 +291,9 @@ impl<W> TenantLevel<W> {
 
     /// Ends a request that kept a processor busy for this time.
     ///
-    /// Its project pays for what it really took. When other projects are present, the seat of a request
-    /// that is costly, or that began work behind the API, is held for as long again, and the time is
-    /// returned at which it is free.
-    #[must_use = "the seat is free at that time only if somebody calls `start_next`"]
+    /// Its project pays for what it really took. When several projects are present, its seat may be held for
+    /// a while, a cheap one from its project only, and another one from all. Then the end of that is returned.
+    #[must_use = "the hold ends at that time only if somebody calls `start_next`"]
     pub fn finish(&mut self, seat: Seat, busy: Duration, now: Duration) -> Option<Duration> {
         let IncomingRequest {
             project,
@@ -292,10 +301,14 @@ impl<W> TenantLevel<W> {
             kind,
             instances,
         } = seat.request;
-        self.costs.learn(kind, instances, busy);
+        let built = if seat.is_refused { 0 } else { instances };
+        if built == instances {
+            self.costs.learn(kind, instances, busy);
+        }
+        let work_until = self.add_work(background(built), now);
         let id = self.next_id;
         self.next_id += 1;
-        let actual = CostTable::actual(instances, busy);
+        let actual = CostTable::actual(built, busy);
         let more = seat.more_than_estimated(actual);
         let pool = self.pool(seat.pool);
         pool.fair.charge(project, more);
@@ -304,17 +317,71 @@ impl<W> TenantLevel<W> {
         if !seat.is_taken {
             return None;
         }
-        let behind = Duration::from_micros(background(instances));
-        let is_held = seat.pool == PoolKind::Costly || !behind.is_zero();
-        if !is_held || !self.recent.has_other_than(project, now) {
-            self.pool(seat.pool).fair.free_seat(project);
+        let took = now.saturating_sub(seat.taken_at);
+        let rested = now + took.min(HOLD_MAX);
+        let until = match seat.pool {
+            PoolKind::Cheap => seat.taken_at + self.time_of_cheap(actual, seat.crowd),
+            PoolKind::Costly => rested,
+            PoolKind::MultiCreate => work_until.min(now + self.multi_create_hold_max).max(rested),
+        };
+        let is_shared = self.recent.are_several(now);
+        let pool = self.pool(seat.pool);
+        if until <= now || !is_shared {
+            pool.fair.free_seat(project);
             return None;
         }
-        let pool = self.pool(seat.pool);
-        let rest = pool.fair.rest_after(actual);
-        let until = now + behind + Duration::from_micros(rest).min(HOLD_MAX);
-        pool.held.insert((until, id, project));
+        pool.hold(Hold {
+            until,
+            id,
+            project,
+            is_from_all: seat.pool != PoolKind::Cheap,
+        });
         Some(until)
+    }
+
+    /// For how long a cheap request that cost this has its seat, if its project had so many requests open.
+    ///
+    /// A project with many uses an eighth of the processors with all its seats, so that one that waits for
+    /// each answer finds a processor idle whenever it needs it. With fewer open requests the time is
+    /// shorter, and with one it is none.
+    fn time_of_cheap(&self, cost: u64, crowd: u64) -> Duration {
+        let seats = u64::try_from(self.cheap.fair.seats_per_project()).unwrap_or(u64::MAX);
+        let of_crowd = cost - cost / crowd.max(1);
+        let time = Duration::from_micros(of_crowd.saturating_mul(seats).saturating_mul(8));
+        (time / self.processors).min(HOLD_MAX)
+    }
+
+    /// Adds work behind the API that was accepted, in microseconds of one processor. Returns the time at
+    /// which no more is left to do than may be accepted ahead.
+    fn add_work(&mut self, work: u64, now: Duration) -> Duration {
+        if work == 0 {
+            return now;
+        }
+        let time = self.time_of_work(work);
+        let end = self.work_end.max(now).saturating_add(time);
+        // What was accepted while one project was alone is done faster.
+        self.work_end = end.min(now + WORK_AHEAD_MAX + time);
+        self.work_end.saturating_sub(WORK_AHEAD_MAX)
+    }
+
+    /// The time that an eighth of the processors needs for work, which is in microseconds of one processor.
+    fn time_of_work(&self, work: u64) -> Duration {
+        Duration::from_micros(work).saturating_mul(8) / self.processors
+    }
+
+    /// The time that an eighth of the processors needs to build an instance: the pace at which requests for
+    /// instances are accepted while several projects are present, and at which these are to be placed.
+    #[must_use]
+    pub fn instance_time(&self) -> Duration {
+        self.time_of_work(background(1))
+    }
+
+    /// Lets the pools know whether several projects are present.
+    fn note_shared(&mut self, now: Duration) {
+        let is_shared = self.recent.are_several(now);
+        for pool in [&mut self.cheap, &mut self.costly, &mut self.multi_create] {
+            pool.fair.set_shared(is_shared);
+        }
     }
 
     /// Ends a request whose client has gone before it ran. It costs nothing, and nothing is learned.
@@ -337,17 +404,24 @@ impl<W> TenantLevel<W> {
         }
     }
 
+    /// Whether several projects send requests.
+    #[must_use]
+    pub fn is_shared(&self, now: Duration) -> bool {
+        self.recent.are_several(now)
+    }
+
     /// What a pool is doing.
     #[must_use]
     pub fn status(&self, pool: PoolKind) -> PoolStatus {
         let pool = match pool {
             PoolKind::Cheap => &self.cheap,
             PoolKind::Costly => &self.costly,
+            PoolKind::MultiCreate => &self.multi_create,
         };
         PoolStatus {
             seats: pool.fair.seats(),
             taken: pool.fair.taken(),
-            held: pool.held.len(),
+            held: pool.held_from_all,
             waiting: pool.fair.waiting(),
             refused: pool.refused,
             timed_out: pool.timed_out,
@@ -357,13 +431,15 @@ impl<W> TenantLevel<W> {
     /// How many projects it has something to remember of.
     #[must_use]
     pub fn projects(&self) -> usize {
-        self.cheap.fair.flows() + self.costly.fair.flows()
+        let pools = [&self.cheap, &self.costly, &self.multi_create];
+        pools.iter().map(|pool| pool.fair.flows()).sum()
     }
 
-    fn pool(&mut self, pool: PoolKind) -> &mut Pool<W> {
+    fn pool(&mut self, pool: PoolKind) -> &mut Pool<Queued<W>> {
         match pool {
             PoolKind::Cheap => &mut self.cheap,
             PoolKind::Costly => &mut self.costly,
+            PoolKind::MultiCreate => &mut self.multi_create,
         }
     }
 
@@ -384,15 +460,10 @@ impl<W> TenantLevel<W> {
         }
     }
 
-    /// Frees the seats whose time is over.
+    /// Ends the holds whose time is over.
     fn end_holds(&mut self, now: Duration) {
-        for pool in [&mut self.cheap, &mut self.costly] {
-            while let Some(&(until, _, project)) = pool.held.first()
-                && until <= now
-            {
-                pool.held.pop_first();
-                pool.fair.free_seat(project);
-            }
+        for pool in [&mut self.cheap, &mut self.costly, &mut self.multi_create] {
+            pool.end_holds(now);
         }
     }
 }

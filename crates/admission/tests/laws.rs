@@ -13,6 +13,8 @@ const SEATS: Seats = Seats {
     operators: 1,
     cheap: 4,
     costly: 3,
+    costly_when_shared: 1,
+    processors: 2,
 };
 const QUEUE_MAX: usize = 5;
 const QUEUE_TOTAL_MAX: usize = 12;
@@ -40,6 +42,7 @@ enum Event {
         project: u64,
         user: u64,
         is_costly: bool,
+        instances: u32,
     },
     Finish {
         which: usize,
@@ -63,9 +66,11 @@ enum Event {
 fn event() -> impl Strategy<Value = Event> {
     let which = 0..100_usize;
     prop_oneof![
-        5 => (0..6_u64, 0..3_u64, any::<bool>()).prop_map(|(project, user, is_costly)| {
-            Event::Arrive { project, user, is_costly }
-        }),
+        5 => (0..6_u64, 0..3_u64, any::<bool>(), prop::sample::select(vec![0, 1, 1000])).prop_map(
+            |(project, user, is_costly, instances)| {
+                Event::Arrive { project, user, is_costly, instances }
+            },
+        ),
         3 => (which.clone(), 0..20_000_u64)
             .prop_map(|(which, busy_us)| Event::Finish { which, busy_us }),
         1 => which.clone().prop_map(|which| Event::GiveBack { which }),
@@ -102,12 +107,12 @@ impl World {
         }
     }
 
-    fn arrive(&mut self, project: u64, user: u64, is_costly: bool) {
+    fn arrive(&mut self, project: u64, user: u64, is_costly: bool, instances: u32) {
         let request = IncomingRequest {
             project,
             user,
             kind: kind(is_costly),
-            instances: 0,
+            instances,
         };
         let number = self.next;
         self.next += 1;
@@ -135,7 +140,8 @@ impl World {
                 project,
                 user,
                 is_costly,
-            } => self.arrive(project, user, is_costly),
+                instances,
+            } => self.arrive(project, user, is_costly, instances),
             Event::Finish { which, busy_us } => {
                 if let Some(place) = pick(which, self.running.len()) {
                     let (_, seat) = self.running.swap_remove(place);
@@ -182,7 +188,7 @@ impl World {
     }
 
     fn check(&self) {
-        let [cheap, costly] = [PoolKind::Cheap, PoolKind::Costly].map(|pool| {
+        let [cheap, costly, multi_create] = PoolKind::ALL.map(|pool| {
             let status = self.level.status(pool);
             let running = self.running.iter().filter(|(_, seat)| seat.pool() == pool);
             assert_eq!(status.taken, running.count() + status.held, "{pool:?}");
@@ -190,11 +196,11 @@ impl World {
             status
         });
         assert_eq!((cheap.seats, costly.seats), (SEATS.cheap, SEATS.costly));
-        let waiting = cheap.waiting + costly.waiting;
+        let waiting = cheap.waiting + costly.waiting + multi_create.waiting;
         assert!(waiting <= QUEUE_TOTAL_MAX && waiting <= self.waiting.len());
         // What was removed from the longest queue is the only difference.
         let removed = self.waiting.len() - waiting;
-        let refused = cheap.refused + costly.refused;
+        let refused = cheap.refused + costly.refused + multi_create.refused;
         assert!(u64::try_from(removed).expect("small") <= refused);
         let open = self.running.len() + self.given_back.len() + self.waiting.len();
         assert_eq!(self.accepted - self.ended, open);
@@ -221,7 +227,7 @@ proptest! {
             world.apply(&Event::Finish { which: 0, busy_us: 10 });
         }
         world.apply(&Event::Pass { us: 2_000_000 });
-        for pool in [PoolKind::Cheap, PoolKind::Costly] {
+        for pool in PoolKind::ALL {
             let status = world.level.status(pool);
             prop_assert_eq!((status.taken, status.held, status.waiting), (0, 0, 0));
         }
@@ -263,7 +269,7 @@ proptest! {
                 Arrival::Started(seat) => level.abandon(seat),
                 Arrival::Waiting(ticket) => level.leave(ticket, Departure::ClientGone),
             }
-            prop_assert!(level.projects() <= 2 * 2 * 1024 + 2, "{}", level.projects());
+            prop_assert!(level.projects() <= 3 * 2 * 1024 + 2, "{}", level.projects());
         }
     }
 }

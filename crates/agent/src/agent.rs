@@ -41,21 +41,21 @@ pub struct Options {
     /// How to reach placement. If none, somebody else reports the hosts' inventories.
     pub placement: Option<placement::Options>,
     /// The interval at which placement is compared with the hosts; 0 for never.
-    pub resync: Duration,
+    pub resync_interval: Duration,
     /// The interval at which the driver inspects its hosts; 0 for never.
-    pub inspect: Duration,
+    pub inspect_interval: Duration,
     /// The interval between two heartbeats to the cell.
-    pub heartbeat: Duration,
+    pub heartbeat_interval: Duration,
     /// How long changes of the hosts' soft state are collected before they are sent.
-    pub gather: Duration,
+    pub gather_time: Duration,
     /// Time-out for the preparation of devices.
     pub prepare_timeout: Duration,
     /// The maximum number of concurrent builds on one host; further builds wait.
     pub builds_max: usize,
     /// The longest delay before another attempt to connect to the cell.
-    pub reconnect_max: Duration,
+    pub reconnect_delay_max: Duration,
     /// How long work under way may continue after [`Agent::stop`] was called.
-    pub drain: Duration,
+    pub drain_timeout: Duration,
 }
 
 impl Default for Options {
@@ -65,14 +65,14 @@ impl Default for Options {
             guest_log: None,
             is_guest_log_durable: true,
             placement: None,
-            resync: Duration::from_secs(600),
-            inspect: Duration::from_secs(60),
-            heartbeat: Duration::from_secs(5),
-            gather: Duration::from_millis(50),
+            resync_interval: Duration::from_secs(600),
+            inspect_interval: Duration::from_secs(60),
+            heartbeat_interval: Duration::from_secs(5),
+            gather_time: Duration::from_millis(50),
             prepare_timeout: Duration::from_secs(60),
             builds_max: 10,
-            reconnect_max: Duration::from_secs(5),
-            drain: Duration::from_secs(10),
+            reconnect_delay_max: Duration::from_secs(5),
+            drain_timeout: Duration::from_secs(10),
         }
     }
 }
@@ -100,7 +100,7 @@ pub enum AgentError {
     System(#[from] io::Error),
 }
 
-/// Which conditions of [`Agent::ready`] hold.
+/// Which conditions of [`Agent::wait_until_ready`] hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Readiness {
     has_sessions: bool,
@@ -111,7 +111,7 @@ struct Readiness {
 #[derive(Debug)]
 pub struct Agent {
     stop: watch::Sender<bool>,
-    ready: watch::Receiver<Readiness>,
+    readiness: watch::Receiver<Readiness>,
     runner: JoinHandle<()>,
     background_tasks: Vec<JoinHandle<()>>,
 }
@@ -143,45 +143,52 @@ impl Agent {
         let placement = placement.map(PlacementWriter::new).transpose()?;
 
         let (stop, stopped) = watch::channel(false);
-        let (ready, ready_receiver) = watch::channel(Readiness {
+        let (readiness_sender, readiness) = watch::channel(Readiness {
             has_sessions: false,
             is_in_placement: placement.is_none(),
         });
-        let ready = Arc::new(ready);
+        let readiness_sender = Arc::new(readiness_sender);
         let (to_placement, for_placement) = mpsc::unbounded_channel();
         let (to_runner, from_inspector) = mpsc::channel(1);
         let mut background_tasks = Vec::new();
         if let Some(placement) = placement {
-            let interval = options.resync;
-            let ready = Arc::clone(&ready);
-            let write = inventory::write_changed(placement, for_placement, interval, ready);
+            let interval = options.resync_interval;
+            let readiness = Arc::clone(&readiness_sender);
+            let write = inventory::write_changed(placement, for_placement, interval, readiness);
             background_tasks.push(tokio::spawn(supervise(Task::AgentPlacement, write)));
         }
-        if !options.inspect.is_zero() {
-            let (driver, interval) = (Arc::clone(&driver), options.inspect);
+        if !options.inspect_interval.is_zero() {
+            let (driver, interval) = (Arc::clone(&driver), options.inspect_interval);
             let inspect = inventory::inspect_periodically(driver, interval, to_runner);
             background_tasks.push(tokio::spawn(supervise(Task::AgentInspect, inspect)));
         }
-        let runner = runner::Runner::new(options, driver, guest_log, hosts, to_placement, ready);
+        let runner = runner::Runner::new(
+            options,
+            driver,
+            guest_log,
+            hosts,
+            to_placement,
+            readiness_sender,
+        );
         let run = runner.run(link, stopped, from_inspector);
         let runner = tokio::spawn(supervise(Task::AgentRunner, run));
         Ok(Self {
             stop,
-            ready: ready_receiver,
+            readiness,
             runner,
             background_tasks,
         })
     }
 
     /// Waits until every host has begun a session with its cell, and placement has them all.
-    pub async fn ready(&self) {
-        let mut ready = self.ready.clone();
-        let is_ready = |ready: &Readiness| ready.has_sessions && ready.is_in_placement;
+    pub async fn wait_until_ready(&self) {
+        let mut readiness = self.readiness.clone();
+        let is_ready = |readiness: &Readiness| readiness.has_sessions && readiness.is_in_placement;
         // This ends early only if the agent ends.
-        let _ = ready.wait_for(is_ready).await;
+        let _ = readiness.wait_for(is_ready).await;
     }
 
-    /// Stops the agent. Work under way may end first, for at most [`Options::drain`]; guests stay.
+    /// Stops the agent. Work under way may end first, for at most [`Options::drain_timeout`]; guests stay.
     pub async fn stop(self) {
         // There is no receiver if the agent has ended already.
         let _ = self.stop.send(true);

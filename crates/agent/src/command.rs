@@ -270,13 +270,13 @@ impl CommandDriver {
     /// parse JSON.
     fn environment(&self, input: &[u8]) -> Vec<(&'static str, String)> {
         let input: Value = serde_json::from_slice(input).unwrap_or_default();
-        let names = [
+        let paths_by_name = [
             ("PLACEWRIGHT_HOST", "/host/name"),
             ("PLACEWRIGHT_HOST_UUID", "/host/uuid"),
             ("PLACEWRIGHT_INSTANCE", "/guest/instance"),
             ("PLACEWRIGHT_GUEST", "/guest/number"),
         ];
-        let found = names.into_iter().filter_map(|(name, path)| {
+        let found = paths_by_name.into_iter().filter_map(|(name, path)| {
             let text = match input.pointer(path)? {
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
@@ -306,7 +306,7 @@ impl CommandDriver {
         })
     }
 
-    fn hosts_by_name(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, HostId>> {
+    fn lock_hosts(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, HostId>> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -315,8 +315,8 @@ impl Driver for CommandDriver {
     fn inspect(&self) -> DriverFuture<'_, Vec<HostDescription>> {
         Box::pin(async {
             let InspectOutput { hosts } = self.query("inspect").await?;
-            let names = hosts.iter().map(|host| (host.name.clone(), host.id()));
-            *self.hosts_by_name() = names.collect();
+            let by_name = hosts.iter().map(|host| (host.name.clone(), host.id()));
+            *self.lock_hosts() = by_name.collect();
             Ok(hosts)
         })
     }
@@ -324,7 +324,7 @@ impl Driver for CommandDriver {
     fn list(&self) -> DriverFuture<'_, Option<Vec<ListedGuest>>> {
         Box::pin(async {
             let ListOutput { guests } = self.query("list").await?;
-            let hosts = self.hosts_by_name();
+            let hosts = self.lock_hosts();
             let mut listed = Vec::new();
             for guest in guests {
                 let Some(host) = hosts.get(&guest.host) else {
@@ -401,7 +401,9 @@ fn spec_for(operation: Operation, order: &Order) -> Option<Box<RawValue>> {
     let needs_secrets = matches!(operation, Operation::Spawn | Operation::Rebuild);
     let stripped = (!needs_secrets).then(|| placewright_secrets::without_secrets(&body));
     match stripped.flatten() {
+        // Secrets were removed.
         Some(stripped) => serde_json::from_str(&stripped).ok(),
+        // The body has no secrets, or the operation needs them.
         None => serde_json::from_str(&body).ok(),
     }
 }

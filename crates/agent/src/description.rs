@@ -40,7 +40,7 @@ pub struct HostDescription {
     pub aggregates: Option<Vec<Uuid>>,
     /// Nested providers, each after its parent.
     pub providers: Vec<NestedProvider>,
-    /// Its hardware and hypervisor.
+    /// The host's hardware and hypervisor.
     pub platform: Platform,
     /// The host's IP address.
     pub ip: Option<String>,

@@ -42,17 +42,17 @@ pub struct Guest {
 /// The state of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestState {
-    /// Its build or removal is under way or has failed. After a restart it is removed.
+    /// The guest's build or removal is under way or has failed. After a restart the guest is removed.
     Incomplete,
-    /// Its devices are prepared; it was not started yet.
+    /// The guest's devices are prepared; the guest was not started yet.
     Prepared,
     /// The guest is running.
     Running,
-    /// It was stopped for a move to another host.
+    /// The guest was stopped for a move to another host.
     Left,
-    /// It was stopped and its data kept for an unshelving elsewhere.
+    /// The guest was stopped, and its data kept for an unshelving elsewhere.
     Offloaded,
-    /// It exists, and an operation on it is under way or has failed.
+    /// The guest exists, and an operation on it is under way or has failed.
     Uncertain,
 }
 
@@ -265,8 +265,8 @@ impl GuestLog {
 
     /// The guests of one host.
     pub fn guests_of(&self, host: HostId) -> impl Iterator<Item = (GuestKey, &Guest)> {
-        let from = (host, (InstanceId(Uuid::nil()), 0));
-        let rows = self.guests.range(from..);
+        let first_key = (host, (InstanceId(Uuid::nil()), 0));
+        let rows = self.guests.range(first_key..);
         rows.take_while(move |((row_host, _), _)| *row_host == host)
             .map(|((_, key), guest)| (*key, guest))
     }
@@ -285,7 +285,7 @@ impl GuestLog {
 
     /// Chooses the number of a new session: greater than `after` and than all session numbers in the log. It is
     /// also at least the present time, so that it exceeds the numbers in a log that was lost, unless the clock was
-    /// set back since. None if `after` is so great, as no valid cell sends it, that no number is left.
+    /// set back since. None if no number is left above `after`, which no valid cell sends.
     pub fn next_session(&mut self, now_us: u64, after: u64) -> Option<u64> {
         let number = now_us
             .max(self.last_session.saturating_add(1))
@@ -326,11 +326,11 @@ impl GuestLog {
 
     /// Rewrites the file if it has grown so much that most of its entries are obsolete.
     fn compact_if_obsolete(&mut self) -> io::Result<()> {
-        let is_obsolete = self.file.as_ref().is_some_and(|file| {
+        let must_compact = self.file.as_ref().is_some_and(|file| {
             file.size_bytes >= COMPACT_BYTES_MIN
                 && file.size_bytes >= file.compacted_bytes.saturating_mul(4)
         });
-        if is_obsolete { self.compact() } else { Ok(()) }
+        if must_compact { self.compact() } else { Ok(()) }
     }
 
     /// Replaces the file by one that has only an entry for each present guest, in the present version.

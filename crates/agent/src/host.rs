@@ -44,7 +44,7 @@ pub enum Action {
         session: u64,
         /// The attempt number of the order.
         attempt: u32,
-        /// Why it failed, if it did.
+        /// Why the step failed, if it did.
         failure: Option<Failure>,
     },
     /// Report to the cell that the guest does not exist any more.
@@ -80,7 +80,7 @@ pub struct Work {
 #[derive(Clone, Debug)]
 struct Attempt {
     number: u32,
-    /// Its result: none while it is under way, then its failure if it has one.
+    /// The result: `None` while the attempt is under way; then its failure, which is `None` if it succeeded.
     result: Option<Option<Failure>>,
 }
 
@@ -177,7 +177,7 @@ impl Host {
 
     /// Handles the cell's order for a step. Orders of other sessions and earlier attempts are ignored.
     pub fn handle_order(&mut self, session: u64, order: Order, actions: &mut Vec<Action>) {
-        let key = (order.instance, order.number);
+        let key = (order.instance, order.guest_number);
         if session != self.session || session == 0 {
             return;
         }
@@ -269,7 +269,7 @@ impl Host {
     }
 
     fn start_step(&mut self, order: Arc<Order>, actions: &mut Vec<Action>) {
-        let key = (order.instance, order.number);
+        let key = (order.instance, order.guest_number);
         let state = self.guests.get(&key).map(|guest| guest.state);
         let operations = match (order.step, state) {
             (Step::Prepare, Some(GuestState::Prepared | GuestState::Running))

@@ -32,12 +32,12 @@ impl DurationDistribution {
             Self::Uniform(least, most) => f64::from(least) + random * f64::from(most - least),
             Self::Exponential(mean) => -f64::from(mean) * (1.0 - random).ln(),
         };
-        Duration::from_secs_f64((ms / 1000.0).clamp(0.0, DURATION_MAX_S))
+        Duration::from_secs_f64(ms.clamp(0.0, f64::from(DURATION_MAX_MS)) / 1000.0)
     }
 }
 
-/// The maximum duration in seconds: an hour.
-const DURATION_MAX_S: f64 = 3600.0;
+/// The maximum duration in milliseconds: an hour.
+const DURATION_MAX_MS: u32 = 3_600_000;
 
 impl FromStr for DurationDistribution {
     type Err = BadDistribution;
@@ -46,7 +46,7 @@ impl FromStr for DurationDistribution {
         let number = |text: &str| {
             let number: Option<u32> = text.trim().parse().ok();
             number
-                .filter(|ms| *ms <= 3_600_000)
+                .filter(|ms| *ms <= DURATION_MAX_MS)
                 .ok_or_else(|| BadDistribution(text.to_owned()))
         };
         if let Some(mean) = text.strip_prefix('~') {

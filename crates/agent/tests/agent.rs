@@ -34,8 +34,8 @@ fn driver(
 
 fn options() -> Options {
     Options {
-        inspect: Duration::ZERO,
-        drain: Duration::ZERO,
+        inspect_interval: Duration::ZERO,
+        drain_timeout: Duration::ZERO,
         is_guest_log_durable: false,
         ..Options::default()
     }
@@ -89,7 +89,7 @@ async fn a_build_ends_and_the_host_reports_its_instances() {
         .await;
     assert_eq!(connection.receive_step().await, (instance(1), 1, None));
 
-    // The host refuses a second one for lack of physical capacity, whatever placement counts.
+    // The host refuses a second guest for lack of physical capacity, whatever placement counts.
     connection
         .order(host, session, order(host, instance(2), Step::Arrive, 600))
         .await;
@@ -177,6 +177,7 @@ async fn a_build_goes_on_when_the_connection_ends() {
     connection
         .order(host, first, order(host, instance(1), Step::Arrive, 600))
         .await;
+    // The full report and the coming of the instance.
     connection.receive_state().await;
     connection.receive_state().await;
     drop(connection);
@@ -234,13 +235,14 @@ async fn a_guest_is_not_built_after_an_order_to_destroy_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cell_that_lost_a_session_can_request_a_new_one_and_the_full_state() {
+    // The first three attempts to connect fail.
     let (link, mut connections) = MockLink::new(3);
     let agent = Agent::start(options(), driver(20, &[], &[]), link)
         .await
         .unwrap();
     let mut connection = connections.recv().await.unwrap();
     let starts = connection.receive_starts(20).await;
-    agent.ready().await;
+    agent.wait_until_ready().await;
     let (host, start) = starts.first_key_value().unwrap();
     let after = start.session + 1000;
     connection
@@ -299,6 +301,7 @@ async fn a_restarted_agent_knows_its_guests_and_removes_half_built_ones() {
             break;
         }
     }
+    // A second agent cannot use the same guest log.
     let (link, _connections) = MockLink::new(0);
     let second_agent = Agent::start(options(), driver(1, &[], &[]), link).await;
     assert!(

@@ -151,7 +151,7 @@ async fn output_that_cannot_be_decoded_is_an_error() {
 }
 
 /// The names of the variables in the output of `env`.
-fn names(text: &str) -> Vec<&str> {
+fn variable_names(text: &str) -> Vec<&str> {
     let mut names: Vec<&str> = text
         .lines()
         .filter_map(|line| line.split_once('='))
@@ -171,7 +171,7 @@ async fn executables_get_only_the_listed_environment_variables() {
     let driver = CommandDriver::new(options).unwrap();
     driver.carry_out(request(Operation::Spawn)).await.unwrap();
     let text = fs::read_to_string(directory.path().join("state/environment")).unwrap();
-    let names = names(&text);
+    let names = variable_names(&text);
     assert!(names.contains(&"CARGO_MANIFEST_DIR"), "{names:?}");
     assert!(std::env::var_os("CARGO_PKG_NAME").is_some());
     for name in names {
@@ -200,7 +200,7 @@ async fn executables_do_not_inherit_open_files_of_the_agent() {
     driver.carry_out(request(Operation::Spawn)).await.unwrap();
     let files = fs::read_to_string(directory.path().join("state/files")).unwrap();
     assert!(!files.contains("secret"), "{files}");
-    // Its own descriptors are pipes and a file, so a socket would be one of this process.
+    // The executable's own descriptors are pipes and a file, so a socket would be one of this process.
     assert!(!files.contains("socket:"), "{files}");
     drop((file, listener, stream));
 }

@@ -14,13 +14,16 @@ use placewright_conductor::{Amounts, HostId, InstanceId};
 use uuid::Uuid;
 
 const NOW_US: u64 = 1_800_000_000_000_000;
+/// The version in which this release writes files, and where it stands in a file: after the magic number.
+const PRESENT_VERSION: u8 = 2;
+const VERSION_OFFSET: usize = 7;
 /// The session in the golden files.
 const GOLDEN_SESSION: u64 = 300;
 /// For [`GuestLog::open`]: whether writes are synced.
 const DURABLE: bool = true;
 const NOT_DURABLE: bool = false;
 
-/// A file of version 1 with a single entry: a session number that an earlier release accepted from an
+/// A file of version 1 with a single entry: a session number. Earlier releases accepted any number from an
 /// attacker.
 fn file_with_session(session: u64) -> Vec<u8> {
     // The kind of the entry, and the number in groups of seven bits.
@@ -114,7 +117,7 @@ fn golden(version: u8) -> Vec<u8> {
 #[test]
 fn files_of_all_versions_are_read() {
     let folder = tempfile::tempdir().unwrap();
-    for version in [1, 2] {
+    for version in [1, PRESENT_VERSION] {
         let path = folder.path().join(format!("guests-{version}"));
         fs::write(&path, golden(version)).unwrap();
         let guests_of = |guest_log: &GuestLog| -> Vec<_> {
@@ -129,7 +132,7 @@ fn files_of_all_versions_are_read() {
         guest_log.write().unwrap();
         drop(guest_log);
         // Opening the file rewrote it in the present version.
-        assert_eq!(fs::read(&path).unwrap()[7], 2);
+        assert_eq!(fs::read(&path).unwrap()[VERSION_OFFSET], PRESENT_VERSION);
         let mut guest_log = GuestLog::open(&path, NOT_DURABLE).unwrap();
         assert_eq!(
             guests_of(&guest_log),
@@ -160,21 +163,21 @@ fn a_file_is_written_byte_for_byte_as_the_golden_one() {
     guest_log.write().unwrap();
     drop(guest_log);
     let bytes = fs::read(&path).unwrap();
-    let file = golden_file(2);
+    let file = golden_file(PRESENT_VERSION);
     if !file.exists() {
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         fs::write(&file, hex + "\n").unwrap();
         panic!("{} was written: commit it", file.display());
     }
-    assert_eq!(bytes, golden(2));
+    assert_eq!(bytes, golden(PRESENT_VERSION));
 }
 
 #[test]
 fn a_file_of_a_later_release_is_refused_and_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guests");
-    let mut later = golden(2);
-    later[7] = 3;
+    let mut later = golden(PRESENT_VERSION);
+    later[VERSION_OFFSET] = PRESENT_VERSION + 1;
     fs::write(&path, &later).unwrap();
     let refused = GuestLog::open(&path, NOT_DURABLE).unwrap_err();
     assert!(

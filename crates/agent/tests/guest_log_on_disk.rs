@@ -10,6 +10,10 @@ use placewright_conductor::{HostId, InstanceId};
 use uuid::Uuid;
 
 const HOST: HostId = HostId(Uuid::from_u128(1));
+/// For [`GuestLog::open`]: writes are not synced.
+const NOT_DURABLE: bool = false;
+/// The length of what precedes an entry's bytes: its length and its checksum.
+const PREFIX_BYTES: usize = 8;
 
 fn guest() -> Guest {
     Guest {
@@ -22,7 +26,7 @@ fn guest() -> Guest {
 
 /// Writes ten guests, and returns the offset of the end of each entry.
 fn write_ten_guests(path: &Path) -> Vec<u64> {
-    let mut guest_log = GuestLog::open(path, false).unwrap();
+    let mut guest_log = GuestLog::open(path, NOT_DURABLE).unwrap();
     let mut ends = Vec::new();
     for number in 1..=10 {
         let key = (InstanceId(Uuid::from_u128(number)), 0);
@@ -34,7 +38,7 @@ fn write_ten_guests(path: &Path) -> Vec<u64> {
 }
 
 fn count_guests(path: &Path) -> usize {
-    GuestLog::open(path, false).unwrap().guests().count()
+    GuestLog::open(path, NOT_DURABLE).unwrap().guests().count()
 }
 
 #[test]
@@ -44,14 +48,15 @@ fn an_incomplete_entry_is_cut_off_and_a_damaged_file_is_copied() {
     let copy = directory.path().join("guests.damaged");
     let ends = write_ten_guests(&path);
     let intact = fs::read(&path).unwrap();
-    let (fifth, last) = (usize::try_from(ends[4]).unwrap(), intact.len());
+    let end_of_fifth = usize::try_from(ends[4]).unwrap();
 
-    fs::write(&path, &intact[..last - 3]).unwrap();
+    fs::write(&path, &intact[..intact.len() - 3]).unwrap();
     assert_eq!(count_guests(&path), 9);
     assert!(!copy.exists(), "an incomplete entry is not damage");
 
     let mut damaged = intact;
-    damaged[fifth + 12] ^= 1;
+    // A byte within the sixth entry.
+    damaged[end_of_fifth + PREFIX_BYTES + 4] ^= 1;
     fs::write(&path, &damaged).unwrap();
     assert_eq!(count_guests(&path), 5);
     assert_eq!(fs::read(&copy).unwrap(), damaged);

@@ -28,9 +28,11 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 const HOSTS: usize = 3;
+const INSTANCES: u32 = 6;
+const FIRST_HOST_ID: u128 = 0x1000;
 
 fn host_id(number: usize) -> HostId {
-    HostId(Uuid::from_u128(0x1000 + number as u128))
+    HostId(Uuid::from_u128(FIRST_HOST_ID + number as u128))
 }
 
 #[derive(Clone, Debug)]
@@ -44,7 +46,7 @@ enum Packet {
 struct SimulatedHost {
     host: Host,
     guest_log: BTreeMap<GuestKey, Guest>,
-    /// The work under way, and whether it is cancelled.
+    /// The pieces of work under way, each with whether it is cancelled.
     work: Vec<(Work, bool)>,
     existing: BTreeSet<GuestKey>,
 }
@@ -240,7 +242,8 @@ impl Simulation {
             }),
             Packet::ToHost(effect) => {
                 let mut actions = Vec::new();
-                let number_of = |id: HostId| usize::try_from(id.0.as_u128() - 0x1000).unwrap();
+                let number_of =
+                    |id: HostId| usize::try_from(id.0.as_u128() - FIRST_HOST_ID).unwrap();
                 let number = match effect {
                     Effect::RequestStep {
                         host,
@@ -328,7 +331,7 @@ impl Simulation {
         });
     }
 
-    fn relocate(&mut self, number: u32, kind: MoveKind) {
+    fn move_instance(&mut self, number: u32, kind: MoveKind) {
         let id = instance(number);
         let Some(row) = self.cell.instances().get(&id) else {
             return;
@@ -343,14 +346,11 @@ impl Simulation {
             kind,
             move_number,
         });
-        // A resize may stay on its host.
+        let other_host = (0..HOSTS).map(host_id).find(|host| *host != guest.host);
         let target = match kind {
+            // A resize may stay on its host.
             MoveKind::Resize => guest.host,
-            _ => host_id(
-                (0..HOSTS)
-                    .find(|number| host_id(*number) != guest.host)
-                    .unwrap(),
-            ),
+            _ => other_host.unwrap(),
         };
         self.send_message(Message::Move(Box::new(MoveOrder {
             instance: id,
@@ -366,12 +366,12 @@ impl Simulation {
         })));
     }
 
-    fn conclude(&mut self, number: u32, decision: MoveDecision) {
+    /// Confirms or reverts the move of an instance, if it waits for that.
+    fn confirm_or_revert(&mut self, number: u32, decision: MoveDecision) {
         let id = instance(number);
         let job = self.cell.jobs().get(&id);
-        let migration = job
-            .filter(|job| job.stage == Stage::Verify)
-            .and_then(|job| job.migration);
+        let job = job.filter(|job| job.stage == Stage::Verify);
+        let migration = job.and_then(|job| job.migration);
         if let Some(migration) = migration {
             self.send_message(Message::ConfirmOrRevert {
                 instance: id,
@@ -382,18 +382,19 @@ impl Simulation {
     }
 
     fn random_event(&mut self) {
-        let number = u32::try_from(self.rng.below(6)).unwrap();
+        let number = u32::try_from(self.rng.below(INSTANCES as usize)).unwrap();
         let host = self.rng.below(HOSTS);
         match self.rng.below(40) {
             0..=1 => self.create(number),
             2 => self.delete(number),
-            3 => self.relocate(number, MoveKind::ColdMigrate),
-            4 => self.relocate(number, MoveKind::LiveMigrate),
-            5 => self.relocate(number, MoveKind::Resize),
-            6 => self.conclude(number, MoveDecision::Confirm),
-            7 => self.conclude(number, MoveDecision::Revert),
+            3 => self.move_instance(number, MoveKind::ColdMigrate),
+            4 => self.move_instance(number, MoveKind::LiveMigrate),
+            5 => self.move_instance(number, MoveKind::Resize),
+            6 => self.confirm_or_revert(number, MoveDecision::Confirm),
+            7 => self.confirm_or_revert(number, MoveDecision::Revert),
             8 => self.kill(host),
             9 => self.connect(host),
+            // The effects that stand are sent again.
             10 => {
                 let effects = self.cell.effects();
                 self.send(effects);
@@ -420,8 +421,8 @@ impl Simulation {
                 }
             }
             self.deliver_all();
-            for number in 0..6 {
-                self.conclude(number, MoveDecision::Confirm);
+            for number in 0..INSTANCES {
+                self.confirm_or_revert(number, MoveDecision::Confirm);
             }
             self.handle_event(&Event::Tick);
             let effects = self.cell.effects();
@@ -434,7 +435,7 @@ impl Simulation {
         panic!("never idle: {:?}", self.cell.jobs());
     }
 
-    fn check(&self) {
+    fn assert_consistent(&self) {
         for (number, simulated) in self.hosts.iter().enumerate() {
             let wanted: BTreeSet<GuestKey> = self
                 .cell
@@ -493,7 +494,7 @@ proptest! {
             simulation.random_event();
         }
         simulation.run_until_idle();
-        simulation.check();
+        simulation.assert_consistent();
     }
 }
 
@@ -503,16 +504,16 @@ fn host_with_session() -> Host {
     host
 }
 
-fn arrive_order(attempt: u32, number: u32) -> placewright_conductor::cell_conductor::Order {
+fn arrive_order(attempt: u32, guest_number: u32) -> placewright_conductor::cell_conductor::Order {
     let mut order = order(host_id(0), instance(1), Step::Arrive, 1);
-    (order.attempt, order.number) = (attempt, number);
+    (order.attempt, order.guest_number) = (attempt, guest_number);
     order
 }
 
-fn end_work(host: &mut Host, number: u64, guest: u32, outcome: Outcome) -> Vec<Action> {
+fn end_work(host: &mut Host, number: u64, guest_number: u32, outcome: Outcome) -> Vec<Action> {
     let result = WorkResult {
         number,
-        guest: (instance(1), guest),
+        guest: (instance(1), guest_number),
         outcome,
     };
     let mut actions = Vec::new();
@@ -533,9 +534,9 @@ fn duplicated_and_late_orders_start_no_second_work() {
     host.handle_order(1, arrive_order(1, 1), &mut actions);
     host.handle_order(2, arrive_order(3, 3), &mut actions);
     assert_eq!(actions, []);
-    let ended = end_work(&mut host, 1, 2, Outcome::Done);
+    let actions_after_end = end_work(&mut host, 1, 2, Outcome::Done);
     assert!(matches!(
-        ended.last(),
+        actions_after_end.last(),
         Some(Action::StepEnded {
             attempt: 2,
             failure: None,
@@ -572,10 +573,9 @@ fn a_destruction_waits_until_work_under_way_has_ended() {
             .any(|action| matches!(action, Action::StepEnded { .. }))
     );
     let ended = end_work(&mut host, 2, 1, Outcome::Done);
-    assert!(matches!(
-        ended[..],
-        [Action::EraseGuest(_), Action::Destroyed { number: 1, .. }]
-    ));
+    let [Action::EraseGuest(_), Action::Destroyed { number: 1, .. }] = &ended[..] else {
+        panic!("{ended:?}");
+    };
     // A delayed order arrives.
     host.handle_order(1, arrive_order(3, 1), &mut actions);
     assert_eq!(actions, []);

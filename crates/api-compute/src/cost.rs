@@ -24,8 +24,8 @@ const LISTS: [&str; 18] = [
     "/os-keypairs",
 ];
 
-/// The end of `min_count` and `max_count`, the fields with which a body requests several servers.
-const COUNT_FIELD_END: &[u8] = b"_count\"";
+/// The fields with which a body requests several servers. Both have the same length.
+const COUNT_FIELDS: [&[u8]; 2] = [b"\"min_count\"", b"\"max_count\""];
 
 /// The maximum number of servers of one request; a larger number is refused when the body is parsed.
 const INSTANCES_MAX: u32 = 1000;
@@ -37,16 +37,12 @@ pub(crate) fn is_costly(path: &str, method: &str, body: &[u8]) -> bool {
         _ => {
             Cost::OfBody.is_high(body.len())
                 || path == "/servers"
-                    && (hides_names(body)
-                        || body
-                            .windows(COUNT_FIELD_END.len())
-                            .any(|window| window == COUNT_FIELD_END))
+                    && (hides_names(body) || count_field_ends(body).next().is_some())
         }
     }
 }
 
-/// How many servers a request asks to be built. It is an estimate of the request's cost, made before the
-/// body is parsed.
+/// Estimates how many servers a request creates, before its body is parsed.
 pub(crate) fn instances(path: &str, method: &str, body: &[u8]) -> u32 {
     if (path, method) != ("/servers", "POST") {
         return 0;
@@ -54,17 +50,22 @@ pub(crate) fn instances(path: &str, method: &str, body: &[u8]) -> u32 {
     if hides_names(body) {
         return INSTANCES_MAX;
     }
-    let ends = body
-        .windows(COUNT_FIELD_END.len())
-        .enumerate()
-        .filter(|(_, window)| *window == COUNT_FIELD_END)
-        .map(|(start, _)| start + COUNT_FIELD_END.len());
-    let counts = ends.map(|end| leading_number(&body[end..]));
+    let counts = count_field_ends(body).map(|end| leading_number(&body[end..]));
     counts.max().unwrap_or(1).clamp(1, INSTANCES_MAX)
 }
 
-/// Whether a JSON text has an escape such as `\u0063` for a small letter or an underscore, with which a field
-/// could have its name unseen. Encoders escape other characters only; Go's, for example, escapes `<` and `&`.
+/// Where the names of [`COUNT_FIELDS`] end in a body.
+fn count_field_ends(body: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    let [first, _] = COUNT_FIELDS;
+    let windows = body.windows(first.len()).enumerate();
+    windows
+        .filter(|(_, window)| COUNT_FIELDS.contains(window))
+        .map(move |(start, _)| start + first.len())
+}
+
+/// Whether a JSON text has an escape such as `\u0063` for a small letter or an underscore. In a field's name it
+/// would hide the field from the search in the undecoded text. Encoders escape other characters only; Go's, for
+/// example, escapes `<` and `&`.
 fn hides_names(body: &[u8]) -> bool {
     body.windows(6).any(|window| {
         window.starts_with(b"\\u00")
@@ -100,6 +101,16 @@ mod tests {
     }
 
     #[test]
+    fn only_the_fields_for_counts_count() {
+        let metadata = br#"{"server": {"metadata": {"core_count": "64"}}}"#;
+        assert!(!is_costly("/servers", "POST", metadata));
+        assert_eq!(instances("/servers", "POST", metadata), 1);
+        let several = br#"{"server": {"min_count": 2, "max_count" : "30"}}"#;
+        assert!(is_costly("/servers", "POST", several));
+        assert_eq!(instances("/servers", "POST", several), 30);
+    }
+
+    #[test]
     fn the_lists_are_paths_of_the_table() {
         for path in LISTS {
             let route = TABLE.iter().find(|route| route.path == path);
@@ -112,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn many_servers_and_large_bodies_cost_much() {
+    fn requests_for_several_servers_and_large_bodies_are_costly() {
         for (path, method, body, expected) in [
             ("/servers/detail", "GET", "", true),
             ("/servers/{server_id}", "GET", "", false),

@@ -8,7 +8,7 @@ use placewright_http::{ApiError, title};
 use placewright_link::LinkError;
 use serde_json::{Value, json};
 
-/// After which time a client may try again when a store or a cell did not answer.
+/// The time after which a client may try again when a store or a cell did not answer.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A 404 for an object that does not exist, or that the caller may not see.
@@ -34,8 +34,8 @@ pub(crate) fn body(error: &ApiError) -> Value {
         detail => detail,
     };
     if status == 401 {
-        // Nova leaves authentication to the middleware of Keystone, so clients expect the form in which
-        // that refuses a request.
+        // Nova leaves authentication to Keystone's middleware, so clients expect the form of the errors of
+        // that middleware.
         return json!({"error": {
             "code": 401, "title": "Unauthorized", "message": message,
         }});

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use placewright_http::{ApiError, ApiResult};
 use serde_json::{Map, Value};
 
-/// Parses a JSON object field by field. At the end it rejects the object if it has other fields.
+/// Parses a JSON object field by field. [`Self::finish`] rejects the object if it has other fields.
 pub(crate) struct ObjectParser<'a> {
     path: Cow<'a, str>,
     map: &'a Map<String, Value>,
@@ -34,7 +34,7 @@ impl<'a> ObjectParser<'a> {
         }
     }
 
-    /// The path of one of its fields, for errors.
+    /// The path of a field of the object, for errors.
     pub(crate) fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() {
             key.to_owned()
@@ -43,7 +43,7 @@ impl<'a> ObjectParser<'a> {
         }
     }
 
-    /// A 400 about one of its fields.
+    /// A 400 about a field of the object.
     pub(crate) fn field_error(&self, key: &str, message: impl std::fmt::Display) -> ApiError {
         ApiError::field(&self.path_of(key), message)
     }
@@ -52,7 +52,7 @@ impl<'a> ObjectParser<'a> {
         self.map.contains_key(key)
     }
 
-    /// Takes a field of any type; none if it is missing.
+    /// Takes a field of any type; `None` if the field is missing.
     pub(crate) fn take(&mut self, key: &'a str) -> Option<&'a Value> {
         let value = self.map.get(key)?;
         self.taken.push(key);
@@ -73,7 +73,7 @@ impl<'a> ObjectParser<'a> {
         ObjectParser::new(self.path_of(key), value)
     }
 
-    /// Takes a text whose length in characters is within a range; none if it is missing.
+    /// Takes a text whose length in characters is within a range; `None` if the field is missing.
     pub(crate) fn text(
         &mut self,
         key: &'a str,
@@ -93,15 +93,15 @@ impl<'a> ObjectParser<'a> {
         // A text has at most as many characters as bytes, and at least a quarter as many. So the
         // characters of most texts need not be counted.
         let (bytes, chars_min) = (text.len(), *length.start());
-        let surely_fits = bytes <= *length.end() && bytes.div_ceil(4) >= chars_min;
-        if surely_fits || length.contains(&text.chars().count()) {
+        let certainly_fits = bytes <= *length.end() && bytes.div_ceil(4) >= chars_min;
+        if certainly_fits || length.contains(&text.chars().count()) {
             return Ok(());
         }
         let (min, max) = (length.start(), length.end());
         Err(self.field_error(key, format!("it must have {min} to {max} characters")))
     }
 
-    /// Takes a text that may also be null: null is `Some(None)`, a missing field none.
+    /// Takes a text that may also be null: null is `Some(None)`, a missing field is `None`.
     pub(crate) fn nullable_text(
         &mut self,
         key: &'a str,

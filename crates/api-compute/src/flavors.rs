@@ -48,7 +48,7 @@ pub(crate) fn for_scheduler(flavor: &Flavor) -> RequestedFlavor {
     }
 }
 
-/// Changes the flavor of the path, and returns the result. It is retried after concurrent changes.
+/// Changes the flavor of the path, and returns it as changed. Retries after concurrent changes.
 async fn change_flavor(
     request: &RoutedRequest<'_>,
     change: impl Fn(&mut Flavor) -> ApiResult<()> + Send + Sync,

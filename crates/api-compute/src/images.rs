@@ -84,15 +84,15 @@ pub enum ImagesError {
     },
 }
 
-/// The images of an operator's file, which is read again when it changes. Without a file, no image
-/// has known properties.
+/// The images in an operator's file, which is read again when it changes. Without a file, the properties of
+/// all images are unknown.
 #[derive(Default)]
 pub struct Images {
     path: Option<PathBuf>,
     cache: Mutex<ImageCache>,
 }
 
-/// The images of the file, and when it was last checked.
+/// The images of the file, and when the file was last checked.
 #[derive(Default)]
 struct ImageCache {
     images: BTreeMap<Uuid, Image>,
@@ -118,7 +118,7 @@ struct ImageEntry {
     disk_format: Option<String>,
     #[serde(default)]
     properties: BTreeMap<String, Value>,
-    /// The keys beside these: attributes, and properties.
+    /// All other keys: attributes, and properties.
     #[serde(flatten)]
     other_keys: BTreeMap<String, Value>,
 }
@@ -137,7 +137,7 @@ impl Images {
     ///
     /// # Errors
     ///
-    /// [`ImagesError`] when it cannot be read or is not valid.
+    /// [`ImagesError`] when the file cannot be read or is not valid.
     pub fn load(path: PathBuf) -> Result<Self, ImagesError> {
         let file_version = file_version(&path);
         let images = read(&path)?;
@@ -151,7 +151,7 @@ impl Images {
         })
     }
 
-    /// Finds an image with its properties; none if the file does not have it.
+    /// Finds an image with its properties; `None` if the file does not have the image.
     pub(crate) fn find(&self, id: &str) -> Option<Image> {
         let path = self.path.as_deref()?;
         let id = Uuid::try_parse(id).ok()?;
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn properties_are_told_from_what_all_images_have() {
+    fn properties_are_distinguished_from_attributes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("images.json");
         write(
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_became_wrong_changes_nothing() {
+    fn a_file_that_is_no_longer_valid_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("images.json");
         write(&path, r#""os_distro": "debian""#);
@@ -280,15 +280,15 @@ mod tests {
     }
 
     #[test]
-    fn wrong_files_are_refused_with_what_is_wrong() {
+    fn files_that_are_not_valid_are_refused_with_the_reason() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("images.json");
-        let refused = |path: &Path| Images::load(path.to_owned()).unwrap_err().to_string();
-        assert!(refused(&path).contains("cannot be read"));
+        let refusal_of = |path: &Path| Images::load(path.to_owned()).unwrap_err().to_string();
+        assert!(refusal_of(&path).contains("cannot be read"));
         std::fs::write(&path, "{}").unwrap();
-        assert!(refused(&path).contains("missing field `images`"));
+        assert!(refusal_of(&path).contains("missing field `images`"));
         write(&path, r#""hw_architecture": "abacus""#);
-        let message = refused(&path);
+        let message = refusal_of(&path);
         assert!(
             message.contains(ID) && message.contains("hw_architecture"),
             "{message}"

@@ -41,7 +41,7 @@ pub(crate) fn unknown_marker(marker: &str) -> ApiError {
     ApiError::field("marker", format!("nothing in the list has it: {marker}"))
 }
 
-/// The link to the next page, if this one is full. `last_id` is the marker for it.
+/// The link to the next page, if this one is full. `last_id` is the marker in the link.
 pub(crate) fn next_link(
     request: &RoutedRequest<'_>,
     path: &str,

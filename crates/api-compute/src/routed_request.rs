@@ -37,8 +37,8 @@ pub(crate) struct RoutedRequest<'a> {
     /// The time at which the request was received.
     pub(crate) now: Timestamp,
     /// For requests that change nothing: the newest journal entry that any of the handler's reads has seen.
-    /// The response is sent once that entry is durable. If none, each read waits until what it has seen
-    /// is durable.
+    /// The response is sent once that entry is durable. `None` for requests that change something: each read
+    /// then waits until what it has seen is durable.
     pub(crate) reading: Option<Mutex<Reading>>,
 }
 
@@ -50,12 +50,12 @@ impl RoutedRequest<'_> {
         parameter.map_or("", |(_, value)| value)
     }
 
-    /// The caller's project id; empty if it has none.
+    /// The id of the caller's project; empty if the caller has none.
     pub(crate) fn project(&self) -> &str {
         self.identity.project_id().unwrap_or("")
     }
 
-    /// The caller's user id; empty if it has none.
+    /// The id of the caller's user; empty if the caller has none.
     pub(crate) fn user(&self) -> &str {
         self.identity.user_id().unwrap_or("")
     }
@@ -94,7 +94,7 @@ impl RoutedRequest<'_> {
         })
     }
 
-    /// Whether a policy rule allows the operation to the caller, for an object of its own.
+    /// Whether a policy rule allows the operation to the caller, for an object that belongs to the caller.
     pub(crate) fn is_allowed(&self, rule: Rule) -> bool {
         self.authorize(rule).is_ok()
     }
@@ -159,14 +159,14 @@ impl RoutedRequest<'_> {
     /// Adds the action that the body names to the audit log's event.
     pub(crate) fn note_action(&self, name: &str) {
         if let Some(note) = placewright_audit_log::current_note() {
-            note.action(name);
+            note.set_action(name);
         }
     }
 
     /// Adds the ids of created objects to the audit log's event.
     pub(crate) fn note_created(&self, ids: impl IntoIterator<Item = impl ToString>) {
         if let Some(note) = placewright_audit_log::current_note() {
-            ids.into_iter().for_each(|id| note.id(id));
+            ids.into_iter().for_each(|id| note.add_id(id));
         }
     }
 
@@ -223,7 +223,8 @@ impl RoutedRequest<'_> {
     }
 
     /// Optimistic concurrency: `prepare` reads the state and makes a command that is refused if
-    /// what was read has changed meanwhile. After such a refusal, both are repeated.
+    /// what was read has changed meanwhile. After such a refusal, `prepare` is called again and its command
+    /// is submitted, [`CHANGE_TRIES_MAX`] times in all.
     pub(crate) async fn submit_with_retry<T: Send>(
         &self,
         prepare: impl Fn(&ControlState, &Views) -> ApiResult<(Command, T)> + Send + Sync,

@@ -45,8 +45,8 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Whether bodies may be large because they contain a server's specification with its user data.
-    pub(crate) fn is_about_servers(&self) -> bool {
+    /// Whether bodies may be large, because they contain a server's specification with its user data.
+    pub(crate) fn may_have_user_data(&self) -> bool {
         matches!(self.path, "/servers" | "/servers/{server_id}/action")
     }
 
@@ -74,8 +74,8 @@ impl Route {
     }
 }
 
-/// Makes the table: each path with its methods, their range of versions if not all have them, and their
-/// handlers.
+/// Makes the table: each path with its methods, the range of versions of a method that not all versions have,
+/// and the handlers. A method without a range exists since version 0, which is before the oldest.
 macro_rules! table {
     ($( $path:literal { $( $method:ident $([ $since:literal .. $until:expr ])? $handler:path; )+ } )+) => {
         &[ $( Route {
@@ -215,7 +215,10 @@ mod tests {
             .iter()
             .find(|route| route.path == "/flavors/{flavor_id}");
         let flavor = flavor.unwrap();
-        assert!(flavor.operation("PUT", Version(55)).0.is_some());
+        assert!(matches!(
+            flavor.operation("PUT", Version(55)),
+            (Some(_), true)
+        ));
         assert!(matches!(flavor.operation("PUT", Version(54)), (None, true)));
         assert!(matches!(
             flavor.operation("POST", Version(54)),

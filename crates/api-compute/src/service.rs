@@ -27,8 +27,8 @@ use crate::{cost, discovery, error, time};
 
 const COMPUTE_REQUEST_ID: HeaderName = HeaderName::from_static("x-compute-request-id");
 
-/// How often the handler of a GET request is run at most, if the store fails to make durable what
-/// it has read.
+/// How often the handler of a GET request is run at most, if the store fails to make durable what the
+/// handler has read.
 const GET_TRIES_MAX: usize = 3;
 
 /// The compute API without sockets: it takes requests and returns responses.
@@ -37,12 +37,12 @@ pub struct ComputeService {
     router: Router<usize>,
 }
 
-/// What a request is for, found from its path, method and version.
+/// A request whose target was found from its path, method and version.
 pub struct MatchedRequest {
     target: RequestTarget,
 }
 
-/// What a [`MatchedRequest`] is for.
+/// The target of a [`MatchedRequest`].
 enum RequestTarget {
     /// The list of versions.
     Versions { origin: String },
@@ -153,7 +153,7 @@ impl ComputeService {
     /// The option that limits the length of a body, and the limit in bytes.
     fn body_limit(&self, route: &Route) -> (&'static str, usize) {
         let limits = self.api_state.limits();
-        if route.is_about_servers() {
+        if route.may_have_user_data() {
             ("server_body_bytes_max", limits.server_body_bytes_max)
         } else {
             ("body_bytes_max", limits.body_bytes_max)

@@ -25,23 +25,25 @@ impl TimeSlice {
         }
     }
 
-    /// Whether the slice is over. It is called before each row; the first row is always read.
-    pub(crate) fn is_over(&mut self) -> bool {
+    /// Counts a row that is to be read, and returns whether the slice is over before this row. The first row is
+    /// always read.
+    pub(crate) fn ends_before_next_row(&mut self) -> bool {
         self.rows_read += 1;
         self.rows_read > 1 && self.started_at.elapsed() >= SLICE
     }
 }
 
-/// The items that one slice has read. `continue_after` is the key after which the next slice
-/// begins; none if this was the last slice.
+/// The result of one slice.
 #[derive(Debug)]
 pub(crate) struct SliceResult<K, T> {
+    /// The items that the slice has read.
     pub(crate) items: Vec<T>,
+    /// The key after which the next slice begins; `None` if this was the last slice.
     pub(crate) continue_after: Option<K>,
 }
 
 impl<K: Clone, T> SliceResult<K, T> {
-    /// Reads rows until the slice is over. Rows for which `read_row` returns none are skipped.
+    /// Reads rows until the slice is over. Rows for which `read_row` returns `None` are skipped.
     pub(crate) fn collect<'r, R: 'r>(
         rows: impl Iterator<Item = (K, R)>,
         mut read_row: impl FnMut(&K, R) -> Option<T>,
@@ -49,7 +51,7 @@ impl<K: Clone, T> SliceResult<K, T> {
         let mut slice = TimeSlice::begin();
         let (mut items, mut last_read) = (Vec::new(), None);
         for (key, row) in rows {
-            if slice.is_over() {
+            if slice.ends_before_next_row() {
                 return Self {
                     items,
                     continue_after: last_read,
@@ -66,7 +68,7 @@ impl<K: Clone, T> SliceResult<K, T> {
 }
 
 impl RoutedRequest<'_> {
-    /// Collects the items of all slices. `read_slice` receives the key after which it has to begin.
+    /// Collects the items of all slices. `read_slice` receives the key after which the slice begins.
     pub(crate) async fn collect_slices<K: Clone + Send + Sync, T: Send>(
         &self,
         read_slice: impl Fn(&ControlState, &Views, Option<&K>) -> SliceResult<K, T> + Send + Sync,

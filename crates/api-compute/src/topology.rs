@@ -182,7 +182,7 @@ mod tests {
     const SERVER_2: &str = "7d1e5f0a-2b3c-4d5e-8f60-718293a4b5c7";
 
     #[test]
-    fn a_text_says_what_an_object_says() {
+    fn texts_and_objects_with_the_same_fields_are_equal_rules() {
         let text = format!(
             "relation=same, level=row, strength=soft, weight=3, to={SERVER_1}, to={SERVER_2};\
              relation=spread,level=room,max_skew=2"

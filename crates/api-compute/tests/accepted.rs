@@ -64,7 +64,7 @@ async fn a_server_is_shown_as_active_only_when_it_can_be_moved() {
     let id = created["server"]["id"].as_str().unwrap();
     let instance = InstanceId(id.parse().unwrap());
     api.site
-        .until("its cell tells that it is active", |_, views| {
+        .until("the cell reports the server as active", |_, views| {
             let view = views.instance(cell(0), instance);
             view.is_some_and(|view| view.vm_state == VmState::Active && view.job.is_none())
         })

@@ -11,7 +11,7 @@ use api::{Api, ApiResponse, IMAGE};
 use placewright_api_compute::{ComputeOptions, Limits};
 use serde_json::{Value, json};
 
-const KEY: &str =
+const PUBLIC_KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl x@y";
 
 /// Sends a request as a member of the project that the token names.
@@ -107,7 +107,7 @@ async fn bodies_and_their_parts_are_limited_in_size() {
         let response = api.create_server("a", extra_fields.clone()).await;
         assert_eq!(response.status, 400, "{extra_fields}: {response:?}");
     }
-    api.create_active("a", device_with("uuid", json!("x".repeat(255))))
+    api.create_active_server("a", device_with("uuid", json!("x".repeat(255))))
         .await;
 }
 
@@ -145,7 +145,7 @@ async fn servers_of_one_request_share_the_common_part_of_their_records() {
 async fn key_pairs_server_groups_and_members_are_limited_in_number() {
     let api = Api::start_with(1, 1, small_limits()).await;
     api.create_flavor("1", 1).await;
-    let key = |name: &str| json!({"keypair": {"name": name, "public_key": KEY}});
+    let key = |name: &str| json!({"keypair": {"name": name, "public_key": PUBLIC_KEY}});
     for name in ["a", "b"] {
         api.post("/os-keypairs", key(name)).await.expect(201);
     }

@@ -18,7 +18,7 @@ async fn a_resize_is_confirmed_or_reverted() {
     let api = Api::start(1, 3).await;
     api.create_flavor("1", 1).await;
     api.create_flavor("2", 2).await;
-    let id = api.create_active("a", json!({})).await;
+    let id = api.create_active_server("a", json!({})).await;
     let resize = json!({"resize": {"flavorRef": "2"}});
     let refused = api
         .run_action(&id, json!({"resize": {"flavorRef": "1"}}))
@@ -74,7 +74,7 @@ async fn a_resize_is_confirmed_or_reverted() {
 async fn servers_migrate_cold_or_live_to_any_host_or_a_requested_one() {
     let api = Api::start(1, 3).await;
     api.create_flavor("1", 1).await;
-    let id = api.create_active("a", json!({})).await;
+    let id = api.create_active_server("a", json!({})).await;
     let first_host = host_of(&api.wait_for_status(&id, "ACTIVE").await);
     let hypervisors = api.get("/os-hypervisors").await.expect(200)["hypervisors"].clone();
     let other_hosts: Vec<String> = hypervisors
@@ -154,7 +154,7 @@ async fn wait_until_on_host(api: &Api, id: &str, name: &str) {
 async fn servers_are_shelved_unshelved_and_rebuilt() {
     let api = Api::start(1, 2).await;
     api.create_flavor("1", 1).await;
-    let id = api.create_active("a", json!({})).await;
+    let id = api.create_active_server("a", json!({})).await;
     let image = "70ace000-0000-4000-8000-000000000002";
     let rebuild = json!({"rebuild": {"imageRef": image, "name": "b", "metadata": {"k": "v"}}});
     let response = api.run_action(&id, rebuild).await.expect(202);
@@ -194,7 +194,7 @@ async fn servers_are_shelved_unshelved_and_rebuilt() {
 async fn servers_are_evacuated_from_hosts_that_are_down() {
     let mut api = Api::start(1, 1).await;
     api.create_flavor("1", 1).await;
-    let id = api.create_active("a", json!({})).await;
+    let id = api.create_active_server("a", json!({})).await;
     let response = api.run_action(&id, json!({"evacuate": {}})).await;
     response.expect_error(400, "badRequest");
     api.site.stop_agents(0).await;

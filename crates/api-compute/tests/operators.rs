@@ -100,7 +100,7 @@ async fn members_of_groups_are_on_different_hosts_or_on_the_same() {
     let mut hosts = BTreeSet::new();
     let mut ids = Vec::new();
     for name in ["a", "b", "c"] {
-        let id = api.create_active(name, hint.clone()).await;
+        let id = api.create_active_server(name, hint.clone()).await;
         let server = api.wait_for_status(&id, "ACTIVE").await;
         assert_eq!(server["server_groups"], json!([group["id"]]));
         hosts.insert(server["OS-EXT-SRV-ATTR:host"].to_string());
@@ -111,7 +111,7 @@ async fn members_of_groups_are_on_different_hosts_or_on_the_same() {
     api.wait_for_status(fourth["server"]["id"].as_str().unwrap(), "ERROR")
         .await;
     let same_host = json!({"os:scheduler_hints": {"same_host": ids[0]}});
-    let server_beside = api.create_active("e", same_host).await;
+    let server_beside = api.create_active_server("e", same_host).await;
     let (first, beside) = (
         api.wait_for_status(&ids[0], "ACTIVE").await,
         api.wait_for_status(&server_beside, "ACTIVE").await,
@@ -169,19 +169,21 @@ async fn aggregates_define_zones_and_servers_are_placed_in_them() {
     assert_eq!(names, ["north", "nova"]);
 
     let id = api
-        .create_active("s", json!({"availability_zone": "north"}))
+        .create_active_server("s", json!({"availability_zone": "north"}))
         .await;
     let server = api.wait_for_status(&id, "ACTIVE").await;
     assert_eq!(server["OS-EXT-SRV-ATTR:host"], host_name);
     assert_eq!(server["OS-EXT-AZ:availability_zone"], "north");
     let other_host = hosts[1]["hypervisor_hostname"].as_str().unwrap();
     let forced = json!({"availability_zone": format!("nova:{other_host}")});
-    let id = api.create_active("f", forced).await;
+    let id = api.create_active_server("f", forced).await;
     assert_eq!(
         api.wait_for_status(&id, "ACTIVE").await["OS-EXT-SRV-ATTR:host"],
         other_host
     );
-    let id = api.create_active("w", json!({"host": host_name})).await;
+    let id = api
+        .create_active_server("w", json!({"host": host_name}))
+        .await;
     assert_eq!(
         api.wait_for_status(&id, "ACTIVE").await["OS-EXT-SRV-ATTR:host"],
         host_name
@@ -220,7 +222,7 @@ async fn services_are_disabled_and_hypervisors_show_their_usage() {
         .await
         .expect_error(409, "conflictingRequest");
     for name in ["a", "b"] {
-        let server = api.create_active(name, json!({})).await;
+        let server = api.create_active_server(name, json!({})).await;
         let server = api.wait_for_status(&server, "ACTIVE").await;
         assert_ne!(server["OS-EXT-SRV-ATTR:host"], service["host"]);
     }
@@ -318,7 +320,9 @@ async fn keys_are_imported_and_servers_have_them() {
                 .starts_with("keypair.public_key: ")
         );
     }
-    let id = api.create_active("s", json!({"key_name": "k"})).await;
+    let id = api
+        .create_active_server("s", json!({"key_name": "k"}))
+        .await;
     assert_eq!(api.wait_for_status(&id, "ACTIVE").await["key_name"], "k");
     let list = api.get("/os-keypairs").await.expect(200);
     assert_eq!(list["keypairs"][0]["keypair"]["name"], "k");

@@ -93,7 +93,7 @@ async fn quotas_are_set_shown_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_default_class_holds_for_projects_without_quotas_of_their_own() {
+async fn the_default_class_applies_to_projects_without_quotas_of_their_own() {
     let api = Api::start(1, 1).await;
     let path = "/os-quota-class-sets/default";
     let body = json!({"quota_class_set": {"instances": 5, "server_groups": 6}});
@@ -203,7 +203,7 @@ async fn invalid_quotas_are_refused_by_their_field() {
     let body = json!({"quota_set": {"instances": 1}});
     let response = api.put("/os-quota-sets/admin?user_id=u", body).await;
     response.expect_error(400, "badRequest");
-    api.create_active("a", json!({"max_count": 1})).await;
+    api.create_active_server("a", json!({"max_count": 1})).await;
     let response = set_quotas(&api, json!({"cores": 1})).await;
     assert_eq!(
         response.expect_error(400, "badRequest"),
@@ -215,13 +215,13 @@ async fn invalid_quotas_are_refused_by_their_field() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_beyond_a_quota_are_refused_all_of_a_request() {
+async fn a_request_that_exceeds_a_quota_is_refused_with_all_its_servers() {
     let api = Api::start(1, 2).await;
     api.create_flavor("1", 2).await;
     set_quotas(&api, json!({"instances": 3, "cores": 5}))
         .await
         .expect(200);
-    let id = api.create_active("a", json!({})).await;
+    let id = api.create_active_server("a", json!({})).await;
     let response = api.create_server("b", json!({"min_count": 3})).await;
     assert_eq!(
         response.expect_error(403, "forbidden"),
@@ -233,14 +233,14 @@ async fn servers_beyond_a_quota_are_refused_all_of_a_request() {
     assert_eq!(limits["totalInstancesUsed"], 1);
     assert_eq!(limits["totalCoresUsed"], 2);
     assert_eq!(limits["totalRAMUsed"], 512);
-    let other = api.create_active("c", json!({})).await;
+    let other = api.create_active_server("c", json!({})).await;
     api.create_server("d", json!({}))
         .await
         .expect_error(403, "forbidden");
-    // A server counts until it is gone.
+    // A server counts until its deletion is complete.
     api.delete(&format!("/servers/{other}")).await;
     api.wait_until_deleted(&other).await;
-    api.create_active("e", json!({})).await;
+    api.create_active_server("e", json!({})).await;
     // A shelved server still counts.
     api.run_action(&id, json!({"shelve": null}))
         .await
@@ -263,7 +263,7 @@ async fn a_resize_counts_for_the_larger_flavor() {
     api.create_flavor("3", 3).await;
     api.create_flavor("4", 4).await;
     set_quotas(&api, json!({"class:VCPU": 3})).await.expect(200);
-    let id = api.create_active("a", json!({})).await;
+    let id = api.create_active_server("a", json!({})).await;
     let resize = |flavor: &str| api.run_action(&id, json!({"resize": {"flavorRef": flavor}}));
     let response = resize("4").await;
     assert_eq!(
@@ -313,7 +313,7 @@ async fn groups_members_and_key_pairs_have_quotas() {
         "Quota exceeded for server_groups: Requested 1, but already used 1 of 1 server_groups";
     assert_eq!(response.expect_error(403, "forbidden"), expected);
     let hints = json!({"os:scheduler_hints": {"group": created["server_group"]["id"]}});
-    api.create_active("a", hints.clone()).await;
+    api.create_active_server("a", hints.clone()).await;
     let response = api.create_server("b", hints).await;
     let message = response.expect_error(403, "forbidden");
     assert!(
@@ -335,7 +335,7 @@ async fn groups_members_and_key_pairs_have_quotas() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_unified_limits_keystone_decides() {
+async fn unified_limits_are_those_of_keystone() {
     let api = Api::start(1, 2).await;
     api.create_flavor("1", 2).await;
     let control = &api.site.conductor;
@@ -367,7 +367,7 @@ async fn with_unified_limits_keystone_decides() {
             .expect_error(400, "badRequest")
             .contains("compute.quota_driver is unified")
     );
-    api.create_active("a", json!({})).await;
+    api.create_active_server("a", json!({})).await;
     let response = api.create_server("b", json!({})).await;
     let message = response.expect_error(403, "forbidden");
     assert!(

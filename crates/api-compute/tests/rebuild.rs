@@ -77,7 +77,7 @@ async fn set_host_trait(api: &Api) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_is_not_rebuilt_from_an_image_that_its_host_cannot_run() {
     let api = start().await;
-    let id = api.create_active("a", json!({})).await;
+    let id = api.create_active_server("a", json!({})).await;
     let before = holdings(&api, &id).await;
     for (image, reason) in [
         (REQUIRES_TRAIT, TRAIT),
@@ -104,7 +104,9 @@ async fn a_server_is_rebuilt_where_it_is_from_an_image_that_its_host_can_run() {
     let api = start().await;
     // The only host is full, so a search with a claim would find none.
     api.create_flavor("2", 16).await;
-    let id = api.create_active("a", json!({"flavorRef": "2"})).await;
+    let id = api
+        .create_active_server("a", json!({"flavorRef": "2"}))
+        .await;
     let before = holdings(&api, &id).await;
     set_host_trait(&api).await;
     for image in [REQUIRES_TRAIT, WITHOUT_PROPERTIES] {
@@ -134,7 +136,7 @@ async fn an_image_decides_where_a_server_is_built() {
     let message = server["fault"]["message"].as_str().unwrap();
     assert!(message.contains("No valid host"), "{message}");
     set_host_trait(&api).await;
-    api.create_active("b", json!({"imageRef": REQUIRES_TRAIT}))
+    api.create_active_server("b", json!({"imageRef": REQUIRES_TRAIT}))
         .await;
     api.site.rest().await;
 }
@@ -142,7 +144,7 @@ async fn an_image_decides_where_a_server_is_built() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rebuild_that_fails_leaves_the_old_image_and_says_why() {
     let api = start().await;
-    let id = api.create_active("a", json!({})).await;
+    let id = api.create_active_server("a", json!({})).await;
     let before = holdings(&api, &id).await;
     let host = placewright_testing::site::host(0, 0);
     api.site.fleet.lock().failing.push(host);

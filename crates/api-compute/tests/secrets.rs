@@ -27,7 +27,7 @@ async fn specs(api: &Api, id: &str) -> (Spec, Option<Spec>) {
         .read(move |control, _| control.conductor.specs()[&id].clone());
     let cell_spec = api.site.cells[&cell(0)]
         .engine()
-        .read(move |machine| machine.0.specs().get(&id).cloned());
+        .read(move |machine| machine.state.specs().get(&id).cloned());
     (control_spec.await, cell_spec.await)
 }
 
@@ -39,7 +39,7 @@ async fn debug_output(api: &Api) -> String {
         .read(|control, _| format!("{:?}", control.conductor));
     let cell_output = api.site.cells[&cell(0)]
         .engine()
-        .read(|machine| format!("{:?}", machine.0));
+        .read(|machine| format!("{:?}", machine.state));
     control_output.await + &cell_output.await
 }
 
@@ -88,7 +88,7 @@ async fn a_build_without_a_host_forgets_the_password() {
 async fn a_rebuild_replaces_only_the_secrets_that_it_names() {
     let api = Api::start(1, 1).await;
     api.create_flavor("1", 1).await;
-    let id = api.create_active("a", secrets()).await;
+    let id = api.create_active_server("a", secrets()).await;
     let user_data = |server: &Value| server["OS-EXT-SRV-ATTR:user_data"].clone();
     let rebuild = |extra_fields: Value| {
         let mut rebuild = json!({"imageRef": IMAGE});

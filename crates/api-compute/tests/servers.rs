@@ -54,7 +54,7 @@ async fn clients_find_the_api_and_agree_on_a_version() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_becomes_active_is_shown_changed_and_goes() {
+async fn a_server_becomes_active_is_shown_and_is_deleted() {
     let api = Api::start(2, 2).await;
     api.create_flavor("1", 2).await;
     let extra_fields = json!({
@@ -110,7 +110,7 @@ async fn labels_of_a_server_can_be_changed() {
     let api = Api::start(1, 1).await;
     api.create_flavor("1", 1).await;
     let id = api
-        .create_active("a", json!({"metadata": {"a": "b"}, "tags": ["x"]}))
+        .create_active_server("a", json!({"metadata": {"a": "b"}, "tags": ["x"]}))
         .await;
     let path = format!("/servers/{id}");
     let changes = json!({"server": {"name": "new", "description": null, "accessIPv4": "10.0.0.1"}});
@@ -153,7 +153,9 @@ async fn start_with_seven_servers() -> (Api, String) {
         .await
         .expect(202);
     assert!(body["server"]["id"].is_string());
-    let lone_id = api.create_active("lone", json!({"tags": ["t"]})).await;
+    let lone_id = api
+        .create_active_server("lone", json!({"tags": ["t"]}))
+        .await;
     for _ in 0..500 {
         let list = api.get("/servers?status=ACTIVE").await.expect(200);
         if list["servers"].as_array().unwrap().len() == 7 {
@@ -171,7 +173,7 @@ fn names(list: &Value) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_are_filtered_sorted_and_cut_over_all_cells() {
+async fn lists_are_filtered_sorted_and_paginated_over_all_cells() {
     let (api, lone_id) = start_with_seven_servers().await;
     let mut path = "/servers?sort_key=display_name&sort_dir=asc&limit=3".to_owned();
     let mut listed = Vec::new();
@@ -352,7 +354,7 @@ async fn a_server_without_a_host_has_a_fault() {
 async fn members_see_and_change_only_servers_of_their_project() {
     let api = Api::start(1, 2).await;
     api.create_flavor("1", 1).await;
-    let id = api.create_active("mine", json!({})).await;
+    let id = api.create_active_server("mine", json!({})).await;
     let headers = |roles: &'static str| {
         [
             ("x-auth-token", "bob:p2"),
@@ -458,7 +460,7 @@ async fn listings_that_exceed_the_rows_of_an_index_scan_are_complete() {
     assert_eq!(list_ids(&api, "sort_dir=asc").await, oldest_first);
     let youngest_first: Vec<String> = oldest_first.into_iter().rev().collect();
     assert_eq!(list_ids(&api, "").await, youngest_first);
-    // The filter matches the oldest server: all others are skipped.
+    // The filter matches the 1,000 oldest servers only: the 9,000 younger ones are skipped.
     let list = api.get("/servers?name=^a-&limit=1").await.expect(200);
     assert_eq!(list["servers"][0]["id"], youngest_first[9000].as_str());
     let mut by_name = list_ids(&api, "sort_key=display_name&name=^(b8|c)-").await;

@@ -16,11 +16,13 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 const HINT: &str = "placewright:topology";
-/// The number of hosts in a rack, and in a room.
+/// The number of hosts in a rack.
 const RACK_HOSTS: u32 = 2;
+/// The number of hosts in a room.
 const ROOM_HOSTS: u32 = 4;
-/// The first part of the UUIDs of racks, and of rooms.
+/// The first part of the UUIDs of racks.
 const RACK_KIND: u128 = 1;
+/// The first part of the UUIDs of rooms.
 const ROOM_KIND: u128 = 2;
 
 /// An installation with one cell, whose hosts are in racks of two and rooms of two racks.
@@ -94,7 +96,7 @@ async fn fault_message(api: &Api, id: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_that_boot_at_once_are_in_racks_of_their_own() {
     let api = start(6).await;
-    // The policy would put all on one host, but hard rules have priority.
+    // By the soft policy alone all members would be on one host.
     let rule = json!({"level": "rack", "relation": "different"});
     let group = create_group(&api, "soft-affinity", rule.clone()).await;
     let rules = json!({HINT: [{"level": "rack", "relation": "different", "strength": "hard"}]});
@@ -160,7 +162,7 @@ async fn wait_until_built(api: &Api, id: &str) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hints_relate_a_server_to_the_hosts_of_others() {
     let api = start(8).await;
-    let first_id = api.create_active("first", json!({})).await;
+    let first_id = api.create_active_server("first", json!({})).await;
     let first_host = active_host_number(&api, &first_id).await;
     let hint_relative_to_first = |relation: &str, level: &str| {
         hints(json!({HINT: format!("relation={relation},level={level},to={first_id}")}))
@@ -172,7 +174,7 @@ async fn hints_relate_a_server_to_the_hosts_of_others() {
         .enumerate()
     {
         let id = api
-            .create_active(
+            .create_active_server(
                 &format!("vm-{number}"),
                 hint_relative_to_first(relation, "room"),
             )
@@ -188,11 +190,12 @@ async fn hints_relate_a_server_to_the_hosts_of_others() {
         {"level": "room", "relation": "same", "to": [first_id]},
         {"level": "rack", "relation": "different", "to": first_id},
     ]}));
-    let id = api.create_active("both", two_rules).await;
+    let id = api.create_active_server("both", two_rules).await;
     let host = active_host_number(&api, &id).await;
     assert_eq!(host / ROOM_HOSTS, first_host / ROOM_HOSTS);
     assert_ne!(host / RACK_HOSTS, first_host / RACK_HOSTS);
-    // The rules stay in effect for moves: one of the four hosts of the room remains.
+    // The rules stay in effect for moves: of the four hosts of the room, two are in the rack of the first
+    // server, and one is the present host.
     api.run_action(&id, json!({"migrate": null}))
         .await
         .expect(202);
@@ -272,11 +275,13 @@ async fn an_evacuated_member_keeps_the_rules_of_its_group() {
     for number in [0, 2, 5] {
         let mut request = hints(json!({"group": group["id"]}));
         request["availability_zone"] = json!(format!(":{}", host_name(number)));
-        let id = api.create_active(&format!("on-{number}"), request).await;
+        let id = api
+            .create_active_server(&format!("on-{number}"), request)
+            .await;
         assert_eq!(active_host_number(&api, &id).await, number);
         ids.push(id);
     }
-    // The agent of the last host goes silent.
+    // All agents stop, and those of all hosts but the last start again.
     api.site.stop_agents(0).await;
     api.site.start_agents(0, 5);
     let name = host_name(5);
@@ -301,17 +306,19 @@ async fn an_evacuated_member_keeps_the_rules_of_its_group() {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("it is never on the other host of its rack");
+    panic!("the server is never on host 4, the other host of the rack of host 5");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn soft_rules_choose_and_never_refuse() {
     let api = start(8).await;
-    let first_id = api.create_active("first", json!({})).await;
+    let first_id = api.create_active_server("first", json!({})).await;
     let first_host = active_host_number(&api, &first_id).await;
-    // An empty host scores higher than the host of the first server. Its rack has an empty host.
+    // The server is placed on the empty host in the rack of the first server: empty hosts score higher.
     let rule = format!("relation=same,level=rack,strength=soft,to={first_id}");
-    let id = api.create_active("near", hints(json!({HINT: rule}))).await;
+    let id = api
+        .create_active_server("near", hints(json!({HINT: rule})))
+        .await;
     let host = active_host_number(&api, &id).await;
     assert_eq!(host / RACK_HOSTS, first_host / RACK_HOSTS);
     let group = create_group(
@@ -323,7 +330,7 @@ async fn soft_rules_choose_and_never_refuse() {
     let mut rooms = Vec::new();
     for name in ["a", "b", "c"] {
         let id = api
-            .create_active(name, hints(json!({"group": group["id"]})))
+            .create_active_server(name, hints(json!({"group": group["id"]})))
             .await;
         rooms.push(active_host_number(&api, &id).await / ROOM_HOSTS);
     }
@@ -334,7 +341,7 @@ async fn soft_rules_choose_and_never_refuse() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_rules_are_refused_by_their_field() {
     let api = start(2).await;
-    let id = api.create_active("a", json!({})).await;
+    let id = api.create_active_server("a", json!({})).await;
     let field = |part: &str| format!("os:scheduler_hints.{HINT}{part}: ");
     let missing = "70ace000-0000-4000-8000-00000000000f";
     for (rules, path) in [
@@ -406,7 +413,7 @@ async fn invalid_rules_are_refused_by_their_field() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_with_invalid_rules_is_refused() {
     let api = start(2).await;
-    let id = api.create_active("a", json!({})).await;
+    let id = api.create_active_server("a", json!({})).await;
     let group_with = |rules: Value| json!({"server_group": {"name": "g", "policy": "soft-affinity", "rules": {HINT: rules}}});
     let field = |part: &str| format!("server_group.rules.{HINT}{part}: ");
     for (rules, path) in [

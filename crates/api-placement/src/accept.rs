@@ -61,10 +61,11 @@ impl Accept {
 /// The weight of the most specific range that matches the offer; 0 if no range matches.
 fn weight_of(offer: &str, ranges: &[Range]) -> u16 {
     let type_part = offer.split('/').next().unwrap_or(offer);
-    let mut best_match = (0, 0);
+    let (mut best_specificity, mut best_weight) = (0, 0);
     for range in ranges {
         let specificity = if range.media_type == offer {
             if range.has_parameters {
+                // Such a range matches only offers with the same parameters, and no offer has parameters.
                 continue;
             }
             3
@@ -79,11 +80,11 @@ fn weight_of(offer: &str, ranges: &[Range]) -> u16 {
         } else {
             continue;
         };
-        if specificity > best_match.0 {
-            best_match = (specificity, range.weight);
+        if specificity > best_specificity {
+            (best_specificity, best_weight) = (specificity, range.weight);
         }
     }
-    best_match.1
+    best_weight
 }
 
 fn parse_ranges(header: &str) -> Option<Vec<Range>> {
@@ -174,6 +175,7 @@ impl<'a> Scanner<'a> {
                 has_weight = true;
                 continue;
             }
+            // What follows the weight extends the header, and is no parameter of the media type.
             range.has_parameters |= !has_weight;
             let has_value = self.skip_char('=');
             if has_value && self.0.starts_with('"') {

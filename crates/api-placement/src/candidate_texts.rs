@@ -1,4 +1,4 @@
-//! Responses of `GET /allocation_candidates` as JSON, and the caches of them.
+//! Responses of `GET /allocation_candidates` as JSON, and the caches of these responses.
 
 mod answer;
 mod caches;

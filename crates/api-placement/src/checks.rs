@@ -21,12 +21,12 @@ pub(crate) fn negotiate_version(headers: &HeaderMap) -> ApiResult<Microversion> 
             VersionError::Malformed { .. } => 400,
             VersionError::Unacceptable(_) => 406,
         };
-        ApiError::new(status, format!("Invalid microversion: {error}")).before_routing()
+        ApiError::new(status, format!("Invalid microversion: {error}")).without_vary()
     })
 }
 
 /// Rejects a body without a content type, even for a handler that ignores bodies.
-pub(crate) fn check_content_length(headers: &HeaderMap) -> ApiResult<()> {
+pub(crate) fn check_content_type_of_body(headers: &HeaderMap) -> ApiResult<()> {
     let length = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok());
@@ -34,7 +34,7 @@ pub(crate) fn check_content_length(headers: &HeaderMap) -> ApiResult<()> {
     if has_body && content_type(headers).is_empty() {
         return Err(
             ApiError::bad_request("content-type header required when content-length > 0")
-                .before_routing(),
+                .without_vary(),
         );
     }
     Ok(())
@@ -60,7 +60,7 @@ pub(crate) fn choose_operation(
         return Err(ApiError::new(405, detail).with_allow(entry.allow));
     }
     if entry.route == Route::Aggregates {
-        // For these routes the reference checks the headers before the version.
+        // For this route the reference checks the headers before the version.
         let operation = entry
             .operations
             .iter()
@@ -72,6 +72,7 @@ pub(crate) fn choose_operation(
             &parts.headers,
         )?;
     }
+    // As in the reference, which has one exception among the methods that a version lacks.
     let status = match (entry.route, method) {
         (Route::Inventories, "DELETE") => 405,
         _ => 404,
@@ -100,7 +101,8 @@ pub(crate) fn check_header_requirements(
     }
 }
 
-/// The `Accept` headers as one text; a missing or empty one, and `*/*`, stand for JSON.
+/// The `Accept` headers as one text; a missing or empty one, and `*/*`, stand for JSON. A value that is not
+/// ASCII becomes `?`, which is no media range, so that the header is not valid.
 pub(crate) fn accept_text(headers: &HeaderMap) -> String {
     let mut values = headers
         .get_all(header::ACCEPT)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use placewright_http::{ApiError, ApiResult};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The most large events in memory, of all followers. The connection of a
-/// follower that reads nothing of its event is closed after `placement.write_timeout_ms`.
+/// The most large events in memory, of all followers. No follower occupies one for ever: the connection of
+/// a follower that reads nothing of its event is closed after `placement.write_timeout_ms`.
 const LARGE_EVENTS_MAX: usize = 2;
 
 /// The limits of followers and of large events.
@@ -32,7 +32,7 @@ impl FollowerLimits {
     /// # Errors
     ///
     /// 503 when all permits are in use.
-    pub(crate) fn acquire(&self) -> ApiResult<OwnedSemaphorePermit> {
+    pub(crate) fn acquire_follower_permit(&self) -> ApiResult<OwnedSemaphorePermit> {
         let permit = Arc::clone(&self.follower_permits).try_acquire_owned();
         permit.map_err(|_| {
             ApiError::unavailable(format!(

@@ -46,14 +46,14 @@ pub(crate) fn parse(body: &[u8]) -> Result<Json<'_>, String> {
 /// Why a body cannot be parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ParseError {
-    /// It is not JSON: the parser's message with line and column.
+    /// The body is not JSON: the parser's message with line and column.
     Malformed(String),
-    /// It has too many values. A body of 32 MB can have 16 million, each of which occupies 16 times
-    /// its size in the body.
+    /// The body has too many values. A value may take 2 bytes of a body (`0,`), and occupies 16 times as many in
+    /// memory.
     TooManyValues,
 }
 
-/// Parses a body of at most so many values: numbers, strings, arrays, objects.
+/// Parses a body of fewer than `values_max` values: numbers, strings, arrays, objects and the like.
 ///
 /// # Errors
 ///

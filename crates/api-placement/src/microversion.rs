@@ -2,8 +2,8 @@
 //!
 //! A client names the version that it wants in the `OpenStack-API-Version` header. The header
 //! is parsed as by the library that OpenStack services share: it is a list of services with versions,
-//! of which the last element for this service is used, whatever its case; and the two numbers of a
-//! version may have any form that Python's `int()` accepts.
+//! of which the last element for this service is used, with its name in upper or lower case; and the two
+//! numbers of a version may have any form that Python's `int()` accepts.
 
 use std::fmt;
 
@@ -61,6 +61,7 @@ impl fmt::Display for Microversion {
     }
 }
 
+/// The values of the header by the number after the dot, so that no response has to format one.
 const HEADER_VALUES: [&str; 40] = [
     "placement 1.0",
     "placement 1.1",
@@ -184,6 +185,7 @@ fn parse(text: &str) -> Result<Microversion, VersionError> {
         })
     };
     let Some((major, minor)) = text.split_once('.') else {
+        // As in the reference, a text that is no number at all is reported as such.
         number(text)?;
         return Err(malformed("a version needs two numbers".to_owned()));
     };

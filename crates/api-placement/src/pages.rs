@@ -69,7 +69,7 @@ impl Page {
         }
     }
 
-    /// The policy rule that protects it; none for a page without authentication.
+    /// The policy rule that protects the page; none for a page without authentication.
     fn rule(self) -> Option<Rule> {
         match self {
             Page::OpenApi => None,
@@ -80,7 +80,7 @@ impl Page {
         }
     }
 
-    /// Whether its cost grows with the fleet.
+    /// Whether the cost of the page grows with the fleet.
     pub(crate) fn is_costly(self) -> bool {
         matches!(self, Page::Explain | Page::Audit | Page::Repair)
     }
@@ -109,9 +109,7 @@ pub(crate) fn route(
     let method = if page == Page::Repair { "POST" } else { "GET" };
     if parts.method.as_str() != method {
         let detail = "The method specified is not allowed for this resource.";
-        return Err(ApiError::new(405, detail)
-            .with_allow(method)
-            .before_routing());
+        return Err(ApiError::new(405, detail).with_allow(method).without_vary());
     }
     if let (Some(rule), Some(identity)) = (page.rule(), identity) {
         service.authorize(rule, identity, &Target::own(identity))?;
@@ -119,6 +117,7 @@ pub(crate) fn route(
     query::parse(parts.uri.query().unwrap_or("")).map_err(ApiError::bad_request)?;
     let version = match page {
         Page::Explain => explain::version(&parts.headers)?,
+        // Other pages do not depend on the version.
         _ => Microversion::MAX,
     };
     let last_event_id = parts
@@ -153,10 +152,10 @@ pub(crate) async fn show(
 }
 
 async fn audit(service: &PlacementService, repair: Option<RepairOptions>) -> ApiResult<Reply> {
-    let audit = service.audit.get().ok_or_else(|| {
+    let auditor = service.auditor.get().ok_or_else(|| {
         ApiError::not_found("Here is no conductor, so there is nothing to audit.")
     })?;
-    Reply::value(200, &audit.audit(repair).await)
+    Reply::value(200, &auditor.audit(repair).await)
 }
 
 /// Parses the options of a request for repairs.

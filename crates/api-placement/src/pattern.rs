@@ -85,13 +85,13 @@ fn is_positive_number(text: &str) -> bool {
     !text.starts_with('0') && !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The number after `prefix` in a query key; empty if it has none (microversions 1.25 to 1.32).
+/// The number after `prefix` in a query key; empty if the key has none (microversions 1.25 to 1.32).
 pub(crate) fn group_number<'a>(key: &'a str, prefix: &str) -> Option<&'a str> {
     let suffix = without_final_newline(key.strip_prefix(prefix)?);
     (suffix.is_empty() || is_positive_number(suffix)).then_some(suffix)
 }
 
-/// The suffix after `prefix` in a query key; empty if it has none (from microversion 1.33).
+/// The suffix after `prefix` in a query key; empty if the key has none (from microversion 1.33).
 pub(crate) fn group_suffix<'a>(key: &'a str, prefix: &str) -> Option<&'a str> {
     let suffix = without_final_newline(key.strip_prefix(prefix)?);
     (suffix.len() <= 64 && suffix.bytes().all(is_suffix_byte)).then_some(suffix)

@@ -52,22 +52,22 @@ pub(crate) fn int(text: &str) -> Option<i128> {
         return text.parse().ok();
     }
     let text = strip(text);
-    let (negative, digits) = match text.strip_prefix('-') {
+    let (is_negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
     };
     let mut value: i128 = 0;
-    let mut after_digit = false;
+    let mut is_after_digit = false;
     for character in digits.chars() {
-        if character == '_' && after_digit {
-            after_digit = false;
+        if character == '_' && is_after_digit {
+            is_after_digit = false;
             continue;
         }
         let digit = digit_value(character)?;
         value = value.saturating_mul(10).saturating_add(i128::from(digit));
-        after_digit = true;
+        is_after_digit = true;
     }
-    after_digit.then_some(if negative { -value } else { value })
+    is_after_digit.then_some(if is_negative { -value } else { value })
 }
 
 /// `repr()` of what `json.loads` would have made of a value, truncated if it is long.

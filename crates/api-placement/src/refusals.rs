@@ -102,7 +102,7 @@ pub(crate) fn to_error(refusal: &Refusal, operation: &RefusedOperation<'_>) -> A
 
 /// The error response about a provider that does not exist.
 pub(crate) fn provider_not_found(uuid: &str) -> ApiError {
-    ApiError::not_found(format!("No resource provider with uuid {uuid} found")).before_routing()
+    ApiError::not_found(format!("No resource provider with uuid {uuid} found")).without_vary()
 }
 
 fn provider_error(refusal: &Refusal, operation: &RefusedOperation<'_>) -> ApiError {
@@ -120,7 +120,7 @@ fn provider_error(refusal: &Refusal, operation: &RefusedOperation<'_>) -> ApiErr
             "{problem}: Object action {action} failed because: {reason}"
         ))
     };
-    let target = match operation {
+    let deleted_uuid = match operation {
         RefusedOperation::DeleteProvider(uuid) => uuid,
         _ => "",
     };
@@ -161,11 +161,12 @@ fn provider_error(refusal: &Refusal, operation: &RefusedOperation<'_>) -> ApiErr
             "creating loop in the provider tree is not allowed.",
         ),
         Refusal::ProviderHasChildren { .. } => ApiError::conflict(format!(
-            "Unable to delete parent resource provider {target}: It has child resource providers."
+            "Unable to delete parent resource provider {deleted_uuid}: It has child resource \
+             providers."
         ))
         .with_code(code::CANNOT_DELETE_PARENT),
         _ => ApiError::conflict(format!(
-            "Unable to delete resource provider {target}: Resource provider has allocations."
+            "Unable to delete resource provider {deleted_uuid}: Resource provider has allocations."
         ))
         .with_code(code::PROVIDER_IN_USE),
     }
@@ -253,7 +254,7 @@ fn class_not_found(name: &str, operation: &RefusedOperation<'_>) -> ApiError {
         RefusedOperation::Reshape => {
             ApiError::bad_request(format!("malformed reshaper data: {problem}"))
         }
-        _ => ApiError::not_found(problem).before_routing(),
+        _ => ApiError::not_found(problem).without_vary(),
     }
 }
 

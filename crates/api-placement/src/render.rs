@@ -55,7 +55,7 @@ fn json(error: &ApiError, context: &ErrorContext<'_>) -> Vec<u8> {
     let mut writer = Writer::with_capacity(body.len() + 256);
     writer.open_object();
     if error.status() == 401 {
-        // The reference's authentication layer does not use its error format.
+        // The authentication layer of the reference does not use the error format of the API.
         writer.key("message");
         writer.text(&body);
         writer.key("code");
@@ -80,6 +80,7 @@ fn json(error: &ApiError, context: &ErrorContext<'_>) -> Vec<u8> {
     }
     writer.key("request_id");
     writer.text(context.request_id);
+    // Without a version, the 406 is that of the negotiation of the version.
     if error.status() == 406 && context.version.is_none() {
         writer.key("max_version");
         writer.text(&Microversion::MAX.to_string());
@@ -221,8 +222,8 @@ mod tests {
             version: version.and_then(Microversion::from_minor),
             request_id: "req-1",
         };
-        let (body, kind) = render(error, &context);
-        (String::from_utf8(body).unwrap(), kind)
+        let (body, content_type) = render(error, &context);
+        (String::from_utf8(body).unwrap(), content_type)
     }
 
     #[test]
@@ -255,11 +256,11 @@ mod tests {
     #[test]
     fn html_and_text_are_rendered_for_clients_that_accept_them() {
         let error = ApiError::bad_request("<é>");
-        let (body, kind) = rendered(&error, "text/html", None);
-        assert_eq!(kind, "text/html; charset=UTF-8");
+        let (body, content_type) = rendered(&error, "text/html", None);
+        assert_eq!(content_type, "text/html; charset=UTF-8");
         assert!(body.contains("<h1>400 Bad Request</h1>") && body.contains("&lt;&#233;&gt;"));
-        let (body, kind) = rendered(&ApiError::new(415, "use y"), "text/plain", None);
-        assert_eq!(kind, "text/plain; charset=UTF-8");
+        let (body, content_type) = rendered(&ApiError::new(415, "use y"), "text/plain", None);
+        assert_eq!(content_type, "text/plain; charset=UTF-8");
         assert_eq!(
             body,
             "415 Unsupported Media Type\n\nThe request media type text/x is not supported by this \

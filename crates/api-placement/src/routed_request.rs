@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::json::{self, Json, ParseError};
 use crate::microversion::Microversion;
 use crate::refusals::{self, RefusedOperation};
-use crate::schema::{self, Formats, Schema};
+use crate::schema::{self, Schema, UuidForms};
 use crate::shared::PlacementService;
 use crate::{query, uuids};
 
@@ -16,7 +16,7 @@ use crate::{query, uuids};
 pub(crate) struct RoutedRequest<'a> {
     pub(crate) service: &'a PlacementService,
     pub(crate) version: Microversion,
-    /// The parameters of the path; those that the route lacks are empty.
+    /// The parameters of the path; empty for one that the route lacks.
     pub(crate) path_parameters: [&'a str; 2],
     /// The query string, not decoded.
     pub(crate) query: &'a str,
@@ -46,7 +46,7 @@ impl<'a> RoutedRequest<'a> {
     ///
     /// 404 for a text that is not a UUID in the canonical form, so that no provider can have it.
     pub(crate) fn provider_uuid(&self) -> ApiResult<Uuid> {
-        uuids::canonical(self.path_parameter())
+        uuids::parse_canonical(self.path_parameter())
             .ok_or_else(|| refusals::provider_not_found(self.path_parameter()))
     }
 
@@ -60,7 +60,8 @@ impl<'a> RoutedRequest<'a> {
             ApiError::bad_request(format!("Invalid query string parameters: {reason}"))
         };
         let query = query::parse(self.query).map_err(invalid_query)?;
-        schema::validate(&query::as_json(&query), schema, Formats::Query).map_err(invalid_query)?;
+        schema::validate(&query::as_json(&query), schema, UuidForms::Query)
+            .map_err(invalid_query)?;
         Ok(query)
     }
 
@@ -73,14 +74,14 @@ impl<'a> RoutedRequest<'a> {
         let entries_max = self.service.options.entries_max;
         let values_max = entries_max
             .saturating_mul(VALUES_PER_ENTRY)
-            .max(VALUES_MAX_LEAST);
+            .max(LOWEST_VALUES_MAX);
         let value = json::parse_bounded(self.body, values_max).map_err(|error| match error {
             ParseError::Malformed(reason) => {
                 ApiError::bad_request(format!("Malformed JSON: {reason}"))
             }
             ParseError::TooManyValues => too_many_values(values_max, entries_max),
         })?;
-        check(&value, schema)?;
+        check_against_schema(&value, schema)?;
         Ok(value)
     }
 
@@ -145,13 +146,13 @@ impl<'a> RoutedRequest<'a> {
             .await
     }
 
-    /// Checks the size of a response, and reserves its memory until it is sent; a small response
-    /// needs no reservation.
+    /// Checks that a response of about `bytes` bytes may be sent, and reserves the `memory_bytes` that it
+    /// occupies until it is sent; nothing is reserved for a small one.
     ///
     /// # Errors
     ///
     /// 400 with advice for a response that is too large, 503 when others occupy too much.
-    pub(crate) fn admit_answer(
+    pub(crate) fn check_and_reserve_response(
         &self,
         bytes: usize,
         memory_bytes: usize,
@@ -159,7 +160,7 @@ impl<'a> RoutedRequest<'a> {
     ) -> ApiResult<Option<OwnedSemaphorePermit>> {
         self.service
             .gateway
-            .admit_answer(bytes, memory_bytes, advice)
+            .check_and_reserve_response(bytes, memory_bytes, advice)
     }
 
     /// Submits a command, and waits until its outcome is durable.
@@ -184,10 +185,10 @@ impl<'a> RoutedRequest<'a> {
     }
 }
 
-/// The most JSON values of a body for each entry that it may have.
+/// The most JSON values of a body for each entry that a body may have.
 const VALUES_PER_ENTRY: usize = 32;
-/// The least limit of JSON values, for installations that allow few entries.
-const VALUES_MAX_LEAST: usize = 10_000;
+/// The limit of JSON values is at least this, in installations that allow few entries, too.
+const LOWEST_VALUES_MAX: usize = 10_000;
 
 fn too_many_values(values_max: usize, entries_max: usize) -> ApiError {
     let detail = format!(
@@ -202,8 +203,8 @@ fn too_many_values(values_max: usize, entries_max: usize) -> ApiError {
 /// # Errors
 ///
 /// 400 with the reason.
-pub(crate) fn check(value: &Json<'_>, schema: &Schema) -> ApiResult<()> {
-    schema::validate(value, schema, Formats::Body)
+pub(crate) fn check_against_schema(value: &Json<'_>, schema: &Schema) -> ApiResult<()> {
+    schema::validate(value, schema, UuidForms::Body)
         .map_err(|reason| ApiError::bad_request(format!("JSON does not validate: {reason}")))
 }
 

@@ -48,13 +48,13 @@ pub(crate) enum HeaderRequirements {
 pub(crate) struct Operation {
     /// The HTTP method, in upper case.
     pub(crate) method: &'static str,
-    /// The oldest version that has it, as the number after the dot.
+    /// The oldest version that has the operation, as the number after the dot.
     pub(crate) since: u8,
-    /// The newest version that has it, as the number after the dot.
+    /// The newest version that has the operation, as the number after the dot.
     pub(crate) until: u8,
     /// What the headers must have.
     pub(crate) header_requirements: HeaderRequirements,
-    /// Whether a request is costly.
+    /// What the cost of a request grows with.
     pub(crate) cost: Cost,
     /// The policy rule; none for an operation without authentication.
     pub(crate) rule: Option<Rule>,
@@ -75,6 +75,7 @@ pub(crate) struct Entry {
     pub(crate) operations: &'static [Operation],
 }
 
+/// The number after the dot of the newest microversion.
 const LATEST: u8 = 39;
 
 const fn unauthenticated(
@@ -206,7 +207,7 @@ impl Entry {
         &TABLE[route as usize]
     }
 
-    /// The operation of a method in a version, and whether the method exists in any version.
+    /// The operation of a method in a version, and whether any version of the route has the method.
     pub(crate) fn operation(
         &self,
         method: &str,
@@ -229,7 +230,7 @@ impl Entry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RouteMatch {
     pub(crate) route: Route,
-    /// The ranges of the parameters in the path, in order; those that the route lacks are empty.
+    /// The ranges of the parameters in the path, in order; empty for a parameter that the route lacks.
     ranges: [Range<usize>; 2],
 }
 
@@ -281,7 +282,8 @@ pub(crate) fn find(path: &str) -> Option<RouteMatch> {
         ("reshaper", None, ..) => Route::Reshaper,
         _ => return None,
     };
-    // The range of a part of the path. Each part begins one byte, a slash, after the end of the last.
+    // The range of a part of the path. Each part begins one byte, a slash, after the end of the previous one.
+    // Parameters are only at the second and at the fourth position.
     let range = |start: usize, part: Option<&str>| start..start + part.map_or(0, str::len);
     let second_range = range(first.len() + 2, second);
     let third_range = range(second_range.end + 1, third);

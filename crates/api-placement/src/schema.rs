@@ -4,7 +4,7 @@
 
 mod validate;
 
-pub(crate) use validate::{Formats, validate};
+pub(crate) use validate::{UuidForms, validate};
 
 use crate::json::Json;
 use crate::pattern::Pattern;
@@ -52,24 +52,27 @@ impl Type {
 pub(crate) struct Schema {
     pub types: &'static [Type],
     pub pattern: Option<Pattern>,
+    /// 0 or 1; the message about a violation says `should be non-empty`.
     pub min_length: usize,
     pub max_length: usize,
-    /// `format: uuid`; which forms are accepted depends on [`Formats`].
+    /// `format: uuid`; which forms are accepted depends on [`UuidForms`].
     pub is_uuid: bool,
     /// `enum`: the only allowed texts.
     pub choices: &'static [&'static str],
     pub minimum: Option<i64>,
     pub maximum: Option<f64>,
     pub items: Option<&'static Schema>,
+    /// 0 or 1, as [`Self::min_length`].
     pub min_items: usize,
     pub unique_items: bool,
+    /// 0 or 1, as [`Self::min_length`].
     pub min_properties: usize,
     pub properties: &'static [(&'static str, Schema)],
     pub pattern_properties: &'static [(Pattern, &'static Schema)],
     pub required: &'static [&'static str],
     pub additional_properties: bool,
     /// `anyOf` of this schema and `null`.
-    pub nullable: Option<&'static Schema>,
+    pub null_or: Option<&'static Schema>,
 }
 
 /// The schema that accepts everything, on which all others are based.
@@ -90,5 +93,5 @@ pub(crate) const ANY: Schema = Schema {
     pattern_properties: &[],
     required: &[],
     additional_properties: true,
-    nullable: None,
+    null_or: None,
 };

@@ -122,9 +122,9 @@ impl Api for PlacementService {
         }
         let version = checks::negotiate_version(&parts.headers)?;
         context.set_version(version, Some(version.number()));
-        checks::check_content_length(&parts.headers)?;
+        checks::check_content_type_of_body(&parts.headers)?;
         let route_match =
-            routes::find(&path).ok_or_else(|| ApiError::not_found("").before_routing())?;
+            routes::find(&path).ok_or_else(|| ApiError::not_found("").without_vary())?;
         let entry = Entry::of(route_match.route);
         context.set_route(entry.path);
         let operation = checks::choose_operation(entry, parts, version)?;
@@ -219,7 +219,7 @@ impl Api for PlacementService {
         };
         let value = HeaderValue::from_static(version.header_value());
         headers.insert(API_VERSION, value);
-        if error.is_none_or(ApiError::varies) {
+        if error.is_none_or(ApiError::has_vary) {
             headers.insert(header::VARY, HeaderValue::from_static(microversion::HEADER));
         }
     }

@@ -19,8 +19,8 @@ pub struct PlacementService {
     pub(crate) placement: Placement,
     /// The limits for readers of the change stream.
     pub(crate) follower_limits: FollowerLimits,
-    /// The audit, in a process that has conductors to audit.
-    pub(crate) audit: OnceLock<Arc<Auditor>>,
+    /// The auditor, in a process that has conductors to audit.
+    pub(crate) auditor: OnceLock<Arc<Auditor>>,
     /// The caches of responses with candidates.
     pub(crate) candidate_caches: CandidateCaches,
 }
@@ -42,15 +42,15 @@ impl PlacementService {
             gateway,
             options,
             placement,
-            audit: OnceLock::new(),
+            auditor: OnceLock::new(),
             candidate_caches: CandidateCaches::default(),
         }
     }
 
-    /// Sets the audit behind `/placewright/v1/audit`. Only the first call has an effect.
-    pub fn set_audit(&self, audit: Arc<Auditor>) {
-        // An error means that an audit was set before, which stays.
-        let _ = self.audit.set(audit);
+    /// Sets the auditor behind `/placewright/v1/audit`. Only the first call has an effect.
+    pub fn set_audit(&self, auditor: Arc<Auditor>) {
+        // An error means that an auditor was set before, which stays.
+        let _ = self.auditor.set(auditor);
     }
 
     /// Checks a policy rule for a caller.

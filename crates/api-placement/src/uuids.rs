@@ -2,8 +2,8 @@
 
 use uuid::Uuid;
 
-/// Parses the canonical form only: lower case with dashes. Paths and keys allow no other form.
-pub(crate) fn canonical(text: &str) -> Option<Uuid> {
+/// Parses only the canonical form of a UUID: lower case with dashes. Paths and keys allow no other form.
+pub(crate) fn parse_canonical(text: &str) -> Option<Uuid> {
     let bytes = text.as_bytes();
     if bytes.len() != 36 || bytes.iter().any(u8::is_ascii_uppercase) {
         return None;
@@ -19,19 +19,18 @@ fn hex_digits(text: &str) -> Option<String> {
     (text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(text)
 }
 
-/// Whether a text is accepted as a UUID in a body: also in upper case, without dashes, in braces,
-/// or with `urn:uuid:`.
+/// Whether a text is accepted as a UUID in a body, and in those parameters of a query whose form the schema
+/// does not check: also in upper case, without dashes, in braces, or with `urn:uuid:`.
 pub(crate) fn is_uuid_like(text: &str) -> bool {
-    canonical(text).is_some() || hex_digits(text).is_some()
+    parse_canonical(text).is_some() || hex_digits(text).is_some()
 }
 
-/// The UUID of a text in any form that [`is_uuid_like`] accepts.
-pub(crate) fn normalise(text: &str) -> Option<Uuid> {
-    canonical(text).or_else(|| Uuid::try_parse(&hex_digits(text)?).ok())
+/// Parses a UUID in any form that [`is_uuid_like`] accepts.
+pub(crate) fn parse_any_form(text: &str) -> Option<Uuid> {
+    parse_canonical(text).or_else(|| Uuid::try_parse(&hex_digits(text)?).ok())
 }
 
-/// Whether a text is accepted as a UUID in the query of `GET /resource_providers`, which needs the
-/// dashes.
+/// Whether a text is accepted as a UUID by the schema of a query, which demands the dashes.
 pub(crate) fn is_dashed_uuid(text: &str) -> bool {
     let dashed = [8, 13, 18, 23]
         .iter()
@@ -60,11 +59,11 @@ mod tests {
             ("------------------------------------", false, false, false),
             ("", false, false, false),
         ] {
-            assert_eq!(canonical(text).is_some(), is_canonical, "{text}");
+            assert_eq!(parse_canonical(text).is_some(), is_canonical, "{text}");
             assert_eq!(is_uuid_like(text), is_like, "{text}");
             assert_eq!(is_dashed_uuid(text), is_dashed, "{text}");
-            assert_eq!(normalise(text).is_some(), is_like, "{text}");
+            assert_eq!(parse_any_form(text).is_some(), is_like, "{text}");
         }
-        assert_eq!(normalise(PLAIN), canonical(DASHED));
+        assert_eq!(parse_any_form(PLAIN), parse_canonical(DASHED));
     }
 }

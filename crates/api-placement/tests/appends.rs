@@ -61,7 +61,7 @@ async fn a_change_too_large_for_the_store_is_refused_and_the_store_goes_on() {
     create_host(&service, HOST).await;
     let path = format!("/resource_providers/{HOST}/aggregates");
     let aggregates: Vec<String> = (0..2_000)
-        .map(|n| format!("\"00000000-0000-0000-0000-{n:012}\""))
+        .map(|number| format!("\"00000000-0000-0000-0000-{number:012}\""))
         .collect();
     let body = |uuids: &[String]| {
         let uuids = uuids.join(",");

@@ -50,7 +50,8 @@ impl HttpBody for StuckBody {
     }
 }
 
-/// Sends a request of a project with a stuck body; it ends with the time-out for bodies.
+/// Sends a request with a stuck body, which ends with the time-out for bodies. The token is
+/// `user:project`.
 fn send_stuck_body(
     service: &Arc<PlacementService>,
     token: &str,

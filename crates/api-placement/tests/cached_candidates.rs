@@ -24,7 +24,8 @@ fn uuid(number: u64) -> String {
     format!("00000000-0000-4000-8000-{number:012}")
 }
 
-/// Queries whose responses share summaries, with and without single-provider candidates.
+/// Queries whose responses share summaries. One provider serves the candidates of some of them; several
+/// providers serve those of others.
 const QUERIES: [&str; 6] = [
     "resources=VCPU:1",
     "resources=VCPU:1,CUSTOM_A:1&limit=5",
@@ -80,7 +81,7 @@ async fn cached_responses_follow_every_change() {
         ("PUT", "/traits/CUSTOM_T".to_owned(), String::new()),
         ("PUT", "/traits/CUSTOM_U".to_owned(), String::new()),
     ];
-    // Hosts 1 to 6; 11 and 12 are children of 1, 13 is a child of 11.
+    // Hosts 1 to 6; 11 and 12 are children of 1, 13 is a child of 11. The parent 0 stands for none.
     for (number, parent) in [
         (1, 0),
         (2, 0),
@@ -113,7 +114,7 @@ async fn cached_responses_follow_every_change() {
         ));
     }
     let provider = |number| format!("/resource_providers/{}", uuid(number));
-    let claim = |consumer: u64, number: u64, generation: &str| {
+    let claim = |consumer: u64, provider: u64, generation: &str| {
         (
             "PUT",
             format!("/allocations/{}", uuid(1000 + consumer)),
@@ -121,7 +122,7 @@ async fn cached_responses_follow_every_change() {
                 r#"{{"allocations": {{"{}": {{"resources": {{"VCPU": 2}}}}}},
                 "consumer_generation": {generation}, "project_id": "p", "user_id": "u",
                 "consumer_type": "INSTANCE"}}"#,
-                uuid(number)
+                uuid(provider)
             ),
         )
     };

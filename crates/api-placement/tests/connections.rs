@@ -64,7 +64,7 @@ impl RunningServer {
     /// An idle connection, on which one request was answered.
     async fn connect_kept_alive(&self, last_octet: u8) -> TcpStream {
         let mut stream = self.connect(last_octet).await;
-        assert!(is_answered(&mut stream).await);
+        assert!(request_succeeds(&mut stream).await);
         stream
     }
 
@@ -88,16 +88,19 @@ async fn read_some(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&buffer[..length]).into_owned()
 }
 
-async fn is_answered(stream: &mut TcpStream) -> bool {
+/// Sends a request, and returns whether the response has the status 200.
+async fn request_succeeds(stream: &mut TcpStream) -> bool {
     stream.write_all(ROOT).await.is_ok()
         && read_some(stream).await.starts_with("HTTP/1.1 200 OK\r\n")
 }
 
+/// Whether the server keeps the connection open, and sends nothing.
 async fn is_open(stream: &mut TcpStream) -> bool {
     let next_bytes = tokio::time::timeout(Duration::from_millis(100), stream.readable()).await;
     next_bytes.is_err()
 }
 
+/// The options with these limits; 0 connections of one peer stand for no limit.
 fn limits(connections_max: usize, connections_per_peer_max: usize) -> HttpOptions {
     HttpOptions {
         connections_max,
@@ -136,10 +139,10 @@ async fn silent_connections_of_one_peer_do_not_exclude_other_peers() {
         }
     }
     for _ in 0..5 {
-        assert!(is_answered(&mut server.connect(3).await).await);
+        assert!(request_succeeds(&mut server.connect(3).await).await);
     }
     assert!(
-        is_answered(&mut kept_alive).await,
+        request_succeeds(&mut kept_alive).await,
         "the other peer's idle connection stays open"
     );
     assert!(
@@ -163,7 +166,7 @@ async fn one_peer_cannot_take_all_connections() {
         refusal.contains("placement.connections_per_peer_max"),
         "{refusal}"
     );
-    assert!(is_answered(&mut server.connect(2).await).await);
+    assert!(request_succeeds(&mut server.connect(2).await).await);
 }
 
 #[tokio::test]
@@ -190,7 +193,7 @@ async fn new_connections_idle_ones_and_incomplete_heads_have_their_own_time_outs
     }
     assert!(start.elapsed() >= Duration::from_millis(1500));
     assert!(start.elapsed() < DEADLINE);
-    assert!(is_answered(&mut kept_alive).await);
+    assert!(request_succeeds(&mut kept_alive).await);
 }
 
 #[tokio::test]
@@ -216,7 +219,7 @@ async fn a_request_has_one_host() {
 }
 
 /// The server's only thread is blocked for longer than a client's time-out, while clients send their
-/// requests. When it goes on, the requests in the sockets are read and answered.
+/// requests. When the thread goes on, the requests in the sockets are read and answered.
 #[tokio::test]
 async fn after_a_pause_of_the_process_data_that_arrived_is_read_before_time_outs_apply() {
     let time_out = Duration::from_millis(200);
@@ -275,9 +278,8 @@ async fn another_server_takes_over_idle_connections() {
     let mut busy = old.connect_busy(1).await;
     let mut other_busy = old.connect_busy(1).await;
     let mut answered_once = old.connect(1).await;
-    // Waits until the connection is accepted, before the stop.
-    while answered_once.peer_addr().is_err() {}
-    assert!(is_answered(&mut answered_once).await);
+    // The response shows that the server has accepted this connection, and those before it, before the stop.
+    assert!(request_succeeds(&mut answered_once).await);
 
     let successor = Arc::new(CollectingSuccessor::default());
     assert!(old.stop.send(Some(Arc::clone(&successor) as _)).is_ok());
@@ -286,14 +288,15 @@ async fn another_server_takes_over_idle_connections() {
     new.write_all(ROOT).await.unwrap();
     busy.write_all(b"{\"name\":\"one\"}").await.unwrap();
     assert!(read_some(&mut busy).await.starts_with("HTTP/1.1 201"));
-    let refused = b"{\"name\": falsy";
-    other_busy.write_all(refused).await.unwrap();
+    let malformed = b"{\"name\": falsy";
+    other_busy.write_all(malformed).await.unwrap();
     assert!(read_some(&mut other_busy).await.starts_with("HTTP/1.1 400"));
     kept_alive.write_all(ROOT).await.unwrap();
     assert_eq!(old.task.await.unwrap(), Stopped::Drained);
     assert!(is_open(&mut kept_alive).await && is_open(&mut silent).await);
 
     let streams = std::mem::take(&mut *successor.0.lock());
+    // The new connection is still in the queue of the listening socket.
     assert_eq!(streams.len(), 5);
     let inherited = streams
         .into_iter()
@@ -303,7 +306,7 @@ async fn another_server_takes_over_idle_connections() {
     assert!(read_some(&mut kept_alive).await.starts_with("HTTP/1.1 200"));
     assert!(read_some(&mut new).await.starts_with("HTTP/1.1 200"));
     for stream in [&mut silent, &mut busy, &mut other_busy, &mut answered_once] {
-        assert!(is_answered(stream).await);
+        assert!(request_succeeds(stream).await);
     }
     drop(server.stop);
 }

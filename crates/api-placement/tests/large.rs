@@ -100,7 +100,7 @@ async fn service_with_hosts(options: HttpOptions) -> (Arc<PlacementService>, Con
 }
 
 async fn is_sent_in_pieces(service: &Arc<PlacementService>, path: &str) -> bool {
-    let response = get(path).raw(service).await;
+    let response = get(path).send_unread(service).await;
     assert_eq!(response.status(), 200);
     let in_pieces = matches!(response.body(), Body::Pieces(_));
     assert_eq!(response.body().size_hint().exact().is_none(), in_pieces);
@@ -121,7 +121,7 @@ async fn large_responses_have_the_content_of_small_ones() {
         let version = format!("placement {version}");
         let all = get(path).version(&version).send(&service).await;
         let few_path = format!("{path}&limit=900");
-        // There is no limit parameter before 1.16.
+        // There is no limit parameter before 1.16, so there is no short response to compare with.
         let few = match version.as_str() {
             "placement 1.10" | "placement 1.12" => continue,
             version => get(&few_path).version(version).send(&service).await,
@@ -149,6 +149,7 @@ async fn large_responses_have_the_content_of_small_ones() {
         }
         let children = HOSTS as usize / 10;
         let summary_count = all["provider_summaries"].as_object().unwrap().len();
+        // From 1.29 on there are summaries of children, too.
         let with_children = HOSTS as usize + children;
         assert!(
             summary_count == HOSTS as usize || summary_count == with_children,
@@ -239,7 +240,7 @@ async fn unread_responses_are_bounded_together() {
     let mut held = Vec::new();
     let mut refused = None;
     for _ in 0..64 {
-        let response = get("/resource_providers").raw(&service).await;
+        let response = get("/resource_providers").send_unread(&service).await;
         if response.status() == 200 {
             held.push(response);
         } else {
@@ -308,10 +309,10 @@ fn too_large_lists() -> Vec<TooLarge> {
             .collect();
         all.join(", ")
     };
-    let records: Vec<String> = (0..101)
+    let members: Vec<String> = (0..101)
         .map(|number| format!(r#""CUSTOM_{number}": {{"total": 1}}"#))
         .collect();
-    let records = records.join(", ");
+    let members = members.join(", ");
     let traits = texts(&|number| format!("CUSTOM_{number}"));
     let aggregates = texts(&|number| host(number).to_string());
     let generation = r#""resource_provider_generation": 1"#;
@@ -321,7 +322,7 @@ fn too_large_lists() -> Vec<TooLarge> {
             placewright_api_testing::HOST
         )
     };
-    let inventories = format!(r#"{{{generation}, "inventories": {{{records}}}}}"#);
+    let inventories = format!(r#"{{{generation}, "inventories": {{{members}}}}}"#);
     let traits = format!(r#"{{{generation}, "traits": [{traits}]}}"#);
     vec![
         ("PUT", host_path("inventories"), inventories, "1.39"),
@@ -373,6 +374,7 @@ async fn queries_with_too_many_groups_are_refused() {
         let group = |number| format!("resources_{number}=VCPU:1&");
         (0..count).map(group).collect::<String>()
     };
+    // Different sets, because a repeated one has no effect.
     let sets = |count: u32| {
         let set = |number| {
             format!(
@@ -389,7 +391,7 @@ async fn queries_with_too_many_groups_are_refused() {
         format!(
             "resources={}",
             (0..9)
-                .map(|n| format!("C{n}:1"))
+                .map(|number| format!("C{number}:1"))
                 .collect::<Vec<_>>()
                 .join(",")
         ),

@@ -28,6 +28,7 @@ async fn a_service_is_not_ready_while_its_store_fails() {
         assert_eq!(answer.status, status, "{}", answer.text);
     };
     assert_eq!(ready().await.status, 200);
+    // The next append fails, and only that.
     faults.fail(Operation::Append, 0, 1, Fault::Io);
     change(503).await;
     let answer = ready().await;
@@ -48,6 +49,7 @@ async fn public_pages_need_neither_token_nor_version() {
     };
     let service = service(options).await;
     create_host(&service, HOST).await;
+    // The host has 8 VCPUs, so this claim is counted as refused.
     call("PUT", &format!("/allocations/{CONSUMER}"))
         .json(claim(HOST, 9, None))
         .send(&service)
@@ -97,6 +99,7 @@ async fn the_openapi_document_is_that_of_the_version() {
     let new = request("").await.json();
     assert_eq!(new["openapi"], "3.1.0");
     assert_eq!(new["info"]["version"], "1.39");
+    // The newest version has all paths.
     assert_eq!(new["paths"].as_object().map(serde_json::Map::len), Some(18));
     let put = &new["paths"]["/allocations/{consumer_uuid}"]["put"];
     let body = &put["requestBody"]["content"]["application/json"]["schema"];
@@ -171,6 +174,13 @@ async fn an_explanation_has_each_shortfall() {
     );
 }
 
+/// One event of the change stream.
+#[derive(Debug, PartialEq)]
+struct Event {
+    id: u64,
+    data: Value,
+}
+
 /// The server-sent events of a response.
 struct Events {
     body: Body,
@@ -181,7 +191,7 @@ impl Events {
     async fn follow(service: &Arc<PlacementService>, path: &str, last_id: &str) -> Self {
         let response = get(path)
             .header("last-event-id", last_id)
-            .raw(service)
+            .send_unread(service)
             .await;
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -191,20 +201,26 @@ impl Events {
         }
     }
 
-    /// The next event: its id and its data; none at the end.
-    async fn next(&mut self) -> Option<(u64, Value)> {
+    /// The next event; none at the end.
+    async fn next(&mut self) -> Option<Event> {
         loop {
-            if let Some((event, rest)) = self.text.split_once("\n\n") {
+            if let Some((event_text, rest)) = self.text.split_once("\n\n") {
                 let field = |name: &str| {
-                    event
+                    event_text
                         .lines()
                         .find_map(|line| line.strip_prefix(name))
                         .map(str::to_owned)
                 };
-                let found = field("id: ").zip(field("data: "));
+                let id_and_data = field("id: ").zip(field("data: "));
                 self.text = rest.to_owned();
-                let Some((id, data)) = found else { continue };
-                return Some((id.parse().unwrap(), serde_json::from_str(&data).unwrap()));
+                // A comment has neither an id nor data.
+                let Some((id, data)) = id_and_data else {
+                    continue;
+                };
+                return Some(Event {
+                    id: id.parse().unwrap(),
+                    data: serde_json::from_str(&data).unwrap(),
+                });
             }
             let frame = self.body.frame().await?.unwrap();
             self.text
@@ -233,11 +249,11 @@ async fn every_change_is_followed_in_order_and_can_be_resumed() {
     while events.len() < 4 {
         events.push(follower.next().await.unwrap());
     }
-    let first = events[0].0;
-    let ids: Vec<u64> = events.iter().map(|(id, _)| *id).collect();
+    let first = events[0].id;
+    let ids: Vec<u64> = events.iter().map(|event| event.id).collect();
     assert_eq!(ids, [first, first + 1, first + 2, first + 3]);
     let kinds: Vec<String> = (events.iter())
-        .flat_map(|(_, data)| data["changes"].as_array().unwrap())
+        .flat_map(|event| event.data["changes"].as_array().unwrap())
         .map(|change| change["type"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(
@@ -251,13 +267,13 @@ async fn every_change_is_followed_in_order_and_can_be_resumed() {
             "consumer_removed"
         ]
     );
-    let inventory = &events[1].1["changes"][0];
+    let inventory = &events[1].data["changes"][0];
     assert_eq!(
         (&inventory["resource_class"], &inventory["total"]),
         (&"VCPU".into(), &8.into())
     );
-    assert_eq!(events[2].1["changes"][0]["allocations"][0]["amount"], 2);
-    assert_eq!(events[3].1["sequence"], first + 3);
+    assert_eq!(events[2].data["changes"][0]["allocations"][0]["amount"], 2);
+    assert_eq!(events[3].data["sequence"], first + 3);
 
     // The header of a client that reconnects takes precedence over the query.
     let after = format!("/placewright/v1/changes?after={}", first - 1);
@@ -304,7 +320,9 @@ async fn errors_of_the_change_stream_have_their_status() {
     for round in 0_u32.. {
         let name = format!("/traits/CUSTOM_{round}");
         call("PUT", &name).send(&service).await;
-        let mut response = get("/placewright/v1/changes?after=0").raw(&service).await;
+        let mut response = get("/placewright/v1/changes?after=0")
+            .send_unread(&service)
+            .await;
         if response.status() == 410 {
             let text = response.body_mut().collect().await.unwrap().to_bytes();
             let text = String::from_utf8(text.to_vec()).unwrap();

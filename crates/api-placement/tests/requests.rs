@@ -6,7 +6,7 @@ use placewright_http::{Cors, HttpOptions};
 #[tokio::test]
 async fn checks_are_made_in_the_order_of_the_reference() {
     let service = service(HttpOptions::default()).await;
-    // Each request passes the checks of the requests before it, and fails all later ones.
+    // Each request passes the checks that the requests before it fail, and fails all later checks.
     let wrong_in_all = || {
         call("PATCH", "/nope")
             .header("x-auth-token", "")
@@ -40,6 +40,7 @@ async fn checks_are_made_in_the_order_of_the_reference() {
     for (request, status) in steps {
         assert_eq!(request.send(&service).await.status, status);
     }
+    // A user without a role.
     let bob = |method, path| call(method, path).header("x-auth-token", "bob");
     for (request, status) in [
         (bob("PATCH", "/traits"), 405),
@@ -129,14 +130,14 @@ async fn errors_have_the_form_that_the_client_accepts() {
         "{}",
         text.text
     );
-    let missing = call("DELETE", "/resource_providers/x/inventories").version("placement 1.4");
-    let missing = missing.send(&service).await;
-    assert_eq!((missing.status, missing.header("allow")), (405, ""));
-    let unknown = get("/traits")
+    let old_version = call("DELETE", "/resource_providers/x/inventories").version("placement 1.4");
+    let old_version = old_version.send(&service).await;
+    assert_eq!((old_version.status, old_version.header("allow")), (405, ""));
+    let unauthenticated = get("/traits")
         .header("x-auth-token", "")
         .send(&service)
         .await;
-    assert_eq!(unknown.json()["code"], "401 Unauthorized");
+    assert_eq!(unauthenticated.json()["code"], "401 Unauthorized");
     let too_large = HttpOptions {
         body_bytes_max: 10,
         ..HttpOptions::default()

@@ -12,6 +12,7 @@ use placewright_http::HttpOptions;
 async fn providers_are_created_and_found() {
     let service = service(HttpOptions::default()).await;
     create_host(&service, HOST).await;
+    // A UUID may be given in braces.
     let body =
         format!(r#"{{"name": "part", "uuid": "{{{OTHER}}}", "parent_provider_uuid": "{HOST}"}}"#);
     let created = call("POST", "/resource_providers")
@@ -24,8 +25,8 @@ async fn providers_are_created_and_found() {
         format!("http://h:1/resource_providers/{OTHER}")
     );
     assert_eq!(created.json()["root_provider_uuid"], HOST);
-    let names = |text: &placewright_api_testing::Answer| -> Vec<String> {
-        let listed = text.json()["resource_providers"]
+    let uuids = |answer: &placewright_api_testing::Answer| -> Vec<String> {
+        let listed = answer.json()["resource_providers"]
             .as_array()
             .cloned()
             .unwrap_or_default();
@@ -46,7 +47,7 @@ async fn providers_are_created_and_found() {
         let answer = get(&format!("/resource_providers{query}"))
             .send(&service)
             .await;
-        assert_eq!(names(&answer), expected, "{query}");
+        assert_eq!(uuids(&answer), expected, "{query}");
     }
     for (query, detail) in [
         ("uuid=nope", "'nope' is not a 'uuid'"),
@@ -106,7 +107,7 @@ async fn providers_are_moved_and_deleted() {
         "{}",
         old_version.text
     );
-    // An update that changes nothing sets no time.
+    // An update that changes nothing leaves the provider without the time of an update.
     let same = format!(r#"{{"name": "part", "parent_provider_uuid": "{HOST}"}}"#);
     assert_eq!(
         call("PUT", &child_path)
@@ -118,7 +119,7 @@ async fn providers_are_moved_and_deleted() {
     );
     let moved = call("PUT", &child_path).json(orphan).send(&service).await;
     assert_eq!(moved.json()["root_provider_uuid"], OTHER);
-    // The response has the time of the update before, and there was none.
+    // `Last-Modified` is the time of the previous update, and the provider has none.
     assert_eq!(
         (moved.header("last-modified"), moved.header("cache-control")),
         ("", "no-cache")
@@ -129,8 +130,9 @@ async fn providers_are_moved_and_deleted() {
     }
 }
 
+/// The response to `PUT` repeats the numbers as they were sent; `GET` shows all in one form.
 #[tokio::test]
-async fn inventories_are_shown_as_they_were_written() {
+async fn inventories_are_replaced_and_shown() {
     let service = service(HttpOptions::default()).await;
     create_host(&service, HOST).await;
     let path = format!("/resource_providers/{HOST}/inventories");
@@ -229,20 +231,20 @@ async fn claims_are_atomic_and_check_the_consumers_generation() {
         "{}",
         answer.text
     );
-    // A UUID in another form than the canonical one does not exist, but earlier checks are reported
-    // first.
-    let upper = HOST.to_uppercase().replace('1', "A");
-    let answer = put(claim(&upper, 1, Some(7))).send(&service).await;
+    // No provider has a UUID in capital letters. That is reported after the consumer's generation, because
+    // Placement checks it later.
+    let not_canonical = HOST.replace('1', "A");
+    let answer = put(claim(&not_canonical, 1, Some(7))).send(&service).await;
     assert!(
         answer.detail().ends_with("expected 1 but got 7"),
         "{}",
         answer.text
     );
-    let answer = put(claim(&upper, 1, Some(1))).send(&service).await;
+    let answer = put(claim(&not_canonical, 1, Some(1))).send(&service).await;
     assert!(
         answer
             .detail()
-            .contains(&format!("'{upper}' that does not exist")),
+            .contains(&format!("'{not_canonical}' that does not exist")),
         "{}",
         answer.text
     );
@@ -266,6 +268,7 @@ async fn allocations_are_shown_replaced_and_deleted() {
         usage["usages"]["INSTANCE"].to_string(),
         r#"{"VCPU":2,"consumer_count":1}"#
     );
+    // The form before microversion 1.12 may name a provider twice; the last amount counts.
     let list = r#"{"allocations": [
         {"resource_provider": {"uuid": "11111111-1111-1111-1111-111111111111"}, "resources": {"VCPU": 3}},
         {"resource_provider": {"uuid": "11111111-1111-1111-1111-111111111111"}, "resources": {"VCPU": 4}}]}"#;
@@ -330,8 +333,8 @@ async fn candidates_have_the_form_of_each_version() {
         )
     );
     let old_version = request("placement 1.10").send(&service).await.json();
-    let request = &old_version["allocation_requests"][0]["allocations"][0];
-    assert_eq!(request["resource_provider"]["uuid"], HOST);
+    let allocation = &old_version["allocation_requests"][0]["allocations"][0];
+    assert_eq!(allocation["resource_provider"]["uuid"], HOST);
     assert!(
         old_version["provider_summaries"][HOST]
             .get("traits")
@@ -393,6 +396,7 @@ async fn names_of_created_classes_and_traits_are_custom_and_have_no_newline() {
         ("/resource_classes/CUSTOM_X", 201),
         ("/resource_classes/CUSTOM_X", 204),
         ("/resource_classes/VCPU", 400),
+        // As in the reference, which pastes the name into the text of a JSON object, the second name counts.
         ("/resource_classes/X%22,%22name%22:%22CUSTOM_Q", 201),
     ] {
         let answer = put(path).send(&service).await;
@@ -421,6 +425,7 @@ async fn names_of_created_classes_and_traits_are_custom_and_have_no_newline() {
     for path in ["/resource_classes/VCPU", "/traits/HW_CPU_X86_AVX"] {
         assert_eq!(call("DELETE", path).send(&service).await.status, 400);
     }
+    // Seven standard traits begin like this.
     let listed = get("/traits?name=startswith:HW_CPU_X86_AVX512V")
         .send(&service)
         .await

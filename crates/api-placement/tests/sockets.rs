@@ -60,7 +60,7 @@ async fn read_to_end(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Reads one response; its body does not matter.
+/// Reads the bytes that arrive next, at least the status line of a response.
 async fn read_some(stream: &mut TcpStream) -> String {
     let mut buffer = vec![0; 65_536];
     let read = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut buffer)).await;

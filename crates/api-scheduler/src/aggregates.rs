@@ -31,7 +31,7 @@ struct AggregatesResponse<'a> {
     aggregates: Vec<AggregateEntry<'a>>,
 }
 
-/// An aggregate in that response.
+/// An aggregate in an [`AggregatesResponse`].
 #[derive(Serialize)]
 struct AggregateEntry<'a> {
     uuid: Uuid,

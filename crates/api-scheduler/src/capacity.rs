@@ -48,9 +48,9 @@ pub(crate) async fn count(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
         let detail = format!("limit: {} is not 1 to {LIMIT_MAX}", body.limit);
         return Err(ErrorResponse::field("limit", detail));
     }
-    // The permit bounds the memory: there is only one copy of the state at a time. The semaphore is
-    // never closed.
-    let _permit = request.api_state.counting_permits.acquire().await;
+    // The permit bounds the memory: there is only one copy of the state at a time. An error would mean that the
+    // semaphore was closed, which nothing does.
+    let _permit = request.api_state.capacity_permit.acquire().await;
     let api_state = Arc::clone(request.api_state);
     // Copying the state and counting take long in a large fleet, so they run on a thread for
     // blocking work.

@@ -47,7 +47,7 @@ pub(crate) mod code {
     pub(crate) const INTERNAL: &str = "scheduler.internal";
     const REFUSED: &str = "scheduler.refused";
 
-    /// The code of an error for which only the status is known.
+    /// The code of an error of which only the status is known.
     pub(crate) fn of_status(status: u16) -> &'static str {
         match status {
             400 => BAD_REQUEST,
@@ -170,7 +170,7 @@ struct ErrorBody<'a> {
     errors: [ErrorEntry<'a>; 1],
 }
 
-/// The error in that body.
+/// The error in an [`ErrorBody`].
 #[derive(Serialize)]
 struct ErrorEntry<'a> {
     status: u16,

@@ -23,7 +23,7 @@ const PAGE_MAX: usize = 10_000;
 #[derive(Serialize)]
 struct HostsBody<'a> {
     hosts: Vec<HostBody<'a>>,
-    /// The value of `after` for the next page; none on the last.
+    /// The value of `after` for the next page; none on the last page.
     next: Option<Uuid>,
 }
 
@@ -61,7 +61,7 @@ struct HostDetailsBody<'a> {
     stats: &'a BTreeMap<String, String>,
     metrics: &'a [Metric],
     aggregates: Vec<&'a str>,
-    /// The capacity and usage of its root provider, by resource class.
+    /// The capacity and usage of the host's root provider, by resource class.
     resources: BTreeMap<&'a str, ResourceBody>,
     instance_uuids: Vec<Uuid>,
 }
@@ -82,26 +82,26 @@ struct ReceiptBody {
 fn host_body<'a>(
     hosts: &'a HostTable,
     slot: Option<u32>,
-    state: &'a HostState,
+    host_state: &'a HostState,
     now: Timestamp,
 ) -> HostBody<'a> {
     // Timestamps are in microseconds.
-    let age_ms = (now.0 - state.reported_at.0).max(0) / 1_000;
+    let age_ms = (now.0 - host_state.reported_at.0).max(0) / 1_000;
     HostBody {
-        uuid: state.uuid,
-        cell: state.names.cell,
-        host: &state.names.service_host,
-        node: &state.names.node,
+        uuid: host_state.uuid,
+        cell: host_state.names.cell,
+        host: &host_state.names.service_host,
+        node: &host_state.names.node,
         zone: slot.and_then(|slot| hosts.aggregates().zone(slot)),
         has_provider: slot.is_some(),
         up: slot.is_some_and(|slot| hosts.up().contains(slot)),
-        enabled: state.disabled.is_none(),
-        disabled_reason: state.disabled.as_deref(),
-        forced_down: state.is_forced_down,
+        enabled: host_state.disabled.is_none(),
+        disabled_reason: host_state.disabled.as_deref(),
+        forced_down: host_state.is_forced_down,
         age_ms,
-        load: state.load,
-        instances: state.instances.len(),
-        instances_expected: state.pending_count(),
+        load: host_state.load,
+        instances: host_state.instances.len(),
+        instances_expected: host_state.pending_count(),
     }
 }
 
@@ -129,8 +129,8 @@ pub(crate) fn list(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
         .map(str::parse)
         .transpose()
         .map_err(|_| ErrorResponse::field("after", "after: the UUID of a host"))?;
-    // The scheduler observes the latest changes before anything is computed, here nothing: only the host
-    // table is locked while the response is written, not the state of placement.
+    // `with_scheduler` lets the scheduler observe the latest changes, which is all that is needed from it here.
+    // So only the host table is locked while the page is written, not the state of placement.
     request.api_state.with_scheduler(|_, _| ());
     request
         .api_state

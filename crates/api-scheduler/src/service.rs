@@ -50,7 +50,7 @@ impl SchedulerService {
             placement,
             scheduler,
             destinations,
-            counting_permits: Semaphore::new(1),
+            capacity_permit: Semaphore::new(1),
         });
         Self { api_state }
     }
@@ -154,6 +154,7 @@ async fn run_handler(
     request: &RoutedRequest<'_>,
 ) -> HandlerResult<Reply> {
     let uuid = path.uuid;
+    // Routing has checked that the path has the method, so the last method of a path needs no pattern.
     match (path.route, method) {
         (Route::Destinations, _) => destinations::select(request).await,
         (Route::Capacity, _) => capacity::count(request).await,

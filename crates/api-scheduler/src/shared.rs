@@ -21,16 +21,17 @@ pub(crate) struct ApiState {
     pub(crate) placement: Placement,
     pub(crate) scheduler: SchedulerHandle,
     pub(crate) destinations: DestinationsHandle,
-    /// A semaphore with one permit, for counting on a copy of the state.
-    pub(crate) counting_permits: Semaphore,
+    /// A semaphore with one permit: one request at a time copies the state, to count how many more instances
+    /// there is room for.
+    pub(crate) capacity_permit: Semaphore,
 }
 
 impl ApiState {
     /// Computes a value from the scheduler and the state of placement, which are locked meanwhile; see
-    /// [`SchedulerHandle::decide`].
+    /// [`SchedulerHandle::with_state`].
     pub(crate) fn with_scheduler<T>(&self, compute: impl FnOnce(&mut Scheduler, &State) -> T) -> T {
         self.scheduler
-            .decide(|scheduler, control| compute(scheduler, &control.placement))
+            .with_state(|scheduler, control| compute(scheduler, &control.placement))
     }
 
     /// Changes the host table; see [`SchedulerHandle::change_hosts`].

@@ -57,6 +57,7 @@ fn count_by_host(response: &Value) -> BTreeMap<String, u32> {
 async fn a_request_fills_a_fleet_completely_and_not_beyond() {
     for prefers_full in [false, true] {
         let fleet = fleet_of(40, prefers_full).await;
+        // 80 instances with 2 CPUs each fill the 40 hosts with 4 CPUs each.
         let numbers: Vec<u32> = (1..=81).collect();
         let refused = fleet.select(&destinations_body(2, &numbers)).await;
         assert_eq!(refused.status, 409, "{}", refused.text);
@@ -146,7 +147,7 @@ async fn the_instances_of_a_request_satisfy_hard_rules_between_them() {
         let mut same_host = destinations_body(1, &(31..=34).collect::<Vec<u32>>());
         same_host["request"]["topology_rules"] = json!([{"level": "host", "relation": "same"}]);
         let response = fleet.select(&same_host).await;
-        // No host is empty any more, so four are too many for one; three fit where one instance is.
+        // No host is empty any more, so none has room for four; three fit on a host with one instance.
         assert_eq!(response.status, 409, "{}", response.text);
         same_host["minimum"] = json!(1);
         let response = fleet.select(&same_host).await;

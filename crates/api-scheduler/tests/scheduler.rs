@@ -37,6 +37,7 @@ async fn a_claim_names_the_host_and_alternates_of_its_cell() {
     let selected = &selection["selected"];
     let provider = text(&selected["provider"]);
     assert_eq!(fleet.allocated_providers(1).await, [provider]);
+    // The UUID of a host ends with its number.
     let number: u32 = provider[24..].parse().unwrap();
     assert_eq!(selected["host"], format!("host-{number}"));
     assert_eq!(selected["node"], format!("node-{number}"));
@@ -115,7 +116,8 @@ async fn without_a_minimum_all_instances_are_placed_or_none() {
 
 #[tokio::test]
 async fn no_claim_remains_when_the_store_fails() {
-    // After a lost answer both claims may be in the journal. Then the first release fails, too.
+    // An append whose answer is lost has written its entry, so the claims may be in the journal. In that case
+    // the next append, which releases them, fails, too.
     for (fault, times) in [(Fault::Io, 1), (Fault::LostAnswer, 2)] {
         let faults = Faults::new();
         let journal = Faulty::new(MemoryJournal::new(), faults.clone());
@@ -124,6 +126,7 @@ async fn no_claim_remains_when_the_store_fails() {
         let fleet = Fleet::on_parts(&parts, KeepOptions::default());
         fleet.add_host(1).await;
         fleet.add_host(2).await;
+        // The next `times` appends fail.
         faults.fail(Operation::Append, 0, times, fault);
         let failed = fleet.select(&destinations_body(3, &[1, 2])).await;
         assert_eq!(failed.status, 503, "{}", failed.text);
@@ -408,7 +411,7 @@ async fn the_zone_of_an_aggregate_restricts_requests_and_is_shown() {
 #[tokio::test]
 async fn capacity_is_what_would_be_placed_and_changes_nothing() {
     let fleet = Fleet::with_hosts(5).await;
-    // One host is partly full.
+    // Of five hosts with 4 VCPUs each, one has only 1 left.
     assert_eq!(
         fleet.select(&destinations_body(3, &[900])).await.status,
         200

@@ -2,8 +2,8 @@
 //! request's query, filtered and weighed host by host.
 //!
 //! Fleets and requests are random; fleets have trees and shared disks. The test reads the state of
-//! hosts from the Placement API, or has reported it to the scheduler itself. `CASES` is the number
-//! of fleets.
+//! hosts from the Placement API, or has reported it to the scheduler itself. The environment variable
+//! `CASES` is the number of fleets.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,14 +14,18 @@ mod definition;
 use std::collections::{BTreeMap, BTreeSet};
 
 use definition::Topology;
-use definition::dice::{Dice, cell_uuid, uuid};
-use definition::random_fleet::{Fleet, POLICIES, TRAITS, ZONES, policy_of};
+use definition::random_choices::{RandomChoices, cell_uuid, uuid};
+use definition::random_fleet::{Fleet, POLICIES, TRAITS, ZONES, policy_index};
 use placewright_api_testing::call;
 use placewright_scheduler::prepare::{PrepareOptions, prepare};
 use placewright_scheduler::request::{self, RequestSpec};
 use placewright_testing::random::Rng;
 use serde_json::{Value, json};
 use uuid::Uuid;
+
+/// The number of fleets without the variable `CASES`.
+const FLEETS_DEFAULT: u64 = 20;
+const REQUESTS_PER_FLEET: u64 = 15;
 
 /// The raw value of a weigher for one host.
 struct RawValue {
@@ -46,11 +50,10 @@ impl Fleet {
             let response = self.get_from_placement(&path).await;
             for candidate in response["allocation_requests"].as_array().unwrap() {
                 let providers = candidate["allocations"].as_object().unwrap().keys();
-                let roots = providers.map(|provider| {
+                let mut roots = providers.map(|provider| {
                     let root = &response["provider_summaries"][provider]["root_provider_uuid"];
                     root.as_str().unwrap().parse::<Uuid>().unwrap()
                 });
-                let mut roots = roots;
                 let host = roots.find(|root| self.hosts.contains_key(root));
                 candidates
                     .entry(host.unwrap())
@@ -74,7 +77,7 @@ impl Fleet {
         let satisfies_group = group.is_none_or(|group| {
             let members = self.members.get(&group.uuid);
             let hosts = members.map_or(&[][..], Vec::as_slice);
-            match POLICIES[policy_of(group.uuid)] {
+            match POLICIES[policy_index(group.uuid)] {
                 "affinity" => hosts.iter().all(|other| *other == uuid),
                 "anti-affinity" => !hosts.contains(&uuid),
                 _ => true,
@@ -117,7 +120,7 @@ impl Fleet {
             let members = self.members.get(&group.uuid).into_iter().flatten();
             members.filter(|other| **other == uuid).count()
         });
-        let policy = group.map_or("", |group| POLICIES[policy_of(group.uuid)]);
+        let policy = group.map_or("", |group| POLICIES[policy_index(group.uuid)]);
         let group_value = match policy {
             "soft-affinity" => members_on_host as f64,
             "soft-anti-affinity" => -(members_on_host as f64),
@@ -142,7 +145,7 @@ impl Fleet {
             .into()
     }
 
-    /// The scores of hosts, which are all feasible ones.
+    /// The scores of hosts. `hosts` has to have all feasible hosts, because scores are relative to their range.
     async fn score_hosts(&self, request: &RequestSpec, hosts: &[Uuid]) -> BTreeMap<Uuid, f64> {
         let mut raw_values = Vec::new();
         for host in hosts {
@@ -174,44 +177,45 @@ impl Fleet {
     }
 }
 
-fn draw_request(dice: &mut Dice, fleet: &Fleet) -> Value {
+fn draw_request(choices: &mut RandomChoices, fleet: &Fleet) -> Value {
     let mut extra_specs = json!({});
-    if dice.one_in(3) {
-        extra_specs[format!("trait:{}", dice.pick(&TRAITS))] =
-            json!(dice.pick(&["required", "forbidden"]));
+    if choices.one_in(3) {
+        extra_specs[format!("trait:{}", choices.pick(&TRAITS))] =
+            json!(choices.pick(&["required", "forbidden"]));
     }
-    if dice.one_in(4) {
+    if choices.one_in(4) {
         extra_specs["resources:VCPU"] = json!("0");
         extra_specs["resources1:VCPU"] = json!("1");
-        extra_specs["resources2:VCPU"] = json!((1 + dice.below(2)).to_string());
-        extra_specs["group_policy"] = json!(dice.pick(&["none", "isolate"]));
+        extra_specs["resources2:VCPU"] = json!((1 + choices.below(2)).to_string());
+        extra_specs["group_policy"] = json!(choices.pick(&["none", "isolate"]));
     }
     let mut request = json!({
-        "flavor": {"vcpus": 1 + dice.below(3), "memory_mb": 256 * (1 + dice.below(4)),
-            "root_gb": dice.below(4), "extra_specs": extra_specs},
+        "flavor": {"vcpus": 1 + choices.below(3), "memory_mb": 256 * (1 + choices.below(4)),
+            "root_gb": choices.below(4), "extra_specs": extra_specs},
         "project_id": "p", "user_id": "u",
     });
     let hosts: Vec<Uuid> = fleet.hosts.keys().copied().collect();
-    if dice.one_in(4) {
-        request["availability_zone"] = json!(dice.pick(&ZONES));
+    if choices.one_in(4) {
+        request["availability_zone"] = json!(choices.pick(&ZONES));
     }
-    if dice.one_in(4) {
-        request["ignore_hosts"] = json!([format!("host-{}", dice.pick(&hosts))]);
+    if choices.one_in(4) {
+        request["ignore_hosts"] = json!([format!("host-{}", choices.pick(&hosts))]);
     }
-    if dice.one_in(6) {
-        request["requested_destination"] = json!({"host": format!("host-{}", dice.pick(&hosts))});
-    } else if dice.one_in(6) {
-        request["requested_destination"] = json!({"cell": cell_uuid(dice.below(2))});
+    if choices.one_in(6) {
+        request["requested_destination"] =
+            json!({"host": format!("host-{}", choices.pick(&hosts))});
+    } else if choices.one_in(6) {
+        request["requested_destination"] = json!({"cell": cell_uuid(choices.below(2))});
     }
-    if dice.one_in(2) {
-        let group = uuid(0x60, dice.below(8));
-        let policy = POLICIES[policy_of(group)];
+    if choices.one_in(2) {
+        let group = uuid(0x60, choices.below(8));
+        let policy = POLICIES[policy_index(group)];
         let rules = Topology::rules_of_group(group);
         request["instance_group"] =
             json!({"uuid": group, "policy": policy, "topology_rules": rules});
     }
-    if dice.one_in(2) {
-        request["topology_rules"] = fleet.topology.draw_rules(dice);
+    if choices.one_in(2) {
+        request["topology_rules"] = fleet.topology.draw_rules(choices);
     }
     request
 }
@@ -225,8 +229,9 @@ fn is_close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6
 }
 
-async fn compare(fleet: &mut Fleet, dice: &mut Dice, number: u64, context: &str) {
-    let request_json = draw_request(dice, fleet);
+/// Sends a random request, and compares the response with the definition.
+async fn compare(fleet: &mut Fleet, choices: &mut RandomChoices, number: u64, context: &str) {
+    let request_json = draw_request(choices, fleet);
     let context = format!("{context}, request {number}: {request_json}");
     let request: RequestSpec = request::read(&request_json).unwrap();
     let candidates = fleet.candidates(&request).await;
@@ -236,8 +241,8 @@ async fn compare(fleet: &mut Fleet, dice: &mut Dice, number: u64, context: &str)
         .filter(|host| fleet.passes(&request, *host))
         .collect();
     let scores = fleet.score_hosts(&request, &feasible).await;
-    let alternates = usize::try_from(dice.below(4)).unwrap();
-    let does_claim = !dice.one_in(3);
+    let alternates = usize::try_from(choices.below(4)).unwrap();
+    let does_claim = !choices.one_in(3);
     let instance = uuid(0x10, number);
     let body = json!({"request": request_json, "instances": [instance], "alternates": alternates,
         "claim": does_claim});
@@ -284,7 +289,7 @@ async fn compare(fleet: &mut Fleet, dice: &mut Dice, number: u64, context: &str)
     }
 }
 
-/// Checks that an offer is one of the candidates of its host, with mappings if the request is granular.
+/// Checks that an offer is one of the candidates of its host, with mappings only if the request is granular.
 fn check_candidate(candidates: &[Value], offer: &Value, context: &str) {
     let allocation_request = &offer["allocation_request"];
     let is_offered = |candidate: &Value| {
@@ -347,7 +352,7 @@ fn check_hosts(
     }
 }
 
-/// Claims the selected candidate through the Placement API, and releases it.
+/// Claims the selected candidate through the Placement API, and releases the claim.
 async fn claim_through_placement(fleet: &Fleet, instance: Uuid, selected: &Value) {
     let mut body = selected["allocation_request"].clone();
     body["project_id"] = json!("p");
@@ -375,11 +380,11 @@ async fn the_answer_is_that_of_the_placement_api_filtered_and_weighed_host_by_ho
     let cases = std::env::var("CASES")
         .ok()
         .and_then(|text| text.parse().ok());
-    for seed in 0..cases.unwrap_or(20u64) {
-        let mut dice = Dice(Rng(seed));
-        let mut fleet = Fleet::new(&mut dice).await;
-        for number in 0..15 {
-            compare(&mut fleet, &mut dice, number, &format!("seed {seed}")).await;
+    for seed in 0..cases.unwrap_or(FLEETS_DEFAULT) {
+        let mut choices = RandomChoices(Rng(seed));
+        let mut fleet = Fleet::new(&mut choices).await;
+        for number in 0..REQUESTS_PER_FLEET {
+            compare(&mut fleet, &mut choices, number, &format!("seed {seed}")).await;
         }
     }
 }

@@ -118,7 +118,7 @@ async fn a_selection_is_explained_on_request() {
 #[tokio::test]
 async fn hosts_to_be_explained_are_ranked_or_excluded() {
     let fleet = Fleet::with_hosts(14).await;
-    // Host 1 is the fullest that still has room, host 2 has none, host 3 is off.
+    // Host 1 is the fullest that still has room, host 2 is full, host 3 is disabled.
     for (number, cpus) in [(1, 1), (2, 4)] {
         let mut body = destinations_body(cpus, &[number]);
         body["request"]["requested_destination"] = json!({"host": format!("host-{number}")});

@@ -81,26 +81,27 @@ impl ApiParts {
         let gateway = Gateway::new(http, authenticator, policy, metrics, Arc::new(registry));
         let placement = Placement::new(engine.clone(), claims);
         let placement_for_readiness = placement.clone();
-        let is_ready = move || {
+        let reason_not_ready = move || {
             placement_for_readiness
                 .is_store_failing()
                 .then_some("the store fails\n")
         };
         Self {
-            gateway: Arc::new(gateway.with_readiness(is_ready)),
+            gateway: Arc::new(gateway.with_readiness(reason_not_ready)),
             placement,
             options: placement_options,
         }
     }
 
-    /// The parts on a new engine with this journal. The standard resource classes and traits exist.
+    /// The parts on a new engine with this journal. The standard resource classes and traits exist. `policy`
+    /// is as in [`Self::on_engine`].
     pub async fn on_journal(
         journal: impl Journal + 'static,
         options: impl Into<ServiceOptions>,
-        engine: Options,
+        engine_options: Options,
         policy: &str,
     ) -> Self {
-        let engine: Engine<ControlMachine> = Engine::open(journal, engine, ()).unwrap();
+        let engine: Engine<ControlMachine> = Engine::open(journal, engine_options, ()).unwrap();
         let now = Timestamp::from_seconds(1_790_000_000);
         submit_placement(&engine, Command::SyncStandardNames { at: now })
             .await
@@ -145,23 +146,23 @@ pub async fn service(options: impl Into<ServiceOptions>) -> Arc<PlacementService
     service_with(options, Options::default(), "").await
 }
 
-/// The Placement API on a new engine with these options and policy rules.
+/// The Placement API on a new engine with these options. `policy` is as in [`ApiParts::on_engine`].
 pub async fn service_with(
     options: impl Into<ServiceOptions>,
-    engine: Options,
+    engine_options: Options,
     policy: &str,
 ) -> Arc<PlacementService> {
-    service_on(MemoryJournal::new(), options, engine, policy).await
+    service_on(MemoryJournal::new(), options, engine_options, policy).await
 }
 
-/// The Placement API on a new engine with this journal.
+/// The Placement API on a new engine with this journal. `policy` is as in [`ApiParts::on_engine`].
 pub async fn service_on(
     journal: impl Journal + 'static,
     options: impl Into<ServiceOptions>,
-    engine: Options,
+    engine_options: Options,
     policy: &str,
 ) -> Arc<PlacementService> {
-    let parts = ApiParts::on_journal(journal, options, engine, policy);
+    let parts = ApiParts::on_journal(journal, options, engine_options, policy);
     parts.await.service()
 }
 
@@ -219,7 +220,7 @@ impl<'a> RequestBuilder<'a> {
         self
     }
 
-    fn request(self) -> Request<Full<Bytes>> {
+    fn into_request(self) -> Request<Full<Bytes>> {
         let mut request = Request::builder().method(self.method).uri(self.path);
         for (name, value) in self.headers {
             request = request.header(name, value);
@@ -232,18 +233,18 @@ impl<'a> RequestBuilder<'a> {
     }
 
     /// Sends the request to the Placement API, and returns the response before its body is read.
-    pub async fn raw(self, service: &Arc<PlacementService>) -> Response<Body> {
-        service.handle(self.request(), None).await
+    pub async fn send_unread(self, service: &Arc<PlacementService>) -> Response<Body> {
+        service.handle(self.into_request(), None).await
     }
 
     /// Sends the request to the Placement API.
     pub async fn send(self, service: &Arc<PlacementService>) -> Answer {
-        Answer::read(self.raw(service).await).await
+        Answer::read(self.send_unread(service).await).await
     }
 
     /// Sends the request to the scheduler API.
     pub async fn send_to_scheduler(self, scheduler: &Arc<SchedulerService>) -> Answer {
-        Answer::read(scheduler.handle(self.request(), None).await).await
+        Answer::read(scheduler.handle(self.into_request(), None).await).await
     }
 }
 
@@ -314,7 +315,7 @@ pub const OTHER: &str = "22222222-2222-2222-2222-222222222222";
 /// The UUID of a consumer.
 pub const CONSUMER: &str = "33333333-3333-3333-3333-333333333333";
 
-/// Creates a resource provider with 8 VCPU. Its generation is 1 then.
+/// Creates a resource provider with 8 VCPU, whose generation is 1 then.
 pub async fn create_host(service: &Arc<PlacementService>, uuid: &str) {
     let body = format!(r#"{{"name": "host-{uuid}", "uuid": "{uuid}"}}"#);
     assert_eq!(
@@ -334,11 +335,12 @@ pub async fn create_host(service: &Arc<PlacementService>, uuid: &str) {
 }
 
 /// The body of `PUT /allocations/{consumer}` that claims VCPUs of a provider.
-pub fn claim(provider: &str, amount: u32, generation: Option<u64>) -> String {
-    let generation = generation.map_or("null".to_owned(), |generation| generation.to_string());
+pub fn claim(provider: &str, amount: u32, consumer_generation: Option<u64>) -> String {
+    let consumer_generation =
+        consumer_generation.map_or("null".to_owned(), |generation| generation.to_string());
     format!(
         r#"{{"allocations": {{"{provider}": {{"resources": {{"VCPU": {amount}}}}}}},
             "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE",
-            "consumer_generation": {generation}}}"#
+            "consumer_generation": {consumer_generation}}}"#
     )
 }

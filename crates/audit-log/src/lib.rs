@@ -17,5 +17,5 @@ mod sink;
 
 pub use event::{Caller, Event, Outcome, Reason};
 pub use log::{AuditLog, AuditLogMetrics, AuditLogOptions, process_log, set_process_log};
-pub use note::{HeldAllocations, Note, RequestNotes, current_note, scope};
+pub use note::{HeldAllocations, Note, RequestNotes, current_note, with_note};
 pub use sink::{Destination, OpenError};

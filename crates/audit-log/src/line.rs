@@ -216,7 +216,7 @@ fn observer(service: &str) -> Observer {
     }
 }
 
-/// CADF's action for the method, with the name of the action in the body, if it has one.
+/// CADF's action for the method; `update/` and the name of the action, if the body of the request names one.
 fn action(event: &Event) -> String {
     let verb = match event.method.as_str() {
         "POST" => "create",

@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use crate::event::Event;
 use crate::line;
 use crate::queue::EventQueue;
-use crate::sink::{Destination, OpenError, Sink, count};
+use crate::sink::{Destination, OpenError, Sink, count_lines};
 
 /// The options of the log.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ impl Shared {
 }
 
 impl AuditLog {
-    /// Opens the log and starts its thread; none if the destination is [`Destination::Off`].
+    /// Opens the log and starts its thread; `None` if the destination is [`Destination::Off`].
     ///
     /// # Errors
     ///
@@ -119,9 +119,9 @@ impl AuditLog {
         }
     }
 
-    /// Opens the file again, after a rotation.
+    /// Makes the thread open the file or the socket again, after a rotation.
     pub fn reopen(&self) {
-        self.shared.queue.reopen();
+        self.shared.queue.request_reopen();
     }
 
     /// Writes the queued events and ends the thread. Events that are offered later are left out.
@@ -166,8 +166,8 @@ impl Writer {
         loop {
             let mut batch = self.queue.take_batch(std::mem::take(&mut recycled));
             injection_point(Task::AuditLog);
-            let is_idle = batch.events.is_empty() && batch.left_out == 0;
-            if batch.reopen
+            let has_taken_events = !batch.events.is_empty() || batch.left_out > 0;
+            if batch.is_reopen_requested
                 && let Err(error) = self.sink.reopen()
             {
                 tracing::error!(%error, "cannot open the audit log again; the old one goes on");
@@ -179,16 +179,19 @@ impl Writer {
                 }
             }
             self.write(&mut lines);
+            // The events that the queue left out came after those of the batch, so the notice follows their lines.
             self.left_out += batch.left_out;
             if self.left_out > 0 {
                 self.write(&mut lines);
             }
             if batch.is_closed {
+                // After an error the lines are written, but not durable. The log is closed in any case.
                 let _ = self.sink.sync();
                 return;
             }
             recycled = batch.events;
-            if !is_idle {
+            // `take_batch` waits for the first event; this waits for events that come right after the first.
+            if has_taken_events {
                 self.queue.wait_for_more();
             }
         }
@@ -202,7 +205,8 @@ impl Writer {
             match self.sink.write(&notice) {
                 Ok(()) => self.left_out = 0,
                 Err((_, error)) => {
-                    self.count_lost(count(lines), &error);
+                    // Without the notice, these lines would hide that others are missing before them.
+                    self.count_lost(count_lines(lines), &error);
                     return lines.clear();
                 }
             }
@@ -222,7 +226,7 @@ impl Writer {
         };
         self.metrics
             .written
-            .inc_by(count(lines).saturating_sub(lost));
+            .inc_by(count_lines(lines).saturating_sub(lost));
         lines.clear();
     }
 

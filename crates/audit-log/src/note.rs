@@ -67,8 +67,8 @@ tokio::task_local! {
     static CURRENT: Option<Arc<Note>>;
 }
 
-/// Runs a future in which [`current_note`] returns this note.
-pub fn scope<F: Future>(note: Option<Arc<Note>>, future: F) -> impl Future<Output = F::Output> {
+/// Makes [`current_note`] return this note within a future.
+pub fn with_note<F: Future>(note: Option<Arc<Note>>, future: F) -> impl Future<Output = F::Output> {
     CURRENT.scope(note, future)
 }
 
@@ -80,12 +80,12 @@ pub fn current_note() -> Option<Arc<Note>> {
 
 impl Note {
     /// Notes the name of an action.
-    pub fn action(&self, name: &str) {
+    pub fn set_action(&self, name: &str) {
         self.0.lock().action = Some(name.to_owned());
     }
 
     /// Notes the id of a created object.
-    pub fn id(&self, id: impl ToString) {
+    pub fn add_id(&self, id: impl ToString) {
         self.0.lock().ids.push(id.to_string());
     }
 

@@ -31,8 +31,9 @@ pub(crate) struct EventQueue {
 struct QueueState {
     events: Vec<Event>,
     bytes: usize,
+    /// The number of events that were left out after the last of `events`.
     left_out: u64,
-    reopen: bool,
+    is_reopen_requested: bool,
     is_closed: bool,
     /// Whether the thread waits in [`EventQueue::wait_for_more`], so that a new event need not wake it.
     is_gathering: bool,
@@ -44,7 +45,7 @@ pub(crate) struct Batch {
     pub(crate) events: Vec<Event>,
     /// The number of events that were left out after the last of `events`.
     pub(crate) left_out: u64,
-    pub(crate) reopen: bool,
+    pub(crate) is_reopen_requested: bool,
     pub(crate) is_closed: bool,
 }
 
@@ -64,6 +65,7 @@ impl EventQueue {
         let mut state = self.state.lock();
         // After an event was left out, further ones are left out, too, until the thread takes the batch:
         // so the line with the number of missing lines stands where they are missing.
+        // An empty queue accepts an event of any size.
         let is_full = !state.events.is_empty() && state.bytes + bytes > self.bytes_max;
         if state.is_closed || state.left_out > 0 || is_full {
             state.left_out += 1;
@@ -78,31 +80,32 @@ impl EventQueue {
         true
     }
 
-    /// Asks the thread to open its file again.
-    pub(crate) fn reopen(&self) {
-        self.state.lock().reopen = true;
+    /// Makes the thread open its file or socket again.
+    pub(crate) fn request_reopen(&self) {
+        self.state.lock().is_reopen_requested = true;
         self.changed.notify_one();
     }
 
-    /// Asks the thread to write the queued events, and to end.
+    /// Makes the thread write the queued events and end.
     pub(crate) fn close(&self) {
         self.state.lock().is_closed = true;
         self.changed.notify_one();
     }
 
-    /// Waits for events or requests, and takes them. The batch is empty after [`IDLE_WAIT_MAX`], so that
-    /// the thread can report missing lines even if no event comes.
+    /// Waits until there is an event, or until [`Self::request_reopen`] or [`Self::close`] is called, and takes
+    /// all that is queued. After [`IDLE_WAIT_MAX`] it returns an empty batch, so that the thread can report
+    /// missing lines even if no event comes.
     pub(crate) fn take_batch(&self, recycled: Vec<Event>) -> Batch {
         let mut state = self.state.lock();
-        let is_idle = state.events.is_empty() && state.left_out == 0;
-        if is_idle && !state.reopen && !state.is_closed {
+        let has_no_events = state.events.is_empty() && state.left_out == 0;
+        if has_no_events && !state.is_reopen_requested && !state.is_closed {
             self.changed.wait_for(&mut state, IDLE_WAIT_MAX);
         }
         state.bytes = 0;
         Batch {
             events: std::mem::replace(&mut state.events, recycled),
             left_out: std::mem::take(&mut state.left_out),
-            reopen: std::mem::take(&mut state.reopen),
+            is_reopen_requested: std::mem::take(&mut state.is_reopen_requested),
             is_closed: state.is_closed,
         }
     }
@@ -124,6 +127,7 @@ fn bytes_of(event: &Event) -> usize {
         let amounts = held
             .allocations
             .iter()
+            // The UUID of the provider is counted as one more amount.
             .map(|(_, amounts)| 1 + amounts.len());
         HELD_BYTES + amounts.sum::<usize>() * AMOUNT_BYTES
     });

@@ -54,7 +54,7 @@ pub(crate) enum Sink {
 }
 
 impl Sink {
-    /// Opens a destination; none for [`Destination::Off`].
+    /// Opens a destination; `None` for [`Destination::Off`].
     pub(crate) fn open(destination: &Destination) -> Result<Option<Self>, OpenError> {
         let open_error = |path: &Path| {
             let path = path.to_owned();
@@ -78,7 +78,7 @@ impl Sink {
             Self::Stderr => io::stderr()
                 .lock()
                 .write_all(lines)
-                .map_err(|error| (count(lines), error)),
+                .map_err(|error| (count_lines(lines), error)),
         }
     }
 
@@ -100,8 +100,8 @@ impl Sink {
     }
 }
 
-/// The number of lines.
-pub(crate) fn count(lines: &[u8]) -> u64 {
+/// The number of lines in a text, each of which ends with a line end.
+pub(crate) fn count_lines(lines: &[u8]) -> u64 {
     lines.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
@@ -171,7 +171,7 @@ impl LogFile {
     ) -> (u64, io::Error) {
         let written = &lines[..lines.len() - remaining.len()];
         self.ends_within_line |= written.last().is_some_and(|last| *last != b'\n');
-        (count(remaining), error)
+        (count_lines(remaining), error)
     }
 
     /// Whether the path still names the open file; a rotation moves it to another path.
@@ -193,8 +193,8 @@ fn append_to(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Whether a file is empty or ends with a line end. After a crash it may end within a line; the next
-/// line must not be appended to that one.
+/// Whether a file is empty or ends with a line end. After a crash it may end within a line, to which the next
+/// line must not be appended.
 fn ends_with_line_end(path: &Path, file: &File) -> io::Result<bool> {
     use std::os::unix::fs::FileExt as _;
     let metadata = file.metadata()?;
@@ -278,8 +278,6 @@ mod tests {
     fn a_file_is_private_and_a_partial_line_is_ended_before_the_next() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit.log");
-        std::fs::write(&path, "whole\nhal").unwrap();
-        std::fs::remove_file(&path).unwrap();
         let mut sink = Sink::open(&Destination::File(path.clone()))
             .unwrap()
             .unwrap();
@@ -324,8 +322,8 @@ mod tests {
         }
         drop(server);
         std::fs::remove_file(&path).unwrap();
-        let lost = sink.write(b"{}\n{}\n").unwrap_err();
-        assert_eq!(lost.0, 2);
+        let (lost, _) = sink.write(b"{}\n{}\n").unwrap_err();
+        assert_eq!(lost, 2);
         let server = UnixDatagram::bind(&path).unwrap();
         sink.write(b"{}\n").unwrap();
         assert!(server.recv(&mut message).unwrap() > 0);

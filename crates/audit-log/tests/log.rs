@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use placewright_audit_log::{
     AuditLog, AuditLogMetrics, AuditLogOptions, Caller, Destination, Event, HeldAllocations, Note,
-    Outcome, Reason, RequestNotes, current_note, scope,
+    Outcome, Reason, RequestNotes, current_note, with_note,
 };
 use prometheus_client::registry::Registry;
 use serde_json::Value;
@@ -87,10 +87,11 @@ fn left_out_events_are_counted_in_a_line_and_in_the_metrics() {
     let mut registry = Registry::default();
     let log = start(Destination::Syslog(path), 20_000, &mut registry);
     let offered = 3000;
+    // Nobody reads the socket meanwhile, so it soon accepts no more lines, and the queue gets full.
     for number in 0..offered {
         log.offer(event(number));
     }
-    // From now on syslog accepts lines again.
+    // From here on the socket is read, and accepts lines again.
     let timeout = Some(Duration::from_secs(5));
     syslog.set_read_timeout(timeout).unwrap();
     let (mut written, mut missing) = (0, 0);
@@ -129,7 +130,7 @@ fn a_note_belongs_to_the_tasks_of_one_request() {
             tokio::task::yield_now().await;
             assert!(current_note().is_none());
         };
-        let noting = scope(Some(Arc::clone(&note)), async {
+        let noting = with_note(Some(Arc::clone(&note)), async {
             tokio::task::yield_now().await;
             let held = |consumer: &str| HeldAllocations {
                 consumer: consumer.to_owned(),

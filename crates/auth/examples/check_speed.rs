@@ -13,7 +13,7 @@ use reqwest::header::{HeaderMap, HeaderValue};
 const ROUNDS: u32 = 200_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let policy = Policy::load(&PolicyConfig::default())?.0;
+    let (policy, _warnings) = Policy::load(&PolicyConfig::default())?;
     let parts = |roles: &[&str]| IdentityParts {
         user_id: Some("nova".to_owned()),
         project_id: Some("6f5e7a2ce8cf4b1b8a4b0c9d53a1f0aa".to_owned()),

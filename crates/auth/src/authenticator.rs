@@ -92,13 +92,13 @@ impl Authenticator {
     }
 
     /// Reads the authorities of Keystone's certificate again if their file has changed, but only once
-    /// it is the same in two calls, because it may still be being written. Blocks.
+    /// the file was the same in two calls, because until then it may still be being written. Blocks.
     ///
     /// # Errors
     /// As [`reread`](Self::reread).
-    pub fn check_authorities(&self) -> Result<(), SetupError> {
+    pub fn reread_authorities_if_changed(&self) -> Result<(), SetupError> {
         match &self.state {
-            StrategyState::Keystone(keystone) => keystone.http().check(),
+            StrategyState::Keystone(keystone) => keystone.http().reread_if_settled(),
             StrategyState::Noauth2 | StrategyState::HttpBasic(_) => Ok(()),
         }
     }

@@ -34,6 +34,10 @@ impl KeyHasher {
     }
 }
 
+/// The order of eviction may have this many elements without an entry before they are dropped. Without it, a small
+/// cache would look for them at each insertion.
+const ORDER_EXCESS_MIN: usize = 16;
+
 /// A bounded cache with expiring entries.
 ///
 /// When it is full, the oldest entry is evicted; an entry that was used since it was last considered
@@ -75,7 +79,7 @@ impl<V: Clone> SecondChanceCache<V> {
         }
     }
 
-    /// The entry, whether or not it has expired at `now`.
+    /// The entry, whether or not it has expired at `now`. It counts as used from then on.
     pub(crate) fn find(&mut self, key: &Key, now: Instant) -> Option<Found<V>> {
         let entry = self.entries.get_mut(key)?;
         entry.is_used = true;
@@ -113,7 +117,8 @@ impl<V: Clone> SecondChanceCache<V> {
             };
             self.evict_or_requeue(oldest, number);
         }
-        if self.order.len() > 2 * self.entries_max + 16 {
+        // Elements of `order` that belong to no entry are dropped once they outnumber the entries.
+        if self.order.len() > 2 * self.entries_max + ORDER_EXCESS_MIN {
             let entries = &self.entries;
             self.order.retain(|(key, number)| {
                 entries
@@ -165,7 +170,7 @@ impl<V: Clone> SegmentedCache<V> {
         }
     }
 
-    /// The entry, whether or not it has expired at `now`.
+    /// The entry, whether or not it has expired at `now`. An entry on probation becomes a protected one.
     pub(crate) fn find(&mut self, key: &Key, now: Instant) -> Option<Found<V>> {
         if let Some(found) = self.protected.find(key, now) {
             return Some(found);
@@ -227,7 +232,7 @@ mod tests {
         for n in 0..100_u32 {
             cache.insert(key((n % 2) as u8), 0, time(20));
         }
-        assert!(cache.entries.len() <= 3 && cache.order.len() <= 23);
+        assert!(cache.entries.len() <= 3 && cache.order.len() <= 2 * 3 + ORDER_EXCESS_MIN + 1);
 
         let mut empty = SecondChanceCache::new(0);
         empty.insert(key(1), 1, time(20));

@@ -57,12 +57,13 @@ struct FailureRecords {
     trusted: SegmentedCache<()>,
     /// As [`CheckLimiter::interval`].
     interval: Duration,
-    /// The longest recovery time of an allowance; further failures do not extend it.
+    /// The longest recovery time of an allowance; further failures do not extend it. With
+    /// such a debt a source is refused, because it would have to wait for longer than `wait_max`.
     debt_max: Duration,
 }
 
 /// Credentials that have to be checked.
-pub(crate) struct CredentialClaim<'c> {
+pub(crate) struct PendingCheck<'c> {
     /// The source of the request.
     pub(crate) source: Source,
     /// The user name as bytes; empty if the strategy has no user names.
@@ -70,7 +71,7 @@ pub(crate) struct CredentialClaim<'c> {
     /// Whether these credentials were verified before.
     pub(crate) was_verified: bool,
     /// Whether the user exists, as far as that is known.
-    pub(crate) exists: bool,
+    pub(crate) user_exists: bool,
 }
 
 /// An admitted check. If it is dropped without a reported outcome, it is charged as a failure, so that
@@ -78,11 +79,11 @@ pub(crate) struct CredentialClaim<'c> {
 pub(crate) struct AdmittedCheck {
     failure_records: Arc<Mutex<FailureRecords>>,
     /// The key of the source's failures.
-    source: Key,
+    source_key: Key,
     /// The key of the user name's failures, if there is a name.
-    name: Option<Key>,
+    name_key: Option<Key>,
     /// The key under which the source is trusted for the name.
-    trust: Key,
+    trust_key: Key,
     /// Whether the source was charged in advance.
     is_charged: bool,
     was_verified: bool,
@@ -122,20 +123,23 @@ impl CheckLimiter {
     /// Too many failures of the source, too many waiting checks, or a wait that takes too long.
     pub(crate) async fn admit(
         &self,
-        claim: CredentialClaim<'_>,
+        pending_check: PendingCheck<'_>,
     ) -> Result<AdmittedCheck, AuthError> {
-        let bytes = claim.source.bytes();
-        let source = self.key_hasher.key(&[b"source", &bytes]);
-        let name = self.key_hasher.key(&[b"name", claim.name]);
-        let trust = self.key_hasher.key(&[b"trust", &bytes, claim.name]);
-        let (priority_class, wait) = self.priority_class(&claim, &source, &name, &trust)?;
+        let bytes = pending_check.source.bytes();
+        let source_key = self.key_hasher.key(&[b"source", &bytes]);
+        let name_key = self.key_hasher.key(&[b"name", pending_check.name]);
+        let trust_key = self.key_hasher.key(&[b"trust", &bytes, pending_check.name]);
+        let (priority_class, wait) =
+            self.classify_and_charge(&pending_check, &source_key, &name_key, &trust_key)?;
         let is_charged = wait.is_some();
         let wait_max = self.limits.common.wait_max();
         let deadline = tokio::time::Instant::now() + wait.unwrap_or_default() + wait_max;
         if let Some(wait) = wait {
             tokio::time::sleep(wait).await;
         }
-        let permit = self.fair_queue.acquire(priority_class, claim.source);
+        let permit = self
+            .fair_queue
+            .acquire(priority_class, pending_check.source);
         let permit = match tokio::time::timeout_at(deadline, permit).await {
             Ok(Ok(permit)) => permit,
             Ok(Err(rejected)) => return Err(self.rejection_error(rejected)),
@@ -143,55 +147,63 @@ impl CheckLimiter {
         };
         Ok(AdmittedCheck {
             failure_records: Arc::clone(&self.failure_records),
-            source,
-            name: (!claim.name.is_empty()).then_some(name),
-            trust,
+            source_key,
+            name_key: (!pending_check.name.is_empty()).then_some(name_key),
+            trust_key,
             is_charged,
-            was_verified: claim.was_verified,
+            was_verified: pending_check.was_verified,
             is_reported: false,
             _permit: permit,
         })
     }
 
-    /// The priority class of a claim, and the time that it has to wait before it is queued; a claim that
-    /// has to wait is charged in advance.
-    fn priority_class(
+    /// The priority class of a check, and the time that the check has to wait before it is queued. The source of a
+    /// check that has to wait is charged in advance.
+    fn classify_and_charge(
         &self,
-        claim: &CredentialClaim<'_>,
-        source: &Key,
-        name: &Key,
-        trust: &Key,
+        pending_check: &PendingCheck<'_>,
+        source_key: &Key,
+        name_key: &Key,
+        trust_key: &Key,
     ) -> Result<(PriorityClass, Option<Duration>), AuthError> {
-        if claim.was_verified {
+        if pending_check.was_verified {
             return Ok((PriorityClass::Known, None));
         }
         let now = Instant::now();
         let mut failure_records = self.failure_records.lock();
-        let by_existence = |if_exists, if_not| if claim.exists { if_exists } else { if_not };
-        let suspect = by_existence(PriorityClass::Suspect, PriorityClass::SuspectNobody);
-        if let Some(wait) = self.delay(&mut failure_records, source, now) {
+        let user_exists = pending_check.user_exists;
+        let by_existence = |if_exists, if_not| if user_exists { if_exists } else { if_not };
+        let suspect_class = by_existence(PriorityClass::Suspect, PriorityClass::SuspectNobody);
+        if let Some(wait) = self.time_until_allowed(&mut failure_records, source_key, now) {
             if wait > self.limits.common.wait_max() {
                 return Err(self.too_many_failures_error(wait));
             }
-            failure_records.charge(*source, now);
-            return Ok((suspect, Some(wait)));
+            failure_records.charge(*source_key, now);
+            return Ok((suspect_class, Some(wait)));
         }
         if failure_records
             .trusted
-            .find(trust, now)
+            .find(trust_key, now)
             .is_some_and(|found| found.is_fresh)
         {
             return Ok((PriorityClass::Trusted, None));
         }
-        // When many sources guess at one name, checks of other names are not delayed.
-        let is_name_attacked =
-            !claim.name.is_empty() && self.delay(&mut failure_records, name, now).is_some();
-        let new = by_existence(PriorityClass::New, PriorityClass::NewNobody);
-        Ok((if is_name_attacked { suspect } else { new }, None))
+        // When many sources guess at one name, checks of this name come after those of other names.
+        let is_name_attacked = !pending_check.name.is_empty()
+            && self
+                .time_until_allowed(&mut failure_records, name_key, now)
+                .is_some();
+        let new_class = by_existence(PriorityClass::New, PriorityClass::NewNobody);
+        let class = if is_name_attacked {
+            suspect_class
+        } else {
+            new_class
+        };
+        Ok((class, None))
     }
 
-    /// The time until the allowance permits another failure; `None` if it does now.
-    fn delay(
+    /// The time until the allowance permits another failure; `None` if it permits one now.
+    fn time_until_allowed(
         &self,
         failure_records: &mut FailureRecords,
         key: &Key,
@@ -199,6 +211,7 @@ impl CheckLimiter {
     ) -> Option<Duration> {
         let recovered_at = failure_records.failures.get(key, now)?;
         let debt = recovered_at.saturating_duration_since(now);
+        // The other failure adds one interval to the debt, which then is at most that of a whole burst.
         let allowance = self.interval * self.limits.failures_burst.saturating_sub(1);
         debt.checked_sub(allowance).filter(|wait| !wait.is_zero())
     }
@@ -230,7 +243,7 @@ impl CheckLimiter {
                 ),
                 retry_after,
             },
-            Rejected::All => AuthError::Unavailable {
+            Rejected::PriorityClass => AuthError::Unavailable {
                 reason: format!(
                     "Too many credentials wait to be checked; {section}.waiting_max allows {}.",
                     self.limits.waiting_max
@@ -252,12 +265,14 @@ impl CheckLimiter {
 }
 
 impl FailureRecords {
+    /// Adds a failure.
     fn charge(&mut self, key: Key, now: Instant) {
         let recovered_before = self.failures.get(&key, now).unwrap_or(now);
         let recovered_at = (recovered_before + self.interval).min(now + self.debt_max);
         self.failures.insert(key, recovered_at, recovered_at);
     }
 
+    /// Takes a failure back that was charged in advance.
     fn refund(&mut self, key: &Key, now: Instant) {
         if let Some(recovered_before) = self.failures.get(key, now) {
             let recovered_at = recovered_before.checked_sub(self.interval).unwrap_or(now);
@@ -274,11 +289,11 @@ impl AdmittedCheck {
         let now = Instant::now();
         let mut failure_records = self.failure_records.lock();
         if self.is_charged {
-            failure_records.refund(&self.source, now);
+            failure_records.refund(&self.source_key, now);
         }
         failure_records
             .trusted
-            .insert(self.trust, (), now + TRUST_DURATION);
+            .insert(self.trust_key, (), now + TRUST_DURATION);
     }
 
     /// Reports that the check had no result through no fault of the caller: refunds a charge in advance.
@@ -287,7 +302,7 @@ impl AdmittedCheck {
         if self.is_charged {
             self.failure_records
                 .lock()
-                .refund(&self.source, Instant::now());
+                .refund(&self.source_key, Instant::now());
         }
     }
 
@@ -306,10 +321,10 @@ impl Drop for AdmittedCheck {
         let now = Instant::now();
         let mut failure_records = self.failure_records.lock();
         if !self.is_charged {
-            failure_records.charge(self.source, now);
+            failure_records.charge(self.source_key, now);
         }
-        if let Some(name) = self.name {
-            failure_records.charge(name, now);
+        if let Some(name_key) = self.name_key {
+            failure_records.charge(name_key, now);
         }
     }
 }
@@ -334,12 +349,12 @@ mod tests {
         .unwrap()
     }
 
-    fn claim(last_octet: u8, name: &str) -> CredentialClaim<'_> {
-        CredentialClaim {
+    fn check(last_octet: u8, name: &str) -> PendingCheck<'_> {
+        PendingCheck {
             source: Source::of(Some([127, 0, 0, last_octet].into())),
             name: name.as_bytes(),
             was_verified: false,
-            exists: true,
+            user_exists: true,
         }
     }
 
@@ -347,9 +362,9 @@ mod tests {
     async fn a_source_with_failures_is_delayed_then_refused_and_others_are_not() {
         let limiter = limiter(3, 1, 100);
         for _ in 0..3 {
-            limiter.admit(claim(1, "a")).await.unwrap().report_wrong();
+            limiter.admit(check(1, "a")).await.unwrap().report_wrong();
         }
-        let error = limiter.admit(claim(1, "b")).await.err().unwrap();
+        let error = limiter.admit(check(1, "b")).await.err().unwrap();
         let AuthError::TooMany {
             reason,
             retry_after,
@@ -364,13 +379,13 @@ mod tests {
         assert!(retry_after > Duration::from_secs(50), "{retry_after:?}");
         // Credentials that were verified before are admitted, and so are other sources, even with
         // the same name.
-        let verified = CredentialClaim {
+        let verified = PendingCheck {
             was_verified: true,
-            ..claim(1, "a")
+            ..check(1, "a")
         };
         limiter.admit(verified).await.unwrap().report_verified();
         limiter
-            .admit(claim(2, "a"))
+            .admit(check(2, "a"))
             .await
             .unwrap()
             .report_verified();
@@ -381,7 +396,7 @@ mod tests {
         let limiter = limiter(1, 60_000, 5_000);
         let key = limiter
             .key_hasher
-            .key(&[b"source", &claim(1, "").source.bytes()]);
+            .key(&[b"source", &check(1, "").source.bytes()]);
         let is_charged = || {
             limiter
                 .failure_records
@@ -391,23 +406,23 @@ mod tests {
                 .is_some()
         };
         limiter
-            .admit(claim(1, "a"))
+            .admit(check(1, "a"))
             .await
             .unwrap()
             .report_verified();
         limiter
-            .admit(claim(1, "a"))
+            .admit(check(1, "a"))
             .await
             .unwrap()
             .report_no_result();
         assert!(!is_charged());
         // A caller that cancels before the outcome is charged, too.
-        drop(limiter.admit(claim(1, "a")).await.unwrap());
+        drop(limiter.admit(check(1, "a")).await.unwrap());
         assert!(is_charged());
         // Beyond the allowance, right credentials wait a little, and their charge is refunded.
-        limiter.admit(claim(1, "a")).await.unwrap().report_wrong();
+        limiter.admit(check(1, "a")).await.unwrap().report_wrong();
         limiter
-            .admit(claim(1, "a"))
+            .admit(check(1, "a"))
             .await
             .unwrap()
             .report_verified();
@@ -416,44 +431,44 @@ mod tests {
     #[tokio::test]
     async fn priority_classes_depend_on_the_history_of_source_and_name() {
         let limiter = limiter(2, 1, 120_000);
-        let priority_class = |claim: CredentialClaim<'_>| {
-            let bytes = claim.source.bytes();
-            let source = limiter.key_hasher.key(&[b"source", &bytes]);
-            let name = limiter.key_hasher.key(&[b"name", claim.name]);
-            let trust = limiter.key_hasher.key(&[b"trust", &bytes, claim.name]);
-            limiter
-                .priority_class(&claim, &source, &name, &trust)
-                .unwrap()
-                .0
+        let priority_class = |check: PendingCheck<'_>| {
+            let bytes = check.source.bytes();
+            let source_key = limiter.key_hasher.key(&[b"source", &bytes]);
+            let name_key = limiter.key_hasher.key(&[b"name", check.name]);
+            let trust_key = limiter.key_hasher.key(&[b"trust", &bytes, check.name]);
+            let classified =
+                limiter.classify_and_charge(&check, &source_key, &name_key, &trust_key);
+            let (priority_class, _wait) = classified.unwrap();
+            priority_class
         };
-        let unknown_user = |claim| CredentialClaim {
-            exists: false,
-            ..claim
+        let unknown_user = |check| PendingCheck {
+            user_exists: false,
+            ..check
         };
-        assert_eq!(priority_class(claim(1, "a")), PriorityClass::New);
+        assert_eq!(priority_class(check(1, "a")), PriorityClass::New);
         assert_eq!(
-            priority_class(unknown_user(claim(1, "x"))),
+            priority_class(unknown_user(check(1, "x"))),
             PriorityClass::NewNobody
         );
         limiter
-            .admit(claim(1, "a"))
+            .admit(check(1, "a"))
             .await
             .unwrap()
             .report_verified();
-        assert_eq!(priority_class(claim(1, "a")), PriorityClass::Trusted);
-        assert_eq!(priority_class(claim(1, "b")), PriorityClass::New);
+        assert_eq!(priority_class(check(1, "a")), PriorityClass::Trusted);
+        assert_eq!(priority_class(check(1, "b")), PriorityClass::New);
         for _ in 0..2 {
-            limiter.admit(claim(2, "a")).await.unwrap().report_wrong();
+            limiter.admit(check(2, "a")).await.unwrap().report_wrong();
         }
-        assert_eq!(priority_class(claim(2, "c")), PriorityClass::Suspect);
+        assert_eq!(priority_class(check(2, "c")), PriorityClass::Suspect);
         assert_eq!(
-            priority_class(unknown_user(claim(2, "x"))),
+            priority_class(unknown_user(check(2, "x"))),
             PriorityClass::SuspectNobody
         );
         // There were failures for the name: other sources have a lower priority for it, but not the source
         // whose credentials for it were verified.
-        assert_eq!(priority_class(claim(3, "a")), PriorityClass::Suspect);
-        assert_eq!(priority_class(claim(1, "a")), PriorityClass::Trusted);
-        assert_eq!(priority_class(claim(3, "b")), PriorityClass::New);
+        assert_eq!(priority_class(check(3, "a")), PriorityClass::Suspect);
+        assert_eq!(priority_class(check(1, "a")), PriorityClass::Trusted);
+        assert_eq!(priority_class(check(3, "b")), PriorityClass::New);
     }
 }

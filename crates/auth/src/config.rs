@@ -200,8 +200,8 @@ pub struct KeystoneConfig {
     pub negative_cache_entries: usize,
     /// Roles of which a service token must have at least one.
     pub service_token_roles: Vec<String>,
-    /// Whether a service token without such a role is rejected. It never extends the life of
-    /// expired tokens.
+    /// Whether a service token without such a role is rejected. A user's expired token is never accepted
+    /// with such a service token.
     pub service_token_roles_required: bool,
     /// The time limit for connecting to Keystone, in milliseconds.
     pub connect_timeout_ms: u64,

@@ -1,8 +1,8 @@
 //! A queue for slow checks: only a few run at a time. The next check is chosen by priority class and,
 //! within a class, round-robin by source.
 //!
-//! However many checks of one source wait, another source waits for at most one check of each
-//! source before it. When a priority class is full, the newest check of the source with the most
+//! However many checks of one source wait, the first check of another source waits for at most one
+//! check of each source. When a priority class is full, the newest check of the source with the most
 //! waiting checks is dropped.
 
 use std::collections::{HashMap, VecDeque};
@@ -67,7 +67,7 @@ pub(crate) enum Rejected {
     /// Too many checks of the same source wait.
     Source,
     /// Too many checks wait in the priority class.
-    All,
+    PriorityClass,
 }
 
 /// The queue for one kind of check.
@@ -78,6 +78,7 @@ pub(crate) struct FairQueue {
 }
 
 struct QueueState {
+    /// How many permits are free.
     free: usize,
     next_id: u64,
     class_queues: [ClassQueue; PRIORITY_CLASSES],
@@ -91,6 +92,7 @@ struct ClassQueue {
     /// The credit in weighted round-robin: it grows while other classes are served.
     credit: i64,
     waiting: usize,
+    /// The waiting checks of each source, the oldest first.
     queues: HashMap<Source, VecDeque<Waiter>>,
     /// The sources with waiting checks, in the order in which they are served.
     order: VecDeque<Source>,
@@ -151,7 +153,8 @@ impl FairQueue {
             id,
         };
         self.dispatch();
-        receiver.await.map_err(|_| Rejected::All)
+        // The sender is dropped when this check is evicted for one of another source.
+        receiver.await.map_err(|_| Rejected::PriorityClass)
     }
 
     fn enqueue(
@@ -171,7 +174,7 @@ impl FairQueue {
         if class_queue.waiting >= self.waiting_max
             && !class_queue.evict_from_longest(waiting_of_source)
         {
-            return Err(Rejected::All);
+            return Err(Rejected::PriorityClass);
         }
         if waiting_of_source == 0 {
             class_queue.order.push_back(source);
@@ -245,12 +248,12 @@ impl ClassQueue {
         } else {
             self.order.push_back(source);
         }
-        self.on_removed();
+        self.account_for_removal();
         Some(waiter)
     }
 
     /// Accounts for a check that was removed. A class without waiting checks loses its credit.
-    fn on_removed(&mut self) {
+    fn account_for_removal(&mut self) {
         self.waiting -= 1;
         if self.waiting == 0 {
             self.credit = 0;
@@ -266,7 +269,7 @@ impl ClassQueue {
         };
         // Dropping the sender notifies the receiver.
         drop(queue.pop_back());
-        self.on_removed();
+        self.account_for_removal();
         true
     }
 
@@ -284,7 +287,7 @@ impl ClassQueue {
             self.queues.remove(&source);
             self.order.retain(|other| *other != source);
         }
-        self.on_removed();
+        self.account_for_removal();
     }
 }
 
@@ -324,18 +327,20 @@ mod tests {
         Source::of(Some(IpAddr::V4(Ipv4Addr::from(number))))
     }
 
-    /// Starts a waiter that appends itself to `order` when it gets its permit.
+    /// Starts a waiter that appends its class and source to `order` when it gets its permit.
     async fn spawn_waiter(
         fair_queue: &Arc<FairQueue>,
         priority_class: PriorityClass,
-        number: u32,
+        source_number: u32,
         order: &Arc<Mutex<Vec<(PriorityClass, u32)>>>,
     ) -> tokio::task::JoinHandle<()> {
         let (fair_queue, order) = (Arc::clone(fair_queue), Arc::clone(order));
         let task = tokio::spawn(async move {
-            let permit = fair_queue.acquire(priority_class, source(number)).await;
+            let permit = fair_queue
+                .acquire(priority_class, source(source_number))
+                .await;
             if permit.is_ok() {
-                order.lock().push((priority_class, number));
+                order.lock().push((priority_class, source_number));
             }
         });
         tokio::task::yield_now().await;
@@ -392,7 +397,7 @@ mod tests {
                 .acquire(PriorityClass::New, source(5))
                 .await
                 .err(),
-            Some(Rejected::All)
+            Some(Rejected::PriorityClass)
         );
         drop(running);
         for task in tasks {

@@ -16,8 +16,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
 
-use crate::cache::{Key, KeyHasher, SegmentedCache};
-use crate::check_limiter::{CheckLimiter, CredentialClaim, Limits};
+use crate::cache::{Found, Key, KeyHasher, SegmentedCache};
+use crate::check_limiter::{CheckLimiter, Limits, PendingCheck};
 use crate::config::{HttpBasicConfig, LimitsConfig};
 use crate::error::{AuthError, SetupError};
 use crate::headers::Headers;
@@ -143,7 +143,7 @@ impl HttpBasic {
             ]),
             source,
         };
-        if let Some((identity, true)) = self.cached_identity(&hashed) {
+        if let Some(identity) = self.fresh_identity(&hashed) {
             return Ok(identity);
         }
         // Only requests of the same source share a check, because a refusal for the limits of one
@@ -155,11 +155,20 @@ impl HttpBasic {
         Box::pin(check).await
     }
 
-    /// The cached identity for these credentials, and whether the cache entry is fresh.
-    fn cached_identity(&self, hashed: &HashedCredentials) -> Option<(Arc<Identity>, bool)> {
-        let found = self.verified.lock().find(&hashed.name, Instant::now())?;
-        let (proof, identity) = found.value;
-        (proof == hashed.proof).then_some((identity, found.is_fresh))
+    /// The cached identity for these credentials, whether or not it has expired.
+    fn cached_identity(&self, hashed: &HashedCredentials) -> Option<Found<Arc<Identity>>> {
+        let Found { value, is_fresh } = self.verified.lock().find(&hashed.name, Instant::now())?;
+        let (proof, identity) = value;
+        (proof == hashed.proof).then_some(Found {
+            value: identity,
+            is_fresh,
+        })
+    }
+
+    /// The cached identity for these credentials, if it has not expired.
+    fn fresh_identity(&self, hashed: &HashedCredentials) -> Option<Arc<Identity>> {
+        let cached = self.cached_identity(hashed)?;
+        cached.is_fresh.then_some(cached.value)
     }
 
     fn unauthorized(&self) -> AuthError {
@@ -202,14 +211,15 @@ impl HttpBasic {
         users: Arc<Users>,
         credentials: Credentials,
     ) -> CheckOutcome {
-        let claim = CredentialClaim {
+        let pending_check = PendingCheck {
             source: hashed.source,
             name: credentials.user.as_bytes(),
             was_verified: self.cached_identity(hashed).is_some(),
-            exists: users.contains(&credentials.user),
+            user_exists: users.contains(&credentials.user),
         };
-        let check = self.limiter.admit(claim).await?;
-        if let Some((identity, true)) = self.cached_identity(hashed) {
+        let check = self.limiter.admit(pending_check).await?;
+        // Another request may have had the same credentials verified in the meantime.
+        if let Some(identity) = self.fresh_identity(hashed) {
             check.report_no_result();
             return Ok(identity);
         }

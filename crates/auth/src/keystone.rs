@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::cache::{Key, KeyHasher, SecondChanceCache, SegmentedCache};
-use crate::check_limiter::{CheckLimiter, CredentialClaim, Limits};
+use crate::check_limiter::{CheckLimiter, Limits, PendingCheck};
 use crate::config::{KeystoneConfig, LimitsConfig};
 use crate::error::{AuthError, SetupError};
 use crate::headers::{Headers, text};
@@ -36,6 +36,9 @@ use token::Token;
 const TOKEN_BYTES_MAX: usize = 8192;
 /// The `Retry-After` for callers when Keystone is unavailable, in seconds.
 const RETRY_SECONDS: u64 = 5;
+
+/// For `allow_expired`: a token that has expired is rejected.
+const REJECT_EXPIRED: bool = false;
 
 /// The state of the strategy: the client, the caches, and the limiter of queries.
 pub(crate) struct Keystone {
@@ -118,11 +121,14 @@ impl Keystone {
         let service_token = text(headers, "x-service-token").filter(|token| !token.is_empty());
         let Some(service_token) = service_token else {
             return Ok(Arc::clone(
-                &self.validate(user_token, false, source).await?.identity,
+                &self
+                    .validate(user_token, REJECT_EXPIRED, source)
+                    .await?
+                    .identity,
             ));
         };
         let service = self
-            .validate(self.well_formed(&service_token)?, false, source)
+            .validate(self.well_formed(&service_token)?, REJECT_EXPIRED, source)
             .await?;
         let roles = service.identity.roles();
         let is_service = roles
@@ -132,7 +138,8 @@ impl Keystone {
             tracing::info!("the service token has no service role");
             return Err(self.unauthorized());
         }
-        let user = self.validate(user_token, is_service, source).await?;
+        let allow_expired = is_service;
+        let user = self.validate(user_token, allow_expired, source).await?;
         Ok(Arc::new(user.with_service(&service)))
     }
 
@@ -168,14 +175,14 @@ impl Keystone {
         // Only requests of the same source share a query, because a refusal for the limits of one
         // source must not apply to another source.
         let flight_key = self.key_hasher.key(&[&key, &source.bytes()]);
-        let claim = CredentialClaim {
+        let pending_check = PendingCheck {
             source,
             name: b"",
             was_verified: was_valid,
-            exists: true,
+            user_exists: true,
         };
         let validation = self.single_flight.run(flight_key, async || {
-            self.validate_with_keystone(key, token, allow_expired, claim)
+            self.validate_with_keystone(key, token, allow_expired, pending_check)
                 .await
         });
         Box::pin(validation).await
@@ -201,9 +208,9 @@ impl Keystone {
         key: Key,
         token: &str,
         allow_expired: bool,
-        claim: CredentialClaim<'_>,
+        pending_check: PendingCheck<'_>,
     ) -> CheckOutcome {
-        let check = self.limiter.admit(claim).await?;
+        let check = self.limiter.admit(pending_check).await?;
         // Another request may have cached an outcome in the meantime.
         if let CachedOutcome::Fresh(outcome) = self.cached_outcome(&key) {
             check.report_no_result();

@@ -13,8 +13,8 @@
 //!
 //! Invariants:
 //! * No secret (password, token) appears in `Debug` output, in an error or in a log line.
-//! * The caches have secrets only as keyed hashes. In memory as they are: only the service user's own
-//!   password and token.
+//! * The caches have secrets only as keyed hashes. Only the service user's own password and token are
+//!   kept in memory as they are.
 //! * Every cache and queue has a bound. Invalid credentials cannot evict valid ones from a cache.
 //! * A limiter admits slow checks: credentials that were verified before have priority, and addresses
 //!   with many failures come last. No address is locked out.

@@ -62,7 +62,7 @@ pub struct Policy {
 /// A caller is not allowed to do something: 403.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forbidden {
-    /// The operation that was refused.
+    /// The rule of the operation that was refused.
     pub rule: Rule,
     /// Why it was refused.
     pub reason: ForbiddenReason,
@@ -126,7 +126,7 @@ impl Policy {
         ))
     }
 
-    /// Checks whether `identity` may perform `rule` on `target`.
+    /// Checks whether `identity` may do on `target` what `rule` controls.
     ///
     /// The target of most operations is [`Target::own`]; see [`Policy::authorize_own`].
     ///
@@ -149,7 +149,7 @@ impl Policy {
         }
     }
 
-    /// Checks whether `identity` may perform `rule` on its own project, for operations whose requests
+    /// Checks whether `identity` may do on its own project what `rule` controls, for operations whose requests
     /// name no target.
     ///
     /// # Errors

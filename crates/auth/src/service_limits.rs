@@ -72,7 +72,7 @@ impl LimitsReader {
     /// # Errors
     /// Keystone cannot be reached, sends an invalid response, or has no such service.
     pub async fn read(&self) -> Result<ServiceLimits, LimitsError> {
-        let ids = self.services().await.map_err(LimitsError)?;
+        let ids = self.service_ids().await.map_err(LimitsError)?;
         let mut limits = ServiceLimits::default();
         for id in &ids {
             let registered = self
@@ -97,8 +97,8 @@ impl LimitsReader {
         Ok(limits)
     }
 
-    /// The ids of the services of that type.
-    async fn services(&self) -> Result<Vec<String>, String> {
+    /// The ids of the services of the configured type.
+    async fn service_ids(&self) -> Result<Vec<String>, String> {
         let query = [("type", self.service_type.as_str())];
         let response = self.client.get("/services", &query).await?;
         let services = items(&response, "services")?;
@@ -131,12 +131,13 @@ impl LimitsReader {
             else {
                 continue;
             };
-            let target = match (limit["region_id"].as_str(), &self.region) {
+            let limits_of_scope = match (limit["region_id"].as_str(), &self.region) {
                 (Some(region), Some(configured)) if region == configured => &mut regional,
                 (Some(_), Some(_)) => continue,
                 (None, _) | (_, None) => &mut general,
             };
-            let least = target.entry(name.to_owned()).or_insert(value);
+            let least = limits_of_scope.entry(name.to_owned()).or_insert(value);
+            // A negative limit is unlimited, so any other is less.
             if *least < 0 || (0..*least).contains(&value) {
                 *least = value;
             }

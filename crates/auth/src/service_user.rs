@@ -37,7 +37,8 @@ impl ServiceUser {
         })
     }
 
-    /// A token for the header `X-Auth-Token`; another one than `rejected`, which a service has rejected.
+    /// A token for the header `X-Auth-Token`. `rejected` is a token that a service has rejected: if it is the
+    /// present one, a new token is requested.
     /// All callers share one token and one request for it.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use tokio::sync::OnceCell;
 
 use crate::cache::Key;
 
-/// The operations in flight. The number of callers bounds their number.
+/// The operations in flight: at most as many as there are callers.
 pub(crate) struct SingleFlight<V> {
     in_flight: Mutex<HashMap<Key, Arc<OnceCell<V>>>>,
 }
@@ -45,7 +45,7 @@ impl<V: Clone> SingleFlight<V> {
     }
 }
 
-/// A caller that runs the operation or waits for it. When the last one is dropped, the entry is removed.
+/// A caller that runs the operation or waits for it. When the last caller is dropped, the entry is removed.
 struct Caller<'f, V> {
     single_flight: &'f SingleFlight<V>,
     key: Key,

@@ -30,7 +30,7 @@ impl Source {
 }
 
 /// The address that a request comes from: that of the peer, or if the peer is a trusted proxy, the
-/// nearest address in `X-Forwarded-For` that is not one.
+/// nearest address in `X-Forwarded-For` that is not a trusted proxy.
 pub(crate) fn address(
     peer: Option<IpAddr>,
     proxies: &[IpAddr],

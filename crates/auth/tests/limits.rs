@@ -27,11 +27,11 @@ fn limit(project: Value, name: &str, region: Value, limit: i64) -> Value {
 
 async fn keystone_with_limits() -> FakeKeystone {
     let keystone = FakeKeystone::start().await;
-    keystone.list(
+    keystone.set_list(
         "/services",
         json!({"services": [{"id": "s1", "type": "compute"}]}),
     );
-    keystone.list(
+    keystone.set_list(
         "/registered_limits",
         json!({"registered_limits": [
             registered("servers", Value::Null, 10),
@@ -40,7 +40,7 @@ async fn keystone_with_limits() -> FakeKeystone {
             registered("class:VCPU", json!("two"), 8),
         ], "links": {"next": null}}),
     );
-    keystone.list(
+    keystone.set_list(
         "/limits",
         json!({"limits": [
             limit(json!("p"), "servers", json!("one"), -1),
@@ -79,7 +79,7 @@ async fn incomplete_and_invalid_responses_are_errors() {
     let keystone = keystone_with_limits().await;
     let reader = reader(&keystone, None);
     reader.read().await.unwrap();
-    // When the service user's token was revoked, it logs in again.
+    // After its token was revoked, the service user logs in again.
     keystone.revoke_logins();
     reader.read().await.unwrap();
     for (path, body) in [
@@ -91,14 +91,14 @@ async fn incomplete_and_invalid_responses_are_errors() {
         ("/limits", json!([])),
         ("/services", json!({"services": []})),
     ] {
-        keystone.list(path, body);
+        keystone.set_list(path, body);
         let error = reader.read().await.unwrap_err().to_string();
         assert!(
             error.starts_with("Keystone does not tell the limits: "),
             "{error}"
         );
     }
-    keystone.answer_questions_with(Some(503));
+    keystone.set_error_status(Some(503));
     let error = reader.read().await.unwrap_err().to_string();
     assert!(error.contains("503"), "{error}");
 }

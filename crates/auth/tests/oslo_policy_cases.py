@@ -65,6 +65,7 @@ class ComplaintHandler(logging.Handler):
 
 
 def expression(rng, depth, broken):
+    """A random rule, with invalid checks in it if `broken`."""
     roll = rng.random()
     if depth == 0 or roll < 0.3:
         if broken and rng.random() < 0.15:
@@ -83,6 +84,7 @@ def expression(rng, depth, broken):
 
 
 def value(rng, broken):
+    """The value of a rule in a file: an expression, or the older form of lists."""
     if rng.random() < 0.15:
         return [rng.choice([[], rng.choice(ATOMS), [rng.choice(ATOMS)],
                             [rng.choice(ATOMS), rng.choice(ATOMS)]])
@@ -109,7 +111,7 @@ def policy_file(rng):
     return rules
 
 
-def identity(rng):
+def random_headers(rng):
     headers = []
 
     def add_with_chance(name, values, chance):
@@ -171,6 +173,7 @@ def enforcer(directory, rules, enforce_new_defaults, complaint_handler):
 
 
 def answer(policy_enforcer, rule, target, ctx):
+    """'1' if the rule allows, '0' if it refuses, 'x' if its evaluation fails."""
     if target == 'own':
         target = {'project_id': ctx.project_id, 'user_id': ctx.user_id}
     try:
@@ -192,7 +195,7 @@ def main():
     identities = []
     contexts = []
     while len(identities) < 40:
-        headers = identity(rng)
+        headers = random_headers(rng)
         ctx = context(headers)
         values = None
         if ctx is not None:
@@ -202,6 +205,7 @@ def main():
     cases = []
     with tempfile.TemporaryDirectory() as directory:
         for number in range(count):
+            # The first two files are empty: one without and one with the new defaults.
             rules = policy_file(rng) if number > 1 else {}
             new = rng.random() < 0.5 if number > 1 else bool(number)
             complaints = []

@@ -109,7 +109,7 @@ async fn users_with_right_passwords_have_roles_and_project() {
     }
     let reader = log_in(&auth, "reader:r").await.unwrap();
     assert_eq!(reader.roles(), ["reader"]);
-    // The common project applies to users that are not listed; this one has a project of its own.
+    // The common project applies to users that are not listed; this user has a project of its own.
     let project_id = reader.project_id().unwrap();
     assert!(project_id.len() == 32 && project_id.bytes().all(|byte| byte.is_ascii_hexdigit()));
     assert_eq!(reader.parts().is_admin, Some(false));
@@ -234,7 +234,7 @@ async fn guesses_at_full_speed_delay_neither_verified_nor_new_users() {
         .map(|number: u32| {
             let (auth, is_over) = (Arc::clone(&auth), Arc::clone(&is_over));
             tokio::spawn(async move {
-                let mut outcomes = [0_u32; 2];
+                let mut refused_count = 0_u32;
                 for guess in 0.. {
                     if is_over.load(Ordering::Relaxed) {
                         break;
@@ -245,14 +245,14 @@ async fn guesses_at_full_speed_delay_neither_verified_nor_new_users() {
                     let pair = format!("{name}:{number}-{guess}");
                     match log_in_from(&auth, &pair, address(1)).await {
                         Err(AuthError::TooMany { .. }) => {
-                            outcomes[1] += 1;
+                            refused_count += 1;
                             tokio::time::sleep(Duration::from_millis(1)).await;
                         }
-                        Err(_) => outcomes[0] += 1,
+                        Err(_) => {}
                         Ok(_) => panic!("nobody has that password"),
                     }
                 }
-                outcomes
+                refused_count
             })
         })
         .collect();
@@ -272,15 +272,14 @@ async fn guesses_at_full_speed_delay_neither_verified_nor_new_users() {
     let elapsed = start.elapsed();
     assert!(elapsed < Duration::from_secs(2), "{elapsed:?}");
     is_over.store(true, Ordering::Relaxed);
-    let mut totals = [0; 2];
+    let mut refused_total = 0;
     for attacker in attackers {
         attacker.abort();
-        if let Ok(outcomes) = attacker.await {
-            totals[0] += outcomes[0];
-            totals[1] += outcomes[1];
+        if let Ok(refused_count) = attacker.await {
+            refused_total += refused_count;
         }
     }
-    assert!(totals[1] > 0, "no guess was refused: {totals:?}");
+    assert!(refused_total > 0, "no guess was refused");
 }
 
 #[tokio::test]

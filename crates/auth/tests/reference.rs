@@ -86,7 +86,7 @@ async fn policies_allow_what_the_reference_allows() {
         };
         let text = case["rules"].to_string();
         let loaded = Policy::from_text(&config, Path::new("policy.yaml"), &text);
-        // Files for which the reference logs a complaint, or answers 500, are refused here.
+        // Files for which the reference logs a complaint, or fails ('x'), are refused here.
         let fails_in_reference = case["answers"].as_array().is_some_and(|answers| {
             answers
                 .iter()

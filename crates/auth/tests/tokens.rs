@@ -59,7 +59,7 @@ fn is_unavailable(answer: &Result<Arc<Identity>, AuthError>) -> bool {
 #[tokio::test]
 async fn a_valid_token_has_an_identity_and_is_validated_once() {
     let keystone = FakeKeystone::start().await;
-    keystone.know(
+    keystone.add_token(
         "t-project",
         token(json!({"project": {"id": "p1", "domain": {"id": "d2"}}})),
     );
@@ -100,13 +100,12 @@ async fn a_valid_token_has_an_identity_and_is_validated_once() {
 #[tokio::test]
 async fn tokens_have_the_scopes_of_system_domain_and_project() {
     let keystone = FakeKeystone::start().await;
-    keystone.know(
+    keystone.add_token(
         "system",
         token(json!({"system": {"all": true}, "is_admin_project": false})),
     );
-    keystone.know("domain", token(json!({"domain": {"id": "d9"}})));
-    keystone.know("none", token(json!({"roles": null, "project": null})));
-    keystone.know("none", token(json!({"roles": []})));
+    keystone.add_token("domain", token(json!({"domain": {"id": "d9"}})));
+    keystone.add_token("none", token(json!({"roles": []})));
     let auth = authenticator(config(&keystone)).unwrap();
     let system = send(&auth, "system").await.unwrap();
     assert_eq!(system.scope(), Scope::System);
@@ -126,12 +125,12 @@ async fn tokens_have_the_scopes_of_system_domain_and_project() {
 #[tokio::test]
 async fn unknown_expired_and_malformed_tokens_are_rejected() {
     let keystone = FakeKeystone::start().await;
-    keystone.know(
+    keystone.add_token(
         "expired",
         token(json!({"expires_at": "2020-01-01T00:00:00.000000Z"})),
     );
     let rules = json!({"application_credential": {"id": "c", "access_rules": []}});
-    keystone.know("restricted", token(rules));
+    keystone.add_token("restricted", token(rules));
     let auth = authenticator(config(&keystone)).unwrap();
     for name in ["unknown", "expired", "restricted"] {
         for _ in 0..3 {
@@ -155,14 +154,14 @@ async fn unknown_expired_and_malformed_tokens_are_rejected() {
     assert_eq!(
         keystone.validations(),
         4,
-        "only a,b could have been a token"
+        "only the joined a,b could have been a token"
     );
 }
 
 #[tokio::test]
 async fn without_a_cache_a_revoked_token_is_refused_at_once() {
     let keystone = FakeKeystone::start().await;
-    keystone.know("t", token(json!({})));
+    keystone.add_token("t", token(json!({})));
     let no_cache = KeystoneConfig {
         cache_seconds: 0,
         negative_cache_seconds: 0,
@@ -170,9 +169,9 @@ async fn without_a_cache_a_revoked_token_is_refused_at_once() {
     };
     let auth = authenticator(no_cache).unwrap();
     assert!(send(&auth, "t").await.is_ok());
-    keystone.forget("t");
+    keystone.remove_token("t");
     assert_eq!(send(&auth, "t").await.unwrap_err(), unauthorized());
-    keystone.know("t", token(json!({})));
+    keystone.add_token("t", token(json!({})));
     assert!(send(&auth, "t").await.is_ok());
     assert_eq!(keystone.validations(), 3);
 }
@@ -180,8 +179,8 @@ async fn without_a_cache_a_revoked_token_is_refused_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_requests_with_one_token_share_a_validation() {
     let keystone = FakeKeystone::start().await;
-    keystone.know("t", token(json!({})));
-    keystone.hold();
+    keystone.add_token("t", token(json!({})));
+    keystone.hold_answers();
     let auth = Arc::new(authenticator(config(&keystone)).unwrap());
     let requests: Vec<_> = (0..100)
         .map(|_| {
@@ -189,7 +188,7 @@ async fn concurrent_requests_with_one_token_share_a_validation() {
             tokio::spawn(async move { send(&auth, "t").await })
         })
         .collect();
-    keystone.release_after_waiting().await;
+    keystone.release_answers_after_a_request().await;
     for request in requests {
         assert!(request.await.unwrap().is_ok());
     }
@@ -200,24 +199,25 @@ async fn concurrent_requests_with_one_token_share_a_validation() {
 async fn the_service_users_token_is_renewed_when_rejected_or_before_it_expires() {
     let keystone = FakeKeystone::start().await;
     for name in ["a", "b", "c"] {
-        keystone.know(name, token(json!({})));
+        keystone.add_token(name, token(json!({})));
     }
     let auth = authenticator(config(&keystone)).unwrap();
     assert!(send(&auth, "a").await.is_ok());
     keystone.revoke_logins();
     assert!(send(&auth, "b").await.is_ok());
+    // The validation of b was repeated with the token of the second login.
     assert_eq!((keystone.logins(), keystone.validations()), (2, 3));
 
     let short_lived = FakeKeystone::start().await;
-    short_lived.logins_last(Duration::from_secs(60));
-    short_lived.know("a", token(json!({})));
-    short_lived.know("b", token(json!({})));
+    short_lived.set_login_lifetime(Duration::from_secs(60));
+    short_lived.add_token("a", token(json!({})));
+    short_lived.add_token("b", token(json!({})));
     let auth = authenticator(config(&short_lived)).unwrap();
     assert!(send(&auth, "a").await.is_ok());
     assert!(send(&auth, "b").await.is_ok());
     assert_eq!(short_lived.logins(), 2);
     // A failed renewal is harmless while the old token is valid.
-    short_lived.know("c", token(json!({})));
+    short_lived.add_token("c", token(json!({})));
     short_lived.set_password("changed");
     assert!(send(&auth, "c").await.is_ok());
 }
@@ -225,14 +225,14 @@ async fn the_service_users_token_is_renewed_when_rejected_or_before_it_expires()
 #[tokio::test]
 async fn errors_and_time_outs_of_keystone_make_it_unavailable() {
     let keystone = FakeKeystone::start().await;
-    keystone.know("t", token(json!({})));
+    keystone.add_token("t", token(json!({})));
     let auth = authenticator(config(&keystone)).unwrap();
     for status in [500, 503, 403, 302, 400] {
-        keystone.answer_questions_with(Some(status));
+        keystone.set_error_status(Some(status));
         assert!(is_unavailable(&send(&auth, "t").await), "{status}");
     }
-    keystone.answer_questions_with(None);
-    keystone.know("odd", json!({"token": {"no": "user"}}));
+    keystone.set_error_status(None);
+    keystone.add_token("odd", json!({"token": {"no": "user"}}));
     assert!(is_unavailable(&send(&auth, "odd").await));
     assert!(send(&auth, "t").await.is_ok(), "it is back");
 
@@ -244,7 +244,7 @@ async fn errors_and_time_outs_of_keystone_make_it_unavailable() {
     let auth = authenticator(unreachable).unwrap();
     assert!(is_unavailable(&send(&auth, "t").await));
 
-    keystone.hold();
+    keystone.hold_answers();
     let slow_config = KeystoneConfig {
         request_timeout_ms: 50,
         ..config(&keystone)
@@ -273,13 +273,13 @@ async fn service_tokens_must_be_valid_and_allow_expired_user_tokens() {
         "user": {"id": "nova", "domain": {"id": "d1"}}, "roles": [{"id": "r", "name": "service"}],
         "project": {"id": "services", "domain": {"id": "d3"}}, "system": null,
     });
-    keystone.know("nova", token(nova));
-    keystone.know("user", token(json!({"project": {"id": "p1"}})));
-    keystone.know(
+    keystone.add_token("nova", token(nova));
+    keystone.add_token("user", token(json!({"project": {"id": "p1"}})));
+    keystone.add_token(
         "late",
         token(json!({"expires_at": "2020-01-01T00:00:00.000000Z"})),
     );
-    keystone.know("system", token(json!({"system": {"all": true}})));
+    keystone.add_token("system", token(json!({"system": {"all": true}})));
     let auth = authenticator(config(&keystone)).unwrap();
     let send = async |auth: &Authenticator, user: &str, service: &str| {
         auth.authenticate(
@@ -344,7 +344,7 @@ async fn service_tokens_must_be_valid_and_allow_expired_user_tokens() {
 #[tokio::test]
 async fn the_service_user_logs_in_with_the_configured_scope_and_password() {
     let keystone = FakeKeystone::start().await;
-    keystone.know("t", token(json!({})));
+    keystone.add_token("t", token(json!({})));
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("password");
     std::fs::write(&file, "sesame\n").unwrap();
@@ -431,10 +431,10 @@ fn address(last_octet: u8) -> Option<IpAddr> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invented_tokens_at_full_speed_delay_neither_verified_nor_new_ones() {
     let keystone = FakeKeystone::start().await;
-    keystone.know("known", token(json!({})));
-    keystone.know("new", token(json!({})));
+    keystone.add_token("known", token(json!({})));
+    keystone.add_token("new", token(json!({})));
     // Each query takes a while, and Keystone accepts few at a time.
-    keystone.take(Duration::from_millis(20));
+    keystone.set_answer_delay(Duration::from_millis(20));
     let config = KeystoneConfig {
         cache_seconds: 1,
         cache_entries: 64,
@@ -486,7 +486,7 @@ async fn invented_tokens_at_full_speed_delay_neither_verified_nor_new_ones() {
         attacker.abort();
         let _ = attacker.await;
     }
-    // Keystone answered a burst, and then ten queries a second.
+    // Keystone answered a burst of 256 queries, and then ten a second.
     let validations = keystone.validations();
     assert!(validations < 450, "{validations}");
 }
@@ -494,7 +494,7 @@ async fn invented_tokens_at_full_speed_delay_neither_verified_nor_new_ones() {
 #[tokio::test]
 async fn rejected_tokens_evict_no_valid_ones() {
     let keystone = FakeKeystone::start().await;
-    keystone.know("good", token(json!({})));
+    keystone.add_token("good", token(json!({})));
     let config = KeystoneConfig {
         cache_entries: 8,
         negative_cache_entries: 8,
@@ -510,9 +510,9 @@ async fn rejected_tokens_evict_no_valid_ones() {
     // A caller with many valid tokens evicts none that is in use.
     for number in 0..100 {
         let other = format!("other-{number}");
-        keystone.know(&other, token(json!({})));
+        keystone.add_token(&other, token(json!({})));
         assert!(send(&auth, &other).await.is_ok());
         assert!(send(&auth, "good").await.is_ok());
     }
-    assert_eq!(keystone.validations(), 201);
+    assert_eq!(keystone.validations(), 1 + 100 + 100);
 }

@@ -1,4 +1,5 @@
-//! The benchmarks: they measure a running server, and the project's own performance targets.
+//! The benchmarks. Some measure any running server, the others check the project's own performance targets, which
+//! the output and the documents call bars.
 
 mod boots;
 mod cold;

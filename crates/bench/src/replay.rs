@@ -50,12 +50,12 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "FILE")]
     tasks: PathBuf,
 
-    /// Keep the trace's times, compressed so much; without it tasks come one after the other as
-    /// fast as they are taken, and nobody leaves
+    /// Keep the trace's times, but X times as fast; without this option servers are requested one after the
+    /// other as fast as they are accepted, and none is deleted
     #[arg(long, value_name = "X", value_parser = positive)]
     speed: Option<f64>,
 
-    /// With --speed: leave the servers where they are when their tasks end
+    /// With --speed: do not delete servers when their tasks end
     #[arg(long, requires = "speed")]
     no_delete: bool,
 
@@ -82,11 +82,11 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     patience: u64,
 
-    /// Where the picture (fill.svg) and the figures (report.json) go
+    /// Where the chart (fill.svg) and the figures (report.json) are written
     #[arg(long, value_name = "FOLDER", default_value = "replay")]
     out: PathBuf,
 
-    /// Delete what is left of the run's servers at the end
+    /// Delete the servers of the run that are left at its end
     #[arg(long)]
     clean_up: bool,
 }
@@ -126,7 +126,7 @@ impl Replay {
             );
         }
         let plans = self.plans(&api, tasks).await?;
-        let stop = on_interrupt();
+        let stop = stop_on_interrupt();
         let task_progress = Arc::new(TaskProgress::new(plans.len(), self.in_flight as usize));
         let replay_run = Arc::new(ReplayRun {
             api: Arc::clone(&api),
@@ -149,7 +149,7 @@ impl Replay {
             totals: &totals,
             hosts: nodes.len(),
             time,
-            stopped: *stop.borrow(),
+            is_stopped: *stop.borrow(),
             retries: count_retries(&api, &task_progress, connections).await,
         });
         self.write(&report, &totals, &samples)?;
@@ -159,10 +159,10 @@ impl Replay {
         Ok(report.is_settled() && !report.stopped)
     }
 
-    /// The servers to create, with their times and the installation's flavors.
+    /// The servers to create, with their times and flavors. Flavors that the installation lacks are created.
     async fn plans(&self, api: &Api, tasks: &[Task]) -> anyhow::Result<Vec<ServerPlan>> {
         let mut flavors = Flavors::read(api).await?;
-        let mut ids = BTreeMap::new();
+        let mut flavor_ids = BTreeMap::new();
         let first_s = tasks.first().map_or(0, |task| task.created_s);
         let time_of = |time_s: u64| {
             let speed = self.speed?;
@@ -173,11 +173,11 @@ impl Replay {
         let mut plans = Vec::with_capacity(tasks.len());
         for task in tasks {
             let flavor_spec = flavor(task);
-            let flavor = match ids.get(&flavor_spec) {
+            let flavor = match flavor_ids.get(&flavor_spec) {
                 Some(id) => Arc::clone(id),
                 None => {
                     let id = flavors.ensure(api, &flavor_spec).await?;
-                    ids.insert(flavor_spec, Arc::clone(&id));
+                    flavor_ids.insert(flavor_spec, Arc::clone(&id));
                     id
                 }
             };
@@ -191,7 +191,7 @@ impl Replay {
         eprintln!(
             "{} tasks of {} flavors, {} of them new",
             tasks.len(),
-            ids.len(),
+            flavor_ids.len(),
             flavors.created_count
         );
         Ok(plans)
@@ -203,8 +203,8 @@ impl Replay {
         std::fs::create_dir_all(&self.out).with_context(folder_text)?;
         let name = self.tasks.file_name().unwrap_or_default();
         let title = format!("{}, {} hosts", name.to_string_lossy(), report.hosts);
-        let picture = chart::draw(&title, report.tasks, totals, samples);
-        std::fs::write(self.out.join("fill.svg"), picture).with_context(folder_text)?;
+        let chart = chart::draw(&title, report.tasks, totals, samples);
+        std::fs::write(self.out.join("fill.svg"), chart).with_context(folder_text)?;
         let json = serde_json::to_string_pretty(report)?;
         std::fs::write(self.out.join("report.json"), json).with_context(folder_text)?;
         let out = self.out.display();
@@ -214,8 +214,8 @@ impl Replay {
     }
 }
 
-/// Becomes true when the user presses Ctrl-C. The second time ends the program at once.
-fn on_interrupt() -> watch::Receiver<bool> {
+/// Returns a value that becomes true when the user presses Ctrl-C. A second Ctrl-C ends the program at once.
+fn stop_on_interrupt() -> watch::Receiver<bool> {
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
@@ -252,7 +252,7 @@ async fn run_sampled(replay_run: &Arc<ReplayRun>, totals: &Amounts) -> Vec<Sampl
             let used = sample.used.get(class).copied().unwrap_or(0);
             (class.as_str(), percent(used, *total))
         });
-        let highest_share = shares.max_by(|left, right| left.1.total_cmp(&right.1));
+        let highest_share = shares.max_by(|(_, left), (_, right)| left.total_cmp(right));
         progress.show(&sample.counts, highest_share);
         samples.push(sample);
         if is_over {
@@ -262,7 +262,7 @@ async fn run_sampled(replay_run: &Arc<ReplayRun>, totals: &Amounts) -> Vec<Sampl
     }
 }
 
-/// Takes a sample of the installation. `project` is set once the first server shows it.
+/// Takes a sample of the installation. `project` is set as soon as a server is there that shows its project.
 async fn sample(replay_run: &ReplayRun, project: &mut Option<String>) -> Sample {
     let counts = replay_run.task_progress.counts();
     let at_s = replay_run.start.elapsed().as_secs_f64();
@@ -297,7 +297,9 @@ async fn count_retries(
     connections: usize,
 ) -> Option<retries::BuildRetries> {
     let task_states = task_progress.task_states();
-    let existing = task_states.iter().filter(|task_state| !task_state.deleted);
+    let existing = task_states
+        .iter()
+        .filter(|task_state| !task_state.is_deleted);
     let servers = existing
         .filter_map(|task_state| task_state.server)
         .collect();
@@ -313,7 +315,9 @@ async fn count_retries(
 /// Deletes the servers of the run that still exist.
 pub(crate) async fn clean_up(api: &Arc<Api>, task_progress: &TaskProgress, connections: usize) {
     let task_states = task_progress.task_states();
-    let remaining_servers = task_states.iter().filter(|task_state| !task_state.deleted);
+    let remaining_servers = task_states
+        .iter()
+        .filter(|task_state| !task_state.is_deleted);
     let mut remaining_servers = remaining_servers
         .filter_map(|task_state| task_state.server)
         .collect::<Vec<_>>();

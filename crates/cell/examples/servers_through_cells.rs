@@ -91,10 +91,10 @@ fn create(cell: u128, number: u128, hosts: u128) -> Envelope {
 }
 
 /// Runs all agents of a cell on one connection.
-async fn run_agents(cell: Arc<Cell>, number: u128, hosts: u128) {
+async fn run_agents(cell: Arc<Cell>, cell_number: u128, hosts: u128) {
     let mut connection = cell.connect().await.unwrap();
     for host_number in 0..hosts {
-        let host = host(number, host_number);
+        let host = host(cell_number, host_number);
         let start = ToCell::Started(Box::new(SessionStart {
             host,
             name: host.to_string(),
@@ -170,7 +170,9 @@ fn processor_time() -> Duration {
         .unwrap()
         .split_whitespace()
         .collect();
+    // `utime` and `stime` of proc_pid_stat(5), which follow 11 fields after the name of the program.
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    // Linux has 100 ticks a second.
     Duration::from_millis(ticks * 10)
 }
 
@@ -218,12 +220,18 @@ async fn main() {
         wait.await.unwrap();
     }
     let (elapsed, used) = (started.elapsed(), processor_time() - processor);
-    let all = (servers * cells) as f64;
-    println!("{all} servers on {} hosts in {cells} cells", hosts * cells);
-    println!("{:.0} servers a second", all / elapsed.as_secs_f64());
+    let server_count = (servers * cells) as f64;
+    println!(
+        "{server_count} servers on {} hosts in {cells} cells",
+        hosts * cells
+    );
+    println!(
+        "{:.0} servers a second",
+        server_count / elapsed.as_secs_f64()
+    );
     println!(
         "{:.0} µs of processor time a server",
-        used.as_secs_f64() * 1e6 / all
+        used.as_secs_f64() * 1e6 / server_count
     );
     for cell in opened {
         let metrics = cell.metrics();

@@ -12,7 +12,7 @@ use placewright_tasks::{ContainedWork, spawn_contained};
 use tokio::sync::mpsc;
 
 use crate::read_model::{Route, SessionCheck};
-use crate::shared::{Shared, count, now};
+use crate::shared::{Shared, add_to, now};
 
 /// The most messages that are handled under one lock.
 const MESSAGES_AT_ONCE: usize = 128;
@@ -128,7 +128,7 @@ impl Connection {
         start: SessionStart,
         starts: &mut Vec<SessionStart>,
     ) {
-        let after = read_model
+        let latest = read_model
             .find_host(start.host)
             .map_or(0, |host| host.session());
         if start.session >= NUMBER_END {
@@ -138,8 +138,8 @@ impl Connection {
             );
             return;
         }
-        if start.session <= after {
-            self.check_or_restart(start.host, SessionCheck::MustRestart(after));
+        if start.session <= latest {
+            self.check_or_restart(start.host, SessionCheck::MustRestart(latest));
             return;
         }
         let is_name_valid = !start.name.is_empty() && start.name.len() <= NAME_BYTES_MAX;
@@ -238,7 +238,7 @@ pub(crate) fn restart_session(shared: &Shared, host: HostId) -> Reply {
 /// panic too, agents are ordered to begin the undecided sessions again, because they announce each
 /// only once.
 struct PendingSessions {
-    /// The number of each session that is not decided yet.
+    /// By host, the number of the session that is not decided yet.
     undecided: BTreeMap<HostId, u64>,
     shared: Arc<Shared>,
     connection: u64,
@@ -277,7 +277,7 @@ async fn submit_starts(mut pending: PendingSessions, mut starts: Vec<SessionStar
                 Ok(Ok(_)) => {}
                 Ok(Err(Refusal::OldSession(_))) => {
                     let after = shared.engine.read_now(|machine| {
-                        let row = machine.0.hosts().get(&host);
+                        let row = machine.state.hosts().get(&host);
                         row.map_or(0, |row| row.session)
                     });
                     // If the queue is full, the order is repeated when the agent sends its next message.
@@ -297,7 +297,7 @@ async fn submit_starts(mut pending: PendingSessions, mut starts: Vec<SessionStar
         if failed.is_empty() {
             return;
         }
-        count(&shared.counts.repeated, failed.len());
+        add_to(&shared.counts.repeated, failed.len());
         starts = failed;
         tokio::select! {
             () = tokio::time::sleep(START_RETRY) => {}

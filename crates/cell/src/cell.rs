@@ -78,7 +78,7 @@ impl Cell {
             Ok(Engine::open(journal, engine_options, observer)?)
         });
         let engine = opened.await.unwrap_or(Err(OpenError::Panicked))?;
-        Self::run(engine, options, placement)
+        Self::start(engine, options, placement)
     }
 
     /// Opens a cell on any journal.
@@ -97,17 +97,18 @@ impl Cell {
             Ok(Engine::open(journal, engine_options, observer)?)
         });
         let engine = opened.await.unwrap_or(Err(OpenError::Panicked))?;
-        Self::run(engine, options, placement)
+        Self::start(engine, options, placement)
     }
 
-    fn run(
+    /// Starts the tasks of a cell on its engine.
+    fn start(
         engine: Engine<crate::CellMachine>,
         options: Options,
         placement: Arc<dyn PlacementLink>,
     ) -> Result<Arc<Self>, OpenError> {
         // Nothing has been submitted yet, so the state is that of the last entry.
         let follower = engine.follow(engine.durable_sequence())?;
-        let mut read_model = engine.read_now(|machine| ReadModel::new(&machine.0, now()));
+        let mut read_model = engine.read_now(|machine| ReadModel::new(&machine.state, now()));
         read_model
             .follower_queues
             .set_queue_max(options.follower_queue.max(1));
@@ -256,7 +257,7 @@ impl CellLink for Cell {
             self.check_running()?;
             let read = self.shared.engine.read(move |machine| {
                 let range = (instance, 0)..=(instance, u32::MAX);
-                let rows = machine.0.actions().range(range);
+                let rows = machine.state.actions().range(range);
                 rows.map(|(_, action)| action.clone()).collect()
             });
             Ok(read.await)

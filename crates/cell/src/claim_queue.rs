@@ -54,7 +54,7 @@ impl ClaimQueue {
     }
 
     /// Waits until requests are queued after the queue was empty.
-    pub(crate) async fn filled(&self) {
+    pub(crate) async fn wait_until_filled(&self) {
         self.wake.notified().await;
     }
 

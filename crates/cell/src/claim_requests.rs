@@ -9,7 +9,7 @@ use placewright_link::LinkError;
 use placewright_tasks::{ContainedWork, contain_panic};
 use tokio::task::JoinSet;
 
-use crate::shared::{Shared, count};
+use crate::shared::{Shared, add_to};
 
 /// The wait after the first failure; it is doubled up to a limit in the options.
 const BACK_OFF_MIN: Duration = Duration::from_millis(100);
@@ -62,7 +62,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             continue;
         }
         tokio::select! {
-            () = shared.claim_requests.filled(), if calls.len() < shared.options.calls_at_once.max(1) => {}
+            () = shared.claim_requests.wait_until_filled(),
+                if calls.len() < shared.options.calls_at_once.max(1) => {}
             Some(ended) = calls.join_next() => {
                 if was_answered(&ended) {
                     back_off = BACK_OFF_MIN;
@@ -105,7 +106,7 @@ async fn call(mut in_flight: InFlightRequests) -> bool {
     }));
     let why = match answered {
         Ok(responses) if responses.len() == request_count => {
-            count(&shared.counts.claim_requests, request_count);
+            add_to(&shared.counts.claim_requests, request_count);
             handle_responses(&shared, &in_flight.numbers, responses);
             in_flight.unanswered.clear();
             return true;
@@ -116,7 +117,7 @@ async fn call(mut in_flight: InFlightRequests) -> bool {
         ),
         Err(error) => error.to_string(),
     };
-    count(&shared.counts.claim_requests_failed, request_count);
+    add_to(&shared.counts.claim_requests_failed, request_count);
     tracing::warn!(%why, claim_requests = request_count, "placement gave no answer; it is asked again");
     false
 }

@@ -6,7 +6,7 @@ use placewright_link::CellEvent;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc};
 
-use crate::shared::{Shared, count};
+use crate::shared::{Shared, add_to};
 
 /// The most events that are taken under one lock.
 const EVENTS_AT_ONCE: usize = 256;
@@ -68,7 +68,7 @@ async fn send_events(
                 .send_timeout(event, shared.options.follower_timeout)
                 .await;
             if sent.is_err() {
-                count(&shared.counts.followers_cut_off, 1);
+                add_to(&shared.counts.followers_cut_off, 1);
                 tracing::warn!(
                     follower,
                     "a follower took nothing for too long: it is cut off"

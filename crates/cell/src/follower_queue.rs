@@ -18,7 +18,7 @@ pub(crate) struct FollowerQueues {
     queues: BTreeMap<u64, FollowerQueue>,
     /// The number of the last follower that was added.
     last_number: u64,
-    /// The length at which a queue is replaced by marks.
+    /// The length beyond which the changes in a queue are replaced by marks.
     queue_max: usize,
 }
 
@@ -152,6 +152,7 @@ impl FollowerQueue {
                 CellEvent::State { host, .. } => {
                     self.marked_states.insert(host);
                 }
+                // Never queued: batches have these events from other fields.
                 CellEvent::Alive { .. } | CellEvent::Complete | CellEvent::Heartbeat => {}
             }
         }
@@ -166,9 +167,9 @@ impl FollowerQueue {
             let hosts = std::mem::take(&mut self.alive).into_iter().collect();
             batch.events.push(CellEvent::Alive { hosts });
         }
-        let queued = self.queue.len().min(count);
-        batch.events.extend(self.queue.drain(..queued));
-        let mut remaining = count - queued;
+        let taken = self.queue.len().min(count);
+        batch.events.extend(self.queue.drain(..taken));
+        let mut remaining = count - taken;
         move_up_to(&mut self.marked_hosts, &mut remaining, &mut batch.hosts);
         move_up_to(&mut self.marked_states, &mut remaining, &mut batch.states);
         move_up_to(

@@ -1,5 +1,5 @@
 //! The runtime of a cell: it stores the cell's instances, orders their builds and moves from the
-//! hosts' agents, and requests their claims from placement. It calls nothing else of control.
+//! hosts' agents, and requests their claims from placement. The runtime calls nothing else of control.
 //!
 //! The rules are in `placewright_conductor::cell_conductor`, a pure state machine. This crate runs
 //! it:

@@ -9,8 +9,11 @@ use placewright_placement::Timestamp;
 use placewright_records::{ReadError, cell as form};
 
 /// The state of a cell: its instances, hosts and jobs.
-#[derive(Debug)]
-pub struct CellMachine(pub State);
+#[derive(Debug, Default)]
+pub struct CellMachine {
+    /// The state that events are decided on and changes applied to.
+    pub state: State,
+}
 
 /// A command for the engine: an event, and what its decision depends on besides the state.
 #[derive(Clone, Debug)]
@@ -31,20 +34,20 @@ impl Machine for CellMachine {
     type Undo = Undo;
 
     fn empty() -> Self {
-        Self(State::default())
+        Self::default()
     }
 
     fn decide(&self, command: &TimedEvent, changes: &mut Vec<Change>) -> Result<Reply, Refusal> {
         let TimedEvent { event, at, options } = command;
-        cell_conductor::decide(&self.0, event, *at, options, changes)
+        cell_conductor::decide(&self.state, event, *at, options, changes)
     }
 
     fn apply(&mut self, change: &Change) -> Undo {
-        self.0.apply(change)
+        self.state.apply(change)
     }
 
     fn undo(&mut self, undo: Undo) {
-        self.0.undo(undo);
+        self.state.undo(undo);
     }
 
     fn encode(changes: &[Change], out: &mut Vec<u8>) {
@@ -64,11 +67,12 @@ impl Machine for CellMachine {
     }
 
     fn save(&self, out: &mut dyn io::Write) -> io::Result<()> {
-        form::save(&self.0, out)
+        form::save(&self.state, out)
     }
 
     fn load(input: &mut dyn io::Read) -> Result<Self, LoadError> {
-        form::load(input).map(Self).map_err(|error| match error {
+        let loaded = form::load(input).map(|state| Self { state });
+        loaded.map_err(|error| match error {
             ReadError::Io(error) => LoadError::Io(error),
             ReadError::NewerVersion { found, supported } => LoadError::Newer {
                 found: found.into(),
@@ -79,6 +83,6 @@ impl Machine for CellMachine {
     }
 
     fn digest(&self) -> u128 {
-        form::digest(&self.0)
+        form::digest(&self.state)
     }
 }

@@ -10,7 +10,7 @@ use placewright_link::ToAgent;
 use crate::machine::CellMachine;
 use crate::read_model::ReadModel;
 use crate::secrets;
-use crate::shared::{Shared, count, now};
+use crate::shared::{Shared, add_to, now};
 
 /// The most journal entries that are handled under one lock of the state.
 const ENTRIES_AT_ONCE: usize = 128;
@@ -38,8 +38,8 @@ async fn process(shared: &Shared, entries: &Entries) {
     for (sequence, record) in entries.iter() {
         match CellMachine::decode(record) {
             Ok(changes) => decoded.push(changes),
-            // The engine wrote it, so this cannot happen. If it did, the timers would still send what
-            // its changes call for.
+            // The engine wrote the entry, so this cannot happen. If it did, the timers would still send
+            // what the entry's changes call for.
             Err(error) => tracing::error!(sequence, %error, "an entry cannot be read"),
         }
     }
@@ -53,7 +53,7 @@ async fn process(shared: &Shared, entries: &Entries) {
 }
 
 fn effects_of(machine: &CellMachine, entries: &[Vec<Change>]) -> Vec<Effect> {
-    let effects = |changes: &Vec<Change>| machine.0.effects_of(changes);
+    let effects = |changes: &Vec<Change>| machine.state.effects_of(changes);
     entries.iter().flat_map(effects).collect()
 }
 
@@ -110,8 +110,8 @@ pub(crate) fn carry_out(shared: &Shared, effects: Vec<Effect>) {
             }
         }
     }
-    count(&shared.counts.orders, sent);
-    count(&shared.counts.orders_dropped, dropped);
+    add_to(&shared.counts.orders, sent);
+    add_to(&shared.counts.orders_dropped, dropped);
     shared.claim_requests.add(claim_requests.into_iter());
 }
 
@@ -121,7 +121,7 @@ async fn follow_again(shared: &Shared, error: &FollowError) -> Option<Follower<C
     loop {
         let follower = shared.engine.follow(shared.engine.durable_sequence());
         if let Ok(follower) = follower {
-            let state = shared.engine.read(|machine| machine.0.clone()).await;
+            let state = shared.engine.read(|machine| machine.state.clone()).await;
             let read_model: &mut ReadModel = &mut shared.read_model.lock();
             read_model.load(&state, now());
             return Some(follower);

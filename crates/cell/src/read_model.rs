@@ -30,14 +30,14 @@ pub(crate) struct ReadModel {
 
 /// What is known of one host: its durable row, its connection, and its soft state.
 pub(crate) struct KnownHost {
-    /// The durable row; none before the host's first session is durable.
+    /// The durable row; `None` before the host's first session is durable.
     row: Option<cell_conductor::Host>,
     /// The name that the agent has reported since the cell's start.
     pub(crate) name: Option<String>,
     /// The time of the last message of its agent, for followers.
     pub(crate) last_contact_at: Timestamp,
-    /// The same on the monotonic clock, for time-outs.
-    pub(crate) last_contact: Instant,
+    /// The time of the same message on the monotonic clock, for time-outs.
+    pub(crate) last_contact_instant: Instant,
     /// Whether its agent sent anything since the last heartbeat to followers.
     has_sent_since_heartbeat: bool,
     pub(crate) route: Option<Route>,
@@ -64,7 +64,7 @@ impl KnownHost {
             row: None,
             name: None,
             last_contact_at: at,
-            last_contact: Instant::now(),
+            last_contact_instant: Instant::now(),
             has_sent_since_heartbeat: false,
             route: None,
             window: Window::default(),
@@ -126,7 +126,8 @@ impl ReadModel {
 
     /// Replaces all views by those of the state.
     pub(crate) fn load(&mut self, state: &State, at: Timestamp) {
-        let mut instances: BTreeSet<InstanceId> = self.instances.keys().copied().collect();
+        // Followers also have to learn what the state does not have any more.
+        let mut changed_instances: BTreeSet<InstanceId> = self.instances.keys().copied().collect();
         let specs = state.specs().iter();
         self.spec_digests = specs.map(|(id, spec)| (*id, spec.digest())).collect();
         self.instances = state
@@ -137,13 +138,17 @@ impl ReadModel {
                 (*id, self.instance_view(*id, row, job))
             })
             .collect();
-        instances.extend(self.instances.keys());
-        let mut hosts: BTreeSet<HostId> = self.hosts.keys().copied().collect();
-        hosts.extend(state.hosts().keys());
-        for host in &hosts {
+        changed_instances.extend(self.instances.keys());
+        let mut changed_hosts: BTreeSet<HostId> = self.hosts.keys().copied().collect();
+        changed_hosts.extend(state.hosts().keys());
+        for host in &changed_hosts {
             let known_host = self.host_or_new(*host, at);
             known_host.row = state.hosts().get(host).cloned();
         }
+        self.queue_changed(changed_instances, changed_hosts);
+    }
+
+    fn queue_changed(&mut self, instances: BTreeSet<InstanceId>, hosts: BTreeSet<HostId>) {
         instances.into_iter().for_each(|id| self.queue_instance(id));
         hosts.into_iter().for_each(|id| self.queue_host(id));
     }
@@ -172,33 +177,33 @@ impl ReadModel {
 
     /// Applies durable changes, and queues them for followers.
     pub(crate) fn apply_changes(&mut self, changes: &[Vec<Change>], at: Timestamp) {
-        let mut instances = BTreeSet::new();
-        let mut hosts = BTreeSet::new();
+        let mut changed_instances = BTreeSet::new();
+        let mut changed_hosts = BTreeSet::new();
         for change in changes.iter().flatten() {
             match change {
                 Change::Instance(id, Some(row)) => {
                     let job = self.instances.remove(id).and_then(|view| view.job);
                     let view = self.instance_view(*id, row, job);
                     self.instances.insert(*id, view);
-                    instances.insert(*id);
+                    changed_instances.insert(*id);
                 }
                 Change::Instance(id, None) => {
                     self.instances.remove(id);
-                    instances.insert(*id);
+                    changed_instances.insert(*id);
                 }
                 Change::Spec(id, Some(spec)) => {
                     let digest = spec.digest();
                     self.spec_digests.insert(*id, digest);
                     if let Some(view) = self.instances.get_mut(id) {
                         view.spec_digest = digest;
-                        instances.insert(*id);
+                        changed_instances.insert(*id);
                     }
                 }
                 Change::Spec(id, None) => drop(self.spec_digests.remove(id)),
                 Change::Job(id, job) => {
                     if let Some(view) = self.instances.get_mut(id) {
                         view.job = job.as_deref().map(job_view);
-                        instances.insert(*id);
+                        changed_instances.insert(*id);
                     }
                 }
                 Change::Host(id, row) => {
@@ -209,13 +214,12 @@ impl ReadModel {
                         // session.
                         host.route = None;
                     }
-                    hosts.insert(*id);
+                    changed_hosts.insert(*id);
                 }
                 _ => {}
             }
         }
-        instances.into_iter().for_each(|id| self.queue_instance(id));
-        hosts.into_iter().for_each(|id| self.queue_host(id));
+        self.queue_changed(changed_instances, changed_hosts);
     }
 
     fn instance_view(&self, id: InstanceId, row: &Instance, job: Option<JobView>) -> InstanceView {
@@ -275,7 +279,7 @@ impl ReadModel {
     fn record_contact(&mut self, id: HostId, at: Timestamp) {
         if let Some(host) = self.hosts.get_mut(&id) {
             host.last_contact_at = at;
-            host.last_contact = Instant::now();
+            host.last_contact_instant = Instant::now();
             host.has_sent_since_heartbeat = true;
         }
     }
@@ -323,7 +327,7 @@ impl ReadModel {
                 && host
                     .route
                     .as_ref()
-                    .is_some_and(|r| r.connection == connection)
+                    .is_some_and(|route| route.connection == connection)
             {
                 host.route = None;
             }

@@ -14,13 +14,16 @@ pub struct MergedReport {
 }
 
 impl MergedReport {
-    /// Applies an update, which has to be the next one in order. Before the first full report, others are
-    /// ignored.
+    /// Applies an update, which has to be the next one in order. Updates before the first full report
+    /// are ignored.
     pub fn apply(&mut self, update: &HostUpdate) {
         if let HostUpdate::Full(report) = update {
             let mut rest = report.clone();
             let instances = std::mem::take(&mut rest.instances);
-            self.instances = instances.into_iter().map(|one| (one.uuid, one)).collect();
+            let by_uuid = instances
+                .into_iter()
+                .map(|instance| (instance.uuid, instance));
+            self.instances = by_uuid.collect();
             self.rest = Some(rest);
             return;
         }

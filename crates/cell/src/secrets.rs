@@ -41,7 +41,8 @@ pub(crate) fn seal_spec(
     instance: InstanceId,
     spec: &mut Spec,
 ) -> Result<(), LinkError> {
-    // Control sends secrets in the clear. Sealed ones would be under a key that the cell does not have.
+    // Control sends secrets in the clear, in the body. Sealed secrets would be under a key that the cell
+    // does not have.
     spec.forget_secrets();
     let sealed = shared.options.sealer.seal_spec(instance, spec);
     sealed.map(drop).map_err(|why| LinkError::Unavailable {
@@ -50,8 +51,8 @@ pub(crate) fn seal_spec(
     })
 }
 
-/// Opens the secrets of orders whose steps build a guest, and removes them from all others. Orders
-/// whose secrets cannot be opened are left out.
+/// Opens the secrets of orders whose steps build a guest, and removes secrets from all other orders.
+/// Orders whose secrets cannot be opened are left out, and added to the count `dropped`.
 pub(crate) fn open_for_agents(
     shared: &Shared,
     effects: Vec<Effect>,
@@ -94,7 +95,7 @@ fn open(shared: &Shared, order: &mut Order) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Handles an order whose secrets cannot be opened. If their key is missing, nothing is done: the
+/// Handles an order whose secrets cannot be opened. If the key is missing, nothing is done: the
 /// order is repeated until the deadline of its step. With any other reason the step fails at once,
 /// and is not tried on another host.
 fn handle_unopened(
@@ -161,7 +162,7 @@ async fn reseal_all(shared: &Shared, with_bodies: bool) -> usize {
     loop {
         let (specs, next) = shared
             .engine
-            .read_now(|machine| specs_after(&machine.0, after, with_bodies));
+            .read_now(|machine| specs_after(&machine.state, after, with_bodies));
         for (instance, spec) in specs {
             match sealer.resealed(instance, &spec, with_bodies) {
                 Ok(Some(new)) => {

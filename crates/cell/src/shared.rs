@@ -75,7 +75,7 @@ pub struct CellMetrics {
 }
 
 /// Adds to a counter.
-pub(crate) fn count(counter: &AtomicU64, more: usize) {
+pub(crate) fn add_to(counter: &AtomicU64, more: usize) {
     counter.fetch_add(more as u64, Ordering::Relaxed);
 }
 
@@ -125,20 +125,20 @@ impl Shared {
 
     pub(crate) fn metrics(&self) -> CellMetrics {
         let counts = &self.counts;
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let read_model = self.read_model.lock();
         CellMetrics {
             instances: read_model.instance_count() as u64,
             hosts: read_model.hosts().count() as u64,
             hosts_up: read_model.hosts().filter(|(_, host)| host.is_up()).count() as u64,
-            connections: of(&counts.connections),
-            orders: of(&counts.orders),
-            orders_dropped: of(&counts.orders_dropped),
-            claim_requests: of(&counts.claim_requests),
-            claim_requests_failed: of(&counts.claim_requests_failed),
-            repeated: of(&counts.repeated),
+            connections: value(&counts.connections),
+            orders: value(&counts.orders),
+            orders_dropped: value(&counts.orders_dropped),
+            claim_requests: value(&counts.claim_requests),
+            claim_requests_failed: value(&counts.claim_requests_failed),
+            repeated: value(&counts.repeated),
             followers: read_model.follower_queues.count() as u64,
-            followers_cut_off: of(&counts.followers_cut_off),
+            followers_cut_off: value(&counts.followers_cut_off),
             queued: self.engine.queued() as u64,
         }
     }

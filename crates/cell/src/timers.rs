@@ -9,7 +9,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::outbox::carry_out;
 use crate::retry_schedule::{RetrySchedule, micros};
-use crate::shared::{Shared, count, now};
+use crate::shared::{Shared, add_to, now};
 
 /// The number of ticks, one a second, between two removals of old tombstones.
 const FORGET_TICKS: u64 = 3600;
@@ -37,7 +37,8 @@ pub(crate) async fn tick(shared: Arc<Shared>) {
         // to mark hosts down.
         let since_last = last_tick.elapsed();
         last_tick = Instant::now();
-        if since_last > shared.options.host_timeout / 4 + Duration::from_secs(1) {
+        let was_suspended = since_last > shared.options.host_timeout / 4 + Duration::from_secs(1);
+        if was_suspended {
             silence_counts_from = last_tick;
         }
         shared.submit_and_forget(Event::Tick);
@@ -64,7 +65,7 @@ fn mark_silent_hosts_down(shared: &Shared, counts_from: Instant) {
     {
         let read_model = shared.read_model.lock();
         for (id, host) in read_model.hosts() {
-            let last_contact = host.last_contact.max(counts_from);
+            let last_contact = host.last_contact_instant.max(counts_from);
             if host.is_up() && last_contact.elapsed() > shared.options.host_timeout {
                 silent.push((id, host.name.clone()));
             }
@@ -96,10 +97,10 @@ pub(crate) async fn resend_unanswered(shared: Arc<Shared>) {
         };
         let (effects, next) = shared
             .engine
-            .read(|machine| machine.0.effects_from(position, ROWS_AT_ONCE, is_due))
+            .read(|machine| machine.state.effects_from(position, ROWS_AT_ONCE, is_due))
             .await;
         if last_round_at.is_some() {
-            count(&shared.counts.repeated, effects.len());
+            add_to(&shared.counts.repeated, effects.len());
         }
         carry_out(&shared, effects);
         position = next.unwrap_or_default();

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use placewright_types::host_state::{HostUpdate, NumberedUpdate};
 
-/// The most early updates that are buffered. A full report is requested from the agent long before.
+/// The most early updates that are buffered. Usually a full report is requested from the agent long before
+/// there are so many.
 const EARLY_MAX: usize = 64;
 
 /// The position of an update: its incarnation, and its sequence number there.
@@ -17,7 +18,7 @@ pub type Position = (u64, u64);
 /// The receive window of one host's updates.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
-    /// The last update applied; none before the first full one.
+    /// The last update applied; `None` before the first full one.
     position: Option<Position>,
     /// Updates that arrived before their predecessor.
     early: BTreeMap<Position, HostUpdate>,

@@ -62,7 +62,7 @@ impl View {
             CellEvent::State { host, update } => {
                 let state = self.states.entry(host).or_default();
                 assert_eq!(
-                    update.check_order(state.position),
+                    update.receipt_after(state.position),
                     Receipt::Applied,
                     "{update:?}"
                 );

@@ -60,12 +60,12 @@ async fn a_cell_that_ends_at_any_moment_continues_from_its_store() {
     assert!(active(&world) > 40, "{}", active(&world));
     let digest = site.cells[&cell(0)]
         .engine()
-        .read_now(|machine| placewright_records::cell::digest(&machine.0));
+        .read_now(|machine| placewright_records::cell::digest(&machine.state));
     site.kill(cell(0)).await;
     reopen(&mut site, directory.path()).await;
     let again = site.cells[&cell(0)]
         .engine()
-        .read_now(|machine| placewright_records::cell::digest(&machine.0));
+        .read_now(|machine| placewright_records::cell::digest(&machine.state));
     assert_eq!(digest, again);
 }
 

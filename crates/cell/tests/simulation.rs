@@ -24,7 +24,9 @@ struct Simulation {
     site: Site,
     journals: BTreeMap<CellId, MemoryJournal>,
     rng: Rng,
+    /// How many instances were requested so far; they are numbered from 1.
     instances: usize,
+    /// How many moves were requested so far; they are numbered from 1.
     migrations: usize,
 }
 
@@ -56,12 +58,14 @@ impl Simulation {
                 (0..CELLS).for_each(|number| self.site.start_agents(cell(number)));
             }
             13 => {
+                // A cell is killed, and with it the agents of all cells.
                 let id = cell(u32::try_from(self.rng.below(2)).unwrap());
                 self.site.kill(id).await;
                 self.open(id).await;
                 (0..CELLS).for_each(|number| self.site.start_agents(cell(number)));
             }
             14 => {
+                // Placement becomes unreachable, or reachable again.
                 let mut faults = self.site.control.faults.lock();
                 faults.is_down = !faults.is_down;
             }

@@ -12,6 +12,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use uuid::Uuid;
 
+/// The kind of change, in [`Agent::change`], that sets the load.
+const LOAD: u8 = 0;
+
 /// An agent: its updates, and its state after each.
 struct Agent {
     report: HostReport,
@@ -30,7 +33,8 @@ impl Agent {
     }
 
     fn send(&mut self, update: HostUpdate) -> NumberedUpdate {
-        let (incarnation, sequence) = (self.position.0, self.position.1 + 1);
+        let (incarnation, last_sequence) = self.position;
+        let sequence = last_sequence + 1;
         self.position = (incarnation, sequence);
         self.history.insert(self.position, self.report.clone());
         NumberedUpdate {
@@ -51,6 +55,7 @@ impl Agent {
         self.full()
     }
 
+    /// Changes the part of the state that `kind` selects.
     fn change(&mut self, kind: u8, value: u32) -> NumberedUpdate {
         let load = Load {
             io_ops: value,
@@ -59,7 +64,7 @@ impl Agent {
         };
         let uuid = Uuid::from_u128(u128::from(value % 5));
         let update = match kind % 6 {
-            0 => {
+            LOAD => {
                 self.report.load = load;
                 HostUpdate::Load(load)
             }
@@ -203,6 +208,7 @@ proptest! {
         updates.extend(changes.iter().map(|(kind, value)| agent.change(*kind, *value)));
         let mut seed = seed;
         while !updates.is_empty() {
+            // A linear congruential generator.
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let index = usize::try_from(seed >> 33).unwrap() % updates.len();
             cell.receive(updates.remove(index));
@@ -218,17 +224,17 @@ fn a_lost_update_is_a_gap_until_a_full_update_arrives() {
     let mut agent = Agent::new();
     let mut cell = Cell::default();
     cell.receive(agent.restart());
-    agent.change(0, 1);
-    cell.receive(agent.change(0, 2));
+    agent.change(LOAD, 1);
+    cell.receive(agent.change(LOAD, 2));
     assert!(cell.window.has_gap());
     // Far more than the window keeps.
     for value in 0..1000 {
-        cell.receive(agent.change(0, value));
+        cell.receive(agent.change(LOAD, value));
     }
     assert!(cell.window.has_gap());
     cell.receive(agent.full());
     assert!(!cell.window.has_gap());
-    cell.receive(agent.change(0, 7));
+    cell.receive(agent.change(LOAD, 7));
     cell.check(&agent);
     assert_eq!(cell.window.position(), Some(agent.position));
 }
@@ -238,8 +244,8 @@ fn updates_of_an_earlier_start_are_dropped() {
     let mut agent = Agent::new();
     let mut cell = Cell::default();
     cell.receive(agent.restart());
-    let late = agent.change(0, 1);
-    let later = agent.change(0, 2);
+    let late = agent.change(LOAD, 1);
+    let later = agent.change(LOAD, 2);
     cell.receive(agent.restart());
     cell.receive(late);
     cell.receive(later);

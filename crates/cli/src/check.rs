@@ -9,7 +9,7 @@ use placewright_roles::{agent, cell, control};
 /// Arguments of `placewright config check`.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Whose start is tried
+    /// The role whose start is checked
     #[arg(value_enum, default_value = "control")]
     role: Role,
 
@@ -49,14 +49,16 @@ impl Check {
         for warning in &warnings {
             eprintln!("warning: {warning}");
         }
-        let count = match warnings.len() {
+        let warning_count = match warnings.len() {
             0 => String::new(),
             1 => ", 1 warning".to_owned(),
             count => format!(", {count} warnings"),
         };
         match &config.file {
-            Some(file) => println!("{}: no errors{count}", file.display()),
-            None => println!("no configuration file; environment and flags: no errors{count}"),
+            Some(file) => println!("{}: no errors{warning_count}", file.display()),
+            None => {
+                println!("no configuration file; environment and flags: no errors{warning_count}");
+            }
         }
         Ok(if self.strict && !warnings.is_empty() {
             ExitCode::from(2)

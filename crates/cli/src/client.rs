@@ -24,7 +24,7 @@ pub(crate) struct Client {
     #[command(flatten)]
     credentials: Credentials,
 
-    /// The microversion of the question
+    /// The microversion of the request
     #[arg(long, value_name = "1.N", default_value = "1.39")]
     microversion: String,
 }
@@ -39,7 +39,7 @@ impl Client {
     ///
     /// There is no response, or not a success; with the reason.
     pub(crate) fn get(&self, path_and_query: &str) -> anyhow::Result<Value> {
-        self.run(reqwest::Method::GET, &self.url_of(path_and_query), None)
+        self.send_and_wait(reqwest::Method::GET, &self.url_of(path_and_query), None)
     }
 
     /// Sends a POST without a body, and returns the JSON of the response.
@@ -48,7 +48,7 @@ impl Client {
     ///
     /// As [`Self::get`].
     pub(crate) fn post(&self, path_and_query: &str) -> anyhow::Result<Value> {
-        self.run(reqwest::Method::POST, &self.url_of(path_and_query), None)
+        self.send_and_wait(reqwest::Method::POST, &self.url_of(path_and_query), None)
     }
 
     /// Sends a POST with a body to any server, and returns the JSON of the response.
@@ -57,14 +57,14 @@ impl Client {
     ///
     /// As [`Self::get`].
     pub(crate) fn post_json(&self, url: &str, body: &Value) -> anyhow::Result<Value> {
-        self.run(reqwest::Method::POST, url, Some(body))
+        self.send_and_wait(reqwest::Method::POST, url, Some(body))
     }
 
     fn url_of(&self, path_and_query: &str) -> String {
         format!("{}{path_and_query}", self.url.trim_end_matches('/'))
     }
 
-    fn run(
+    fn send_and_wait(
         &self,
         method: reqwest::Method,
         url: &str,
@@ -83,12 +83,12 @@ impl Client {
         body: Option<&Value>,
     ) -> anyhow::Result<Value> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // It fails only if another provider was installed meanwhile, which can be used as well.
+            // The installation fails only if another provider was installed meanwhile, which serves as well.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let mut request = reqwest::Client::builder()
             .timeout(REQUEST_TIMEOUT)
-            // No other server may see the credentials.
+            // A server to which a redirect leads may not see the credentials.
             .redirect(reqwest::redirect::Policy::none())
             .build()?
             .request(method, url)

@@ -11,7 +11,7 @@ use reqwest::RequestBuilder;
 
 /// The variable with the password of `--user`.
 const PASSWORD_VARIABLE: &str = "PLACEWRIGHT_PASSWORD";
-/// The most bytes of a file with a password.
+/// How many bytes of a file with a password are read at most.
 const PASSWORD_FILE_BYTES_MAX: u64 = 4096;
 
 /// Arguments that authenticate requests.
@@ -31,7 +31,7 @@ pub(crate) struct Credentials {
     #[arg(long, env = "PLACEWRIGHT_USER", value_name = "NAME")]
     user: Option<String>,
 
-    /// The file with the user's password, whose first line it is; `-` is standard input
+    /// The file whose first line is the user's password; `-` is standard input
     #[arg(
         long,
         env = "PLACEWRIGHT_PASSWORD_FILE",
@@ -46,11 +46,11 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// Adds them to a request.
+    /// Adds the credentials to a request.
     ///
     /// # Errors
     ///
-    /// There is no password for the user, or a header is none.
+    /// There is no password for the user, or a header has no colon.
     pub(crate) fn add_to(&self, mut request: RequestBuilder) -> anyhow::Result<RequestBuilder> {
         request = match &self.user {
             Some(user) => request.basic_auth(user, Some(self.password()?)),

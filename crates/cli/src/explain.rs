@@ -22,7 +22,7 @@ use crate::client::Client;
     echo '{\"flavor\": {\"vcpus\": 2, \"memory_mb\": 4096}}' |\n    \
     placewright explain --destination - --host host-17 --host host-18")]
 pub(crate) struct Explain {
-    /// The query of `GET /allocation_candidates`, as it stands behind the question mark
+    /// The query of `GET /allocation_candidates`: what comes after the question mark
     #[arg(required_unless_present = "destination")]
     query: Option<String>,
 
@@ -32,7 +32,7 @@ pub(crate) struct Explain {
     destination: Option<PathBuf>,
 
     /// With --destination: say also what became of this host, by the name of its compute service or the
-    /// UUID of its node; may be given ten times
+    /// UUID of its node; may be given up to ten times
     #[arg(
         long,
         value_name = "HOST",
@@ -61,19 +61,24 @@ pub(crate) struct Explain {
 /// The JSON body of the server's response.
 #[derive(Debug, Deserialize)]
 struct Explanation {
+    /// How many root providers there are.
     roots: u64,
+    /// How many of them satisfy all constraints.
     left: u64,
+    /// Whether the numbers are exact, and not lower bounds.
     exact: bool,
-    constraints: Vec<Effect>,
+    constraints: Vec<ConstraintRemoval>,
     smallest_impossible_set: Option<Vec<String>>,
     near_misses: Vec<NearMiss>,
 }
 
-/// What one constraint removes, in the response.
+/// How many root providers one constraint removes, in the response.
 #[derive(Debug, Deserialize)]
-struct Effect {
+struct ConstraintRemoval {
     constraint: String,
+    /// Of those that satisfy the constraints before this one.
     removed: u64,
+    /// Of all, without any other constraint.
     removed_alone: u64,
 }
 
@@ -96,6 +101,7 @@ struct Provider {
 struct Lack {
     constraint: Option<String>,
     reason: String,
+    /// How much is missing, if the reason is an amount.
     missing: Option<i64>,
 }
 
@@ -136,10 +142,12 @@ impl Explanation {
             ),
         };
         if !self.exact {
-            out.push_str("Some trees are too wide to be searched in full: counts are at least.\n");
+            out.push_str(
+                "Some trees are too wide to be searched in full: the numbers are lower bounds.\n",
+            );
         }
         out.push_str("\n   removed     alone   constraint, in the order applied\n");
-        for Effect {
+        for ConstraintRemoval {
             constraint,
             removed,
             removed_alone,
@@ -149,8 +157,8 @@ impl Explanation {
         }
         match self.smallest_impossible_set.as_deref() {
             None | Some([]) => {}
-            Some([one]) => {
-                let _ = writeln!(out, "\nThis alone leaves nothing: {one}");
+            Some([constraint]) => {
+                let _ = writeln!(out, "\nThis alone leaves nothing: {constraint}");
             }
             Some(constraints) => {
                 let _ = writeln!(out, "\nThese together leave nothing:");

@@ -102,8 +102,8 @@ impl StoreArgs {
         Ok(config.options.store.directory())
     }
 
-    /// Opens the store for reading, and reports what is missing in it.
-    fn read(&self) -> anyhow::Result<SqliteJournal> {
+    /// Opens the store for reading, and prints a warning if acknowledged entries are missing in it.
+    fn open_read_only(&self) -> anyhow::Result<SqliteJournal> {
         let mut journal = SqliteJournal::open_read_only(&self.directory()?)?;
         if let Err(problem) = journal.check_acknowledged() {
             eprintln!("placewright: {}", chain(&problem));
@@ -113,12 +113,14 @@ impl StoreArgs {
 }
 
 impl JournalCommand {
-    /// Runs the command; returns whether the store is intact.
+    /// Runs the command. Returns whether the store is intact, which only `verify` finds out; others return true.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
         match self {
             Self::Verify(store) => run_verify(&store),
             Self::Stats { store, json } => run_stats(&store, json).map(|()| true),
-            Self::Export { store, from, to } => export::run(store.read()?, from, to).map(|()| true),
+            Self::Export { store, from, to } => {
+                export::run(store.open_read_only()?, from, to).map(|()| true)
+            }
             Self::AcceptLoss(store) => run_accept_loss(&store).map(|()| true),
             Self::Backup(command) => command.run().map(|()| true),
             Self::Restore(command) => command.run().map(|()| true),
@@ -130,19 +132,21 @@ impl JournalCommand {
 
 /// The number of entries between two lines of progress.
 const PROGRESS_ENTRIES: u64 = 1_000_000;
+/// After how many entries that cannot be decoded no more are looked for.
+const UNREADABLE_MAX: usize = 100;
 
 fn run_verify(store: &StoreArgs) -> anyhow::Result<bool> {
     let directory = store.directory()?;
     let mut journal = SqliteJournal::open_read_only(&directory)?;
     let end = journal.end()?;
-    let is_watched = io::stderr().is_terminal();
+    let shows_progress = io::stderr().is_terminal();
     let verified = verify(&mut journal, &mut |sequence| {
-        if is_watched && sequence % PROGRESS_ENTRIES == 0 {
+        if shows_progress && sequence % PROGRESS_ENTRIES == 0 {
             eprintln!("entry {sequence} of {end}");
         }
     })?;
     let mut unreadable = Vec::new();
-    decode_all(&mut journal, &mut unreadable)?;
+    find_unreadable(&mut journal, &mut unreadable)?;
     let mut text = format!(
         "{}: {} entries ({} bytes) and {} snapshots are whole\n",
         directory.display(),
@@ -172,18 +176,18 @@ fn kind(problem: &JournalError) -> &'static str {
     }
 }
 
-/// Adds entries that have a valid checksum but no changes that this release can decode.
-fn decode_all(journal: &mut SqliteJournal, problems: &mut Vec<String>) -> anyhow::Result<()> {
+/// Adds to `problems` the entries that have a valid checksum but no changes that this release can decode.
+fn find_unreadable(journal: &mut SqliteJournal, problems: &mut Vec<String>) -> anyhow::Result<()> {
     let first = journal.first_held()?;
-    // Damage was reported by the check before; here it only ends the reading.
+    // `verify` has reported damage already; here it only ends the reading.
     let _ = journal.read(first, &mut |sequence, record| {
         if let Err(error) = placewright_records::control::decode(record)
-            // It may be the store of a cell.
+            // It may be the store of a cell, whose entries have other changes.
             && CellMachine::decode(record).is_err()
         {
             problems.push(format!("entry {sequence}: {}", chain(&error)));
         }
-        if problems.len() < 100 {
+        if problems.len() < UNREADABLE_MAX {
             ControlFlow::Continue(())
         } else {
             ControlFlow::Break(())
@@ -216,13 +220,13 @@ fn run_stats(store: &StoreArgs, json: bool) -> anyhow::Result<()> {
         end,
         snapshots,
         file_bytes,
-    } = store.read()?.stats()?;
+    } = store.open_read_only()?.stats()?;
     if json {
         let snapshots = snapshots.iter();
         let snapshots = snapshots
-            .map(|s| Snapshot {
-                sequence: s.sequence,
-                bytes: s.bytes,
+            .map(|snapshot| Snapshot {
+                sequence: snapshot.sequence,
+                bytes: snapshot.bytes,
             })
             .collect();
         let report = Report {

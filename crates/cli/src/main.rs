@@ -43,13 +43,13 @@ enum Command {
     /// Check, show and explain the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Look after a store without a server
+    /// Inspect and maintain a store without a server
     #[command(subcommand)]
     Journal(journal::JournalCommand),
     /// Look after the keys that seal secrets of servers
     #[command(subcommand)]
     Secrets(secrets::SecretsCommand),
-    /// Say what does not add up between allocations, records, cells and hosts; exit code 1 for that
+    /// Say what does not add up between allocations, records, cells and hosts; exit code 1 if anything does not
     Audit(audit::AuditCommand),
     /// Make, renew and revoke the certificates of control, cells and agents
     #[command(subcommand)]
@@ -58,7 +58,7 @@ enum Command {
     Explain(explain::Explain),
     /// Print the API's description (OpenAPI 3.1)
     Openapi(openapi::OpenApi),
-    /// Print what policies can say
+    /// Print the rules that a policy file may have
     #[command(subcommand)]
     Policy(PolicyCommand),
     /// Say where hosts stand: racks, rows, rooms
@@ -70,7 +70,7 @@ enum Command {
     /// Measure a server (placewright-bench)
     #[command(disable_help_flag = true)]
     Bench(bench_program::Forwarded),
-    /// Print what runs, and in which commands: a test build can have each of it panic
+    /// Print each task and the commands that run it: a test build can have each of them panic
     #[cfg(feature = "fault-injection")]
     Tasks,
 }
@@ -116,6 +116,7 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
+    // These commands hold a state in memory. Others do not; agents also start programs, which would inherit it.
     if matches!(
         command,
         Command::Up(_) | Command::Control(_) | Command::Cell(_)
@@ -125,7 +126,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Up(up) => up::run(&up)?,
         Command::Audit(command) => {
-            if !command.run()? {
+            let is_clean = command.run()?;
+            if !is_clean {
                 return Ok(ExitCode::FAILURE);
             }
         }
@@ -134,7 +136,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Agent(arguments) => agent::run(&arguments)?,
         Command::Config(command) => return run_config(command),
         Command::Journal(command) => {
-            if !command.run()? {
+            let is_intact = command.run()?;
+            if !is_intact {
                 return Ok(ExitCode::FAILURE);
             }
         }
@@ -152,15 +155,18 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Each long-lived task with the commands that it runs in, and the contained ones.
+/// A line for each long-lived task, with the commands that run it, and for each kind of contained work.
 #[cfg(feature = "fault-injection")]
 fn tasks() -> String {
-    use placewright_tasks::{ContainedWork, Role, Task};
+    use placewright_tasks::{ContainedWork, ProcessKind, Task};
 
     let mut text = String::new();
     for task in Task::ALL {
-        let roles: Vec<&str> = task.roles().iter().map(|role| Role::name(*role)).collect();
-        text += &format!("{} {}\n", task.name(), roles.join(","));
+        let processes = task.processes().iter();
+        let processes: Vec<&str> = processes
+            .map(|process| ProcessKind::name(*process))
+            .collect();
+        text += &format!("{} {}\n", task.name(), processes.join(","));
     }
     for what in ContainedWork::ALL {
         text += &format!("{} contained\n", what.name());

@@ -12,7 +12,7 @@ use placewright_roles::{in_process, output};
 /// Arguments of `placewright openapi`.
 #[derive(Debug, Args)]
 pub(crate) struct OpenApi {
-    /// The microversion that it describes [default: the newest]
+    /// The microversion to describe [default: the newest]
     #[arg(long, value_name = "1.N", value_parser = microversion)]
     microversion: Option<Microversion>,
 }

@@ -4,8 +4,7 @@ mod names;
 mod show;
 mod span;
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
@@ -14,6 +13,7 @@ use placewright_pki::{Authority, Credentials, Grant, KeyRequest, RegisterEntry, 
 use placewright_roles::output::print;
 
 use names::NameArgs;
+use show::Format;
 use span::Span;
 
 /// The subcommands of `placewright pki`.
@@ -122,7 +122,7 @@ pub(crate) enum PkiCommand {
         /// The folder of a holder, instead of the authority's
         #[arg(long, value_name = "DIRECTORY")]
         holder: Option<PathBuf>,
-        /// Those too that are out of date
+        /// Print expired certificates too
         #[arg(long)]
         all: bool,
         /// Print JSON, one object a line
@@ -160,10 +160,10 @@ impl PkiCommand {
                         out.display()
                     );
                 }
-                let request = KeyRequest::new()?;
-                let issued = authority.issue(&grant, &request.request, "issue")?;
-                holder::write(&out, &request, &issued)?;
-                print(&show::holder(&out, false)?)
+                let key_request = KeyRequest::new()?;
+                let issued = authority.issue(&grant, &key_request.request, "issue")?;
+                holder::write(&out, &key_request, &issued)?;
+                print(&show::holder(&out, Format::Text)?)
             }
             Self::Invite {
                 authority,
@@ -189,19 +189,21 @@ impl PkiCommand {
                 holder,
                 all,
                 json,
-            } => match holder {
-                Some(holder) => print(&show::holder(&holder, json)?),
-                None => print(&show::authority(
-                    &Authority::open(&authority.pki)?,
-                    all,
-                    json,
-                )?),
-            },
+            } => {
+                let format = if json { Format::Json } else { Format::Text };
+                match holder {
+                    Some(holder) => print(&show::holder(&holder, format)?),
+                    None => {
+                        let authority = Authority::open(&authority.pki)?;
+                        print(&show::authority(&authority, all, format)?)
+                    }
+                }
+            }
         }
     }
 }
 
-fn init(directory: &std::path::Path, installation: &str) -> anyhow::Result<()> {
+fn init(directory: &Path, installation: &str) -> anyhow::Result<()> {
     let authority = Authority::create(directory, installation)?;
     print(&format!(
         "{} is the authority of {} now. Keep a copy of it where nobody gets at it.\n",
@@ -210,7 +212,7 @@ fn init(directory: &std::path::Path, installation: &str) -> anyhow::Result<()> {
     ))
 }
 
-fn renew(directory: &std::path::Path, folder: &std::path::Path) -> anyhow::Result<()> {
+fn renew(directory: &Path, folder: &Path) -> anyhow::Result<()> {
     let authority = Authority::open(directory)?;
     let present = Credentials::load(folder, None)?.current();
     if !present.is_renewed_by_placewright {
@@ -219,16 +221,17 @@ fn renew(directory: &std::path::Path, folder: &std::path::Path) -> anyhow::Resul
             folder.display()
         );
     }
-    let request = KeyRequest::new()?;
-    let issued = authority.renew(&present.certificate, &request.request)?;
-    holder::write(folder, &request, &issued)?;
-    print(&show::holder(folder, false)?)
+    let key_request = KeyRequest::new()?;
+    let issued = authority.renew(&present.certificate, &key_request.request)?;
+    holder::write(folder, &key_request, &issued)?;
+    print(&show::holder(folder, Format::Text)?)
 }
 
-fn revoke(directory: &std::path::Path, serials: &[String], names: &[String]) -> anyhow::Result<()> {
+fn revoke(directory: &Path, serials: &[String], names: &[String]) -> anyhow::Result<()> {
     let authority = Authority::open(directory)?;
     for name in names {
-        // A misspelt name would revoke nothing without an error.
+        // A misspelt name beside a correct one would revoke nothing, and nobody would notice. The name of a service
+        // is no complete identity, and so it cannot be parsed alone.
         if !name.contains("/service/") {
             Identity::parse([name.as_str()])?;
         }
@@ -256,11 +259,6 @@ fn revoke(directory: &std::path::Path, serials: &[String], names: &[String]) -> 
     print(&text)
 }
 
-/// The default life of a certificate.
-const fn default_life() -> Duration {
-    placewright_pki::LIFE
-}
-
 impl NameArgs {
     /// The names and the life of the certificate.
     fn grant(&self, installation: &str) -> anyhow::Result<Grant> {
@@ -268,7 +266,7 @@ impl NameArgs {
         Ok(Grant {
             dns: self.dns.clone(),
             addresses: self.ip.clone(),
-            life: self.life.map_or(default_life(), |life| life.0),
+            life: self.life.map_or(placewright_pki::LIFE, |life| life.0),
             ..Grant::new(identity)
         })
     }

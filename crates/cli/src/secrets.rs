@@ -68,7 +68,7 @@ struct KeyLocation {
 }
 
 impl KeyLocationArgs {
-    fn find(self) -> anyhow::Result<KeyLocation> {
+    fn resolve(self) -> anyhow::Result<KeyLocation> {
         let flags = Flags::with_config(self.config);
         let options = Config::load(&flags, &Environment::of_process())?.options;
         let store = self.store.unwrap_or_else(|| match self.cell {
@@ -100,7 +100,8 @@ impl KeyLocation {
         }
     }
 
-    /// How many sets of secrets in the store have each key.
+    /// How many sets of secrets in the store are sealed with each key; `None` is the key of sets in an unknown
+    /// format.
     fn counts(&self) -> anyhow::Result<BTreeMap<Option<KeyId>, u64>> {
         let mut counts = BTreeMap::new();
         if !self.store.exists() {
@@ -121,8 +122,8 @@ impl KeyLocation {
         if self.is_cell {
             let engine = Engine::<CellMachine>::open(journal, options, ())?;
             engine.read_now(|machine| {
-                machine.0.specs().values().for_each(&mut count);
-                let of_jobs = machine.0.jobs().values();
+                machine.state.specs().values().for_each(&mut count);
+                let of_jobs = machine.state.jobs().values();
                 of_jobs.filter_map(|job| job.spec.as_ref()).for_each(count);
             });
         } else {
@@ -149,7 +150,7 @@ impl SecretsCommand {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
             Self::NewKey(location) => {
-                let location = location.find()?;
+                let location = location.resolve()?;
                 let keyring = Keyring::random()?;
                 make_key_file(location.file()?, &keyring)?;
                 print(&format!(
@@ -159,19 +160,19 @@ impl SecretsCommand {
                 ))
             }
             Self::Rotate(location) => {
-                let location = location.find()?;
+                let location = location.resolve()?;
                 let file = location.file()?;
                 let keyring = location.source.read()?.rotated(Key::random()?);
                 replace_key_file(file, &keyring)?;
                 let id = keyring.current().id();
                 print(&format!("{}: the current key is {id}\n", file.display()))
             }
-            Self::Show(location) => print(&key_table(&location.find()?)?),
+            Self::Show(location) => print(&key_table(&location.resolve()?)?),
             Self::Remove {
                 key,
                 even_if_used,
                 location,
-            } => remove(&location.find()?, &key, even_if_used),
+            } => remove(&location.resolve()?, &key, even_if_used),
         }
     }
 }
@@ -196,8 +197,8 @@ fn key_table(location: &KeyLocation) -> anyhow::Result<String> {
 fn remove(location: &KeyLocation, key: &str, even_if_used: bool) -> anyhow::Result<()> {
     let file = location.file()?;
     let keyring = location.source.read()?;
-    let older = KeyId::parse(key).and_then(|id| Some((id, keyring.without(id)?)));
-    let Some((id, remaining)) = older else {
+    let found = KeyId::parse(key).and_then(|id| Some((id, keyring.without(id)?)));
+    let Some((id, remaining)) = found else {
         bail!("{key} is none of the older keys in {}", file.display());
     };
     let count = location.counts()?.get(&Some(id)).copied().unwrap_or(0);

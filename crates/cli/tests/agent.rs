@@ -41,7 +41,7 @@ impl Drop for Agent {
 }
 
 /// Waits until placement has the agent's two hosts; returns their UUIDs.
-fn hosts(control: &Control, header: &str) -> Vec<String> {
+fn wait_for_hosts(control: &Control, header: &str) -> Vec<String> {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
         let response = control.request_with("GET /resource_providers", header);
@@ -61,7 +61,7 @@ fn hosts(control: &Control, header: &str) -> Vec<String> {
 }
 
 #[test]
-fn an_agent_shows_the_tokens_of_its_service_user_and_gets_new_ones() {
+fn an_agent_sends_tokens_of_its_service_user_and_gets_new_ones() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -69,11 +69,11 @@ fn an_agent_shows_the_tokens_of_its_service_user_and_gets_new_ones() {
         .unwrap();
     let keystone = runtime.block_on(FakeKeystone::start());
     let body = token(json!({"project": {"id": "p1", "domain": {"id": "d2"}}}));
-    keystone.know("operator", body.clone());
-    // Keystone names the tokens of its logins own-1, own-2 and so on. Control accepts them once it knows
-    // them.
+    keystone.add_token("operator", body.clone());
+    // The fake names the tokens that it issues own-1, own-2 and so on, and says that a token is valid only after
+    // `add_token` was called for it.
     for number in 1..=4 {
-        keystone.know(&format!("own-{number}"), body.clone());
+        keystone.add_token(&format!("own-{number}"), body.clone());
     }
     let directory = tempfile::tempdir().unwrap();
     let password_file = directory.path().join("password");
@@ -98,20 +98,23 @@ fn an_agent_shows_the_tokens_of_its_service_user_and_gets_new_ones() {
     let agent_flags = [["--agent-placement-keystone"].as_slice(), &keystone_flags].concat();
     let _agent = Agent::start(&directory.path().join("agent"), &control, &agent_flags);
     let operator_header = "X-Auth-Token: operator";
-    let uuids = hosts(&control, operator_header);
+    let uuids = wait_for_hosts(&control, operator_header);
 
     // The agent's token is revoked: it gets another one, and restores what was deleted.
-    let before = keystone.logins();
-    for number in 1..=before {
-        keystone.forget(&format!("own-{number}"));
+    let logins_before = keystone.logins();
+    for number in 1..=logins_before {
+        keystone.remove_token(&format!("own-{number}"));
     }
-    for number in before + 1..before + 10 {
-        keystone.know(&format!("own-{number}"), body.clone());
+    for number in logins_before + 1..logins_before + 10 {
+        keystone.add_token(&format!("own-{number}"), body.clone());
     }
     let delete = format!("DELETE /resource_providers/{}", uuids[0]);
     control.request_with(&delete, operator_header);
-    assert_eq!(hosts(&control, operator_header), uuids);
-    assert!(keystone.logins() > before, "a new token was asked for");
+    assert_eq!(wait_for_hosts(&control, operator_header), uuids);
+    assert!(
+        keystone.logins() > logins_before,
+        "a new token was asked for"
+    );
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn create_provider(control: &Control) {
 }
 
 #[test]
-fn each_write_and_each_refusal_has_a_line_when_control_has_stopped() {
+fn each_write_and_each_refusal_has_a_line_once_control_has_stopped() {
     let directory = tempfile::tempdir().unwrap();
     let control = start(directory.path());
     create_provider(&control);
@@ -89,7 +89,7 @@ fn lines_say_what_a_consumer_holds() {
         "consumer_type": "INSTANCE"});
     let path = format!("/allocations/{CONSUMER}");
     control.request(&format!("PUT {path}"), &allocations.to_string());
-    // The consumer exists now, so that it is refused.
+    // The request says that the consumer is new, and now the consumer exists: the request is refused.
     control.request(&format!("PUT {path}"), &allocations.to_string());
     control.request(&format!("DELETE {path}"), "");
     stop(control);

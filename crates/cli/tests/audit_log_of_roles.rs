@@ -46,7 +46,7 @@ impl Cell {
             line.clear();
         }
         assert!(!line.is_empty(), "the log ended before it was ready");
-        // What it logs further has to go somewhere.
+        // If nobody read the rest of its log, the cell would wait once the pipe is full.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Self {
             child,
@@ -55,7 +55,7 @@ impl Cell {
         }
     }
 
-    /// Stops it as an operator does; the lines of its audit log.
+    /// Stops the cell as an operator does; returns the lines of its audit log.
     fn stop(&mut self) -> Vec<Value> {
         let id = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(id, Signal::TERM).unwrap();
@@ -77,11 +77,12 @@ impl Drop for Cell {
     }
 }
 
-fn hold(authority: &Authority, folder: &Path, role: Role) -> Arc<Credentials> {
+/// Issues a certificate for a role into a folder.
+fn issue_to(authority: &Authority, folder: &Path, role: Role) -> Arc<Credentials> {
     let identity = Identity::new("test", role).unwrap();
-    let request = KeyRequest::new().unwrap();
-    let issued = authority.issue(&Grant::new(identity), &request.request, "issue");
-    holder::write(folder, &request, &issued.unwrap()).unwrap();
+    let key_request = KeyRequest::new().unwrap();
+    let issued = authority.issue(&Grant::new(identity), &key_request.request, "issue");
+    holder::write(folder, &key_request, &issued.unwrap()).unwrap();
     Credentials::load(folder, Some(&authority.revocation_list_path())).unwrap()
 }
 
@@ -93,9 +94,9 @@ fn agent_of(cell: &str) -> Role {
     })
 }
 
-/// What lines of refusals have in common, and who was refused for what.
-fn said(lines: &[Value]) -> Vec<(&str, &str, Option<&str>)> {
-    let each = lines.iter().map(|line| {
+/// Checks what all lines of refusals have in common. Returns the action, the reason and the certificate of each.
+fn refusals(lines: &[Value]) -> Vec<(&str, &str, Option<&str>)> {
+    let refusals = lines.iter().map(|line| {
         assert_eq!(line["outcome"], "failure", "{line}");
         assert_eq!(line["observer"]["typeURI"], "service/roles", "{line}");
         assert_eq!(line["reason"]["reasonType"], "gRPC", "{line}");
@@ -107,7 +108,7 @@ fn said(lines: &[Value]) -> Vec<(&str, &str, Option<&str>)> {
             line["initiator"]["credential"]["certificate"].as_str(),
         )
     });
-    each.collect()
+    refusals.collect()
 }
 
 #[test]
@@ -115,11 +116,11 @@ fn calls_without_the_right_certificate_have_lines() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     let authority = Authority::create(&at("pki"), "test").unwrap();
-    let other = Authority::create(&at("other"), "test").unwrap();
-    hold(&authority, &at("cell"), Role::Cell("c1".into()));
-    let own = hold(&authority, &at("own"), agent_of("c1"));
-    let foreign = hold(&authority, &at("foreign"), agent_of("c2"));
-    let made_up = hold(&other, &at("made-up"), agent_of("c1"));
+    let other_authority = Authority::create(&at("other"), "test").unwrap();
+    issue_to(&authority, &at("cell"), Role::Cell("c1".into()));
+    let own_agent = issue_to(&authority, &at("own"), agent_of("c1"));
+    let foreign_agent = issue_to(&authority, &at("foreign"), agent_of("c2"));
+    let agent_of_other_authority = issue_to(&other_authority, &at("made-up"), agent_of("c1"));
     let identity = format!("--cell-identity-path={}", at("cell").display());
     let mut cell = Cell::start(directory.path(), &[&identity]);
     let options = |credentials: &Arc<Credentials>| ClientOptions {
@@ -131,16 +132,17 @@ fn calls_without_the_right_certificate_have_lines() {
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        // An agent conducts no cell, and belongs to its own.
-        CellClient::new(options(&own))
+        // An agent's certificate does not permit control's calls, even to the agent's own cell.
+        CellClient::new(options(&own_agent))
             .unwrap()
             .cell_id()
             .await
             .unwrap_err();
-        let agent = AgentClient::new(options(&foreign)).unwrap();
+        // Nor does it permit an agent's calls to another cell.
+        let agent = AgentClient::new(options(&foreign_agent)).unwrap();
         agent.connect().await.map(drop).unwrap_err();
-        let made_up = CellClient::new(options(&made_up)).unwrap();
-        made_up.cell_id().await.unwrap_err();
+        let client = CellClient::new(options(&agent_of_other_authority)).unwrap();
+        client.cell_id().await.unwrap_err();
     });
     // Without TLS.
     let mut plain = TcpStream::connect(cell.address).unwrap();
@@ -150,11 +152,11 @@ fn calls_without_the_right_certificate_have_lines() {
     let _ = plain.read(&mut [0; 64]);
 
     let lines = cell.stop();
-    let mut said = said(&lines);
-    said.sort_unstable();
-    said.dedup();
+    let mut refusals = refusals(&lines);
+    refusals.sort_unstable();
+    refusals.dedup();
     assert_eq!(
-        said,
+        refusals,
         [
             ("authenticate", "UNAUTHENTICATED", None),
             (
@@ -178,7 +180,7 @@ fn calls_without_the_right_certificate_have_lines() {
 }
 
 #[test]
-fn calls_with_a_wrong_token_have_lines_without_it() {
+fn calls_with_a_wrong_token_have_lines_that_do_not_contain_the_token() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("token");
     std::fs::write(&file, "0123456789abcdef-right\n").unwrap();
@@ -192,12 +194,15 @@ fn calls_with_a_wrong_token_have_lines_without_it() {
                 token,
                 ..cell.options()
             };
-            let answer = CellClient::new(options).unwrap().cell_id().await;
-            drop(answer);
+            // Whether the call is refused shows in the audit log.
+            let _ = CellClient::new(options).unwrap().cell_id().await;
         }
     });
     let lines = cell.stop();
-    assert_eq!(said(&lines), [("authenticate", "UNAUTHENTICATED", None)]);
+    assert_eq!(
+        refusals(&lines),
+        [("authenticate", "UNAUTHENTICATED", None)]
+    );
     assert!(
         !serde_json::to_string(&lines)
             .unwrap()

@@ -35,7 +35,7 @@ impl Site {
         self.folder.path().join(name)
     }
 
-    fn text(&self, name: &str) -> String {
+    fn path_text(&self, name: &str) -> String {
         self.path(name).to_str().unwrap().to_owned()
     }
 
@@ -54,14 +54,20 @@ impl Site {
 
     /// The number of the last entry in the store.
     fn last_entry(&self) -> u64 {
-        let (code, text, _) = run(&["journal", "stats", "--json", "--store", &self.text("store")]);
+        let (code, text, _) = run(&[
+            "journal",
+            "stats",
+            "--json",
+            "--store",
+            &self.path_text("store"),
+        ]);
         assert_eq!(code, 0, "{text}");
         let (_, end) = text.split_once("\"end\":").unwrap();
         end.split(',').next().unwrap().parse().unwrap()
     }
 
     fn digest(&self, store: &str, at: u64) -> String {
-        let store = self.text(store);
+        let store = self.path_text(store);
         let at = at.to_string();
         let (code, text, error) = run(&["journal", "digest", "--store", &store, "--at", &at]);
         assert_eq!(code, 0, "{error}");
@@ -74,10 +80,11 @@ impl Site {
     /// Restores a backup up to `expected_entry`, and compares the digest with that of the running store.
     fn restore(&self, backup: &str, name: &str, until: &[&str], expected_entry: u64) {
         let digest = self.digest("store", expected_entry);
-        self.restore_as(backup, name, until, expected_entry, &digest);
+        self.restore_with_digest(backup, name, until, expected_entry, &digest);
     }
 
-    fn restore_as(
+    /// Restores a backup, and checks that the result ends with `expected_entry` and has the digest.
+    fn restore_with_digest(
         &self,
         backup: &str,
         name: &str,
@@ -85,7 +92,7 @@ impl Site {
         expected_entry: u64,
         digest: &str,
     ) {
-        let (backup, store) = (self.text(backup), self.text(name));
+        let (backup, store) = (self.path_text(backup), self.path_text(name));
         let arguments = [&["journal", "restore", &backup, &store][..], until].concat();
         let (code, text, error) = run(&arguments);
         assert_eq!(code, 0, "{error}");
@@ -104,7 +111,7 @@ fn now() -> String {
 }
 
 /// Runs a command whose arguments have to be refused, and returns its error output.
-fn refused(arguments: &[&str]) -> String {
+fn run_refused(arguments: &[&str]) -> String {
     let (code, text, error) = run(arguments);
     assert_eq!((code, text.as_str()), (2, ""), "{arguments:?}: {error}");
     error
@@ -113,14 +120,13 @@ fn refused(arguments: &[&str]) -> String {
 #[test]
 fn a_running_server_is_backed_up_and_restored_to_any_entry() {
     let mut site = Site::start(&[]);
-    let (earlier, between) = (now(), {
-        site.add_providers(5);
-        now()
-    });
+    let earlier = now();
+    site.add_providers(5);
+    let between = now();
     let middle = site.last_entry();
     site.add_providers(5);
     let end = site.last_entry();
-    let (store, backup) = (site.text("store"), site.text("backup"));
+    let (store, backup) = (site.path_text("store"), site.path_text("backup"));
     let (code, text, error) = run(&["journal", "backup", &store, &backup]);
     assert_eq!(code, 0, "{error}");
     assert!(
@@ -136,7 +142,7 @@ fn a_running_server_is_backed_up_and_restored_to_any_entry() {
         let name = format!("at-{sequence}");
         site.restore("backup", &name, &["--until", &until], sequence);
     }
-    // The entry with the standard names is older.
+    // At that time there was only what control wrote at its start: the standard names.
     site.restore("backup", "before", &["--until", &earlier], middle - 5);
 
     let (code, text, _) = run(&["journal", "restore", &backup, "--check"]);
@@ -148,8 +154,8 @@ fn a_running_server_is_backed_up_and_restored_to_any_entry() {
         ((end + 1).to_string(), "from entry 0 to entry"),
         ("yesterday".to_owned(), "neither the number of an entry"),
     ] {
-        let other = site.text("other");
-        let error = refused(&["journal", "restore", &backup, &other, "--until", &until]);
+        let other = site.path_text("other");
+        let error = run_refused(&["journal", "restore", &backup, &other, "--until", &until]);
         assert!(error.contains(reason), "{error}");
         assert!(!Path::new(&other).exists());
     }
@@ -169,7 +175,7 @@ fn a_directory_gets_a_file_for_each_backup() {
     fs::create_dir(site.path("backups")).unwrap();
     let partial_file = site.path("backups").join("store-1.backup.partial");
     fs::write(&partial_file, "of a backup that was killed").unwrap();
-    let (store, backups) = (site.text("store"), site.text("backups"));
+    let (store, backups) = (site.path_text("store"), site.path_text("backups"));
     for _ in 0..2 {
         site.add_providers(1);
         let (code, _, error) = run(&["journal", "backup", &store, &backups]);
@@ -198,15 +204,15 @@ fn a_trimmed_store_is_restored_from_its_snapshot_on() {
         "--store-snapshot-bytes=4096",
         "--store-retain-entries=0",
     ]);
-    let (store, backup) = (site.text("store"), site.text("backup"));
+    let (store, backup) = (site.path_text("store"), site.path_text("backup"));
     let (first, end, digests) = loop {
         site.add_providers(10);
         let (code, text, error) = run(&["journal", "backup", &store, &backup]);
         assert_eq!(code, 0, "{error}");
-        let (_, back) = text.split_once("reaches back to entry ").unwrap();
-        let first: u64 = back.split(';').next().unwrap().parse().unwrap();
+        let (_, from_first) = text.split_once("reaches back to entry ").unwrap();
+        let first: u64 = from_first.split(';').next().unwrap().parse().unwrap();
         let end = site.last_entry();
-        // If the server has just removed that snapshot, only the backup has those states: try again.
+        // If the server has just removed the snapshot at `first`, only the backup has these states: try again.
         let at = [first, first + 1, end].map(|sequence| format!("--at={sequence}"));
         let (code, text, _) = run(&[
             "journal", "digest", "--store", &store, &at[0], &at[1], &at[2],
@@ -220,32 +226,30 @@ fn a_trimmed_store_is_restored_from_its_snapshot_on() {
         let (until, digest) = line.split_once(' ').unwrap();
         let name = format!("at-{until}");
         let sequence = until.parse().unwrap();
-        site.restore_as("backup", &name, &["--until", until], sequence, digest);
+        site.restore_with_digest("backup", &name, &["--until", until], sequence, digest);
     }
-    site.restore_as(
-        "backup",
-        "whole",
-        &[],
-        end,
-        &digests[digests.len() - 33..digests.len() - 1],
-    );
+    let (_, digest_at_end) = digests.trim_end().rsplit_once(' ').unwrap();
+    site.restore_with_digest("backup", "whole", &[], end, digest_at_end);
     let before = (first - 1).to_string();
-    let other = site.text("other");
-    refused(&["journal", "restore", &backup, &other, "--until", &before]);
+    let other = site.path_text("other");
+    run_refused(&["journal", "restore", &backup, &other, "--until", &before]);
 }
 
 #[test]
 fn invalid_arguments_are_reported_and_change_nothing() {
     let mut site = Site::start(&[]);
     site.add_providers(1);
-    let (store, backup, missing_path) =
-        (site.text("store"), site.text("backup"), site.text("none"));
-    let error = refused(&["journal", "backup", &missing_path, &backup]);
+    let (store, backup, missing_path) = (
+        site.path_text("store"),
+        site.path_text("backup"),
+        site.path_text("none"),
+    );
+    let error = run_refused(&["journal", "backup", &missing_path, &backup]);
     assert!(
         error.contains(&format!("there is no journal at {missing_path}")),
         "{error}"
     );
-    let error = refused(&[
+    let error = run_refused(&[
         "journal",
         "backup",
         &store,
@@ -254,28 +258,33 @@ fn invalid_arguments_are_reported_and_change_nothing() {
     assert!(error.contains("there is no"), "{error}");
     for rate in ["0", "fast", "-1"] {
         let rate = format!("--bytes-per-second={rate}");
-        let error = refused(&["journal", "backup", &rate, &store, &backup]);
+        let error = run_refused(&["journal", "backup", &rate, &store, &backup]);
         assert!(error.contains("bytes-per-second"), "{error}");
     }
     assert!(!Path::new(&backup).exists());
     let (code, ..) = run(&["journal", "backup", &store, &backup]);
     assert_eq!(code, 0);
-    let error = refused(&["journal", "backup", &store, &backup]);
+    let error = run_refused(&["journal", "backup", &store, &backup]);
     assert!(error.contains("is there already"), "{error}");
 
-    let error = refused(&["journal", "restore", &backup, &store]);
+    let error = run_refused(&["journal", "restore", &backup, &store]);
     assert!(error.contains("is there already"), "{error}");
-    let error = refused(&["journal", "restore", &missing_path, &site.text("other")]);
+    let error = run_refused(&[
+        "journal",
+        "restore",
+        &missing_path,
+        &site.path_text("other"),
+    ]);
     assert!(error.contains("there is no"), "{error}");
-    let error = refused(&["journal", "restore", &store, &site.text("other")]);
+    let error = run_refused(&["journal", "restore", &store, &site.path_text("other")]);
     assert!(error.contains("is no backup: it is a directory"), "{error}");
-    refused(&["journal", "restore", &backup]);
+    run_refused(&["journal", "restore", &backup]);
 
     let mut bytes = fs::read(&backup).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(site.path("damaged"), bytes).unwrap();
-    let (damaged, other) = (site.text("damaged"), site.text("other"));
+    let (damaged, other) = (site.path_text("damaged"), site.path_text("other"));
     let (code, _, error) = run(&["journal", "restore", &damaged, &other]);
     assert_eq!(code, 1);
     assert!(error.contains("is damaged at byte"), "{error}");

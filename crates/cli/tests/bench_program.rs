@@ -1,4 +1,4 @@
-//! `placewright bench` and `placewright replay` are carried out by the program beside this one.
+//! `placewright bench` and `placewright replay` are carried out by the program `placewright-bench` beside it.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -15,9 +15,9 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn arguments_go_to_the_other_program_as_they_are() {
-    let direct = env!("CARGO_BIN_EXE_placewright-bench");
-    for (name, same) in [
+fn arguments_are_passed_on_to_the_bench_program_as_they_are() {
+    let bench_program = env!("CARGO_BIN_EXE_placewright-bench");
+    for (arguments, bench_arguments) in [
         (&["bench", "http", "--help"][..], &["http", "--help"][..]),
         (&["bench", "--help"], &["--help"]),
         (&["replay", "--help"], &["replay", "--help"]),
@@ -27,31 +27,33 @@ fn arguments_go_to_the_other_program_as_they_are() {
         ),
         (&["replay", "--no-such-flag"], &["replay", "--no-such-flag"]),
     ] {
-        let (through_program, other) = (run(PROGRAM, name), run(direct, same));
+        let forwarded = run(PROGRAM, arguments);
+        let direct = run(bench_program, bench_arguments);
         assert_eq!(
-            through_program.status.code(),
-            other.status.code(),
-            "{name:?}"
+            forwarded.status.code(),
+            direct.status.code(),
+            "{arguments:?}"
         );
         assert_eq!(
-            text(&through_program.stdout),
-            text(&other.stdout),
-            "{name:?}"
+            text(&forwarded.stdout),
+            text(&direct.stdout),
+            "{arguments:?}"
         );
         assert_eq!(
-            text(&through_program.stderr),
-            text(&other.stderr),
-            "{name:?}"
+            text(&forwarded.stderr),
+            text(&direct.stderr),
+            "{arguments:?}"
         );
-        assert!(text(&through_program.stdout).len() + text(&through_program.stderr).len() > 100);
+        assert!(text(&forwarded.stdout).len() + text(&forwarded.stderr).len() > 100);
     }
 }
 
 #[test]
-fn without_the_other_program_its_absence_is_named() {
+fn a_missing_bench_program_is_reported() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let alone = directory.path().join("placewright");
-    // A copy would be open for writing in what other tests start meanwhile, and could not be executed.
+    // While a copy is written, another test may start a process, which inherits the open file: then the copy could
+    // not be executed ("text file busy").
     std::fs::hard_link(PROGRAM, &alone).unwrap();
     let run = run(alone.to_str().unwrap(), &["bench", "durable"]);
     assert_eq!(run.status.code(), Some(1));

@@ -84,7 +84,7 @@ fn runtime() -> tokio::runtime::Runtime {
     builder.enable_all().build().unwrap()
 }
 
-fn create() -> Envelope {
+fn create_message() -> Envelope {
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
     let now = Timestamp(i64::try_from(now.as_micros()).unwrap());
     Envelope {
@@ -161,7 +161,9 @@ fn an_accepted_build_continues_after_a_kill() {
     let options = cell.options();
     let client = runtime.block_on(async { CellClient::new(options).unwrap() });
     let id = runtime.block_on(client.cell_id()).unwrap();
-    let replies = runtime.block_on(client.deliver(vec![create()])).unwrap();
+    let replies = runtime
+        .block_on(client.deliver(vec![create_message()]))
+        .unwrap();
     assert_eq!(replies, [Reply::Accepted]);
     assert_eq!(cell.stop_with(Signal::KILL).0, None);
 
@@ -232,14 +234,14 @@ fn a_token_protects_a_cell_on_loopback_and_is_not_enough_elsewhere() {
         with_token.cell_id().await.unwrap();
     });
     drop(cell);
-    let open = [
+    let listening_everywhere = [
         "cell",
         "--config",
         "/dev/null",
         "--cell-listen",
         "0.0.0.0:0",
     ];
-    let (code, _, log) = run(&[&open[..], &flags].concat());
+    let (code, _, log) = run(&[&listening_everywhere[..], &flags].concat());
     assert_eq!(code, 2, "{log}");
     for text in ["for loopback only", "placewright pki", "cell.identity_path"] {
         assert!(log.contains(text), "{log}");
@@ -279,9 +281,9 @@ fn run_failing_start(store: &Path, flags: &[&str]) -> (i32, String) {
 fn a_start_that_cannot_succeed_says_why_and_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store");
-    let short = directory.path().join("short");
-    std::fs::write(&short, "secret").unwrap();
-    let short = short.to_str().unwrap();
+    let short_token = directory.path().join("short");
+    std::fs::write(&short_token, "secret").unwrap();
+    let short_token = short_token.to_str().unwrap();
     let nil = Uuid::nil().to_string();
     let address_in_use = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address_in_use = address_in_use.local_addr().unwrap().to_string();
@@ -295,7 +297,7 @@ fn a_start_that_cannot_succeed_says_why_and_what_to_do() {
             2,
             "cell.token_file",
         ),
-        (&["--cell-token-file", short], 2, "16"),
+        (&["--cell-token-file", short_token], 2, "16"),
         (
             &["--cell-host-timeout-ms", "soon"],
             2,

@@ -41,41 +41,41 @@ fn a_password_comes_from_a_file_or_the_environment_or_standard_input() {
     let file = directory.path().join("password");
     std::fs::write(&file, "a pass:word\nmore\n").unwrap();
     let file = file.to_str().unwrap();
-    // "anna:a pass:word"
+    // The part after "Basic" is "anna:a pass:word" in base64.
     let expected = "authorization: Basic YW5uYTphIHBhc3M6d29yZA==";
-    for (words, variable) in [
+    for (flags, is_in_environment) in [
         (&["--user", "anna", "--password-file", file][..], false),
         (&["--user", "anna", "--password-file", "-"], false),
         (&["--user", "anna"], true),
     ] {
-        let named = listener();
-        let url = format!("http://{}", named.local_addr().unwrap());
+        let server = listener();
+        let url = format!("http://{}", server.local_addr().unwrap());
         let body = r#"{"findings":[],"repaired":0}"#;
-        let answering = thread::spawn(move || answer_once(&named, body));
+        let answering = thread::spawn(move || answer_once(&server, body));
         let mut command = placewright(&["audit", "--url", &url]);
         command
-            .args(words)
+            .args(flags)
             .stdin(std::fs::File::open(file).unwrap());
-        if variable {
+        if is_in_environment {
             command.env("PLACEWRIGHT_PASSWORD", "a pass:word");
         }
         let output = command.output().unwrap();
-        let asked = answering.join().unwrap();
-        assert!(asked.contains(expected), "{words:?}: {asked}{output:?}");
-        assert!(!asked.contains("x-auth-token"), "{asked}");
+        let request = answering.join().unwrap();
+        assert!(request.contains(expected), "{flags:?}: {request}{output:?}");
+        assert!(!request.contains("x-auth-token"), "{request}");
         assert!(output.status.success(), "{output:?}");
     }
-    for words in [
+    for flags in [
         &["--user", "anna"][..],
         &["--user", "anna", "--password-file", "/nowhere/password"],
         &["--password-file", file],
     ] {
         let output = placewright(&["audit", "--url", "http://127.0.0.1:1"])
-            .args(words)
+            .args(flags)
             .output();
         let output = output.unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success(), "{words:?}");
+        assert!(!output.status.success(), "{flags:?}");
         assert!(
             stderr.contains("--user") || stderr.contains("--password-file"),
             "{stderr}"
@@ -83,7 +83,7 @@ fn a_password_comes_from_a_file_or_the_environment_or_standard_input() {
     }
 }
 
-/// What the scheduler says of a request with two hosts that it was asked about.
+/// The scheduler's response to a request that asks about two hosts.
 const DESTINATIONS: &str = r#"{"claimed": false, "kept_ms": 1, "warnings": ["odd"], "selections": [{
     "instance": "ce5f8c1e-6c8b-4a52-9f6c-3c2a1a0f9d01", "selected": null, "alternates": [],
     "explanation": {"compared": 11, "ranking": [
@@ -101,9 +101,9 @@ fn hosts_that_are_asked_about_are_explained() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("request.json");
     std::fs::write(&file, r#"{"flavor": {"vcpus": 2, "memory_mb": 4096}}"#).unwrap();
-    let named = listener();
-    let url = format!("http://{}", named.local_addr().unwrap());
-    let answering = thread::spawn(move || answer_once(&named, DESTINATIONS));
+    let server = listener();
+    let url = format!("http://{}", server.local_addr().unwrap());
+    let answering = thread::spawn(move || answer_once(&server, DESTINATIONS));
     let (code, text, error) = run(&[
         "explain",
         "--scheduler-url",
@@ -113,13 +113,13 @@ fn hosts_that_are_asked_about_are_explained() {
         "--host=host-17",
         "--host=host-18",
     ]);
-    let asked = answering.join().unwrap();
+    let request = answering.join().unwrap();
     assert_eq!(code, 0, "{error}");
     assert!(
-        asked.starts_with("POST /v1/destinations HTTP/1.1"),
-        "{asked}"
+        request.starts_with("POST /v1/destinations HTTP/1.1"),
+        "{request}"
     );
-    let body = asked.split_once("\r\n\r\n").unwrap().1;
+    let body = request.split_once("\r\n\r\n").unwrap().1;
     let body: serde_json::Value = serde_json::from_str(body).unwrap();
     assert_eq!(body["request"]["flavor"]["vcpus"], 2);
     assert_eq!(
@@ -144,29 +144,31 @@ fn hosts_that_are_asked_about_are_explained() {
     assert_eq!(code, 2, "{error}");
 }
 
-/// Answers one request with a body; returns it as it came.
+/// Answers one request with this body; returns the request.
 fn answer_once(listener: &TcpListener, body: &str) -> String {
     let (mut client, _) = listener.accept().unwrap();
-    let mut asked = Vec::new();
-    let is_whole = |asked: &[u8]| {
-        let text = String::from_utf8_lossy(asked);
-        let (head, body) = text.split_once("\r\n\r\n")?;
+    let mut request = Vec::new();
+    let is_whole = |request: &[u8]| {
+        let text = String::from_utf8_lossy(request);
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            return false;
+        };
         let length = head.split("content-length: ").nth(1);
         let length = length.and_then(|rest| rest.lines().next()?.parse().ok());
-        (body.len() >= length.unwrap_or(0)).then_some(())
+        body.len() >= length.unwrap_or(0)
     };
-    while is_whole(&asked).is_none() {
+    while !is_whole(&request) {
         let mut part = [0; 4096];
         let read = client.read(&mut part).unwrap();
         assert_ne!(read, 0, "the request ended");
-        asked.extend_from_slice(&part[..read]);
+        request.extend_from_slice(&part[..read]);
     }
     let answer = format!(
         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
     client.write_all(answer.as_bytes()).unwrap();
-    String::from_utf8(asked).unwrap()
+    String::from_utf8(request).unwrap()
 }
 
 fn listener() -> TcpListener {

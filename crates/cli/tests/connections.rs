@@ -128,7 +128,7 @@ fn get_with_token(address: &str, path: &str) -> String {
 }
 
 #[test]
-fn with_nobody_to_follow_it_starts_as_ever() {
+fn without_a_predecessor_a_take_over_is_an_ordinary_start() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store");
     let flags = ["--control-take-over"];
@@ -141,7 +141,7 @@ fn with_nobody_to_follow_it_starts_as_ever() {
 }
 
 #[test]
-fn few_descriptors_are_shared_and_nothing_spins() {
+fn with_more_connections_than_descriptors_ports_answer_and_nothing_spins() {
     let directory = tempfile::tempdir().unwrap();
     let (address, health) = (free_address(), free_address());
     let mut child = Command::new("sh")
@@ -156,9 +156,10 @@ fn few_descriptors_are_shared_and_nothing_spins() {
         .unwrap();
     let began = Instant::now();
     while TcpStream::connect(health).is_err() || !get(health, "/readyz").ends_with("ready\n") {
-        assert!(began.elapsed() < TEST_TIMEOUT, "it starts");
+        assert!(began.elapsed() < TEST_TIMEOUT, "control did not start");
         std::thread::sleep(Duration::from_millis(20));
     }
+    // More connections than the process may have descriptors.
     let crowd: Vec<TcpStream> = (0..300)
         .map(|_| TcpStream::connect(address).unwrap())
         .collect();
@@ -166,7 +167,7 @@ fn few_descriptors_are_shared_and_nothing_spins() {
     let before = cpu_ticks(child.id());
     std::thread::sleep(Duration::from_secs(1));
     let used = cpu_ticks(child.id()) - before;
-    assert!(used < 30, "{used} ticks of 100 in a second");
+    assert!(used < 30, "{used} ticks in a second, which has 100");
     assert!(get(health, "/healthz").ends_with("ok\n"));
     drop(crowd);
     child.kill().unwrap();
@@ -182,6 +183,7 @@ fn cpu_ticks(process: u32) -> u64 {
         .unwrap()
         .split_whitespace()
         .collect();
+    // After the program's name: `utime` and `stime`, fields 14 and 15 in proc(5).
     let ticks = |index: usize| fields[index].parse::<u64>().unwrap();
     ticks(11) + ticks(12)
 }

@@ -43,9 +43,9 @@ fn acknowledged_changes_survive_a_stop_and_a_kill() {
     assert_eq!(exit_code, 0);
 }
 
-/// Whether connections are refused within five seconds. The listener is closed by another thread than the
-/// one that logs that the server stops.
-fn is_refused_in_time(address: SocketAddr) -> bool {
+/// Waits until connections are refused, for five seconds at most; returns whether they are. The listener is closed
+/// by another thread than the one that logs that the server stops.
+fn refuses_connections_in_time(address: SocketAddr) -> bool {
     let start = Instant::now();
     while TcpStream::connect(address).is_ok() {
         if start.elapsed() > Duration::from_secs(5) {
@@ -77,7 +77,7 @@ fn a_request_under_way_is_answered_before_the_end_and_a_second_signal_does_not_w
     let mut server = Control::start(&directory.path().join("first"), &[]);
     let mut stream = begin_request_and_stop(&mut server);
     assert!(
-        is_refused_in_time(server.address),
+        refuses_connections_in_time(server.address),
         "new connections are refused"
     );
     stream.write_all(b"{\"name\": \"late\"}").unwrap();
@@ -291,12 +291,12 @@ fn systemd_is_notified_when_the_server_is_ready_alive_and_stopping() {
         ("NOTIFY_SOCKET", path.to_str().unwrap()),
         ("WATCHDOG_USEC", "100000"),
     ];
-    let server = Control::start_in(&directory.path().join("store"), &[], &variables);
+    let server = Control::start_with_variables(&directory.path().join("store"), &[], &variables);
     let next_message = || loop {
         let mut message = [0; 256];
         let length = socket.recv(&mut message).unwrap();
         let text = String::from_utf8_lossy(&message[..length]);
-        // Messages about sockets to keep are not counted here.
+        // Messages with sockets for systemd to keep are not counted here.
         if !text.starts_with("FDSTORE") {
             return text.trim().to_owned();
         }
@@ -341,7 +341,7 @@ fn the_load_generator_loads_queries_and_claims_without_a_failure() {
         assert_eq!(phases[index]["succeeded"], requests);
         assert_eq!(phases[index]["failed"], 0);
     }
-    // What each connection created before the measurement was deleted.
+    // As a warm-up each connection created a host before the measurement, and deleted it.
     let hosts = server.request("GET /resource_providers", "");
     assert_eq!(hosts.matches("\"uuid\"").count(), 20, "{hosts}");
 }
@@ -358,7 +358,7 @@ fn a_smaller_load_from_the_same_seed_leaves_the_hosts_of_the_first() {
     let (code, text, error) = load("20");
     assert_eq!(code, 0, "{error}{text}");
     let (code, text, _) = load("2");
-    assert_eq!(code, 1, "they are there already: {text}");
+    assert_eq!(code, 1, "the hosts exist already: {text}");
     let hosts = server.request("GET /resource_providers", "");
     assert_eq!(hosts.matches("\"uuid\"").count(), 20, "{hosts}");
 }
@@ -381,7 +381,7 @@ fn the_load_generator_names_a_wrong_option() {
 /// With a huge page, the first access waits until 2 MiB are available.
 #[cfg(target_os = "linux")]
 #[test]
-fn its_memory_comes_in_small_pages() {
+fn the_memory_of_control_comes_in_small_pages() {
     let directory = tempfile::tempdir().unwrap();
     let server = Control::start(&directory.path().join("store"), &[]);
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
@@ -390,7 +390,6 @@ fn its_memory_comes_in_small_pages() {
     assert!(line.is_none_or(|line| line.ends_with('0')), "{line:?}");
 }
 
-/// The output of `config check` for a file with the scheduler's rules.
 #[test]
 fn the_printed_scheduler_rules_are_accepted() {
     let (code, sample, _) = run(&["config", "scheduler"]);

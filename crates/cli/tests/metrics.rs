@@ -1,4 +1,4 @@
-//! `docs/operations.md` has a row for each metric, and none for what there is not.
+//! `docs/operations.md` has a row for each metric, and no row for a metric that does not exist.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,13 +28,13 @@ const SHOWN_LATER: [&str; 5] = [
 /// A cell that is killed in the end.
 struct Cell {
     child: Child,
-    /// Open as long as it may log.
+    /// Kept open, because the cell may log as long as it runs.
     log: BufReader<ChildStderr>,
 }
 
 impl Drop for Cell {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // An error only means that the cell has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -54,7 +54,7 @@ impl Cell {
         let mut line = String::new();
         while !line.contains("ready") {
             line.clear();
-            assert!(cell.log.read_line(&mut line).unwrap() > 0, "it ended");
+            assert!(cell.log.read_line(&mut line).unwrap() > 0, "the cell ended");
         }
         cell
     }
@@ -67,19 +67,21 @@ fn names(address: &str) -> BTreeSet<String> {
     stream.write_all(head).unwrap();
     let mut page = String::new();
     stream.read_to_string(&mut page).unwrap();
-    let kinds = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    let names_of_kinds = kinds.map(|kind| match kind.split_once(' ').unwrap() {
-        (name, "counter") => format!("{name}_total"),
-        (name, _) => name.to_owned(),
-    });
-    names_of_kinds.collect()
+    let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let names = types.map(
+        |name_and_type| match name_and_type.split_once(' ').unwrap() {
+            (name, "counter") => format!("{name}_total"),
+            (name, _) => name.to_owned(),
+        },
+    );
+    names.collect()
 }
 
 #[test]
 fn the_manual_has_every_metric() {
     let directory = tempfile::tempdir().unwrap();
     let (health, cell_metrics) = (free_address().to_string(), free_address().to_string());
-    // With the compute API control conducts, and has secrets of servers.
+    // With the compute API there are also metrics of the conductor and of secrets of servers.
     let compute = free_address().to_string();
     let flags = ["--health-listen", &*health, "--compute-listen", &*compute];
     let control = Control::start(&directory.path().join("store"), &flags);

@@ -1,5 +1,5 @@
-//! Settings that are allowed but probably not intended: `config check` prints what a start logs.
-//! And flags that a command does not read.
+//! Settings that are allowed but probably not intended: `config check` prints what a start logs. Also flags that
+//! a command does not read.
 
 #![allow(
     clippy::unwrap_used,
@@ -182,7 +182,7 @@ fn executables_that_everybody_may_write_give_a_warning() {
 }
 
 #[test]
-fn files_that_decide_and_that_everybody_may_write_give_warnings() {
+fn files_that_roles_rely_on_and_that_everybody_may_write_give_warnings() {
     let directory = tempfile::tempdir().unwrap();
     let path_of = |name: &str| directory.path().join(name);
     let rules = write(&path_of("rules.toml"), "", 0o646);
@@ -221,7 +221,7 @@ fn files_that_decide_and_that_everybody_may_write_give_warnings() {
 
 #[test]
 fn flags_that_a_command_does_not_read_are_refused() {
-    for (command, flag, reader) in [
+    for (command, flag, reading_commands) in [
         ("up", "--cell-listen=127.0.0.1:1", "`placewright cell`"),
         ("control", "--agent-hosts=1", "`placewright agent`"),
         (
@@ -237,7 +237,10 @@ fn flags_that_a_command_does_not_read_are_refused() {
     ] {
         let (code, _, stderr) = run(&[command, "--config", "/dev/null", flag]);
         assert_eq!(code, 2, "{command} {flag}: {stderr}");
-        assert!(stderr.contains(reader), "{command} {flag}: {stderr}");
+        assert!(
+            stderr.contains(reading_commands),
+            "{command} {flag}: {stderr}"
+        );
     }
 }
 

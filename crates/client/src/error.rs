@@ -87,11 +87,11 @@ impl Code {
 
 #[derive(Deserialize)]
 struct ErrorsBody {
-    errors: Vec<ErrorBody>,
+    errors: Vec<ErrorEntry>,
 }
 
 #[derive(Deserialize)]
-struct ErrorBody {
+struct ErrorEntry {
     #[serde(default)]
     code: String,
     #[serde(default)]

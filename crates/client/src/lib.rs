@@ -64,7 +64,8 @@ impl Client {
     /// [`Error::Transport`] when TLS cannot be set up.
     pub fn new(url: &str, token: &str) -> Result<Self, Error> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // It fails only if another provider was installed meanwhile. That one can be used, too.
+            // It fails only if another thread installed a provider of cryptography meanwhile, which can
+            // be used as well.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let http = reqwest::Client::builder()
@@ -79,8 +80,8 @@ impl Client {
         })
     }
 
-    /// Selects hosts for instances, and claims them if the request asks for that: `POST
-    /// /v1/destinations`.
+    /// Selects hosts for instances, and claims them if the field `claim` of the request is true:
+    /// `POST /v1/destinations`.
     ///
     /// # Errors
     ///
@@ -176,7 +177,7 @@ impl Client {
         self.get("aggregates").await
     }
 
-    /// Sets the name, zone and metadata of a host aggregate.
+    /// Sets the name of a host aggregate, and its metadata, of which `availability_zone` is the zone.
     ///
     /// # Errors
     ///
@@ -203,7 +204,7 @@ impl Client {
             .map(drop)
     }
 
-    /// Reads the topology: its levels and the distances between their groups of hosts.
+    /// Reads the topology: its levels, and the distances between places of one level.
     ///
     /// # Errors
     ///

@@ -32,7 +32,7 @@ pub enum Minimum {
     /// Every instance must find a host.
     #[default]
     All,
-    /// At least this many must find one.
+    /// At least this many instances must find a host.
     AtLeast(usize),
 }
 

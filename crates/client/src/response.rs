@@ -27,7 +27,7 @@ pub struct InstanceResult {
     pub selected: Option<Selection>,
     /// Candidates on other hosts of the same cell, best first.
     pub alternates: Vec<Selection>,
-    /// Why this host was selected; only if the request asked for it.
+    /// Why this host was selected, if the request has `explain`.
     #[serde(default)]
     pub explanation: Option<Explanation>,
 }
@@ -167,7 +167,7 @@ pub struct Claimed {
 pub struct Capacity {
     /// The number of instances, at most the limit of the request.
     pub count: usize,
-    /// Whether more than the limit would fit.
+    /// Whether more instances than the limit would fit.
     pub more: bool,
     /// The number of hosts that would receive at least one instance.
     pub hosts: usize,
@@ -244,27 +244,27 @@ pub enum Receipt {
 pub struct Level {
     /// The name of the level, which topology rules refer to.
     pub name: String,
-    /// The groups of hosts at this level: each is an aggregate of placement.
+    /// The places of this level, each of which is an aggregate of placement.
     pub aggregates: BTreeSet<Uuid>,
 }
 
-/// The distance between two groups of hosts of one level; it is symmetric.
+/// The distance between two places of one level; it is symmetric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Distance {
-    /// The aggregate of one group of hosts.
+    /// The aggregate of the first place.
     pub from: Uuid,
-    /// The aggregate of the other group; the same one for the distance between hosts within it.
+    /// The aggregate of the second place; that of the first for the distance between hosts within it.
     pub to: Uuid,
     /// The distance in a unit that the operator chooses. The distance of pairs without an entry is
     /// in hops.
     pub distance: u32,
 }
 
-/// The operator's topology: racks, rows and so on, as groups of hosts.
+/// The operator's topology: racks, rows and so on, as aggregates of hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
-    /// The levels, the smallest groups first.
+    /// The levels, from the smallest places to the largest.
     pub levels: Vec<Level>,
-    /// Distances between groups of one level; each pair once.
+    /// Distances between places of one level; each pair once.
     pub distances: Vec<Distance>,
 }

@@ -7,7 +7,7 @@
 //! An instance has at most one [`Job`], and a job has at most one request under way. A request to
 //! an agent carries the instance's attempt, and an answer to another attempt is refused. A request
 //! to placement carries a number (see [`crate::claim_request`]). Guests that are no longer wanted
-//! are *doomed*: their hosts are requested to destroy them until they report that they have.
+//! are *doomed*: the host of a doomed guest is requested to destroy it until it is reported gone.
 //!
 //! # The contract of an agent
 //!

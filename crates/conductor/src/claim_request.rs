@@ -1,4 +1,4 @@
-//! Requests of a cell to placement, the only calls from a cell to control.
+//! Requests of a cell to placement, the only requests of a cell's conductor to control.
 //!
 //! The claim requests for one instance are numbered in one sequence with the claims that control
 //! makes for it. Control stores the number of the last one and its response. A repeated number gets the
@@ -24,7 +24,7 @@ pub struct ClaimRequest {
 /// The change of allocations that a cell requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimChange {
-    /// Claim the first of these that fits, in place of the instance's present allocations.
+    /// Claim the first candidate that fits, in place of the instance's present allocations.
     Swap {
         /// The candidates, the best first.
         candidates: Vec<Candidate>,

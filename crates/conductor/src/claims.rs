@@ -17,7 +17,7 @@ pub const INSTANCE: &str = "INSTANCE";
 pub const MIGRATION: &str = "MIGRATION";
 
 /// The intent with which placement claims one of the candidates for an instance. The claims
-/// `alongside` are made in the same step.
+/// `alongside` are made in the same step, such as that of a migration for the former allocations.
 #[must_use]
 pub fn intent(
     state: &State,
@@ -61,7 +61,7 @@ pub fn intent(
 ///
 /// # Errors
 ///
-/// If no candidate fits: why the first one does not, or `None` if there is none.
+/// If no candidate fits: why the first one does not, or `None` if there are no candidates.
 pub fn claim_first(
     state: &State,
     (instance, spec): (InstanceId, &Spec),

@@ -40,7 +40,7 @@ typed_uuid!(
     HostId
 );
 typed_uuid!(
-    /// A migration: the consumer of what an instance leaves behind until its move is settled.
+    /// A migration: the consumer of an instance's former allocations until its move is settled.
     MigrationId
 );
 

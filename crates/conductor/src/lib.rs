@@ -4,7 +4,7 @@
 //! Two state machines, both pure: no I/O, clock, random number or order of a hash map.
 //!
 //! - [`super_conductor`]: build requests, cells, mappings, moves. Its decisions are joined with
-//!   placement's in [`control`]: a claim and the record that explains it are one command.
+//!   placement's in [`control`]: a claim and the conductor's record of it are decided by one command.
 //! - [`cell_conductor`]: the instances of one cell, the requests to the agents of their hosts, and how
 //!   a failed build goes to the next alternate.
 //!

@@ -91,7 +91,7 @@ pub enum MoveKind {
     LiveMigrate,
     /// Away from a host that is down.
     Evacuate,
-    /// To a host, from a shelved instance without one.
+    /// To a host; the instance is shelved and on no host.
     Unshelve,
 }
 

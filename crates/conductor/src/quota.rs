@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The resources that Keystone names differently from Nova, with Keystone's names.
-const UNIFIED: [(&str, Resource); 2] = [
+const UNIFIED_NAMES: [(&str, Resource); 2] = [
     ("servers", Resource::Instances),
     ("server_key_pairs", Resource::KeyPairs),
 ];
@@ -67,11 +67,11 @@ impl Resource {
     /// The resource of a name in Keystone; `None` if no resource has it.
     #[must_use]
     pub fn parse_unified(name: &str) -> Option<Self> {
-        let unified = UNIFIED.iter().find(|(unified, _)| *unified == name);
+        let unified = UNIFIED_NAMES.iter().find(|(unified, _)| *unified == name);
         let resource = unified.map(|(_, resource)| resource.clone());
         resource.or_else(|| {
-            // Nova's names of these do not exist in Keystone: instances and key pairs have names of
-            // `UNIFIED`, and the amounts of flavors are `class:VCPU` and `class:MEMORY_MB`.
+            // Nova's names of four resources do not exist in Keystone: instances and key pairs have
+            // `UNIFIED_NAMES`, and cores and memory are `class:VCPU` and `class:MEMORY_MB`.
             let has_same_name = |resource: &Self| {
                 !matches!(
                     resource,
@@ -87,8 +87,9 @@ impl Resource {
     pub fn parse(name: &str) -> Option<Self> {
         if let Some(class) = name.strip_prefix(CLASS_PREFIX) {
             let is_allowed = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-            let is_class = (1..=CLASS_CHARS_MAX).contains(&class.len());
-            return (is_class && class.chars().all(is_allowed)).then(|| Self::Class(class.into()));
+            let has_length = (1..=CLASS_CHARS_MAX).contains(&class.len());
+            let is_class = has_length && class.chars().all(is_allowed);
+            return is_class.then(|| Self::Class(class.into()));
         }
         let known = NAMED.iter().find(|(_, known)| *known == name);
         known.map(|(resource, _)| resource.clone())
@@ -110,8 +111,8 @@ pub type Limits = BTreeMap<Resource, i64>;
 pub enum QuotaScope {
     /// Every project: the configuration's defaults.
     Configured,
-    /// A quota class. Only `default` is in use: it holds for every project, before the
-    /// configuration's.
+    /// A quota class. Only `default` is in use: its limits hold for every project, and precede those
+    /// of the configuration.
     Class(String),
     /// One project.
     Project(String),
@@ -218,11 +219,11 @@ impl UsageAmounts {
 pub struct ProjectUsage {
     /// The number of instances.
     pub instances: u64,
-    /// Their virtual processors.
+    /// The virtual processors of the instances.
     pub cores: u64,
-    /// Their memory in MiB.
+    /// The memory of the instances, in MiB.
     pub ram_mb: u64,
-    /// Their amounts of each resource class; no class has an amount of 0.
+    /// The amounts of each resource class that the instances request; no class has an amount of 0.
     pub classes: BTreeMap<Box<str>, u64>,
 }
 
@@ -258,7 +259,7 @@ impl ProjectUsage {
         self.add(usage);
     }
 
-    /// Counts amounts without an instance.
+    /// Counts amounts without an instance, such as those that a resize adds while it is under way.
     pub fn add(&mut self, usage: &Usage) {
         let Some(amounts) = usage.amounts() else {
             return;

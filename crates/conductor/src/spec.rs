@@ -66,10 +66,10 @@ impl Spec {
 
     /// The first 64 bits of a hash, by which a cell and control verify that they have the same spec.
     ///
-    /// They may be of different releases, and an older one does not have a field that was added
-    /// later. So what is hashed never changes: these fields, as a tuple in postcard's encoding. A
-    /// body is hashed as it is stored, including fields that only other releases know. Sealed secrets
-    /// are not hashed, because each role seals them with a key of its own.
+    /// Cell and control may be of different releases, and an older release does not have a field that was
+    /// added later. So the same fields are always hashed, as a tuple in postcard's encoding. A body is
+    /// hashed as it is stored, including fields that only other releases know. Sealed secrets are not
+    /// hashed, because each role seals them with a key of its own.
     #[must_use]
     pub fn digest(&self) -> u64 {
         match &self.body {
@@ -113,7 +113,7 @@ impl Spec {
 ///
 /// Specs that were created together share the first part of their bodies, which is in memory, in the
 /// journal and in a snapshot only once. Whoever splits a body has to put everything that influences
-/// placement into the shared part.
+/// placement into the shared part, because specs with the same shared part are placed as one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpecBody {
     /// A typed row; `placewright-records` knows its fields.
@@ -132,13 +132,13 @@ impl SpecBody {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the body is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether both have the same shared part in memory, which equal ones need not have.
+    /// Whether both have the same shared part in memory. Equal bodies need not.
     #[must_use]
     pub fn shares_prefix(&self, other: &Self) -> bool {
         match (self, other) {
@@ -310,7 +310,7 @@ impl SharedText {
         self.len() == 0
     }
 
-    /// Whether both have the same shared part in memory, which equal ones need not have.
+    /// Whether both have the same shared part in memory. Equal texts need not.
     #[must_use]
     pub fn shares_prefix(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.common, &other.common)

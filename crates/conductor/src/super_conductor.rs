@@ -1,7 +1,7 @@
 //! The state machine of control: cells and instances, and how a request finds its cell.
 //!
 //! [`decide`] answers a [`Command`] with facts, on this state and placement's: a claim and the
-//! record that explains it are decided together, so that neither ever exists without the other.
+//! conductor's record of it are decided together, so that neither ever exists without the other.
 //! [`State::effects`] derives from the state what has to be done outside.
 //!
 //! An instance has a build request until its cell has accepted it, and a mapping during its whole

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 const AT: Timestamp = Timestamp(1_000_000);
 
+/// Decides an event and applies its changes.
 fn happen(state: &mut State, event: &Event) -> Result<Reply, Refusal> {
     let mut changes = Vec::new();
     let reply = decide(state, event, AT, &Options::default(), &mut changes)?;

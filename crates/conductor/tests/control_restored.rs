@@ -7,13 +7,13 @@ use placewright_testing::world::{World, instance};
 fn an_instance_that_its_cell_deleted_after_the_backup_can_be_deleted_again() {
     let mut world = World::new(1, 2, 4);
     world.create(&[1, 2]);
-    world.settle();
+    world.come_to_rest();
     let backup = world.control.clone();
     let command = Command::Delete {
         instance: instance(1),
     };
     world.conduct(command.clone());
-    world.settle();
+    world.come_to_rest();
     world.check_nothing_left(instance(1));
 
     world.control = backup;
@@ -26,7 +26,7 @@ fn an_instance_that_its_cell_deleted_after_the_backup_can_be_deleted_again() {
     };
     assert!(is_known(&world));
     world.conduct(command);
-    world.settle();
+    world.come_to_rest();
     assert!(!is_known(&world));
     world.check_nothing_left(instance(1));
     world.check_at_rest();

@@ -9,6 +9,9 @@ use placewright_conductor::super_conductor::Command;
 use placewright_placement::Timestamp;
 use placewright_testing::world::{World, cell, host, instance};
 
+/// A time after which each step that is under way has timed out, in microseconds.
+const STEP_TIME_OUT_US: i64 = 601_000_000;
+
 /// How many disturbances of each kind may still be injected: deletes, messages that arrive twice,
 /// messages that are lost, and time-outs.
 #[derive(Clone, Copy, Debug)]
@@ -20,13 +23,15 @@ struct Budget {
 }
 
 struct Explorer {
+    /// The fingerprints of all states that were reached.
     seen: BTreeSet<u64>,
     final_states: usize,
 }
 
 fn fingerprint(world: &World, budget: Budget) -> u64 {
     let mut hasher = DefaultHasher::new();
-    let mut packets: Vec<String> = world.network.iter().map(|p| format!("{p:?}")).collect();
+    let packets = world.network.iter().map(|packet| format!("{packet:?}"));
+    let mut packets: Vec<String> = packets.collect();
     packets.sort();
     let consumers: Vec<_> = world.control.placement.all_consumers().collect();
     let cells = world.cells.values();
@@ -59,8 +64,8 @@ impl Explorer {
             }
             if budget.late > 0 {
                 let mut world = world.clone();
-                world.at = Timestamp(world.at.0 + 601_000_000);
-                world.happen(cell(0), &Event::Tick);
+                world.at = Timestamp(world.at.0 + STEP_TIME_OUT_US);
+                world.decide_event(cell(0), &Event::Tick);
                 let late = budget.late - 1;
                 unexplored.push((world, Budget { late, ..budget }));
             }
@@ -68,7 +73,7 @@ impl Explorer {
             if world.network.is_empty() {
                 self.final_states += 1;
                 let mut world = world;
-                world.settle();
+                world.come_to_rest();
                 world.check_at_rest();
                 if budget.deletes == 0 {
                     world.check_nothing_left(instance(1));
@@ -97,10 +102,13 @@ impl Explorer {
     }
 }
 
-fn explore(fails: &[u32], budget: Budget) -> (usize, usize) {
+/// Explores all orders of one build, on hosts of which those with these numbers fail. Returns how many
+/// states were reached, and how many of them were final.
+fn explore(failing_hosts: &[u32], budget: Budget) -> (usize, usize) {
     let mut world = World::new(1, 2, 4);
     world.alternates = 1;
-    world.failing = fails.iter().map(|number| host(0, *number)).collect();
+    let failing = failing_hosts.iter().map(|number| host(0, *number));
+    world.failing = failing.collect();
     world.create(&[1]);
     let mut explorer = Explorer {
         seen: BTreeSet::new(),
@@ -118,8 +126,8 @@ fn a_delete_at_any_point_of_a_build_leaves_nothing() {
         lost: 0,
         late: 0,
     };
-    for fails in [&[][..], &[0], &[0, 1]] {
-        let (states, final_states) = explore(fails, one_delete);
+    for failing_hosts in [&[][..], &[0], &[0, 1]] {
+        let (states, final_states) = explore(failing_hosts, one_delete);
         assert!(
             states > 20 && final_states > 0,
             "{states} states, {final_states} final_states"

@@ -27,10 +27,10 @@ struct Scenario {
 }
 
 impl Scenario {
-    fn settle(&mut self) {
+    fn come_to_rest(&mut self) {
         loop {
             if self.world.network.is_empty() {
-                self.world.happen(cell(0), &Event::Tick);
+                self.world.decide_event(cell(0), &Event::Tick);
                 self.world.send_all();
                 if self.world.network.is_empty() {
                     return;
@@ -59,7 +59,7 @@ impl Scenario {
             kind,
             spec: resized.map(Box::new),
         });
-        self.settle();
+        self.come_to_rest();
     }
 
     fn confirm_or_revert(&mut self, number: usize, decision: MoveDecision) {
@@ -68,7 +68,7 @@ impl Scenario {
             migration,
             decision,
         });
-        self.settle();
+        self.come_to_rest();
     }
 
     /// Checks the state of the instance, and the number of its host.
@@ -106,7 +106,7 @@ fn run_lifecycle(delivery: Delivery) -> (Vec<(u128, u128)>, usize) {
     };
     scenario.world.failing = vec![host(0, 0)];
     scenario.world.create(&[1]);
-    scenario.settle();
+    scenario.come_to_rest();
     scenario.check_state(VmState::Active, Some(1));
     record(&scenario);
     scenario.world.failing = vec![host(0, 2)];
@@ -146,7 +146,7 @@ fn run_lifecycle(delivery: Delivery) -> (Vec<(u128, u128)>, usize) {
         instance: instance(1),
     };
     scenario.world.conduct(command);
-    scenario.settle();
+    scenario.come_to_rest();
     scenario.world.check_nothing_left(instance(1));
     record(&scenario);
     (digests, scenario.delivered)
@@ -156,8 +156,8 @@ fn shelve_and_evacuate(scenario: &mut Scenario, record: &mut dyn FnMut(&Scenario
     let shelve = Event::Shelve {
         instance: instance(1),
     };
-    scenario.world.happen(cell(0), &shelve).unwrap();
-    scenario.settle();
+    scenario.world.decide_event(cell(0), &shelve).unwrap();
+    scenario.come_to_rest();
     scenario.check_state(VmState::ShelvedOffloaded, None);
     record(scenario);
     scenario.start_move(7, MoveKind::Unshelve);
@@ -167,12 +167,12 @@ fn shelve_and_evacuate(scenario: &mut Scenario, record: &mut dyn FnMut(&Scenario
         instance: instance(1),
         spec: spec(scenario.world.at),
     };
-    scenario.world.happen(cell(0), &rebuild).unwrap();
-    scenario.settle();
+    scenario.world.decide_event(cell(0), &rebuild).unwrap();
+    scenario.come_to_rest();
     scenario.check_state(VmState::Active, Some(0));
     scenario.world.agents.get_mut(&host(0, 0)).unwrap().is_up = false;
     let down = Event::HostDown { host: host(0, 0) };
-    scenario.world.happen(cell(0), &down).unwrap();
+    scenario.world.decide_event(cell(0), &down).unwrap();
     scenario.start_move(8, MoveKind::Evacuate);
     scenario
         .world
@@ -180,7 +180,7 @@ fn shelve_and_evacuate(scenario: &mut Scenario, record: &mut dyn FnMut(&Scenario
         .get_mut(&host(0, 0))
         .unwrap()
         .restart();
-    scenario.settle();
+    scenario.come_to_rest();
     scenario.check_state(VmState::Active, Some(1));
     scenario.check_status(8, MigrationStatus::Confirmed);
     record(scenario);
@@ -202,7 +202,7 @@ fn every_step_done_twice_or_interrupted_gives_the_same_result() {
 fn an_instance_without_a_host_is_kept_in_cell0_with_the_reason_until_it_is_deleted() {
     let mut world = World::new(1, 1, 3);
     world.create(&[1, 2]);
-    world.settle();
+    world.come_to_rest();
     world.check_at_rest();
     let conductor = &world.control.conductor;
     assert_eq!(conductor.mappings()[&instance(2)].cell, Some(CellId::CELL0));
@@ -211,7 +211,7 @@ fn an_instance_without_a_host_is_kept_in_cell0_with_the_reason_until_it_is_delet
     world.conduct(Command::Delete {
         instance: instance(2),
     });
-    world.settle();
+    world.come_to_rest();
     world.check_nothing_left(instance(2));
 }
 
@@ -220,7 +220,7 @@ fn a_build_that_fails_everywhere_keeps_its_history_and_holds_nothing() {
     let mut world = World::new(2, 4, 8);
     world.failing = (0..4).map(|n| host(0, n)).collect();
     world.create(&[1]);
-    world.settle();
+    world.come_to_rest();
     world.check_at_rest();
     let state = &world.cells[&cell(0)];
     let row = &state.instances()[&instance(1)];
@@ -240,24 +240,25 @@ fn a_build_that_fails_everywhere_keeps_its_history_and_holds_nothing() {
 #[test]
 fn disabled_and_down_cells_get_no_new_instances() {
     let mut world = World::new(2, 1, 8);
-    let set = |disabled| Command::SetCell {
+    let set_disabled = |disabled| Command::SetCell {
         cell: cell(0),
         name: "cell0".into(),
         disabled,
     };
-    let down = |is_down| Command::SetCellDown {
+    let set_down = |is_down| Command::SetCellDown {
         cell: cell(0),
         is_down,
     };
     for (number, command) in [
-        (1, set(true)),
-        (2, set(false)),
-        (3, down(true)),
-        (4, down(false)),
+        (1, set_disabled(true)),
+        (2, set_disabled(false)),
+        (3, set_down(true)),
+        (4, set_down(false)),
     ] {
         world.conduct(command);
         world.create(&[number]);
-        world.settle();
+        world.come_to_rest();
+        // The cell with the number 0 takes the instances with even numbers, and no others.
         let expected = cell(u32::try_from(number % 2).unwrap());
         assert_eq!(world.cell_of(instance(number)), Some(expected));
     }

@@ -104,10 +104,10 @@ fn a_refusal_says_what_is_exceeded() {
 fn a_resize_counts_for_the_larger_flavor_until_it_ends() {
     let mut world = world_with(&[(Resource::Cores, 6)]);
     create(&mut world, &[1], &usage(2, 512, 0)).unwrap();
-    world.settle();
+    world.come_to_rest();
     assert!(resize(&mut world, instance(1), 1, usage(7, 512, 0)).is_err());
     resize(&mut world, instance(1), 2, usage(5, 256, 0)).unwrap();
-    world.settle();
+    world.come_to_rest();
     let counted = held(&world.control.conductor, "p");
     assert_eq!((counted.cores, counted.ram_mb), (5, 512));
     assert!(create(&mut world, &[2], &usage(2, 1, 0)).is_err());
@@ -117,16 +117,16 @@ fn a_resize_counts_for_the_larger_flavor_until_it_ends() {
         migration: migration(2),
         decision: revert,
     });
-    world.settle();
+    world.come_to_rest();
     assert_eq!(held(&world.control.conductor, "p").cores, 3);
     resize(&mut world, instance(1), 3, usage(1, 256, 0)).unwrap();
-    world.settle();
+    world.come_to_rest();
     assert_eq!(held(&world.control.conductor, "p").cores, 3);
     world.conduct(Command::ConfirmOrRevert {
         migration: migration(3),
         decision: confirm,
     });
-    world.settle();
+    world.come_to_rest();
     let counted = held(&world.control.conductor, "p");
     assert_eq!((counted.cores, counted.ram_mb), (2, 257));
 }
@@ -135,15 +135,15 @@ fn a_resize_counts_for_the_larger_flavor_until_it_ends() {
 fn a_shelved_instance_counts_and_unshelving_adds_nothing() {
     let mut world = world_with(&[(Resource::Instances, 1), (Resource::Cores, 2)]);
     create(&mut world, &[1], &usage(2, 512, 0)).unwrap();
-    world.settle();
+    world.come_to_rest();
     let cell = world.cell_of(instance(1)).unwrap();
-    world.happen(
+    world.decide_event(
         cell,
         &Event::Shelve {
             instance: instance(1),
         },
     );
-    world.settle();
+    world.come_to_rest();
     assert_eq!(held(&world.control.conductor, "p").cores, 2);
     assert!(create(&mut world, &[2], &usage(0, 0, 0)).is_err());
     let spec = world.control.conductor.specs()[&instance(1)].clone();
@@ -153,7 +153,7 @@ fn a_shelved_instance_counts_and_unshelving_adds_nothing() {
         kind: MoveKind::Unshelve,
         spec: Some(Box::new(spec)),
     });
-    world.settle();
+    world.come_to_rest();
     assert_eq!(held(&world.control.conductor, "p").instances, 1);
 }
 
@@ -161,17 +161,18 @@ fn a_shelved_instance_counts_and_unshelving_adds_nothing() {
 fn a_lowered_limit_takes_nothing_away_and_lets_nothing_be_added() {
     let mut world = world_with(&[]);
     create(&mut world, &[1, 2], &usage(2, 512, 1)).unwrap();
+    let (force, do_not_force) = (true, false);
     let lower = |force| Command::SetQuota {
         scope: QuotaScope::Project("p".to_owned()),
         limits: Limits::from([(gpu(), 1)]),
         force,
     };
-    let refused = world.try_conduct(lower(false)).unwrap_err();
+    let refused = world.try_conduct(lower(do_not_force)).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "the limit 1 of class:CUSTOM_GPU is less than what is in use, 2"
     );
-    world.conduct(lower(true));
+    world.conduct(lower(force));
     assert_eq!(held(&world.control.conductor, "p").amount(&gpu()), 2);
     assert!(create(&mut world, &[3], &usage(1, 1, 1)).is_err());
     create(&mut world, &[4], &usage(1, 1, 0)).unwrap();

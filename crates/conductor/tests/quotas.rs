@@ -94,9 +94,13 @@ fn is_over_quota<T>(answer: &Result<T, ControlRefusal>) -> bool {
 
 struct Simulation {
     world: World,
+    /// How many instances were accepted so far; they are numbered from 1.
     instances: usize,
+    /// How many moves were requested so far; they are numbered from 1.
     migrations: usize,
+    /// How many requests were accepted.
     accepted: usize,
+    /// How many requests were refused because they exceeded a quota.
     refused: usize,
 }
 
@@ -152,7 +156,8 @@ impl Simulation {
             90..94 => {
                 let id = self.some_instance();
                 if let Some(cell) = self.world.cell_of(id) {
-                    self.world.happen(cell, &Event::Shelve { instance: id });
+                    self.world
+                        .decide_event(cell, &Event::Shelve { instance: id });
                 }
             }
             94..96 => self.change_limit(),
@@ -292,7 +297,7 @@ impl Simulation {
         assert_eq!(answer.is_err(), is_below && !force, "{answer:?}");
     }
 
-    /// Counts some of the instances of which nothing is known.
+    /// Counts some of the instances whose usage is not known.
     fn count_uncounted(&mut self) {
         let known = usage(self.below(4), 512, self.below(3));
         let state = self.state();
@@ -349,7 +354,7 @@ fn no_project_ever_holds_more_than_its_quota_and_nothing_that_fits_is_refused() 
             };
             let were_unknown = unknown(simulation.state());
             simulation.step();
-            // What was created without being counted may be over the quota once it is.
+            // What was created without being counted may exceed the quota once it is counted.
             let counts_old = unknown(simulation.state()) < were_unknown;
             simulation.check(&before, counts_old);
         }
@@ -360,7 +365,7 @@ fn no_project_ever_holds_more_than_its_quota_and_nothing_that_fits_is_refused() 
             let delete = Command::Delete { instance };
             drop(simulation.world.try_conduct(delete));
         }
-        simulation.world.settle();
+        simulation.world.come_to_rest();
         for project in PROJECTS {
             assert!(simulation.state().listing().usage(project).is_none());
         }

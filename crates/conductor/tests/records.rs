@@ -84,7 +84,7 @@ fn settle(world: &mut World, number: u64, keep: MoveSide) -> ClaimResponse {
     }
 }
 
-/// A world with an instance under way to another host, with disks of so many GiB before and after.
+/// A world with an instance under way to another host. Its claims have the numbers 1 (build) and 2 (move).
 fn world_with_move(before_gb: i64, after_gb: i64) -> World {
     let mut world = with_storage();
     world.create(&[1]);
@@ -92,7 +92,7 @@ fn world_with_move(before_gb: i64, after_gb: i64) -> World {
         ranked_candidates: vec![RankedCandidates {
             instance: instance(1),
             candidates: vec![on_storage(host(0, 0), before_gb)],
-            alternates: 0,
+            alternate_count: 0,
         }],
         least: 1,
     });
@@ -108,7 +108,7 @@ fn world_with_move(before_gb: i64, after_gb: i64) -> World {
     world.conduct(Command::PlaceMove {
         migration,
         candidates: vec![on_storage(host(0, 1), after_gb)],
-        alternates: 0,
+        alternate_count: 0,
     });
     world.conduct(Command::MoveAccepted { migration });
     world
@@ -130,7 +130,7 @@ fn a_move_holds_both_hosts_but_one_disk_on_shared_storage() {
             };
             assert_eq!(both.map(|host| used(&world, host)), hosts);
             assert_eq!(used(&world, STORAGE), disk);
-            // A repeated claim request gets the same response, an earlier one gets none.
+            // A repeated claim request gets the same response; an earlier one is refused as stale.
             let digest = placewright_records::control::digest(&world.control);
             assert_eq!(settle(&mut world, 3, keep), ClaimResponse::Done);
             assert_eq!(settle(&mut world, 2, keep), ClaimResponse::Stale);
@@ -271,8 +271,7 @@ fn a_guarded_write_is_refused_if_the_row_changed_since_it_was_read() {
             placewright_conductor::control::Refusal::Conductor(super_conductor::Refusal::Changed)
         );
     }
-    let conductor = &world.control.conductor;
-    assert_eq!(conductor.flavors()["1"].vcpus, 2);
+    assert_eq!(world.control.conductor.flavors()["1"].vcpus, 2);
 }
 
 #[test]
@@ -286,7 +285,7 @@ fn labels_live_as_long_as_their_instance() {
     assert!(world.try_conduct(set()).is_err(), "no such instance");
     world.create(&[1]);
     world.conduct(set());
-    world.settle();
+    world.come_to_rest();
     let conductor = &world.control.conductor;
     assert!(conductor.labels().contains_key(&id));
     let mut spec = conductor.specs()[&id].clone();
@@ -298,7 +297,7 @@ fn labels_live_as_long_as_their_instance() {
     assert_eq!(world.control.conductor.specs()[&id], spec);
     world.conduct(Command::Delete { instance: id });
     assert!(world.try_conduct(set()).is_err(), "it is being deleted");
-    world.settle();
+    world.come_to_rest();
     assert!(world.control.conductor.labels().is_empty());
 }
 
@@ -342,7 +341,7 @@ fn a_rule_without_others_is_about_the_members_of_the_group() {
     let ranked = |number| RankedCandidates {
         instance: instance(number),
         candidates: vec![candidate(host(0, 0), 1), candidate(host(0, 1), 1)],
-        alternates: 0,
+        alternate_count: 0,
     };
     let placed = world.try_conduct(Command::Place {
         ranked_candidates: vec![ranked(1), ranked(2), ranked(3)],
@@ -356,7 +355,7 @@ fn only_the_rebuild_that_its_cell_completed_takes_effect() {
     let mut world = World::new(1, 1, 8);
     let id = instance(1);
     world.create(&[1]);
-    world.settle();
+    world.come_to_rest();
     let before = world.control.conductor.specs()[&id].clone();
     let spec = |body: &str| Spec {
         body: body.into(),
@@ -372,15 +371,14 @@ fn only_the_rebuild_that_its_cell_completed_takes_effect() {
             view_updated_at: Timestamp(1),
         })
     };
-    let digest = Spec::digest;
     let end = |spec: &Spec| {
         rebuild(RebuildEvent::Done {
-            digest: digest(spec),
+            digest: spec.digest(),
         })
     };
     let refuse = |spec: &Spec| {
         rebuild(RebuildEvent::Refused {
-            digest: digest(spec),
+            digest: spec.digest(),
         })
     };
     let (first, second) = (spec("1"), spec("2"));
@@ -402,7 +400,7 @@ fn only_the_rebuild_that_its_cell_completed_takes_effect() {
         world.try_conduct(begin(&first)).is_err(),
         "it is being deleted"
     );
-    world.settle();
+    world.come_to_rest();
     assert!(world.control.conductor.rebuilds().is_empty());
 }
 
@@ -426,12 +424,12 @@ fn host_names_are_unique_over_all_cells() {
     world.conduct(map(cell(0), host(0, 0), "renamed"));
     world.conduct(map(cell(1), host(1, 5), "host-0-0"));
     world.create(&[1]);
-    world.settle();
+    world.come_to_rest();
     let unmap = Command::UnmapHost { host: host(0, 0) };
     assert!(world.try_conduct(unmap.clone()).is_err(), "it is in use");
     let instance = instance(1);
     world.conduct(Command::Delete { instance });
-    world.settle();
+    world.come_to_rest();
     world.conduct(unmap);
     assert!(!world.control.conductor.host_names().contains_key("renamed"));
 }
@@ -440,19 +438,20 @@ fn host_names_are_unique_over_all_cells() {
 fn an_agent_that_starts_destroys_unknown_guests_and_reports_missing_ones() {
     let mut world = World::new(1, 2, 8);
     world.create(&[1]);
-    world.settle();
+    world.come_to_rest();
     let agent = world.agents.get_mut(&host(0, 0)).unwrap();
     agent.restart();
     agent.guests.clear();
-    agent.guests.insert((instance(9), 1), true);
-    world.settle();
+    let is_running = true;
+    agent.guests.insert((instance(9), 1), is_running);
+    world.come_to_rest();
     assert!(world.agents[&host(0, 0)].guests.is_empty());
     let row = &world.cells[&cell(0)].instances()[&instance(1)];
     assert_eq!(row.vm_state, VmState::Error);
     assert!(row.fault.is_some());
     let instance = instance(1);
     world.conduct(Command::Delete { instance });
-    world.settle();
+    world.come_to_rest();
     world.check_nothing_left(instance);
 }
 
@@ -461,7 +460,7 @@ fn an_answer_of_an_old_attempt_or_session_is_refused() {
     let mut world = World::new(1, 2, 8);
     world.failing = vec![host(0, 0)];
     world.create(&[1]);
-    world.settle();
+    world.come_to_rest();
     let state = &world.cells[&cell(0)];
     let ended = |number, session, attempt| Event::StepEnded {
         host: host(0, number),
@@ -473,6 +472,7 @@ fn an_answer_of_an_old_attempt_or_session_is_refused() {
             may_retry: true,
         }),
     };
+    // Attempt 1 on host 0 has failed, and attempt 2 on host 1 has succeeded.
     let late = [(0, 1, 1), (1, 1, 2), (1, 0, 2), (1, 1, 3), (0, 1, 2)];
     for (number, session, attempt) in late {
         let event = ended(number, session, attempt);
@@ -542,7 +542,7 @@ fn changes_that_were_replaced_have_no_effects_any_more() {
         number,
         response,
     };
-    let requests = happen(&mut state, &failed, &world);
+    let failure_changes = happen(&mut state, &failed, &world);
     let number = state.instances()[&instance(1)].claim_number;
     let requested_numbers = |state: &cell_conductor::State, changes| {
         let effects = state.effects_of(changes);
@@ -552,16 +552,16 @@ fn changes_that_were_replaced_have_no_effects_any_more() {
         });
         requests.collect::<Vec<u64>>()
     };
-    assert_eq!(requested_numbers(&state, &requests), [number]);
-    // Control advanced the number: the request is repeated with the next number, by that change alone.
-    let again = happen(&mut state, &answered(number, ClaimResponse::Stale), &world);
-    assert_eq!(requested_numbers(&state, &requests), [0; 0]);
-    assert_eq!(requested_numbers(&state, &again), [number + 1]);
-    let swapped = ClaimResponse::Swapped { index: 0 };
-    let built = happen(&mut state, &answered(number + 1, swapped), &world);
-    assert_eq!(requested_numbers(&state, &again), [0; 0]);
+    assert_eq!(requested_numbers(&state, &failure_changes), [number]);
+    // Control has advanced the number: the claim request is repeated with the next one, by these changes only.
+    let stale_changes = happen(&mut state, &answered(number, ClaimResponse::Stale), &world);
+    assert_eq!(requested_numbers(&state, &failure_changes), [0; 0]);
+    assert_eq!(requested_numbers(&state, &stale_changes), [number + 1]);
+    let swapped = answered(number + 1, ClaimResponse::Swapped { index: 0 });
+    let swap_changes = happen(&mut state, &swapped, &world);
+    assert_eq!(requested_numbers(&state, &stale_changes), [0; 0]);
     assert!(matches!(
-        state.effects_of(&built).as_slice(),
+        state.effects_of(&swap_changes).as_slice(),
         [Effect::RequestStep { host: on, .. }] if *on == host(0, 1)
     ));
 }

@@ -11,10 +11,14 @@ use placewright_placement::Timestamp;
 use placewright_testing::world::{World, instance, migration, spec};
 
 const STEPS: usize = 3000;
+/// How long cells remember deletions, in microseconds: half an hour.
+const REMEMBER_US: i64 = 1_800_000_000;
 
 struct Simulation {
     world: World,
+    /// How many instances were requested so far; they are numbered from 1.
     instances: usize,
+    /// How many moves were requested so far; they are numbered from 1.
     migrations: usize,
 }
 
@@ -64,7 +68,9 @@ impl Simulation {
         }
         let index = self.world.rng.below(self.world.network.len());
         match self.world.rng.below(20) {
+            // The message is lost.
             0 => drop(self.world.network.swap_remove(index)),
+            // The message is delivered now, and once more later.
             1 => {
                 let packet = self.world.network[index].clone();
                 self.world.deliver(packet);
@@ -133,7 +139,7 @@ impl Simulation {
                     Event::Shelve { instance: id }
                 };
                 if let Some(cell) = self.world.cell_of(id) {
-                    self.world.happen(cell, &event);
+                    self.world.decide_event(cell, &event);
                 }
             }
         }
@@ -144,10 +150,10 @@ impl Simulation {
         self.world.at = Timestamp(self.world.at.0 + i64::try_from(seconds).unwrap() * 1_000_000);
         let cells: Vec<CellId> = self.world.cells.keys().copied().collect();
         for cell in cells {
-            self.world.happen(cell, &Event::Tick);
+            self.world.decide_event(cell, &Event::Tick);
             if self.world.rng.one_in(10) {
-                let before = Timestamp(self.world.at.0 - 1_800_000_000);
-                self.world.happen(cell, &Event::Forget { before });
+                let before = Timestamp(self.world.at.0 - REMEMBER_US);
+                self.world.decide_event(cell, &Event::Forget { before });
             }
         }
     }
@@ -162,7 +168,7 @@ impl Simulation {
             2 => {
                 let is_up = self.world.rng.one_in(2);
                 self.world.agents.get_mut(&host).unwrap().is_up = is_up;
-                self.world.happen(cell, &Event::HostDown { host });
+                self.world.decide_event(cell, &Event::HostDown { host });
             }
             _ => self.restart_lost_agents(),
         }
@@ -183,13 +189,13 @@ impl Simulation {
 
     fn check_end(&mut self) {
         self.restart_lost_agents();
-        self.world.settle();
+        self.world.come_to_rest();
         self.world.check_at_rest();
         for number in 1..=self.instances {
             let instance = instance(number);
             drop(self.world.try_conduct(Command::Delete { instance }));
         }
-        self.world.settle();
+        self.world.come_to_rest();
         self.world.check_at_rest();
         assert!(self.world.control.conductor.mappings().is_empty());
         assert_eq!(self.world.control.placement.consumer_count(), 0);
@@ -223,7 +229,7 @@ fn failing_builds_end_active_on_an_alternate() {
     let numbers: Vec<usize> = (1..=1000).collect();
     for chunk in numbers.chunks(50) {
         world.create(chunk);
-        world.settle();
+        world.come_to_rest();
     }
     world.check_at_rest();
     let rows = world

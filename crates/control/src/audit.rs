@@ -20,7 +20,7 @@ use crate::handle::ControlHandle;
 use crate::scheduler::SchedulerHandle;
 use crate::views::Views;
 
-/// The rows that are searched under one lock of the state.
+/// The most rows that are searched under one lock of the state.
 const ROWS_AT_ONCE: usize = 2000;
 
 /// Suspicions by kind and UUID.
@@ -93,7 +93,9 @@ impl AuditSearch<'_> {
                 let mut findings = Vec::new();
                 let mut last = None;
                 for (instance, mapping) in mappings.take(ROWS_AT_ONCE) {
-                    findings.extend(of_mapping(control, views, *instance, mapping, self.stuck));
+                    let stuck = self.stuck;
+                    let finding = finding_of_mapping(control, views, *instance, mapping, stuck);
+                    findings.extend(finding);
                     last = Some(*instance);
                 }
                 (findings, last)
@@ -108,22 +110,23 @@ impl AuditSearch<'_> {
 
     /// Checks every consumer of the conductor: whether something exists that needs it.
     fn check_consumers(&mut self) {
-        let mut from = 0;
+        let mut first_slot = 0;
         loop {
             let slot_count = self.read(|control, _| control.placement.consumer_slots());
-            if from >= slot_count {
+            if first_slot >= slot_count {
                 return;
             }
             let findings = self.read(|control, _| {
-                let ids = (from..(from + ROWS_AT_ONCE).min(slot_count))
+                let ids = (first_slot..(first_slot + ROWS_AT_ONCE).min(slot_count))
                     .filter_map(|slot| u32::try_from(slot).ok());
                 let consumers =
                     ids.filter_map(|slot| control.placement.consumer_by_id(ConsumerId(slot)));
-                let orphans = consumers.filter_map(|consumer| orphan(control, consumer));
+                let orphans =
+                    consumers.filter_map(|consumer| finding_of_consumer(control, consumer));
                 orphans.collect::<Vec<_>>()
             });
             findings.into_iter().for_each(|finding| self.add(finding));
-            from += ROWS_AT_ONCE;
+            first_slot += ROWS_AT_ONCE;
         }
     }
 
@@ -140,8 +143,9 @@ impl AuditSearch<'_> {
                     let instances = view.map(|view| view.instances.range((after, Unbounded)));
                     for (instance, view) in instances.into_iter().flatten().take(ROWS_AT_ONCE) {
                         let mapping = control.conductor.mappings().get(instance);
-                        let of = (control, mapping);
-                        findings.extend(of_view(cell, *instance, view, of, self.stuck));
+                        let known = (control, mapping);
+                        let finding = finding_of_view(cell, *instance, view, known, self.stuck);
+                        findings.extend(finding);
                         last = Some(*instance);
                     }
                     (findings, last)
@@ -158,14 +162,14 @@ impl AuditSearch<'_> {
     /// Compares the guests that hosts report with the instances of their cells.
     fn check_guests(&mut self, scheduler: &SchedulerHandle) {
         let reported: Vec<(HostId, CellId, bool, BTreeSet<Uuid>)> = scheduler.read_hosts(|hosts| {
-            let known = hosts.slots().iter();
-            let hosts = known.filter_map(|slot| {
+            let slots = hosts.slots().iter();
+            let hosts = slots.filter_map(|slot| {
                 let host = hosts.get(slot)?;
-                let present = host
+                let not_pending = host
                     .instances
                     .iter()
                     .filter(|(_, instance)| !instance.is_pending);
-                let guests = present.map(|(uuid, _)| *uuid).collect();
+                let guests = not_pending.map(|(uuid, _)| *uuid).collect();
                 let is_up = hosts.up().contains(slot);
                 Some((HostId(host.uuid), CellId(host.names.cell), is_up, guests))
             });
@@ -217,6 +221,7 @@ impl AuditSearch<'_> {
                     of_host.entry(instance.0).or_insert(false);
                 }
             }
+            // While an instance is moved, its source may still have a guest.
             for migration in control.conductor.moves().keys() {
                 let row = control.conductor.migrations().get(migration);
                 let source = row.and_then(|row| Some((row.source?, row.instance)));
@@ -231,7 +236,7 @@ impl AuditSearch<'_> {
 }
 
 /// What is wrong with an instance of control, if anything is.
-fn of_mapping(
+fn finding_of_mapping(
     control: &ControlState,
     views: &Views,
     instance: InstanceId,
@@ -304,7 +309,7 @@ fn of_mapping(
 
 /// What is wrong with a consumer, if it holds resources for an instance or a move that does not exist. A
 /// consumer of another type belongs to another service, and nothing is wrong with it.
-fn orphan(control: &ControlState, consumer: &Consumer) -> Option<Finding> {
+fn finding_of_consumer(control: &ControlState, consumer: &Consumer) -> Option<Finding> {
     let state = &control.conductor;
     let kind = control
         .placement
@@ -315,7 +320,7 @@ fn orphan(control: &ControlState, consumer: &Consumer) -> Option<Finding> {
         MIGRATION => state.moves().contains_key(&MigrationId(uuid)),
         _ => true,
     };
-    // The instance of the migration is being deleted, and its cell releases the allocations then.
+    // The instance of the migration is being deleted, which releases the allocations in the end.
     let is_ending = state
         .migrations()
         .get(&MigrationId(uuid))
@@ -336,8 +341,9 @@ fn orphan(control: &ControlState, consumer: &Consumer) -> Option<Finding> {
     })
 }
 
-/// What is wrong with an instance of a cell, if anything is. `mapping` is what control has of it.
-fn of_view(
+/// What is wrong with an instance of a cell, if anything is. `mapping` is the instance's mapping, if control
+/// has one.
+fn finding_of_view(
     cell: CellId,
     instance: InstanceId,
     view: &InstanceView,
@@ -373,7 +379,7 @@ fn of_view(
             let hosts: Vec<HostId> = host.into_iter().chain(job.target).collect();
             (!hosts.is_empty()).then_some(Repair::Reconcile(hosts))
         }
-        // The cell repeats these requests by itself.
+        // The cell repeats its claim requests by itself. The other stages were handled above.
         (Stage::Reserved | Stage::Swap | Stage::AwaitClaim(_) | Stage::Verify, _) => None,
     };
     let what = format!("{:?} of the instance makes no progress.", job.kind);

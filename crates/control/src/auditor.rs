@@ -39,7 +39,7 @@ impl AuditMetrics {
         metrics
     }
 
-    fn set(&self, findings: &[Finding]) {
+    fn set_counts(&self, findings: &[Finding]) {
         let mut counts: HashMap<FindingKind, i64> = HashMap::new();
         for finding in findings {
             *counts.entry(finding.kind).or_default() += 1;
@@ -89,7 +89,7 @@ impl Auditor {
             let both = again.into_iter().filter(|(key, _)| first.contains_key(key));
             findings = both.map(|(_, finding)| finding).collect();
         }
-        self.metrics.set(&findings);
+        self.metrics.set_counts(&findings);
         findings
     }
 
@@ -103,7 +103,7 @@ impl Auditor {
 
     /// Audits periodically, as long as the task lives.
     pub(crate) async fn run(self: Arc<Self>) {
-        self.metrics.set(&[]);
+        self.metrics.set_counts(&[]);
         let mut last_count = 0;
         loop {
             tokio::time::sleep(self.context.control.options().audit_every).await;

@@ -12,7 +12,7 @@ use placewright_scheduler::host_table::HostTable;
 /// The availability of all hosts, as agents, cells and operators report it.
 #[derive(Debug, Default)]
 pub(crate) struct AvailabilityReports {
-    hosts: BTreeMap<HostId, HostAvailability>,
+    by_host: BTreeMap<HostId, HostAvailability>,
 }
 
 /// What was reported of one host's availability.
@@ -52,7 +52,7 @@ impl AvailabilityReports {
         at: Timestamp,
         update: &NumberedUpdate,
     ) -> bool {
-        let mut host_availability = self.hosts.get(&host).cloned().unwrap_or_default();
+        let mut host_availability = self.by_host.get(&host).cloned().unwrap_or_default();
         let with_cell = |facts: &HostFacts| {
             let mut facts = facts.clone();
             facts.names.cell = cell.0;
@@ -94,7 +94,8 @@ impl AvailabilityReports {
             None => hosts.apply_numbered(host.0, at, update),
         };
         match receipt {
-            Receipt::Applied => drop(self.hosts.insert(host, host_availability)),
+            Receipt::Applied => drop(self.by_host.insert(host, host_availability)),
+            // A stale update, too, shows that the agent is alive.
             Receipt::Stale => drop(hosts.apply(host.0, at, &HostUpdate::Alive)),
             Receipt::Gap => {}
         }
@@ -135,7 +136,7 @@ impl AvailabilityReports {
 
     /// Removes a host that its cell does not have any more.
     pub(crate) fn remove(&mut self, hosts: &mut HostTable, host: HostId, at: Timestamp) {
-        self.hosts.remove(&host);
+        self.by_host.remove(&host);
         hosts.apply(host.0, at, &HostUpdate::Gone);
     }
 
@@ -146,7 +147,7 @@ impl AvailabilityReports {
         at: Timestamp,
         change: impl FnOnce(&mut HostAvailability),
     ) {
-        let host_availability = self.hosts.entry(host).or_default();
+        let host_availability = self.by_host.entry(host).or_default();
         let before = host_availability.clone();
         change(host_availability);
         // The change does not come from the agent, so the time of its last report stays.

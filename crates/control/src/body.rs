@@ -16,15 +16,17 @@ const CACHED_BYTES_MAX: usize = 8 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct ParsedBody {
     pub(crate) request: Arc<RequestSpec>,
-    /// How many instances of the reservation must find a host; all of them if it says nothing.
+    /// How many instances of the reservation must find a host; all of them if the body says nothing.
     pub(crate) min_count: Option<usize>,
 }
 
 /// A parser of bodies with a cache, so that equal requests are parsed once.
 #[derive(Debug, Default)]
 pub(crate) struct BodyCache {
+    /// The parsed requests, by the bytes that were parsed.
     cached: HashMap<Box<[u8]>, Arc<RequestSpec>>,
-    bytes: usize,
+    /// How many bytes the keys of `cached` have together.
+    cached_bytes: usize,
 }
 
 impl BodyCache {
@@ -44,10 +46,10 @@ impl BodyCache {
         }
         let request = Arc::new(raw.read()?);
         let length = raw.bytes().len();
-        self.bytes += length;
-        if self.cached.len() >= CACHED_MAX || self.bytes > CACHED_BYTES_MAX {
+        self.cached_bytes += length;
+        if self.cached.len() >= CACHED_MAX || self.cached_bytes > CACHED_BYTES_MAX {
             self.cached.clear();
-            self.bytes = length;
+            self.cached_bytes = length;
         }
         self.cached.insert(raw.bytes().into(), Arc::clone(&request));
         Ok(ParsedBody { request, min_count })

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use crate::foreign;
 use crate::handle::{ControlHandle, now};
 use crate::runtime_context::RuntimeContext;
-use crate::views::{CellView, Listing};
+use crate::views::{CellView, InitialListing};
 
 /// The first wait before a cell is followed again; it is doubled each time up to `RETRY_MAX`.
 const RETRY_MIN: Duration = Duration::from_millis(50);
@@ -88,14 +88,14 @@ impl CellFollower {
 
     /// Follows the cell, as long as the task lives.
     pub(crate) async fn run(mut self) {
-        let mut retry = RETRY_MIN;
+        let mut retry_wait = RETRY_MIN;
         loop {
             let last_event_before = self.last_event;
             match self.reconnect().await {
                 Ok(events) => {
                     let ended = self.process_events(events).await;
                     if self.last_event > last_event_before {
-                        retry = RETRY_MIN;
+                        retry_wait = RETRY_MIN;
                     }
                     if matches!(ended, FollowEnd::Gap) {
                         tracing::info!(cell = %self.cell, "something of the cell's hosts is missing: following anew");
@@ -106,18 +106,18 @@ impl CellFollower {
             if self.last_event.elapsed() >= self.control().options().cell_down_after {
                 self.set_down(true).await;
             }
-            tokio::time::sleep(retry).await;
-            retry = (retry * 2).min(RETRY_MAX);
+            tokio::time::sleep(retry_wait).await;
+            retry_wait = (retry_wait * 2).min(RETRY_MAX);
         }
     }
 
     async fn subscribe(&self) -> Result<mpsc::Receiver<CellEvent>, String> {
         let control = self.control();
         let link = control.link(self.cell).map_err(|error| error.to_string())?;
-        let found = control.with_timeout(self.cell, link.cell_id()).await;
-        let found = found.map_err(|error| error.to_string())?;
-        if found != self.cell {
-            tracing::error!(cell = %self.cell, %found, "another cell answers at the cell's address");
+        let answering = control.with_timeout(self.cell, link.cell_id()).await;
+        let answering = answering.map_err(|error| error.to_string())?;
+        if answering != self.cell {
+            tracing::error!(cell = %self.cell, found = %answering, "another cell answers at the cell's address");
             return Err("another cell answers".to_owned());
         }
         let events = control.with_timeout(self.cell, link.follow()).await;
@@ -127,7 +127,7 @@ impl CellFollower {
     /// Handles the events of a stream until it ends.
     async fn process_events(&mut self, mut events: mpsc::Receiver<CellEvent>) -> FollowEnd {
         let down_after = self.control().options().cell_down_after;
-        let mut listed = Listing::default();
+        let mut listed = InitialListing::default();
         let mut batch = Vec::with_capacity(EVENTS_AT_ONCE);
         let mut heard_at = Instant::now();
         loop {
@@ -179,7 +179,7 @@ impl CellFollower {
         views.cells.entry(self.cell).or_default().is_silent = is_silent;
     }
 
-    fn update_views(&self, batch: &[CellEvent], listed: &mut Listing) {
+    fn update_views(&self, batch: &[CellEvent], listed: &mut InitialListing) {
         let mut views = self.control().shared.views.write();
         let view = views.cells.entry(self.cell).or_default();
         view.heard_at = now();
@@ -192,11 +192,15 @@ impl CellFollower {
     fn report_to_scheduler(&self, batch: &[CellEvent]) -> bool {
         let at = now();
         let mut is_gapless = true;
-        // The scheduler is not locked for a batch in which all instances are on no host and nothing is
-        // said of hosts.
-        let concerns_scheduler = |event: &CellEvent| {
-            !matches!(event, CellEvent::Heartbeat | CellEvent::Complete)
-                && !matches!(event, CellEvent::Instance { view: Some(view), .. } if view.guest.is_none())
+        // The scheduler is not locked for a batch that says nothing of hosts, and in which all instances are
+        // still going to the hosts on which they count. One that goes nowhere any more counts on none.
+        let is_on_its_way = |view: &InstanceView| {
+            view.guest.is_none() && view.job.as_ref().is_some_and(|job| job.target.is_some())
+        };
+        let concerns_scheduler = |event: &CellEvent| match event {
+            CellEvent::Heartbeat | CellEvent::Complete => false,
+            CellEvent::Instance { view, .. } => !view.as_deref().is_some_and(is_on_its_way),
+            _ => true,
         };
         if !batch.iter().any(concerns_scheduler) {
             return true;
@@ -246,7 +250,7 @@ impl CellFollower {
         let sealer = self.control().sealer();
         let open = spec
             .has_secrets()
-            .then(|| sealer.opened_spec(instance, spec));
+            .then(|| sealer.clone_opened(instance, spec));
         open.flatten().is_some_and(|open| has_digest(&open, digest))
     }
 
@@ -295,7 +299,7 @@ impl CellFollower {
 
     /// Maps new hosts to the cell, and unmaps removed ones.
     async fn map_hosts(&mut self, batch: &[CellEvent]) {
-        let mut new: Vec<(HostId, String)> = Vec::new();
+        let mut new_hosts: Vec<(HostId, String)> = Vec::new();
         for event in batch {
             match event {
                 CellEvent::Host {
@@ -306,7 +310,7 @@ impl CellFollower {
                         && self.mapped.get(host) != Some(name)
                         && self.refused.get(host) != Some(name)
                     {
-                        new.push((*host, name.clone()));
+                        new_hosts.push((*host, name.clone()));
                     }
                 }
                 CellEvent::Host { host, view: None } => {
@@ -319,7 +323,7 @@ impl CellFollower {
                 _ => {}
             }
         }
-        for hosts in new.chunks(HOSTS_AT_ONCE) {
+        for hosts in new_hosts.chunks(HOSTS_AT_ONCE) {
             self.map_batch(hosts).await;
         }
     }

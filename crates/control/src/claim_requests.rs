@@ -18,21 +18,21 @@ impl PlacementLink for ControlHandle {
     }
 
     fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
-        // All are submitted before any answer is awaited, so that they share one write to the journal.
-        let answers: Vec<_> = requests
+        // All requests are submitted before any is awaited, so that they share one write to the journal.
+        let submitted: Vec<_> = requests
             .into_iter()
             .map(|request| self.submit(Command::RequestClaim(request)))
             .collect();
         Box::pin(async move {
-            let mut responses = Vec::with_capacity(answers.len());
-            for answer in join_all(answers).await {
+            let mut responses = Vec::with_capacity(submitted.len());
+            for answer in join_all(submitted).await {
                 let unavailable = |why: String| LinkError::Unavailable {
                     peer: PEER.to_owned(),
                     why,
                 };
                 match answer {
                     Ok(Ok(Outcome::ClaimAnswered(response))) => responses.push(response),
-                    // These commands are answered and never refused.
+                    // A claim request has no other outcome than `ClaimAnswered`.
                     Ok(Ok(Outcome::Done | Outcome::Placed(_))) => {
                         return Err(unavailable(
                             "a claim request had an unexpected outcome".to_owned(),

@@ -17,7 +17,7 @@ pub fn now() -> Timestamp {
 /// The clock of control. By default it shows the system's time; clones share one clock.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
-    /// How far it is ahead of the system's clock, in microseconds; none if it cannot be moved.
+    /// How far it is ahead of the system's clock, in microseconds; `None` if it cannot be moved.
     ahead_us: Option<Arc<AtomicI64>>,
 }
 
@@ -39,7 +39,7 @@ impl Clock {
         Timestamp(now().0.saturating_add(ahead_us))
     }
 
-    /// Moves a [movable](Self::movable) clock forward; another one stays as it is.
+    /// Moves a [movable](Self::movable) clock forward; any other clock stays as it is.
     pub fn advance(&self, time: Duration) {
         if let Some(ahead_us) = &self.ahead_us {
             let us = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);

@@ -76,7 +76,7 @@ impl DestinationsHandle {
     ) -> Result<Destinations, DestinationsError> {
         let selection = SelectionRequest::new(Arc::clone(&self.shared), request);
         let note = placewright_audit_log::current_note();
-        let running = tokio::spawn(placewright_audit_log::scope(note, selection.run()));
+        let running = tokio::spawn(placewright_audit_log::with_note(note, selection.run()));
         running
             .await
             .map_err(|error| DestinationsError::Bug(error.to_string()))?
@@ -102,9 +102,9 @@ impl DestinationsHandle {
         (project, user): (&str, &str),
         offered: &OfferedCandidate,
     ) -> Result<(), DestinationsError> {
-        let consumer_to_claim = ClaimConsumer::new(consumer, project, user);
+        let claim_consumer = ClaimConsumer::new(consumer, project, user);
         self.shared
-            .claim_offered(consumer_to_claim, consumer, offered)
+            .claim_offered(claim_consumer, consumer, offered)
             .await
     }
 
@@ -118,9 +118,9 @@ impl DestinationsHandle {
         consumer: Uuid,
         offered: &OfferedCandidate,
     ) -> Result<(), DestinationsError> {
-        let consumer_to_claim = self.shared.consumer_with_allocations(consumer).await?;
+        let claim_consumer = self.shared.consumer_with_allocations(consumer).await?;
         self.shared
-            .claim_offered(consumer_to_claim, consumer, offered)
+            .claim_offered(claim_consumer, consumer, offered)
             .await
     }
 

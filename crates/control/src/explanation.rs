@@ -61,30 +61,30 @@ struct ShownLack {
 
 /// An explanation as JSON.
 #[must_use]
-pub fn to_json(state: &State, found: &Explanation) -> String {
+pub fn to_json(state: &State, explanation: &Explanation) -> String {
     let constraint = |index: usize| {
-        let effect = found.effects.get(index);
+        let effect = explanation.effects.get(index);
         effect.map(|effect| effect.constraint.to_string())
     };
-    let smallest = found.smallest.as_ref();
+    let smallest = explanation.smallest.as_ref();
     let shown = Shown {
-        roots: found.roots,
-        left: found.left,
-        exact: found.is_exact,
-        unsearched: found.unsearched,
-        constraints: found
+        roots: explanation.roots,
+        left: explanation.left,
+        exact: explanation.is_exact,
+        unsearched: explanation.unsearched,
+        constraints: explanation
             .effects
             .iter()
             .map(|effect| ShownEffect {
                 constraint: effect.constraint.to_string(),
-                group: group(&effect.constraint),
+                group: group_suffix(&effect.constraint),
                 removed: effect.removed,
                 removed_alone: effect.removed_alone,
             })
             .collect(),
         smallest_impossible_set: smallest
             .map(|indexes| indexes.iter().map(|index| constraint(*index)).collect()),
-        near_misses: found
+        near_misses: explanation
             .near_misses
             .iter()
             .map(|miss| shown_miss(state, miss, constraint))
@@ -102,7 +102,7 @@ fn shown_miss<'a>(
     miss: &NearMiss,
     constraint: impl Fn(usize) -> Option<String>,
 ) -> ShownMiss<'a> {
-    let lacks = miss.lacks.iter().map(|(index, lack)| {
+    let lacks = miss.shortfalls.iter().map(|(index, lack)| {
         let (reason, missing) = match lack {
             Shortfall::Amount(amount) => ("amount", Some(*amount)),
             Shortfall::Condition => ("condition", None),
@@ -125,16 +125,16 @@ fn shown_miss<'a>(
     }
 }
 
-/// The suffix of the group that a constraint belongs to; none for constraints of the root or of
+/// The suffix of the group that a constraint belongs to; `None` for constraints of the root or of
 /// several groups.
-fn group(constraint: &Constraint) -> Option<&str> {
+fn group_suffix(constraint: &Constraint) -> Option<&str> {
     let subject = match constraint {
         Constraint::Required(subject, _)
         | Constraint::Forbidden(subject, _)
         | Constraint::MemberOf(subject, _)
         | Constraint::NotMemberOf(subject, _)
         | Constraint::InTree(subject, _)
-        | Constraint::AsksForNothing(subject)
+        | Constraint::RequestsNothing(subject)
         | Constraint::Resource { subject, .. } => subject,
         Constraint::Together { .. }
         | Constraint::Isolate

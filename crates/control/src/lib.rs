@@ -5,7 +5,7 @@
 //! - [`Placement`] and [`SchedulerHandle`] are the handles on placement and on the scheduler, for
 //!   APIs.
 //! - [`ControlHandle`] is the handle that APIs use: commands, reads, operations of cells.
-//! - It answers the cells' requests to placement ([`placewright_link::PlacementLink`]).
+//! - Control answers the cells' requests to placement ([`placewright_link::PlacementLink`]).
 //! - [`Views`] holds the cells' latest reports.
 //! - [`Runtime`] carries out what the state calls for (`pending_work`): it has hosts selected
 //!   (`placement_queue`, `plan`), sends messages to cells (`outbox`), follows cells (`cell_follower`),
@@ -13,9 +13,9 @@
 //!   `availability`).
 //! - [`placer`] ranks hosts, claims them, and decides again when others were faster.
 //! - [`destinations`] selects and claims hosts for instances that others build.
-//! - It sees to quotas: what instances count for, and the limits of the configuration and of Keystone
+//! - Quotas: what instances count for, and the limits of the configuration and of Keystone
 //!   (`quotas`).
-//! - It searches for inconsistencies (`audit`), and repairs them on request ([`Auditor`],
+//! - Audits search for inconsistencies (`audit`), which are repaired on request ([`Auditor`],
 //!   `repair`).
 
 mod audit;
@@ -60,7 +60,7 @@ pub use placement::{ClaimMetrics, CommitError, Placement, submit_placement};
 pub use quotas::{LimitSource, UnifiedLimits, usage_of};
 pub use runtime::{AddCellError, CellConfig, Runtime};
 pub use scheduler::{
-    Explanation, ExplanationTime, NoHostExplanation, QueryExplanation, RefusalReason,
+    ExplanationTexts, ExplanationTime, NoHostExplanation, QueryExplanation, RefusalReason,
     SchedulerHandle, SiblingPlacements, claim_refusal_json, prepare_refusal_json,
 };
 pub use views::{CellView, Views};

@@ -91,6 +91,7 @@ impl Outbox {
             .retain(|_, repetition| repetition.due_at + resend_max > at);
     }
 
+    /// Takes the first keys from the queue, at most `count`.
     fn take(&self, count: usize) -> Vec<MessageKey> {
         let mut queue = self.queue.lock();
         let count = count.min(queue.order.len());
@@ -130,7 +131,7 @@ impl Outbox {
 /// Delivers messages to a cell, as long as the task lives.
 pub(crate) async fn run(control: ControlHandle, outbox: Arc<Outbox>) {
     let options = control.options().clone();
-    let mut retry = RETRY_MIN;
+    let mut retry_wait = RETRY_MIN;
     loop {
         let keys = outbox.take(options.messages_max);
         if keys.is_empty() {
@@ -150,11 +151,11 @@ pub(crate) async fn run(control: ControlHandle, outbox: Arc<Outbox>) {
             if let Err(error) = deliver(&control, outbox.cell, batch).await {
                 tracing::debug!(cell = %outbox.cell, %error, "messages were not delivered");
                 outbox.put_back(&keys_of(rest));
-                tokio::time::sleep(retry).await;
-                retry = (retry * 2).min(RETRY_MAX);
+                tokio::time::sleep(retry_wait).await;
+                retry_wait = (retry_wait * 2).min(RETRY_MAX);
                 break;
             }
-            retry = RETRY_MIN;
+            retry_wait = RETRY_MIN;
             outbox.record_delivered(&keys_of(batch), options.resend_min, options.resend_max);
             rest = later;
         }
@@ -171,8 +172,8 @@ fn count_for_one_call(messages: &[(MessageKey, Message)]) -> usize {
     let mut bytes = 0;
     let fits = messages.iter().take_while(|(_, message)| {
         bytes += match message {
-            Message::Create(create) => spec_bytes(&create.spec),
-            Message::Move(order) => order.spec.as_ref().map_or(0, spec_bytes),
+            Message::Create(create) => bytes_to_send(&create.spec),
+            Message::Move(order) => order.spec.as_ref().map_or(0, bytes_to_send),
             _ => 0,
         };
         bytes <= CALL_BYTES_MAX
@@ -180,7 +181,7 @@ fn count_for_one_call(messages: &[(MessageKey, Message)]) -> usize {
     fits.count().max(1)
 }
 
-fn spec_bytes(spec: &Spec) -> usize {
+fn bytes_to_send(spec: &Spec) -> usize {
     spec.body.len() + spec.build_secrets.len() + spec.secrets.len()
 }
 

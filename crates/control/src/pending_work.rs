@@ -1,10 +1,11 @@
 //! The work that the state calls for. It is kept as keys, and read from the state again when it is carried
-//! out, so that nothing obsolete is.
+//! out, so that no obsolete work is done.
 
 use placewright_conductor::control::{Change, ControlState};
 use placewright_conductor::super_conductor::{self, BuildStage, Effect, MoveStage};
 use placewright_conductor::{CellId, InstanceId, Message, MigrationId};
-use uuid::Uuid;
+
+use crate::placement_queue::WaitingForHost;
 
 /// The key of a message to a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,16 +17,10 @@ pub(crate) enum MessageKey {
 }
 
 /// A piece of work that the state calls for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PendingWork {
-    /// Select a host for a waiting instance, together with the others of its reservation.
-    Schedule {
-        /// The reservation, which all instances of one request have in common.
-        reservation: Uuid,
-        instance: InstanceId,
-    },
-    /// Select a target host for a move.
-    ScheduleMove(MigrationId),
+    /// Select a host.
+    Schedule(WaitingForHost),
     /// Send the message with this key to a cell.
     Send(CellId, MessageKey),
 }
@@ -38,13 +33,13 @@ pub(crate) fn of_changes<'a>(
     use super_conductor::Change as ConductorChange;
     changes.iter().filter_map(|change| match change {
         Change::Conductor(ConductorChange::Build(instance, Some(_))) => {
-            of_build(control, *instance)
+            work_of_build(control, *instance)
         }
         Change::Conductor(ConductorChange::Deletion(instance, Some(_))) => {
-            of_deletion(control, *instance)
+            work_of_deletion(control, *instance)
         }
         Change::Conductor(ConductorChange::Move(migration, Some(_))) => {
-            of_move(control, *migration)
+            work_of_move(control, *migration)
         }
         Change::Conductor(_) | Change::Placement(_) => None,
     })
@@ -57,39 +52,49 @@ pub(crate) fn all(control: &ControlState) -> impl Iterator<Item = PendingWork> +
     let deletions = state.deletions().keys();
     let moves = state.moves().keys();
     builds
-        .filter_map(|instance| of_build(control, *instance))
-        .chain(deletions.filter_map(|instance| of_deletion(control, *instance)))
-        .chain(moves.filter_map(|migration| of_move(control, *migration)))
+        .filter_map(|instance| work_of_build(control, *instance))
+        .chain(deletions.filter_map(|instance| work_of_deletion(control, *instance)))
+        .chain(moves.filter_map(|migration| work_of_move(control, *migration)))
 }
 
-fn of_build(control: &ControlState, instance: InstanceId) -> Option<PendingWork> {
+fn work_of_build(control: &ControlState, instance: InstanceId) -> Option<PendingWork> {
     let build = control.conductor.builds().get(&instance)?;
     match build.stage {
-        BuildStage::Waiting => Some(PendingWork::Schedule {
+        BuildStage::Waiting => Some(PendingWork::Schedule(WaitingForHost::Instance {
             reservation: build.reservation,
             instance,
-        }),
+            project: project(control, instance),
+        })),
         BuildStage::Placed { .. } => {
             message_to_cell(control, instance, MessageKey::Instance(instance))
         }
     }
 }
 
-fn of_deletion(control: &ControlState, instance: InstanceId) -> Option<PendingWork> {
+fn work_of_deletion(control: &ControlState, instance: InstanceId) -> Option<PendingWork> {
     control.conductor.deletions().get(&instance)?;
     message_to_cell(control, instance, MessageKey::Instance(instance))
 }
 
-fn of_move(control: &ControlState, migration: MigrationId) -> Option<PendingWork> {
+fn work_of_move(control: &ControlState, migration: MigrationId) -> Option<PendingWork> {
     let row = control.conductor.moves().get(&migration)?;
     match &row.stage {
-        MoveStage::Reserved => Some(PendingWork::ScheduleMove(migration)),
+        MoveStage::Reserved => Some(PendingWork::Schedule(WaitingForHost::Move {
+            migration,
+            project: project(control, row.instance),
+        })),
         MoveStage::InCell if row.decision.is_none() => None,
         MoveStage::Requested
         | MoveStage::Placed { .. }
         | MoveStage::Cancelling
         | MoveStage::InCell => message_to_cell(control, row.instance, MessageKey::Move(migration)),
     }
+}
+
+/// The project of an instance.
+fn project(control: &ControlState, instance: InstanceId) -> String {
+    let mapping = control.conductor.mappings().get(&instance);
+    mapping.map_or_else(String::new, |mapping| mapping.project.clone())
 }
 
 fn message_to_cell(

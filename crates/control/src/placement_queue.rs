@@ -7,6 +7,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crate::placer::TimeSlice;
 use crate::scheduler::SchedulerHandle;
@@ -20,9 +21,14 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::handle::ControlHandle;
-use crate::plan::{OngoingPlacement, PlanContext, Planner, PlanningWork};
+use crate::plan::{OngoingPlacement, PlacementPlan, PlanContext, Planner, PlanningWork};
 
+mod pace;
 mod submit;
+mod work_queue;
+
+use pace::Pace;
+use work_queue::WorkQueue;
 
 pub(crate) use submit::Submitted;
 
@@ -33,6 +39,30 @@ const COMMANDS_UNDER_WAY_MAX: usize = 128;
 const CLAIMS_UNDER_WAY_MAX: usize = 512;
 /// The most reservations and moves that are ranked together.
 const WORK_AT_ONCE: usize = 16;
+/// How long placements wait for their pace before it is checked again whether there is one.
+const SHARED_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// The most instances of one request that are claimed by one command while several projects send requests:
+/// a claim of a thousand hosts would hold up everybody's commands for more than 10 milliseconds.
+const CLAIMS_AT_ONCE_WHEN_SHARED: usize = 64;
+
+/// An instance or a move that waits for a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum WaitingForHost {
+    /// An instance that is to be built.
+    Instance {
+        /// The reservation, which all instances of one request have in common.
+        reservation: Uuid,
+        instance: InstanceId,
+        /// The project of the instance.
+        project: String,
+    },
+    /// A move of an instance.
+    Move {
+        migration: MigrationId,
+        /// The project of the instance.
+        project: String,
+    },
+}
 
 /// The queue of instances and moves that wait for a host, and the thread that ranks hosts for them.
 #[derive(Clone)]
@@ -47,14 +77,15 @@ struct Shared {
     scheduler: SchedulerHandle,
     queue: Mutex<Queue>,
     wake: Condvar,
+    pace: Pace,
 }
 
 /// Instances and moves that wait for a host, and the commands under way.
 #[derive(Default)]
 struct Queue {
-    /// Instances that have just arrived, by reservation.
-    arriving: IndexMap<Uuid, Vec<InstanceId>>,
-    work: VecDeque<PlanningWork>,
+    work: WorkQueue,
+    /// Work that was taken out of the queue and not begun: its turn is next.
+    next: VecDeque<(String, PlanningWork)>,
     /// The instances and moves that are queued or being placed.
     busy: HashSet<Uuid>,
     /// The number of commands that wait for their answers.
@@ -76,6 +107,7 @@ impl PlacementQueue {
             scheduler,
             queue: Mutex::default(),
             wake: Condvar::new(),
+            pace: Pace::default(),
         });
         let (sender, submitted) = mpsc::unbounded_channel();
         let shared_by_thread = Arc::clone(&shared);
@@ -91,35 +123,44 @@ impl PlacementQueue {
         (placement_queue, submitted)
     }
 
-    /// Queues an instance that waits for a host. Ranking begins with the next
-    /// [`Self::start_ranking`], so that the instances of one reservation are ranked together.
-    pub(crate) fn schedule(&self, reservation: Uuid, instance: InstanceId) {
-        let mut queue = self.shared.queue.lock();
-        if queue.busy.insert(instance.0) {
-            queue
-                .arriving
-                .entry(reservation)
-                .or_default()
-                .push(instance);
+    /// Queues instances and moves that wait for a host, unless they are queued or being placed already. The
+    /// instances of one reservation are ranked together, so all of them have to be in one call.
+    pub(crate) fn schedule(&self, waiting: Vec<WaitingForHost>) {
+        if waiting.is_empty() {
+            return;
         }
-    }
-
-    /// Queues a move that waits for a host.
-    pub(crate) fn schedule_move(&self, migration: MigrationId) {
         let mut queue = self.shared.queue.lock();
-        if queue.busy.insert(migration.0) {
-            queue.work.push_back(PlanningWork::Move(migration));
+        let mut reservations: IndexMap<Uuid, (String, Vec<InstanceId>)> = IndexMap::new();
+        for waiting in waiting {
+            match waiting {
+                WaitingForHost::Instance {
+                    reservation,
+                    instance,
+                    project,
+                } if queue.busy.insert(instance.0) => {
+                    let reservation = reservations.entry(reservation);
+                    let (_, instances) = reservation.or_insert_with(|| (project, Vec::new()));
+                    instances.push(instance);
+                }
+                WaitingForHost::Move { migration, project } if queue.busy.insert(migration.0) => {
+                    queue.work.push(&project, PlanningWork::Move(migration));
+                }
+                WaitingForHost::Instance { .. } | WaitingForHost::Move { .. } => {}
+            }
         }
-    }
-
-    /// Begins to rank the instances that were queued.
-    pub(crate) fn start_ranking(&self) {
-        let mut queue = self.shared.queue.lock();
-        let arriving = std::mem::take(&mut queue.arriving);
-        queue
-            .work
-            .extend(arriving.into_values().map(PlanningWork::Builds));
+        for (project, instances) in reservations.into_values() {
+            queue.work.push(&project, PlanningWork::Builds(instances));
+        }
         self.shared.wake.notify_one();
+    }
+
+    /// Limits the pace of placements to one instance in this time while several projects send requests.
+    pub(crate) fn limit_pace(
+        &self,
+        instance_time: Duration,
+        is_shared: impl Fn() -> bool + Send + Sync + 'static,
+    ) {
+        self.shared.pace.set(instance_time, is_shared);
     }
 
     /// Ends the thread, and blocks until it has ended.
@@ -146,46 +187,77 @@ impl Drop for PlacementQueue {
 impl Shared {
     fn run(&self, submitted: &mpsc::UnboundedSender<Submitted>) {
         let mut planner = Planner::new(self.control.options().clone());
-        while let Some(mut queued) = self.take_work() {
+        let mut next_placement = Instant::now();
+        while let Some((taken, is_shared)) = self.take_work(next_placement) {
             placewright_tasks::injection_point(Task::ControlPlaces);
             planner.silent_cells = self.control.shared.views.read().silent_cells();
-            while !queued.is_empty() && !self.queue.lock().is_stopping {
-                let contention = self.scheduler.contention();
-                let plans = self.scheduler.decide(|scheduler, control| {
-                    let mut plans = Vec::new();
-                    let slice = TimeSlice::begin();
-                    while let Some(work) = queued.pop_front() {
-                        let mut context = PlanContext {
-                            scheduler: &mut *scheduler,
-                            control,
-                            contention,
-                            slice: &slice,
-                            plans: &mut plans,
-                            // The rest continues after the other work, so that a small request does
-                            // not wait for a large one.
-                            rest: &mut queued,
-                        };
-                        planner.plan(&mut context, work);
-                        if slice.is_over() {
-                            break;
-                        }
+            let plans = self.plan(&mut planner, taken, is_shared);
+            let planned_at = self.scheduler.moment();
+            for plan in plans {
+                let claims = plan.claim_count();
+                self.wait_for_room(claims);
+                if let Some(command) = self.submit(plan, planned_at) {
+                    if is_shared {
+                        next_placement =
+                            self.pace
+                                .next_placement(claims, next_placement, Instant::now());
                     }
-                    plans
-                });
-                let planned_at = self.scheduler.moment();
-                for plan in plans {
-                    self.wait_for_room(plan.claim_count());
-                    if let Some(command) = self.submit(plan, planned_at) {
-                        let mut queue = self.queue.lock();
-                        queue.commands_under_way += 1;
-                        queue.claims_under_way += command.claims;
-                        drop(queue);
-                        // The receiver is gone because control is shutting down.
-                        let _ = submitted.send(command);
-                    }
+                    let mut queue = self.queue.lock();
+                    queue.commands_under_way += 1;
+                    queue.claims_under_way += command.claims;
+                    drop(queue);
+                    // The receiver is gone because control is shutting down.
+                    let _ = submitted.send(command);
                 }
             }
         }
+    }
+
+    /// Plans work for one time slice, and at least one piece of it. What is left goes back into the queue.
+    fn plan(
+        &self,
+        planner: &mut Planner,
+        mut taken: VecDeque<(String, PlanningWork)>,
+        is_shared: bool,
+    ) -> Vec<PlacementPlan> {
+        let contention = self.scheduler.contention();
+        let part_max = match is_shared {
+            true => CLAIMS_AT_ONCE_WHEN_SHARED,
+            false => usize::MAX,
+        };
+        let mut plans = Vec::new();
+        let mut rests = Vec::new();
+        self.scheduler.with_state(|scheduler, control| {
+            let slice = TimeSlice::begin();
+            while let Some((project, work)) = taken.pop_front() {
+                let mut rest = VecDeque::new();
+                let mut context = PlanContext {
+                    project: &project,
+                    part_max,
+                    scheduler: &mut *scheduler,
+                    control,
+                    contention,
+                    slice: &slice,
+                    plans: &mut plans,
+                    rest: &mut rest,
+                };
+                planner.plan(&mut context, work);
+                rests.push((project, rest));
+                if slice.is_over() {
+                    break;
+                }
+            }
+        });
+        let mut queue = self.queue.lock();
+        queue.next.append(&mut taken);
+        // The rest continues after the other work of its project, so that a small request does not wait for a
+        // large one.
+        for (project, rest) in rests {
+            for work in rest {
+                queue.work.push(&project, work);
+            }
+        }
+        plans
     }
 
     /// Waits until a command with this many claims may be submitted, or until control stops. A command with
@@ -202,17 +274,36 @@ impl Shared {
     }
 
     /// Waits for work, and takes some of it out of the queue; `None` when control stops.
-    fn take_work(&self) -> Option<VecDeque<PlanningWork>> {
+    fn take_work(
+        &self,
+        next_placement: Instant,
+    ) -> Option<(VecDeque<(String, PlanningWork)>, bool)> {
         let mut queue = self.queue.lock();
         loop {
             if queue.is_stopping {
                 return None;
             }
-            if !queue.work.is_empty() && queue.commands_under_way < COMMANDS_UNDER_WAY_MAX {
-                let count = queue.work.len().min(WORK_AT_ONCE);
-                return Some(queue.work.drain(..count).collect());
+            let is_empty = queue.work.is_empty() && queue.next.is_empty();
+            if is_empty || queue.commands_under_way >= COMMANDS_UNDER_WAY_MAX {
+                self.wake.wait(&mut queue);
+                continue;
             }
-            self.wake.wait(&mut queue);
+            let is_shared = self.pace.is_limited();
+            let now = Instant::now();
+            if is_shared && now < next_placement {
+                // Whether several projects send requests may change meanwhile.
+                let until = next_placement.min(now + SHARED_CHECK_INTERVAL);
+                self.wake.wait_until(&mut queue, until);
+                continue;
+            }
+            let count = if is_shared { 1 } else { WORK_AT_ONCE };
+            let mut taken = std::mem::take(&mut queue.next);
+            while taken.len() < count
+                && let Some(work) = queue.work.take()
+            {
+                taken.push_back(work);
+            }
+            return Some((taken, is_shared));
         }
     }
 
@@ -226,10 +317,9 @@ impl Shared {
 
     /// Queues a placement that needs another search.
     fn requeue(&self, ongoing: Box<OngoingPlacement>) {
-        self.queue
-            .lock()
-            .work
-            .push_back(PlanningWork::Ongoing(ongoing));
+        let project = ongoing.project.clone();
+        let work = PlanningWork::Ongoing(ongoing);
+        self.queue.lock().work.push(&project, work);
         self.wake.notify_one();
     }
 }

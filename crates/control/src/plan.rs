@@ -43,6 +43,8 @@ pub(crate) struct OngoingPlacement {
     pub(crate) placing: Placing,
     /// The move that needs the host; `None` for builds.
     pub(crate) migration: Option<MigrationId>,
+    /// The project of the instances.
+    pub(crate) project: String,
 }
 
 /// A command to submit.
@@ -96,6 +98,10 @@ pub(crate) struct Planner {
 
 /// The inputs of planning, and the plans made so far.
 pub(crate) struct PlanContext<'a> {
+    /// The project whose work is planned.
+    pub(crate) project: &'a str,
+    /// The most instances of one request that are placed by one command, if it can be divided.
+    pub(crate) part_max: usize,
     pub(crate) scheduler: &'a mut Scheduler,
     pub(crate) control: &'a ControlState,
     pub(crate) contention: Contention,
@@ -162,7 +168,7 @@ impl Planner {
                 return None;
             }
         };
-        // Instances of one request need the same kind of host; the others are placed separately.
+        // Instances of one request need the same kind of host; other instances are placed separately.
         let (same, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, spec)| {
             spec.group == first.group
                 && (spec.body.shares_prefix(&first.body) || self.has_request(&body.request, spec))
@@ -173,16 +179,26 @@ impl Planner {
                 .rest
                 .push_back(PlanningWork::Builds(others.collect()));
         }
-        let instances: Vec<Uuid> = same.iter().map(|(instance, _)| instance.0).collect();
+        let mut instances: Vec<Uuid> = same.iter().map(|(instance, _)| instance.0).collect();
         let count = instances.len();
+        let least = body.min_count.unwrap_or(count).clamp(1, count);
+        let is_divisible = least == 1 && first.group.is_none() && first.rules.is_empty();
+        if is_divisible && count > context.part_max {
+            let others = instances.split_off(context.part_max);
+            let others = others.into_iter().map(InstanceId);
+            context
+                .rest
+                .push_back(PlanningWork::Builds(others.collect()));
+        }
         Some(Box::new(OngoingPlacement {
             placing: Placing::new(Demand {
-                least: body.min_count.unwrap_or(count).clamp(1, count),
+                least,
                 group: first.group,
-                alternates: self.options.alternates,
+                alternate_count: self.options.alternates,
                 ..Demand::new(body.request, instances)
             }),
             migration: None,
+            project: context.project.to_owned(),
         }))
     }
 
@@ -248,7 +264,7 @@ impl Planner {
                 let plan = failure_plan(&ongoing, ongoing.placing.unclaimed(), fault);
                 context.plans.push(plan);
             }
-            // Its fault is explained like that of a request without a feasible host.
+            // A request that cannot be searched fails like a request without a feasible host.
             Err(SearchRefusal::Select(_)) => {
                 let plan = self.no_host_plan(context, &ongoing, ongoing.placing.unclaimed());
                 context.plans.push(plan);
@@ -256,7 +272,8 @@ impl Planner {
         }
     }
 
-    /// The plan for instances without a feasible host.
+    /// The plan for instances without a feasible host. Nothing fails while hosts may still connect after
+    /// a start.
     fn no_host_plan(
         &self,
         context: &PlanContext<'_>,

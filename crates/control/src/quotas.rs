@@ -102,7 +102,7 @@ impl ControlHandle {
     ///
     /// # Errors
     ///
-    /// The store does not accept it.
+    /// The store does not accept the usage.
     pub async fn count_uncounted_instances(
         &self,
         options: &TranslateOptions,

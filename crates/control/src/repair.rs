@@ -84,6 +84,7 @@ async fn carry_out(
     let submit = async |command| check_accepted(control.submit(command).await);
     match repair_kind {
         Repair::Release => {
+            // The id of such a finding is that of the consumer, which may be a migration, too.
             let consumer = instance.consumer();
             let release = placement::Command::Release { consumer };
             match submit_placement(control.engine(), release).await {
@@ -199,7 +200,8 @@ async fn reclaim(context: &RuntimeContext, finding: &Finding) -> Result<(), Stri
     let scheduler = context.scheduler.clone();
     // The search blocks on the scheduler's lock.
     let searched = tokio::task::spawn_blocking(move || {
-        scheduler.decide(|scheduler, control| candidates(scheduler, control, instance, host))
+        scheduler
+            .with_state(|scheduler, control| find_candidates(scheduler, control, instance, host))
     });
     let candidates = searched.await.map_err(|error| error.to_string())??;
     let command = Command::Reclaim {
@@ -211,7 +213,7 @@ async fn reclaim(context: &RuntimeContext, finding: &Finding) -> Result<(), Stri
 }
 
 /// The candidates for an instance on the host where it is.
-fn candidates(
+fn find_candidates(
     scheduler: &mut Scheduler,
     control: &ControlState,
     instance: InstanceId,

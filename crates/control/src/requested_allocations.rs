@@ -6,7 +6,7 @@ use placewright_placement::{
 };
 
 /// What consumers will hold if a command is carried out. It is computed before the command is
-/// submitted, because that consumes the command.
+/// submitted, because the submission takes the command.
 pub(crate) enum RequestedAllocations {
     /// The consumers get these allocations if the command is accepted.
     All(Vec<HeldAllocations>),
@@ -19,7 +19,7 @@ impl RequestedAllocations {
     pub(crate) fn of(command: &Command) -> Self {
         match command {
             Command::Claim { consumers, .. } | Command::Reshape { consumers, .. } => {
-                Self::All(consumers.iter().map(of_claim).collect())
+                Self::All(consumers.iter().map(held_after_claim).collect())
             }
             Command::Release { consumer } => Self::All(vec![held(*consumer, None, &[])]),
             Command::ClaimFirst { intents, .. } => Self::First(intents.clone()),
@@ -44,13 +44,14 @@ impl RequestedAllocations {
             };
             let owner = Some((intent.project.as_str(), intent.user.as_str()));
             all.push(held(intent.consumer, owner, &candidate.allocations));
-            all.extend(intent.alongside.iter().map(of_claim));
+            // Other consumers whose allocations changed in the same step, such as a migration.
+            all.extend(intent.alongside.iter().map(held_after_claim));
         }
         all
     }
 }
 
-fn of_claim(claim: &ConsumerClaim) -> HeldAllocations {
+fn held_after_claim(claim: &ConsumerClaim) -> HeldAllocations {
     let owner = Some((claim.project.as_str(), claim.user.as_str()));
     held(claim.consumer, owner, &claim.allocations)
 }
@@ -64,7 +65,7 @@ fn held(
     let owner = owner.filter(|_| !allocations.is_empty());
     HeldAllocations {
         consumer: consumer.to_string(),
-        // The audit log fills it in once the command was carried out.
+        // The audit log sets the sequence once the command was carried out.
         sequence: 0,
         project_id: owner.map(|(project, _)| project.to_owned()),
         user_id: owner.map(|(_, user)| user.to_owned()),

@@ -26,7 +26,7 @@ use crate::secrets;
 
 /// The interval at which the state is searched for work that was missed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// After this many sweeps each, the outboxes forget the times of messages that are no longer needed.
+/// Each time after this many sweeps, the outboxes drop the times of messages that are no longer needed.
 const SWEEPS_PER_CLEANUP: u32 = 60;
 
 /// The configuration of a cell.
@@ -104,6 +104,18 @@ impl Runtime {
         secrets::seal_again(&self.context.control, with_bodies).await
     }
 
+    /// Limits the pace of placements to one instance in this time, while several projects send requests, which
+    /// `is_shared` says. Without this call they are not limited.
+    pub fn limit_pace(
+        &self,
+        instance_time: Duration,
+        is_shared: impl Fn() -> bool + Send + Sync + 'static,
+    ) {
+        self.context
+            .placement_queue
+            .limit_pace(instance_time, is_shared);
+    }
+
     /// Starts periodic audits, and returns the handle that runs one on request.
     pub fn start_audits(&self, metrics: AuditMetrics) -> Arc<Auditor> {
         let auditor = Arc::new(Auditor::new(Arc::clone(&self.context), metrics));
@@ -112,7 +124,7 @@ impl Runtime {
         auditor
     }
 
-    /// Audits now; with `repair`, inconsistencies are repaired where possible.
+    /// Audits now, without updating metrics; with `repair`, inconsistencies are repaired where possible.
     pub async fn audit(&self, repair: Option<RepairOptions>) -> AuditReport {
         let auditor = Auditor::new(Arc::clone(&self.context), AuditMetrics::default());
         auditor.audit(repair).await
@@ -130,11 +142,11 @@ impl Runtime {
         &self.context.scheduler
     }
 
-    /// The number of hosts in the scheduler's table.
+    /// The number of hosts in the scheduler's table that are enabled and up.
     #[must_use]
     pub fn host_count(&self) -> usize {
         let scheduler = &self.context.scheduler;
-        scheduler.decide(|scheduler, _| scheduler.hosts().usable().len())
+        scheduler.with_state(|scheduler, _| scheduler.hosts().usable().len())
     }
 
     /// Adds a cell and follows it from now on. For a known cell, its link is replaced.
@@ -149,6 +161,7 @@ impl Runtime {
             let known = control.conductor.cells().get(&cell);
             known.is_some_and(|known| known.disabled)
         });
+        // A cell that an operator has disabled stays disabled.
         let disabled = reading.await;
         let command = Command::SetCell {
             cell,
@@ -229,10 +242,7 @@ fn process_entries(context: &RuntimeContext, entries: &Entries) {
         .control
         .engine()
         .read_now(|machine| pending_work::of_changes(&machine.state, &changes).collect());
-    for work in pending {
-        context.queue_changed_work(work);
-    }
-    context.placement_queue.start_ranking();
+    context.queue_changed_work(pending);
     let of_conductor = changes.iter().filter_map(|change| match change {
         Change::Conductor(change) => Some(change),
         Change::Placement(_) => None,

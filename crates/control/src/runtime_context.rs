@@ -35,23 +35,21 @@ impl RuntimeContext {
         });
     }
 
-    /// Queues one piece of work that a change calls for. A message is due at once, also if it was sent
-    /// before the change.
-    pub(crate) fn queue_changed_work(&self, work: PendingWork) {
-        match work {
-            PendingWork::Schedule {
-                reservation,
-                instance,
-            } => {
-                self.placement_queue.schedule(reservation, instance);
-            }
-            PendingWork::ScheduleMove(migration) => self.placement_queue.schedule_move(migration),
-            PendingWork::Send(cell, key) => {
-                if let Some(outbox) = self.outboxes.read().get(&cell) {
-                    outbox.queue_changed(key);
+    /// Queues the work that changes call for. A message is due at once, also if it was sent before the
+    /// change.
+    pub(crate) fn queue_changed_work(&self, pending: Vec<PendingWork>) {
+        let mut waiting = Vec::new();
+        for work in pending {
+            match work {
+                PendingWork::Schedule(one) => waiting.push(one),
+                PendingWork::Send(cell, key) => {
+                    if let Some(outbox) = self.outboxes.read().get(&cell) {
+                        outbox.queue_changed(key);
+                    }
                 }
             }
         }
+        self.placement_queue.schedule(waiting);
     }
 
     /// Queues the work that the state calls for: the selection of hosts, and those messages to one cell,
@@ -59,6 +57,7 @@ impl RuntimeContext {
     pub(crate) fn queue_pending_work(&self, control: &ControlState, only_cell: Option<CellId>) {
         let at = Instant::now();
         let outboxes = self.outboxes.read();
+        let mut waiting = Vec::new();
         for work in pending_work::all(control) {
             match work {
                 PendingWork::Send(cell, key) if only_cell.is_none_or(|only| only == cell) => {
@@ -67,17 +66,9 @@ impl RuntimeContext {
                     }
                 }
                 PendingWork::Send(..) => {}
-                PendingWork::Schedule {
-                    reservation,
-                    instance,
-                } => {
-                    self.placement_queue.schedule(reservation, instance);
-                }
-                PendingWork::ScheduleMove(migration) => {
-                    self.placement_queue.schedule_move(migration);
-                }
+                PendingWork::Schedule(one) => waiting.push(one),
             }
         }
-        self.placement_queue.start_ranking();
+        self.placement_queue.schedule(waiting);
     }
 }

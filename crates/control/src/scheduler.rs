@@ -10,5 +10,5 @@ mod refusal_reason;
 
 pub use explanation::{NoHostExplanation, SiblingPlacements};
 pub use explanation_cache::{ExplanationTime, QueryExplanation};
-pub use handle::{Explanation, SchedulerHandle, claim_refusal_json, prepare_refusal_json};
+pub use handle::{ExplanationTexts, SchedulerHandle, claim_refusal_json, prepare_refusal_json};
 pub use refusal_reason::RefusalReason;

@@ -80,7 +80,7 @@ pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> us
 }
 
 /// The specifications that have secrets, or all of them with `with_bodies`, of the instances that are read
-/// next; and the last of these, or none when all instances were read.
+/// next; and the last of these instances, or `None` when all were read.
 fn specs_to_check(
     state: &State,
     after: Option<InstanceId>,
@@ -108,7 +108,7 @@ fn specs_to_check(
 /// Keeps secrets under the current key, as long as the task lives.
 pub(crate) async fn keep_sealed(control: ControlHandle) {
     let mut last_pass = Instant::now();
-    // What is held is counted at the start.
+    // The first pass also counts the secrets, for metrics.
     let mut is_due = true;
     loop {
         let sealer = control.sealer().clone();
@@ -123,7 +123,8 @@ pub(crate) async fn keep_sealed(control: ControlHandle) {
             Ok(Ok(false)) | Err(_) => {}
         }
         if is_due || last_pass.elapsed() >= FULL_PASS_INTERVAL {
-            let replaced = seal_again(&control, false).await;
+            let with_bodies = false;
+            let replaced = seal_again(&control, with_bodies).await;
             if replaced > 0 {
                 tracing::info!(replaced, "secrets were sealed with the current key");
             }

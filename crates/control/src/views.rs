@@ -60,9 +60,9 @@ pub struct CellView {
     pub hosts: BTreeMap<HostId, HostView>,
 }
 
-/// The listing with which a cell begins its stream: what it has named so far.
+/// The initial listing, with which a cell begins its stream: what it has named so far.
 #[derive(Debug, Default)]
-pub(crate) struct Listing {
+pub(crate) struct InitialListing {
     instances: BTreeSet<InstanceId>,
     hosts: BTreeSet<HostId>,
     is_over: bool,
@@ -70,7 +70,7 @@ pub(crate) struct Listing {
 
 impl CellView {
     /// Applies an event about instances or hosts.
-    pub(crate) fn apply(&mut self, event: &CellEvent, listed: &mut Listing) {
+    pub(crate) fn apply(&mut self, event: &CellEvent, listed: &mut InitialListing) {
         match event {
             CellEvent::Instance { instance, view } => {
                 match view {
@@ -94,9 +94,9 @@ impl CellView {
                 self.instances
                     .retain(|instance, _| listed.instances.contains(instance));
                 self.hosts.retain(|host, _| listed.hosts.contains(host));
-                *listed = Listing {
+                *listed = InitialListing {
                     is_over: true,
-                    ..Listing::default()
+                    ..InitialListing::default()
                 };
                 self.is_complete = true;
             }

@@ -68,7 +68,9 @@ async fn orphans_are_found_and_released_and_others_are_left_alone() {
 
     let orphan = Uuid::from_u128(0xdead);
     claim(&site, orphan, "INSTANCE").await;
-    claim(&site, Uuid::from_u128(0xbeef), "VOLUME").await;
+    // A consumer of another service, which control does not know.
+    let volume = Uuid::from_u128(0xbeef);
+    claim(&site, volume, "VOLUME").await;
     let found = without_guests(site.runtime.audit(None).await.findings);
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(
@@ -84,14 +86,14 @@ async fn orphans_are_found_and_released_and_others_are_left_alone() {
     );
     let audited = site.runtime.audit(None).await;
     assert_eq!(without_guests(audited.findings), []);
-    let held = site.conductor.read(|control, _| {
+    let held = site.conductor.read(move |control, _| {
         let holds = |uuid| {
             control
                 .placement
                 .consumer(InstanceId(uuid).consumer())
                 .is_some()
         };
-        [holds(orphan), holds(Uuid::from_u128(0xbeef))]
+        [holds(orphan), holds(volume)]
     });
     assert_eq!(held.await, [false, true]);
     site.shutdown().await;

@@ -79,11 +79,39 @@ async fn builds_that_fail_go_to_alternates_of_the_same_cell() {
     .await;
     let world = site.rest().await;
     for failing in &site.fleet.lock().failing {
-        let guests = world.agents[failing].guests.len();
-        assert_eq!(guests, 0, "{failing} has guests");
+        let guest_count = world.agents[failing].guests.len();
+        assert_eq!(guest_count, 0, "{failing} has guests");
     }
     let actions = site.conductor.actions(instance(0)).await.unwrap();
     assert_eq!(actions[0].name, "create");
+    site.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_whose_builds_all_failed_counts_on_no_host() {
+    let mut site = small_site().await;
+    site.fleet.lock().failing = (0..3)
+        .flat_map(|number| (0..4).map(move |cell| host(number, cell)))
+        .collect();
+    site.create(0..1, 1).await;
+    site.until("failed", |control, views| {
+        let mapping = control.conductor.mappings().get(&instance(0));
+        let cell = mapping.and_then(|mapping| mapping.cell);
+        let view = cell.and_then(|cell| views.instance(cell, instance(0)));
+        view.is_some_and(|view| view.vm_state == VmState::Error && view.job.is_none())
+    })
+    .await;
+    site.rest().await;
+    let scheduler = site.runtime.scheduler();
+    let hosts =
+        || scheduler.with_state(|scheduler, _| scheduler.hosts().hosts_of(instance(0).0).len());
+    for _ in 0..200 {
+        if hosts() == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(hosts(), 0, "weighers would still count it");
     site.shutdown().await;
 }
 
@@ -167,11 +195,11 @@ async fn a_cell_that_is_down_keeps_its_instances_and_gets_no_new_ones() {
         active_count(control, views, 24) == 24 && views.cells[&cell(1)].instances.len() == before
     })
     .await;
-    let in_cell = site.conductor.read(|control, _| {
+    let is_any_in_cell = site.conductor.read(|control, _| {
         let mappings = control.conductor.mappings();
         (12..24).any(|number| mappings[&instance(number)].cell == Some(cell(1)))
     });
-    assert!(!in_cell.await);
+    assert!(!is_any_in_cell.await);
     site.cells.remove(&cell(1));
     // Back with the same store, and its link replaced.
     site.open_cell(stores, 1).await;
@@ -241,6 +269,7 @@ async fn moves_find_a_host_in_the_cell_of_their_instance() {
         site.conductor.submit(command).await.unwrap().unwrap();
     }
     site.until("the moves are in their cells, or done", |control, views| {
+        // The live migration is over; the other two moves wait for the owner's decision.
         let moves = control.conductor.moves();
         moves.len() == 2
             && views
@@ -266,6 +295,7 @@ async fn moves_find_a_host_in_the_cell_of_their_instance() {
     })
     .await;
     site.rest().await;
+    // The resize may have stayed on its host.
     let rows = site.conductor.read(|control, _| {
         let rows = control.conductor.migrations();
         [0, 1].map(|number| rows[&migration(number)].clone())

@@ -94,7 +94,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether a line of code names a command, and not only one with a longer name.
+/// Whether a line of code names a command, and not only a command whose longer name begins so.
 fn names(line: &str, command: &str) -> bool {
     let ends = line
         .match_indices(command)
@@ -143,9 +143,9 @@ fn no_module_but_the_placer_claims_hosts() {
                 .iter()
                 .enumerate()
                 .any(|(index, (end, commands, _))| {
-                    let is_it = path.ends_with(end) && commands.contains(&command);
-                    used[index] |= is_it;
-                    is_it
+                    let applies = path.ends_with(end) && commands.contains(&command);
+                    used[index] |= applies;
+                    applies
                 });
             if !is_excepted {
                 wrong.push(format!("{path} names {command}: drive the placer instead"));

@@ -39,7 +39,7 @@ async fn limits_come_from_the_configuration_or_from_keystone() {
         .await
         .unwrap();
     assert_eq!(control.engine().durable_sequence(), sequence);
-    // Until Keystone's limits are known there can be no servers; then these hold.
+    // Until Keystone's limits are known there can be no servers; from then on Keystone's limits hold.
     control
         .configure_quotas(ten.clone(), LimitSource::Keystone)
         .await
@@ -88,7 +88,7 @@ async fn instances_that_were_never_counted_are_counted_once() {
     let options = site
         .runtime
         .scheduler()
-        .decide(|scheduler, _| scheduler.translate_options());
+        .with_state(|scheduler, _| scheduler.translate_options());
     let usage = |control: &placewright_conductor::ControlState, _: &_| {
         control.conductor.listing().usage("p").cloned().unwrap()
     };

@@ -209,7 +209,7 @@ async fn an_instance_that_its_host_has_not_reported_yet_is_left_alone() {
     let mut site = start_site(1).await;
     create_active(&site, 2, 1).await;
     let guest = view(&site, 0).await.unwrap().guest.unwrap();
-    // Its agent ended before it could report, and has not begun again.
+    // The host's agent ended before it could report the guest, and has not begun again.
     site.stop_agents(0).await;
     remove_report(&site, guest.host, 0);
     let finding = repair_only_finding(&site, default_repairs()).await;
@@ -250,13 +250,14 @@ async fn an_unknown_guest_is_destroyed_only_when_that_is_allowed() {
         let fleet = site.fleet.lock();
         fleet.agents[&on_host].guests.contains_key(&(unknown, 1))
     };
+    let is_running = true;
     site.fleet
         .lock()
         .agents
         .get_mut(&on_host)
         .unwrap()
         .guests
-        .insert((unknown, 1), true);
+        .insert((unknown, 1), is_running);
     report_guest(&site, on_host.0, unknown.0);
     let finding = repair_only_finding(&site, default_repairs()).await;
     assert_eq!(
@@ -278,8 +279,8 @@ async fn an_unknown_guest_is_destroyed_only_when_that_is_allowed() {
     }
     assert!(!is_there(&site));
     let world = site.rest().await;
-    let known = |key: &(InstanceId, u32)| key.0 == instance(0);
-    assert!(world.agents[&on_host].guests.keys().all(known));
+    let mut guests = world.agents[&on_host].guests.keys();
+    assert!(guests.all(|(of_instance, _)| *of_instance == instance(0)));
     site.shutdown().await;
 }
 
@@ -330,7 +331,7 @@ async fn a_step_whose_order_was_lost_is_requested_again() {
     let mut site = start_site(1).await;
     create_active(&site, 1, 1).await;
     // The agent ignores orders until its next session.
-    site.fleet.lock().deaf.push(host(0, 0));
+    site.fleet.lock().ignoring_orders.push(host(0, 0));
     site.create(1..2, 1).await;
     until(&site, 1, |view| view.job.is_some()).await;
     site.clock.advance(STUCK_AFTER);

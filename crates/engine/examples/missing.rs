@@ -5,12 +5,15 @@
 //! cargo run --release -p placewright-engine --example missing -- STORE ACKNOWLEDGED [STEP [SCRATCH]]
 //! ```
 //!
-//! ACKNOWLEDGED is the last entry that was acknowledged to a client. Each byte of the last 64 KiB of the
-//! database, its log and the mark is flipped in turn, and every sixteenth of a snapshot's (with STEP:
-//! every STEP-th of those), each file is cut at every page, at every frame of
-//! the log and at every sector of the mark, and removed. After each damage the store is verified, as
-//! `placewright journal verify` does, and started, as a server does. Either every acknowledged entry is
-//! there and unchanged, or the damage is reported; anything else is a failure.
+//! ACKNOWLEDGED is the last entry that was acknowledged to a client. Each case damages one file:
+//! - a bit is flipped in a byte of its last 64 KiB: in each byte of the database, its log and the mark, and in
+//!   every sixteenth byte of a snapshot (with STEP only in every STEP-th of these bytes);
+//! - the file is cut at a page, the log also at a frame, and the mark at a sector instead;
+//! - the file is removed.
+//!
+//! After each damage the store is verified, as `placewright journal verify` does, and started, as a server does.
+//! Either every acknowledged entry is there and unchanged, or the damage is reported; anything else is a
+//! failure.
 
 #![allow(clippy::print_stdout, reason = "it prints its figures")]
 
@@ -29,15 +32,19 @@ use std::time::{Duration, Instant};
 use placewright_engine::{DecodeError, LoadError, Machine, recover};
 use placewright_journal::{SqliteJournal, SqliteOptions, verify};
 
+/// Bits are flipped in this many bytes at the end of each file.
 const WINDOW_BYTES: usize = 64 << 10;
 const PAGE_BYTES: usize = 4096;
 const SECTOR_BYTES: usize = 512;
+/// Of the bytes of a snapshot every sixteenth is flipped.
 const SNAPSHOT_STEP: usize = 16;
-/// The layout of SQLite's write-ahead log.
+/// The size of the header of SQLite's write-ahead log.
 const LOG_HEAD_BYTES: usize = 32;
+/// The size of a frame of SQLite's write-ahead log: a header and a page.
 const FRAME_BYTES: usize = 24 + PAGE_BYTES;
 const PROGRESS_EVERY: Duration = Duration::from_secs(30);
-const COMPLAINTS_MAX: usize = 20;
+/// The number of failures that are printed one by one.
+const FAILURES_MAX: usize = 20;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -55,33 +62,39 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         sound.files.len(),
         cases.len()
     );
-    let tally = run(&sound, &cases, &scratch);
-    for (family, found) in &tally.families {
+    let results = run(&sound, &cases, &scratch);
+    for (check_and_damage, counts) in &results.counts {
         println!(
-            "  {family:46} {:7} whole, {:7} named, {} silent",
-            found.whole, found.named, found.silent
+            "  {check_and_damage:46} {:7} whole, {:7} named, {} silent",
+            counts.whole, counts.reported, counts.silent
         );
     }
-    for complaint in &tally.complaints {
-        println!("FAILED {complaint}");
+    for failure in &results.failures {
+        println!("FAILED {failure}");
     }
-    let silent: usize = tally.families.values().map(|found| found.silent).sum();
+    let silent: usize = results.counts.values().map(|counts| counts.silent).sum();
     println!("{} passed, {silent} failed", 2 * cases.len() - silent);
     Ok(ExitCode::from(u8::from(silent > 0)))
 }
 
 /// The store as it was found.
 struct SoundStore {
+    /// The content of each file by its name.
     files: BTreeMap<String, Vec<u8>>,
+    /// The last entry that was acknowledged.
     acknowledged: u64,
-    /// By snapshot: the digest that is expected after each entry.
-    expected: BTreeMap<u64, BTreeMap<u64, u64>>,
+    /// For a start from each snapshot, and from 0 without one: the digest that is expected after each entry.
+    expected_digests: BTreeMap<u64, BTreeMap<u64, u64>>,
 }
 
+/// What is done to a file.
 #[derive(Clone)]
 enum Damage {
+    /// Flips a bit of the byte at this offset.
     Flip(usize),
+    /// Cuts the file off at this offset.
     Cut(usize),
+    /// Removes the file.
     Remove,
 }
 
@@ -96,14 +109,14 @@ impl SoundStore {
         for entry in fs::read_dir(store)? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            // The lock file has no content that matters, and SQLite's shared files are rebuilt
+            // The content of the lock file does not matter, and SQLite rebuilds its shared memory (-shm)
             // after a kill.
             if name != "lock" && !name.ends_with("-shm") {
                 files.insert(name, fs::read(entry.path())?);
             }
         }
         if let Some(log) = files.get_mut("journal.sqlite-wal") {
-            // Space after the last valid frame is reserved for later ones; leaving it out of each
+            // The space after the last valid frame is reserved for later frames; leaving that space out of each
             // copy saves most of the time.
             let end = log_end(log);
             log.truncate(end);
@@ -111,23 +124,25 @@ impl SoundStore {
         let mut sound = Self {
             files,
             acknowledged,
-            expected: BTreeMap::new(),
+            expected_digests: BTreeMap::new(),
         };
-        sound.expect(scratch)?;
+        sound.compute_expected_digests(scratch)?;
         Ok(sound)
     }
 
-    /// Computes the expected digests for a start from each snapshot, and without any.
-    fn expect(&mut self, scratch: &Path) -> Result<(), Box<dyn Error>> {
+    /// Computes the expected digests for a start from each snapshot, and for one without snapshots.
+    fn compute_expected_digests(&mut self, scratch: &Path) -> Result<(), Box<dyn Error>> {
         let directory = scratch.join("missing-sound");
         let snapshots: Vec<String> = self.snapshots().map(str::to_owned).collect();
-        for without in 0..=snapshots.len() {
-            self.put(&directory, None)?;
-            for name in snapshots.iter().rev().take(without) {
+        for removed in 0..=snapshots.len() {
+            self.write_files(&directory, None)?;
+            // The newest snapshots are removed, so that the start uses an older one.
+            for name in snapshots.iter().rev().take(removed) {
                 fs::remove_file(directory.join(name))?;
             }
             let mut journal = SqliteJournal::open(&directory, SqliteOptions::default())?;
-            let Ok(recovered) = recover::<Trail>(&mut journal, &()) else {
+            // The entries before the oldest snapshot may have been trimmed; then no start without it succeeds.
+            let Ok(recovered) = recover::<DigestHistory>(&mut journal, &()) else {
                 continue;
             };
             let end = recovered.sequence;
@@ -136,9 +151,10 @@ impl SoundStore {
                     format!("the store ends at {end}, before what was acknowledged").into(),
                 );
             }
-            // The trail grows by one digest with each record, so its length gives the position.
-            let steps = (recovered.snapshot..=end).zip(recovered.machine.digests);
-            self.expected.insert(recovered.snapshot, steps.collect());
+            // The first digest is that of the snapshot, and each entry adds one more.
+            let digests = (recovered.snapshot..=end).zip(recovered.machine.digests);
+            self.expected_digests
+                .insert(recovered.snapshot, digests.collect());
         }
         fs::remove_dir_all(&directory)?;
         Ok(())
@@ -167,8 +183,8 @@ impl SoundStore {
         cases
     }
 
-    /// Writes the store's files, with one of them damaged.
-    fn put(&self, directory: &Path, case: Option<&Case<'_>>) -> io::Result<()> {
+    /// Writes the store's files to an empty directory; with a case, one of them damaged.
+    fn write_files(&self, directory: &Path, case: Option<&Case<'_>>) -> io::Result<()> {
         match fs::remove_dir_all(directory) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -180,11 +196,13 @@ impl SoundStore {
                 .map(|case| &case.damage);
             match damage {
                 Some(Damage::Remove) => {}
-                Some(Damage::Cut(at)) => fs::write(directory.join(name), &bytes[..*at])?,
-                Some(Damage::Flip(at)) => {
+                Some(Damage::Cut(offset)) => {
+                    fs::write(directory.join(name), &bytes[..*offset])?;
+                }
+                Some(Damage::Flip(offset)) => {
                     let mut bytes = bytes.clone();
-                    // Flips a different bit in each byte, so that all bits are covered.
-                    bytes[*at] ^= 1 << (at % 8);
+                    // In adjacent bytes different bits are flipped, so that each position of a bit occurs.
+                    bytes[*offset] ^= 1 << (offset % 8);
                     fs::write(directory.join(name), bytes)?;
                 }
                 None => fs::write(directory.join(name), bytes)?,
@@ -193,17 +211,18 @@ impl SoundStore {
         Ok(())
     }
 
-    /// Checks what a store that is reported as sound has to contain.
+    /// Recovers the state of a store whose damage was not reported so far. True if the state has every
+    /// acknowledged entry unchanged.
     fn is_whole(&self, journal: &mut SqliteJournal) -> Result<bool, Box<dyn Error>> {
-        let recovered = recover::<Trail>(journal, &())?;
-        let expected = self.expected.get(&recovered.snapshot);
-        let expected = expected.and_then(|steps| steps.get(&recovered.sequence));
+        let recovered = recover::<DigestHistory>(journal, &())?;
+        let expected = self.expected_digests.get(&recovered.snapshot);
+        let expected = expected.and_then(|digests| digests.get(&recovered.sequence));
         Ok(recovered.sequence >= self.acknowledged
             && expected.is_some()
             && expected == recovered.machine.digests.last())
     }
 
-    /// Runs `placewright journal verify`. True if it reports damage, or if there is none.
+    /// Verifies a store as `placewright journal verify` does.
     fn verify(&self, directory: &Path) -> Outcome {
         let found = SqliteJournal::open_read_only(directory).and_then(|mut journal| {
             let found = verify(&mut journal, &mut |_| ())?;
@@ -217,31 +236,31 @@ impl SoundStore {
                     Ok(false) | Err(_) => Outcome::Silent,
                 }
             }
-            Ok(_) | Err(_) => Outcome::Named,
+            Ok(_) | Err(_) => Outcome::Reported,
         }
     }
 
-    /// Starts a server on a copy of a store and says how it ended.
+    /// Opens a store and recovers its state, as the start of a server does.
     fn start(&self, directory: &Path) -> Outcome {
         let Ok(mut journal) = SqliteJournal::open(directory, SqliteOptions::default()) else {
-            return Outcome::Named;
+            return Outcome::Reported;
         };
         match self.is_whole(&mut journal) {
             Ok(true) => Outcome::Whole,
             Ok(false) => Outcome::Silent,
-            Err(_) => Outcome::Named,
+            Err(_) => Outcome::Reported,
         }
     }
 }
 
-/// Where to cut a file.
+/// The offsets at which to cut a file.
 fn cuts(name: &str, length: usize) -> Vec<usize> {
-    let every = if name == "mark" {
+    let step = if name == "mark" {
         SECTOR_BYTES
     } else {
         PAGE_BYTES
     };
-    let mut cuts: Vec<usize> = (0..length).step_by(every).collect();
+    let mut cuts: Vec<usize> = (0..length).step_by(step).collect();
     if name.ends_with("-wal") {
         cuts.extend((LOG_HEAD_BYTES..length).step_by(FRAME_BYTES));
     }
@@ -249,18 +268,19 @@ fn cuts(name: &str, length: usize) -> Vec<usize> {
 }
 
 /// The end of the last frame of SQLite's log that has the current salts and belongs to a committed
-/// transaction.
+/// transaction. SQLite's documentation of the WAL format has the offsets.
 fn log_end(log: &[u8]) -> usize {
     let salts = log.get(16..24);
     let mut end = LOG_HEAD_BYTES.min(log.len());
-    let mut at = LOG_HEAD_BYTES;
-    while let Some(frame) = log.get(at..at + FRAME_BYTES) {
+    let mut offset = LOG_HEAD_BYTES;
+    while let Some(frame) = log.get(offset..offset + FRAME_BYTES) {
         if frame.get(8..16) != salts {
             break;
         }
-        at += FRAME_BYTES;
+        offset += FRAME_BYTES;
+        // The last frame of a transaction has the size of the database here, every other frame has 0.
         if frame[4..8] != [0; 4] {
-            end = at;
+            end = offset;
         }
     }
     end
@@ -271,7 +291,7 @@ enum Outcome {
     /// Every acknowledged entry is there and unchanged.
     Whole,
     /// The damage was reported.
-    Named,
+    Reported,
     /// Entries are missing or changed, and nothing reported it: a failure.
     Silent,
 }
@@ -280,98 +300,106 @@ enum Outcome {
 #[derive(Default)]
 struct OutcomeCounts {
     whole: usize,
-    named: usize,
+    reported: usize,
     silent: usize,
 }
 
 #[derive(Default)]
-struct Tally {
-    families: BTreeMap<String, OutcomeCounts>,
-    complaints: Vec<String>,
+struct Results {
+    /// By check, kind of file and damage.
+    counts: BTreeMap<String, OutcomeCounts>,
+    /// The first failures.
+    failures: Vec<String>,
 }
 
-impl Tally {
-    fn add(&mut self, act: &str, case: &Case<'_>, outcome: Outcome) {
+impl Results {
+    fn add(&mut self, check: &str, case: &Case<'_>, outcome: Outcome) {
         let damage = match case.damage {
             Damage::Flip(_) => "flipped",
             Damage::Cut(_) => "cut",
             Damage::Remove => "removed",
         };
-        let kind = case.file.trim_end_matches(|c: char| c.is_ascii_digit());
-        let found = self.families.entry(format!("{act}, {kind} {damage}"));
-        let found = found.or_default();
+        let file_kind = case.file.trim_end_matches(|c: char| c.is_ascii_digit());
+        let counts = self.counts.entry(format!("{check}, {file_kind} {damage}"));
+        let counts = counts.or_default();
         match outcome {
-            Outcome::Whole => found.whole += 1,
-            Outcome::Named => found.named += 1,
+            Outcome::Whole => counts.whole += 1,
+            Outcome::Reported => counts.reported += 1,
             Outcome::Silent => {
-                found.silent += 1;
-                if self.complaints.len() < COMPLAINTS_MAX {
-                    let at = match case.damage {
-                        Damage::Flip(at) | Damage::Cut(at) => format!(" at byte {at}"),
+                counts.silent += 1;
+                if self.failures.len() < FAILURES_MAX {
+                    let place = match case.damage {
+                        Damage::Flip(offset) | Damage::Cut(offset) => format!(" at byte {offset}"),
                         Damage::Remove => String::new(),
                     };
                     let file = case.file;
-                    self.complaints.push(format!("{act}, {file} {damage}{at}"));
+                    self.failures
+                        .push(format!("{check}, {file} {damage}{place}"));
                 }
             }
         }
     }
 }
 
-fn run(sound: &SoundStore, cases: &[Case<'_>], scratch: &Path) -> Tally {
-    // Panics are counted; their messages would hide the other output.
+fn run(sound: &SoundStore, cases: &[Case<'_>], scratch: &Path) -> Results {
+    // A panic counts as a failure; the messages of panics would hide the other output.
     std::panic::set_hook(Box::new(|_| ()));
-    let tally = Mutex::new(Tally::default());
+    let results = Mutex::new(Results::default());
     let next_case = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for number in 0..threads {
             let directory = scratch.join(format!("missing-{}-{number}", std::process::id()));
-            let (tally, next_case) = (&tally, &next_case);
+            let (results, next_case) = (&results, &next_case);
             scope.spawn(move || {
                 let mut reported_at = Instant::now();
                 while let Some(case) = cases.get(next_case.fetch_add(1, Ordering::Relaxed)) {
-                    let done = damage(sound, case, &directory);
-                    let mut tally = tally.lock().unwrap_or_else(|broken| broken.into_inner());
-                    for (act, outcome) in ["verify", "start"].into_iter().zip(done) {
-                        tally.add(act, case, outcome);
+                    let outcomes = run_case(sound, case, &directory);
+                    let mut results = results
+                        .lock()
+                        .unwrap_or_else(|poisoned| poisoned.into_inner());
+                    for (check, outcome) in ["verify", "start"].into_iter().zip(outcomes) {
+                        results.add(check, case, outcome);
                     }
-                    drop(tally);
+                    drop(results);
                     if number == 0 && reported_at.elapsed() >= PROGRESS_EVERY {
                         reported_at = Instant::now();
                         println!("  {} of {}", next_case.load(Ordering::Relaxed), cases.len());
                     }
                 }
-                // It would only take up space.
+                // An error is ignored: the directory only takes up space.
                 let _ = fs::remove_dir_all(&directory);
             });
         }
     });
-    tally
+    results
         .into_inner()
-        .unwrap_or_else(|broken| broken.into_inner())
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-fn damage(sound: &SoundStore, case: &Case<'_>, directory: &Path) -> [Outcome; 2] {
+/// Damages a copy of the store. Returns the outcomes of verifying and of starting the copy.
+fn run_case(sound: &SoundStore, case: &Case<'_>, directory: &Path) -> [Outcome; 2] {
     // A panic, or a scratch directory without space, counts as a failure too.
-    let attempt =
-        |act: &dyn Fn() -> Outcome| catch_unwind(AssertUnwindSafe(act)).unwrap_or(Outcome::Silent);
-    if sound.put(directory, Some(case)).is_err() {
+    let attempt = |check: &dyn Fn() -> Outcome| {
+        catch_unwind(AssertUnwindSafe(check)).unwrap_or(Outcome::Silent)
+    };
+    if sound.write_files(directory, Some(case)).is_err() {
         return [Outcome::Silent; 2];
     }
-    // Verification must not change the store.
+    // Both use one copy, because verification does not change a store.
     [
         attempt(&|| sound.verify(directory)),
         attempt(&|| sound.start(directory)),
     ]
 }
 
-/// A state machine that records a digest after each record.
-struct Trail {
+/// A state machine that keeps the digest after each entry.
+struct DigestHistory {
+    /// The digest of the snapshot, then one for each entry after it.
     digests: Vec<u64>,
 }
 
-impl Trail {
+impl DigestHistory {
     fn next_digest(before: u64, bytes: &[u8]) -> u64 {
         use std::hash::{DefaultHasher, Hasher as _};
         let mut hasher = DefaultHasher::new();
@@ -381,7 +409,7 @@ impl Trail {
     }
 }
 
-impl Machine for Trail {
+impl Machine for DigestHistory {
     type Command = ();
     type Change = Vec<u8>;
     type Outcome = ();

@@ -1,4 +1,4 @@
-//! How many durable commands a second go through an engine on SQLite, with fsync.
+//! Measures how many durable commands an engine on SQLite, with fsync, carries out in a second.
 //!
 //! ```text
 //! cargo run --release -p placewright-engine --example throughput -- [SUBMITTERS] [SECONDS] [DIRECTORY]
@@ -19,6 +19,7 @@ use placewright_engine::{Commit, Engine, Observer, Options};
 use placewright_journal::{SqliteJournal, SqliteOptions};
 use placewright_testing::counters::{COUNTERS, Command, Counters, LIMIT};
 
+/// Sums over all appends.
 #[derive(Default)]
 struct Figures {
     batches: AtomicU64,
@@ -27,17 +28,20 @@ struct Figures {
     decide_us: AtomicU64,
 }
 
-struct Watch(Arc<Figures>);
+/// Adds each append to the figures.
+struct FiguresObserver {
+    figures: Arc<Figures>,
+}
 
-impl Observer for Watch {
+impl Observer for FiguresObserver {
     fn committed(&self, commit: &Commit) {
         let add = |counter: &AtomicU64, value: u128| {
             counter.fetch_add(u64::try_from(value).unwrap_or(0), Ordering::Relaxed);
         };
-        add(&self.0.batches, 1);
-        add(&self.0.entries, commit.entries as u128);
-        add(&self.0.append_us, commit.append_time.as_micros());
-        add(&self.0.decide_us, commit.decide_time.as_micros());
+        add(&self.figures.batches, 1);
+        add(&self.figures.entries, commit.entries as u128);
+        add(&self.figures.append_us, commit.append_time.as_micros());
+        add(&self.figures.decide_us, commit.decide_time.as_micros());
     }
 }
 
@@ -51,8 +55,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .map_or(temporary.path().join("store"), PathBuf::from);
     let figures = Arc::new(Figures::default());
     let journal = SqliteJournal::open(&directory, SqliteOptions::default())?;
-    let engine: Engine<Counters> =
-        Engine::open(journal, Options::default(), Watch(Arc::clone(&figures)))?;
+    let observer = FiguresObserver {
+        figures: Arc::clone(&figures),
+    };
+    let engine: Engine<Counters> = Engine::open(journal, Options::default(), observer)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .build()?;
@@ -89,7 +95,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Each submitter sends its next command when the last one was answered.
+/// Lets each submitter send its next command when its last one was answered. Returns the elapsed time and the
+/// latency of each command.
 async fn load(
     engine: &Engine<Counters>,
     submitters: usize,
@@ -107,7 +114,8 @@ async fn load(
         let engine = engine.clone();
         tasks.push(tokio::spawn(async move {
             let mut latencies = Vec::new();
-            // Two counters as a pair, one up and one down: never refused, never without a change.
+            // Each command moves an amount between two counters of a pair, in alternating directions, so that
+            // no command is refused and each makes a change.
             let (mut from, mut to) = (submitter % COUNTERS, (submitter % COUNTERS) ^ 1);
             while Instant::now() < until {
                 let sent = Instant::now();

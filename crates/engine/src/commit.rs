@@ -13,19 +13,19 @@ use crate::error::{StoreError, SubmitError};
 use crate::shared::{CommandBatch, Decided, Progress, Shared, State};
 use crate::{Commit, Machine, snapshot};
 
-/// Figures of a successful append, by which the writer decides how long to gather commands.
+/// Figures of a successful append, by which the writer decides how long to wait for commands before the next one.
 pub(crate) struct Appended {
     /// How long the append took.
     pub(crate) append_time: Duration,
-    /// The time at which the callers got their answers.
-    pub(crate) answered: Instant,
+    /// When the callers got their answers.
+    pub(crate) answered_at: Instant,
     /// The number of commands in the append.
     pub(crate) commands: usize,
-    /// The number of commands that were waiting when it was durable, before the answers.
+    /// The number of commands that were waiting after the append and before its answers.
     pub(crate) waiting: usize,
 }
 
-/// Appends the batches and answers their commands. `None` if there was nothing to append, or it
+/// Appends the batches and answers their commands. `None` if there was nothing to append, or the append
 /// failed.
 pub(crate) fn commit<M: Machine>(
     shared: &Shared<M>,
@@ -41,7 +41,8 @@ pub(crate) fn commit<M: Machine>(
         }
     }
     if records.is_empty() {
-        // Only refusals. The state on which they were decided has become durable meanwhile.
+        // No command of the batches changed something, and the state on which they were decided has become
+        // durable meanwhile.
         answer_and_recycle(shared, batches);
         return None;
     }
@@ -52,9 +53,8 @@ pub(crate) fn commit<M: Machine>(
     match appended {
         Ok(()) => {
             let appended = publish_append(shared, batches, entries, append_time);
-            // The writer does this itself, although the next commands may already wait: waking a
-            // thread for it costs more processor time, and meanwhile more commands gather for the
-            // next append.
+            // The writer does the deferred work itself, although the next commands may already wait: waking
+            // another thread costs more processor time, and more commands gather for the next append.
             journal.finish_deferred();
             return Some(appended);
         }
@@ -118,15 +118,15 @@ fn publish_append<M: Machine>(
     shared
         .progress
         .send_modify(|progress| progress.durable = commit.sequence);
-    // Counted before answering, because the answers cause new commands.
+    // Counted before the answers, because answered callers submit their next commands.
     commit.queued = shared.queue.lock().waiting.len();
     answer_and_recycle(shared, batches);
-    let answered = Instant::now();
+    let answered_at = Instant::now();
     shared.observer.committed(&commit);
     snapshot::request_if_due(shared, commit.bytes as u64);
     Appended {
         append_time,
-        answered,
+        answered_at,
         commands: commit.commands,
         waiting: commit.queued,
     }
@@ -140,13 +140,13 @@ fn undo_all<M: Machine>(
     mut batches: VecDeque<CommandBatch<M>>,
 ) -> Vec<Decided<M>> {
     {
-        // A decider holds the state's lock until its batch is in the queue, so the queue is
-        // complete.
+        // A deciding thread holds the state's lock until its batch is in the queue, so all batches with
+        // applied changes are in the queue now.
         let mut queue = shared.queue.lock();
         batches.append(&mut queue.decided);
         queue.decided_commands = 0;
         queue.decided_bytes = 0;
-        queue.appending = false;
+        queue.is_appending = false;
     }
     for batch in batches.iter_mut().rev() {
         for undo in batch.undos.drain(..).rev() {
@@ -166,7 +166,7 @@ fn publish_progress<M: Machine>(shared: &Shared<M>, state: &State<M>) {
         *progress = Progress {
             durable: state.applied,
             rollbacks: state.rollbacks,
-            closed: progress.closed,
+            is_closed: progress.is_closed,
         };
     });
 }
@@ -200,8 +200,8 @@ fn undo_failed_append<M: Machine>(
     answer_unavailable(shared, undone, reason);
 }
 
-/// Handles the conflict with another writer: applies that writer's entries and puts the commands
-/// back at the front of the queue.
+/// Handles the conflict with another writer: applies the other writer's entries, and returns the commands to
+/// the front of the queue.
 fn requeue_after_conflict<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
@@ -226,13 +226,14 @@ fn requeue_after_conflict<M: Machine>(
     }
 }
 
+/// Applies the entries that another writer has appended.
 fn catch_up<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
     state: &mut State<M>,
 ) -> Result<(), StoreError> {
     let mut chunk = EntryChunk::new(state.applied + 1, Vec::new(), Vec::new());
-    let mut failed = None;
+    let mut decode_error = None;
     let read = journal.read(
         state.applied + 1,
         &mut |sequence, record| match M::decode(record) {
@@ -245,7 +246,7 @@ fn catch_up<M: Machine>(
                 ControlFlow::Continue(())
             }
             Err(source) => {
-                failed = Some(StoreError::Record { sequence, source });
+                decode_error = Some(StoreError::Record { sequence, source });
                 ControlFlow::Break(())
             }
         },
@@ -255,5 +256,5 @@ fn catch_up<M: Machine>(
     }
     shared.durable.store(state.applied, Ordering::Release);
     read?;
-    failed.map_or(Ok(()), Err)
+    decode_error.map_or(Ok(()), Err)
 }

@@ -35,7 +35,7 @@ impl<M: Machine> Decider<M> {
     }
 
     /// Decides the commands of `waiting` in order, each on the state that its predecessors left.
-    /// Decisions that made an entry, or were made on one that is not durable yet, are queued with
+    /// Decisions that made an entry, or that depend on an entry that is not durable yet, are queued with
     /// their batch; all others are answered.
     ///
     /// Many commands are decided in several holds of the lock, so that readers get in between.
@@ -52,12 +52,12 @@ impl<M: Machine> Decider<M> {
         let mut batch =
             empty_batch.unwrap_or_else(|| CommandBatch::with_capacity(self.waiting.len()));
         let mut state = shared.state.write();
-        let locked = Instant::now();
+        let locked_at = Instant::now();
         batch.first = state.applied + 1;
         while let Some(submission) = self.waiting.pop_front() {
             self.decide_one(&mut state, submission, &mut batch, options.record_bytes_max);
             if batch.buffer.len() >= options.batch_bytes_max
-                || locked.elapsed() >= options.decide_hold_max
+                || locked_at.elapsed() >= options.decide_hold_max
             {
                 break;
             }
@@ -72,8 +72,8 @@ impl<M: Machine> Decider<M> {
             self.empty_batch = Some(batch);
         } else {
             batch.decide_time = started.elapsed();
-            // Queued while the state is locked, so that an undo finds every applied change in the
-            // queue.
+            // The batch is queued while the state is locked, so that after a failed append all changes that
+            // have to be undone are in the queue.
             let mut queue = shared.queue.lock();
             queue.decided_commands += batch.decided.len();
             queue.decided_bytes += batch.buffer.len();
@@ -83,7 +83,7 @@ impl<M: Machine> Decider<M> {
         if self.waiting.is_empty() {
             drop(state);
         } else {
-            // Hands the lock to a waiting thread before this one can take it again.
+            // Hands the lock to a waiting thread, if there is one, before this thread takes it again.
             RwLockWriteGuard::unlock_fair(state);
         }
         self.answerable.drain(..).for_each(Decided::answer);
@@ -121,6 +121,7 @@ impl<M: Machine> Decider<M> {
             if bytes > record_bytes_max {
                 self.changes.truncate(changes_before);
                 batch.buffer.truncate(start);
+                // Frees the memory of the large record, but keeps that of a usual batch.
                 batch.buffer.shrink_to(RECYCLED_BYTES_MAX.max(start));
                 let bytes_max = record_bytes_max;
                 submission.fail(SubmitError::TooLarge { bytes, bytes_max });

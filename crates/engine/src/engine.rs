@@ -43,10 +43,13 @@ struct Inner<M: Machine> {
 }
 
 struct Threads {
+    /// Decides, appends and answers commands.
     writer: JoinHandle<()>,
     /// Decides the next commands while the writer waits for the disk.
     ahead: JoinHandle<()>,
+    /// Makes snapshots.
     snapshot: JoinHandle<()>,
+    /// Reads old entries for followers.
     history: JoinHandle<()>,
     /// Set to interrupt a snapshot.
     stop: Arc<AtomicBool>,
@@ -56,7 +59,7 @@ impl<M: Machine> Engine<M> {
     /// Recovers the state from the journal and starts. Blocks until the state is complete.
     ///
     /// # Errors
-    /// See [`crate::recover()`]; or the system gives no threads.
+    /// See [`crate::recover()`]; or a thread cannot be started.
     pub fn open(
         journal: impl Journal + 'static,
         options: Options,
@@ -79,7 +82,7 @@ impl<M: Machine> Engine<M> {
             progress: watch::Sender::new(Progress {
                 durable: recovered.sequence,
                 rollbacks: 0,
-                closed: false,
+                is_closed: false,
             }),
             queue: Mutex::new(Queue::with_capacity(shared::COMMANDS_CAPACITY)),
             writer_wake: Condvar::new(),
@@ -110,8 +113,8 @@ impl<M: Machine> Engine<M> {
     /// refusal, that is when the state on which it was decided is durable. Dropping the future does
     /// not cancel the command.
     ///
-    /// Commands submitted without waiting for an answer may be decided in any order: await the
-    /// first before submitting one that depends on it.
+    /// Commands that wait at the same time may be decided in any order: before submitting a command that
+    /// depends on another one, await the other one's answer.
     pub fn submit(
         &self,
         command: M::Command,
@@ -160,7 +163,7 @@ impl<M: Machine> Engine<M> {
     }
 
     /// Evaluates a function on the state and returns its value when the state that it read is
-    /// durable. If some of that is undone instead, the function is evaluated again.
+    /// durable. If a change in that state is undone instead, the function is evaluated again.
     ///
     /// The state cannot change while `compute` runs, so it should take milliseconds at most.
     pub fn read<T: Send>(
@@ -172,7 +175,7 @@ impl<M: Machine> Engine<M> {
             loop {
                 let mut reading = Reading::default();
                 let value = reading.read(&shared, &compute);
-                if reading.is_durable(&shared).await {
+                if reading.wait_durable(&shared).await {
                     return value;
                 }
             }
@@ -180,11 +183,11 @@ impl<M: Machine> Engine<M> {
     }
 
     /// As [`Engine::read`] for long evaluations: runs in slices, between which the state may
-    /// change. `begin` creates the accumulator; `run_slice` computes one slice, and returns a value in the
-    /// last one. A slice should take no more than a millisecond or two.
+    /// change. `begin` creates the accumulator; `run_slice` computes one slice, and returns a value when it
+    /// was the last slice. A slice should take no more than a millisecond or two.
     ///
-    /// Returns when the state that each slice read is durable. If some of that is undone, it starts
-    /// again.
+    /// Returns when the state that each slice read is durable. If a change in one of these states is undone
+    /// instead, the evaluation begins again.
     pub fn read_in_slices<S: Send, T: Send>(
         &self,
         begin: impl Fn() -> S + Send,
@@ -194,16 +197,16 @@ impl<M: Machine> Engine<M> {
         async move {
             loop {
                 let mut reading = Reading::default();
-                let mut slices = begin();
+                let mut accumulator = begin();
                 let value = loop {
                     if let Some(value) =
-                        reading.read(&shared, |machine| run_slice(machine, &mut slices))
+                        reading.read(&shared, |machine| run_slice(machine, &mut accumulator))
                     {
                         break value;
                     }
                     yield_to_other_tasks().await;
                 };
-                if reading.is_durable(&shared).await {
+                if reading.wait_durable(&shared).await {
                     return value;
                 }
             }
@@ -218,15 +221,15 @@ impl<M: Machine> Engine<M> {
         reading.read(&self.inner.shared, compute)
     }
 
-    /// Waits until everything that a reading was computed from is durable. False if some of it was
-    /// undone: then none of its values may be used.
+    /// Waits until everything that the values of a reading were computed from is durable. False if some of
+    /// that was undone: then none of the values may be used.
     pub fn wait_durable(&self, reading: Reading) -> impl Future<Output = bool> + Send + use<M> {
         let shared = Arc::clone(&self.inner.shared);
-        async move { reading.is_durable(&shared).await }
+        async move { reading.wait_durable(&shared).await }
     }
 
-    /// Computes something from the state as it is, durable or not: for decisions that are checked
-    /// again when they become commands.
+    /// Computes something from the state as it is, durable or not: for results that are only used to make a
+    /// command, which is decided on the state anew.
     pub fn read_now<T>(&self, compute: impl FnOnce(&M) -> T) -> T {
         compute(&self.inner.shared.state.read().machine)
     }
@@ -249,7 +252,7 @@ impl<M: Machine> Engine<M> {
     /// The time since the store last failed to append; `None` once an append has succeeded again.
     pub fn time_since_failed_append(&self) -> Option<Duration> {
         let failed = *self.inner.shared.append_failed.lock();
-        failed.map(|at| at.elapsed())
+        failed.map(|failed_at| failed_at.elapsed())
     }
 
     /// Follows every durable entry after `after`, in order; 0 starts with the first entry.
@@ -276,19 +279,20 @@ impl<M: Machine> Engine<M> {
         }
     }
 
-    /// Stops accepting commands, answers those that wait, ends the background threads, and closes
-    /// the journal. Reads still work afterwards. Blocks; a second call does nothing.
+    /// Stops accepting commands, decides and answers the waiting ones, ends the background threads, and
+    /// closes the journal. Reads still work afterwards. Blocks; a second call does nothing.
     pub fn shutdown(&self) {
         self.inner.shutdown();
     }
 }
 
-/// Which entries several values were computed from; see [`Engine::read_part`].
+/// What has to be durable before several values may be returned; see [`Engine::read_part`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Reading {
-    /// The last entry that was applied, but not durable, at any [`Engine::read_part`]; 0 for none.
+    /// The last entry that was applied, but not durable, at the time of an [`Engine::read_part`]; 0 if there
+    /// was none.
     pending_entry: u64,
-    /// How often entries had been undone at the first [`Engine::read_part`]; `None` before it.
+    /// How often entries had been undone before the first [`Engine::read_part`]; `None` until then.
     rollbacks: Option<u64>,
     /// Whether entries were undone between two calls of [`Engine::read_part`].
     is_undone: bool,
@@ -298,7 +302,7 @@ impl Reading {
     fn read<M: Machine, T>(&mut self, shared: &Shared<M>, compute: impl FnOnce(&M) -> T) -> T {
         let state = shared.state.read();
         let value = compute(&state.machine);
-        // Checked under the lock, so that nothing can be undone meanwhile.
+        // Checked while the lock is held, so that nothing that `compute` read can be undone before.
         if shared.durable() < state.applied {
             self.pending_entry = state.applied;
         }
@@ -306,7 +310,8 @@ impl Reading {
         value
     }
 
-    async fn is_durable<M: Machine>(self, shared: &Shared<M>) -> bool {
+    /// Waits until everything that was read is durable. False if some of it was undone.
+    async fn wait_durable<M: Machine>(self, shared: &Shared<M>) -> bool {
         match self.rollbacks {
             _ if self.is_undone => false,
             Some(rollbacks) if self.pending_entry > 0 => {
@@ -394,12 +399,12 @@ impl<M: Machine> Inner<M> {
         let shared = &self.shared;
         {
             let mut queue = shared.queue.lock();
-            queue.closed = true;
+            queue.is_closed = true;
             wake_writer(shared, &mut queue);
             shared.ahead_wake.notify_one();
         }
         running.stop.store(true, Ordering::Relaxed);
-        // A thread that has ended needs no message; one that panicked has been logged.
+        // Errors are ignored: a thread that has ended needs no message, and a panic was logged.
         let _ = shared.snapshot_requests.send(SnapshotRequest::Stop);
         let _ = shared.history_requests.send(HistoryRequest::Stop);
         let _ = running.ahead.join();
@@ -408,7 +413,7 @@ impl<M: Machine> Inner<M> {
         let _ = running.history.join();
         shared
             .progress
-            .send_modify(|progress| progress.closed = true);
+            .send_modify(|progress| progress.is_closed = true);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Durable entries in memory, shared by those who follow them.
+//! Durable entries in memory, shared by followers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ impl RecentEntries {
         }
     }
 
-    /// The entries of one chunk from `sequence` on, if that one is cached.
+    /// The entries from `sequence` to the end of its chunk, if that chunk is cached.
     pub(crate) fn get(&self, sequence: u64) -> Option<Entries> {
         let index = self
             .chunks

@@ -31,11 +31,11 @@ pub enum RecoverError {
     /// The journal cannot be read to its end.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The snapshot is not usable but needed, because earlier entries were trimmed or it is a
-    /// newer release's.
+    /// The snapshot is not usable, and the state cannot be recovered without it: earlier entries were trimmed,
+    /// or a newer release made the snapshot and the entries after it.
     #[error("the snapshot at entry {sequence} cannot be used")]
     Snapshot {
-        /// The entry that it was made at.
+        /// The entry that the snapshot was made at.
         sequence: u64,
         /// The reason that the machine gives.
         #[source]
@@ -75,11 +75,11 @@ pub enum SnapshotError {
     Stopped,
 }
 
-/// Why a command was neither accepted nor refused. It had no effect, unless stated otherwise.
+/// Why a command was neither accepted nor refused. The command had no effect, unless stated otherwise.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SubmitError {
-    /// The store failed; a later attempt may succeed. (If the store kept the command and only its
-    /// answer was lost, the effect appears with the next command.)
+    /// The store failed; a later attempt may succeed. If the store kept the command's entry although it reported a
+    /// failure, the effect of the command appears with the next command.
     #[error("the store is unavailable")]
     Unavailable(#[source] Arc<StoreError>),
     /// The engine is shutting down.
@@ -88,8 +88,8 @@ pub enum SubmitError {
     /// The queue is full; see [`crate::Options::queue_commands_max`].
     #[error("too many requests are waiting")]
     Overloaded,
-    /// The command would need a record larger than the limit. It had and will have no effect, and
-    /// other commands are not concerned.
+    /// The command would need a record larger than the limit. It has no effect, also on the commands in its
+    /// batch.
     #[error(
         "the change makes a record of {bytes} bytes; store.record_bytes_max allows {bytes_max}"
     )]

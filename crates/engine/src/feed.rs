@@ -11,7 +11,7 @@ use crate::error::FollowError;
 use crate::history::HistoryRequest;
 use crate::shared::{Progress, Shared};
 
-/// Reads the durable entries in order, each of them once, and none is left out or merged. A slow
+/// Reads the durable entries in order, each of them once; none is left out or merged with another. A slow
 /// reader costs the writer nothing: entries that were evicted from memory are read from the
 /// journal.
 pub struct Follower<M: Machine> {
@@ -51,7 +51,7 @@ impl<M: Machine> Follower<M> {
             let found = match recent {
                 Some(entries) => Ok(entries),
                 None if self.next_sequence <= progress.durable => self.request_history().await?,
-                None if progress.closed => return None,
+                None if progress.is_closed => return None,
                 None => {
                     self.progress.changed().await.ok()?;
                     continue;
@@ -64,10 +64,9 @@ impl<M: Machine> Follower<M> {
         }
     }
 
-    /// Makes [`Follower::next_entries`] return this entry again and continue from there. It must be
-    /// one of the entries that were returned last. This is for readers with bounded buffers: they
-    /// drop the [`Entries`] that they have no room for, and read them again later, so that
-    /// these occupy no memory meanwhile.
+    /// Makes [`Follower::next_entries`] continue with the entry `sequence`, which must be one of the entries
+    /// that were returned last. This is for readers with bounded buffers: they drop the [`Entries`] that they
+    /// have no room for, and read them again later, so that the entries occupy no memory meanwhile.
     pub fn go_back_to(&mut self, sequence: u64) {
         self.next_sequence = sequence.min(self.next_sequence);
     }

@@ -11,7 +11,8 @@ use tokio::sync::oneshot;
 use crate::entries::{Entries, EntryChunk};
 use crate::error::{FollowError, StoreError};
 
-/// The approximate size of an answer in bytes: small, so that no follower waits long for another.
+/// The approximate size of an answer in bytes: small, so that no follower waits long while an answer for another
+/// one is read.
 const ANSWER_BYTES: usize = 1 << 20;
 
 pub(crate) enum HistoryRequest {
@@ -24,8 +25,8 @@ pub(crate) enum HistoryRequest {
     Stop,
 }
 
-/// The number of chunks that are cached, because slow followers request the remaining entries of
-/// the same chunk later.
+/// The number of chunks that are cached: a slow follower that went back requests the rest of a chunk later,
+/// and other followers request the same entries.
 const CACHED_CHUNKS_MAX: usize = 2;
 
 pub(crate) fn run(mut journal: Box<dyn Journal>, requests: &mpsc::Receiver<HistoryRequest>) {
@@ -38,7 +39,7 @@ pub(crate) fn run(mut journal: Box<dyn Journal>, requests: &mpsc::Receiver<Histo
         }
         let cached_chunk = cached.iter().find(|chunk| chunk.holds(from));
         let answer = match cached_chunk {
-            // The cached answers hold durable entries only.
+            // A cached chunk needs no test of `until`, because it holds durable entries only.
             Some(chunk) => Ok(Arc::clone(chunk)),
             None => read(journal.as_mut(), from, until).map(Arc::new),
         };

@@ -14,7 +14,7 @@
 //! - All commands that wait go into one append.
 //! - A failed append leaves no trace: everything that was not durable is undone, its callers learn
 //!   why, and the engine continues.
-//! - Losing an append to another writer is invisible: what was missed is applied, and the commands
+//! - Callers do not notice that another writer appended first: its entries are applied, and the commands
 //!   are decided again.
 //!
 //! What it is *not*: it knows nothing of the machine's domain, of HTTP or of metrics libraries (it

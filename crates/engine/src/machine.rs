@@ -21,10 +21,11 @@ pub trait Machine: Send + Sync + Sized + 'static {
     /// The state before the first change.
     fn empty() -> Self;
 
-    /// Decides a command on this state: adds its changes, or refuses it (whatever was added is
-    /// then ignored). An accepted command without changes is not journaled.
+    /// Decides a command on this state: adds the command's changes to `changes`, or refuses the command, and
+    /// changes that were added before the refusal are ignored. An accepted command without changes is not
+    /// journaled.
     ///
-    /// `changes` may already hold those of earlier commands; only add to it.
+    /// `changes` may already hold the changes of earlier commands, which have to stay.
     ///
     /// # Errors
     /// The typed refusal.
@@ -45,8 +46,8 @@ pub trait Machine: Send + Sync + Sized + 'static {
     /// Undoes the newest change that was not undone yet.
     fn undo(&mut self, undo: Self::Undo);
 
-    /// Encodes the changes of one command as a record, with a version of its own, and appends it
-    /// to `out`, which may already hold other bytes.
+    /// Encodes the changes of one command as a record that contains the version of its format, and appends
+    /// the record to `out`, which may already hold other bytes.
     fn encode(changes: &[Self::Change], out: &mut Vec<u8>);
 
     /// Decodes a record of this or an older release.
@@ -55,7 +56,7 @@ pub trait Machine: Send + Sync + Sized + 'static {
     /// A newer release's record, or one that is not valid.
     fn decode(record: &[u8]) -> Result<Vec<Self::Change>, DecodeError>;
 
-    /// Writes the whole state, with the format's own version.
+    /// Writes the whole state, and the version of the format.
     ///
     /// # Errors
     /// Only those of `out`.
@@ -74,7 +75,7 @@ pub trait Machine: Send + Sync + Sized + 'static {
 /// Why a record cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// A newer release wrote it.
+    /// A newer release wrote the record.
     #[error(
         "the record has version {found}, this program reads up to version {supported}: \
          use a newer release"
@@ -93,7 +94,7 @@ pub enum DecodeError {
 /// Why a saved state cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// A newer release wrote it.
+    /// A newer release wrote the snapshot.
     #[error(
         "the snapshot has version {found}, this program reads up to version {supported}: \
          use a newer release"

@@ -18,7 +18,7 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (sequence, reason);
     }
 
-    /// A batch is durable and answered.
+    /// An append is durable, and its commands are answered.
     fn committed(&self, commit: &Commit) {
         let _ = commit;
     }
@@ -28,7 +28,7 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (reason, commands);
     }
 
-    /// Another writer was first: its `missed` entries were applied, and `commands` commands are
+    /// Another writer was first: `missed` entries of that writer were applied, and `commands` commands are
     /// decided again.
     fn conflict(&self, commands: usize, missed: u64) {
         let _ = (commands, missed);
@@ -39,7 +39,7 @@ pub trait Observer: Send + Sync + 'static {
         let _ = report;
     }
 
-    /// A snapshot, or the trimming after it, failed. It is tried again later.
+    /// A snapshot, or the trimming after it, failed. Another attempt is made later.
     fn snapshot_failed(&self, reason: &SnapshotError) {
         let _ = reason;
     }
@@ -50,7 +50,7 @@ impl Observer for () {}
 /// The progress of a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecoveryProgress {
-    /// The sequence of the snapshot that it started from; 0 for none.
+    /// The sequence of the snapshot that the recovery started from; 0 if it started without one.
     pub snapshot: u64,
     /// The last entry that was applied.
     pub sequence: u64,
@@ -63,17 +63,17 @@ pub struct RecoveryProgress {
 pub struct Commit {
     /// The last entry that is durable.
     pub sequence: u64,
-    /// The number of commands that were answered after it, including refused ones.
+    /// The number of commands that were answered after the append, including refused ones.
     pub commands: usize,
     /// The number of entries appended.
     pub entries: usize,
-    /// The total size of their records.
+    /// The total size of the records of these entries.
     pub bytes: usize,
     /// How long the commands took to decide and to apply.
     pub decide_time: Duration,
     /// How long the append took, its fsync included.
     pub append_time: Duration,
-    /// The number of commands that were waiting when it was durable.
+    /// The number of commands that were waiting when the append was durable.
     pub queued: usize,
 }
 
@@ -84,7 +84,8 @@ pub struct SnapshotReport {
     pub sequence: u64,
     /// The size of the snapshot in bytes.
     pub bytes: u64,
-    /// How long it took, pauses included.
+    /// How long making the snapshot took, including the pauses for
+    /// [`Options::snapshot_duty`](crate::Options::snapshot_duty).
     pub elapsed: Duration,
     /// The first entry that the journal holds now.
     pub first_held: u64,

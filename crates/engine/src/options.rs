@@ -2,46 +2,46 @@
 
 use std::time::Duration;
 
-/// The settings of an engine. The defaults suit a store of any size; each field explains its
-/// trade-off.
+/// The settings of an engine. The defaults suit a store of any size.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The maximum number of waiting commands; a further one is refused with
     /// [`crate::SubmitError::Overloaded`]. Default 65,536.
     pub queue_commands_max: usize,
-    /// The maximum number of commands decided during one write lock. A larger number amortises the
-    /// lock, a smaller one lets readers in sooner. Default 128 (about half a millisecond).
+    /// The maximum number of commands decided during one hold of the state's write lock. With a larger number
+    /// less time is spent on locking, with a smaller one readers wait less. Default 128 (about half a
+    /// millisecond).
     pub decide_commands_max: usize,
     /// The maximum number of commands in one append. Default 4,096.
     pub batch_commands_max: usize,
-    /// The longest time that commands are decided during one write lock; then waiting readers get
-    /// their turn before the rest. A single command is never interrupted. Default 1 ms.
+    /// The longest time for which commands are decided during one hold of the state's write lock; then
+    /// waiting readers run before the remaining commands. A single command is never interrupted. Default 1 ms.
     pub decide_hold_max: Duration,
     /// The maximum size of a record: a command that would need a larger one has no effect and is
     /// answered with [`crate::SubmitError::TooLarge`]. Default 16 MiB.
     pub record_bytes_max: usize,
-    /// The maximum size of the records in one append. Only a single larger record exceeds it. They
-    /// are in memory three times meanwhile: as decided, as written, and for followers.
-    /// Default 2 MiB.
+    /// The maximum size of the records in one append; only a single larger record exceeds it. During an append
+    /// its records are in memory three times: as decided, as written, and for followers. Default 2 MiB.
     pub batch_bytes_max: usize,
-    /// How many commands have to wait during an append before a second thread decides them ahead
-    /// of it. With fewer, waking that thread costs more than it gains. Default 64.
+    /// How many commands have to wait during an append before a second thread decides them, while the append
+    /// is still under way. With fewer, waking that thread costs more than it gains. Default 64.
     pub ahead_commands_min: usize,
     /// The longest time that an append waits for the callers that were just answered to submit
     /// their next command, so that they share one append instead of forming two groups that
-    /// alternate. It never waits longer than half the time of the last append, and stops waiting
-    /// as soon as as many commands wait as were last seen at once. Zero disables it. Default 2 ms.
+    /// alternate. An append never waits longer than half the time of the last append, and no longer than until
+    /// as many commands wait as the last append had, together with those that waited after it. Zero disables the
+    /// waiting. Default 2 ms.
     pub gather_max: Duration,
-    /// The memory for recent entries that [`crate::Engine::follow`] serves. Older ones are read
-    /// from the journal. Default 16 MiB.
+    /// The memory in bytes for recent entries that followers read. Older entries are read from the journal.
+    /// Default 16 MiB.
     pub recent_bytes: usize,
     /// A snapshot is made after this many entries. Default 1,000,000 (seconds of replay).
     pub snapshot_entries: u64,
-    /// A snapshot is made after this many bytes of entries, and at least the newest snapshot's own
-    /// size, so that snapshots never cost more writing than the journal. Default 64 MiB.
+    /// A snapshot is made after this many bytes of entries, or after as many as the newest snapshot has if that
+    /// is more, so that snapshots never cost more writing than the journal. Default 64 MiB.
     pub snapshot_bytes: u64,
-    /// How many snapshots are kept. Entries are trimmed only before the oldest, so that one
-    /// damaged snapshot loses nothing. At least 1; default 2.
+    /// How many snapshots are kept, with all entries after the oldest of them, so that nothing is lost if
+    /// one snapshot is damaged. At least 1; default 2.
     pub snapshots_kept: usize,
     /// The share of one core that making a snapshot may take, from above 0 to 1. Default 0.5.
     pub snapshot_duty: f64,

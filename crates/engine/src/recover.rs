@@ -10,7 +10,8 @@ use crate::error::{RecoverError, StoreError};
 use crate::throttle::{Stopped, Throttle, Throttled};
 use crate::{LoadError, Machine, Observer, RecoveryProgress};
 
-/// The approximate size of one read of the journal, after which its read view is released.
+/// The approximate number of bytes in one read of the journal, during which the journal may have a read
+/// transaction open.
 const READ_BYTES: usize = 4 << 20;
 /// The size of the buffer for reading and writing saved states.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
@@ -24,9 +25,9 @@ pub struct Recovered<M> {
     pub machine: M,
     /// The last entry that was applied.
     pub sequence: u64,
-    /// The sequence of the snapshot that it started from; 0 for none.
+    /// The sequence of the snapshot that the recovery started from; 0 if it started without one.
     pub snapshot: u64,
-    /// The size of that snapshot in bytes.
+    /// The size of the snapshot in bytes.
     pub snapshot_bytes: u64,
     /// The total size of the entries applied on top of the snapshot.
     pub replayed_bytes: u64,
@@ -45,10 +46,11 @@ pub fn recover<M: Machine>(
     recover_at(journal, u64::MAX, observer)
 }
 
-/// Builds the state after the entry `until`, or at the end if that comes first, as [`recover`] does.
+/// Builds the state after the entry `until`, or at the journal's end if the journal ends before, as [`recover`]
+/// does.
 ///
 /// # Errors
-/// As [`recover`]; also when the loss of the entries up to `until` was accepted.
+/// As [`recover`]; also when the entries up to `until` are lost and an operator has accepted that.
 pub fn recover_at<M: Machine>(
     journal: &mut dyn Journal,
     until: u64,
@@ -58,7 +60,7 @@ pub fn recover_at<M: Machine>(
 }
 
 impl<M: Machine> Recovered<M> {
-    /// Applies the entries that follow, up to `until` or the end.
+    /// Applies the entries after `sequence`, up to `until` or the journal's end.
     ///
     /// # Errors
     /// As [`recover`].
@@ -73,7 +75,7 @@ impl<M: Machine> Recovered<M> {
     }
 }
 
-/// Builds the state after the entry `until`, or at the end if that comes first.
+/// Builds the state after the entry `until`, or at the journal's end if the journal ends before.
 pub(crate) fn recover_until<M: Machine>(
     journal: &mut dyn Journal,
     until: u64,
@@ -86,6 +88,7 @@ pub(crate) fn recover_until<M: Machine>(
     Ok(recovered)
 }
 
+/// Loads the newest usable snapshot that is not after `until`; without one, starts with the empty state.
 fn load_newest<M: Machine>(
     journal: &mut dyn Journal,
     until: u64,
@@ -109,7 +112,7 @@ fn load_newest<M: Machine>(
                 });
             }
             Err(LoadError::Io(error)) if is_stop(&error) => return Err(RecoverError::Stopped),
-            // A snapshot of a newer release means that the entries after it are newer too.
+            // An older snapshot would not help: the entries after this one are of the newer release, too.
             Err(source @ LoadError::Newer { .. }) => {
                 return Err(RecoverError::Snapshot { sequence, source });
             }
@@ -133,6 +136,7 @@ fn load_newest<M: Machine>(
     }
 }
 
+/// Whether the error says that the throttle was told to stop.
 fn is_stop(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Stopped>())
 }
@@ -168,12 +172,12 @@ fn replay<M: Machine>(
         });
     };
     if recovered.sequence > end {
-        // The journal ends before the snapshot: this read fails and names the missing entries.
+        // The journal ends before the snapshot, so this read fails with an error that names the missing entries.
         journal.read(recovered.sequence + 1, &mut |_, _| ControlFlow::Break(()))?;
     }
     while recovered.sequence < end {
         replay_chunk(journal, recovered, end)?;
-        throttle.pass()?;
+        throttle.pause()?;
         if reported_at.elapsed() >= PROGRESS_EVERY {
             reported_at = Instant::now();
             report_progress(recovered);
@@ -188,7 +192,7 @@ fn replay_chunk<M: Machine>(
     recovered: &mut Recovered<M>,
     end: u64,
 ) -> Result<(), StoreError> {
-    let mut failed = None;
+    let mut decode_error = None;
     let mut bytes = 0;
     journal.read(recovered.sequence + 1, &mut |sequence, record| {
         match M::decode(record) {
@@ -196,7 +200,7 @@ fn replay_chunk<M: Machine>(
                 .iter()
                 .for_each(|change| recovered.machine.replay(change)),
             Err(source) => {
-                failed = Some(StoreError::Record { sequence, source });
+                decode_error = Some(StoreError::Record { sequence, source });
                 return ControlFlow::Break(());
             }
         }
@@ -209,5 +213,5 @@ fn replay_chunk<M: Machine>(
         }
     })?;
     recovered.replayed_bytes += bytes as u64;
-    failed.map_or(Ok(()), Err)
+    decode_error.map_or(Ok(()), Err)
 }

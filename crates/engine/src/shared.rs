@@ -1,8 +1,8 @@
 //! The data that the engine's threads and handles share.
 //!
 //! Lock order: `state`, then `queue`, then `recent` or `snapshot_schedule`. No thread waits for the
-//! journal while it holds one of them, except for catching up when an append met a conflict, which
-//! is rare.
+//! journal while it holds one of these locks, with one rare exception: after the conflict of an append with
+//! another writer the entries of that writer are read while `state` is locked.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::{Machine, Observer, Options};
 /// The machine and its position in the journal.
 pub(crate) struct State<M> {
     pub(crate) machine: M,
-    /// The last entry applied; ahead of the durable one while an append is under way.
+    /// The last entry applied. While an append is under way, it is after the last durable entry.
     pub(crate) applied: u64,
     /// The number of times that applied changes were undone.
     pub(crate) rollbacks: u64,
@@ -31,11 +31,12 @@ pub(crate) struct State<M> {
 /// The progress that callers wait for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress {
+    /// The last durable entry.
     pub(crate) durable: u64,
-    /// As [`State::rollbacks`].
+    /// The number of times that applied changes were undone.
     pub(crate) rollbacks: u64,
     /// Whether the engine was shut down.
-    pub(crate) closed: bool,
+    pub(crate) is_closed: bool,
 }
 
 pub(crate) type Answer<M> =
@@ -69,9 +70,10 @@ pub(crate) struct CommandReply<M: Machine> {
 pub(crate) struct Decided<M: Machine> {
     pub(crate) submission: Submission<M>,
     pub(crate) result: Result<M::Outcome, M::Refusal>,
-    /// The last entry applied before the answer; it must be durable first.
+    /// The last entry that was applied when this command had been decided. It has to be durable before the
+    /// answer.
     pub(crate) depends_on: u64,
-    /// Whether this command made that entry.
+    /// Whether this command made the entry `depends_on`.
     pub(crate) has_made_entry: bool,
 }
 
@@ -85,7 +87,7 @@ impl<M: Machine> Decided<M> {
     }
 }
 
-/// Commands decided during one lock, with the data that undoes them.
+/// Commands decided during one hold of the state's lock, with the data that undoes their changes.
 pub(crate) struct CommandBatch<M: Machine> {
     /// The sequence of the first record.
     pub(crate) first: u64,
@@ -102,8 +104,9 @@ pub(crate) struct CommandBatch<M: Machine> {
 /// The initial capacity of the queue of waiting commands, so that it seldom has to grow
 /// while callers wait.
 pub(crate) const COMMANDS_CAPACITY: usize = 256;
-/// The initial capacity of a batch for each command: undo entries, and bytes of records.
+/// For how many changes of each command a new batch has capacity.
 const UNDOS_PER_COMMAND: usize = 4;
+/// For how many bytes of the record of each command a new batch has capacity.
 const BYTES_PER_COMMAND: usize = 128;
 /// A batch whose buffer has grown beyond this is not recycled.
 pub(crate) const RECYCLED_BYTES_MAX: usize = 1 << 20;
@@ -126,23 +129,25 @@ impl<M: Machine> CommandBatch<M> {
 
 /// Waiting and decided commands, and the state of the threads that process them.
 pub(crate) struct Queue<M: Machine> {
+    /// Commands that are not decided yet.
     pub(crate) waiting: VecDeque<Submission<M>>,
+    /// Decided batches that are not yet taken for an append.
     pub(crate) decided: VecDeque<CommandBatch<M>>,
     /// The number of commands in `decided`.
     pub(crate) decided_commands: usize,
     /// The total size of the decided batches' records.
     pub(crate) decided_bytes: usize,
-    /// Recycled batches: allocating memory for each would cost more than deciding it.
+    /// Empty batches with capacity: allocating memory for each batch would take longer than deciding it.
     recycled: Vec<CommandBatch<M>>,
     /// The writer sleeps until this many commands wait; 0 while it is awake.
     pub(crate) writer_wakes_at: usize,
     /// Whether the thread that decides ahead of the writer has taken commands and not yet queued
     /// their decisions.
-    pub(crate) ahead_busy: bool,
+    pub(crate) is_ahead_deciding: bool,
     /// Whether an append is under way.
-    pub(crate) appending: bool,
+    pub(crate) is_appending: bool,
     /// Whether the engine accepts no more commands.
-    pub(crate) closed: bool,
+    pub(crate) is_closed: bool,
 }
 
 /// Everything that the handles of an engine share with its threads.
@@ -176,9 +181,9 @@ impl<M: Machine> Queue<M> {
             decided_bytes: 0,
             recycled: Vec::with_capacity(RECYCLED_BATCHES_MAX),
             writer_wakes_at: 0,
-            ahead_busy: false,
-            appending: false,
-            closed: false,
+            is_ahead_deciding: false,
+            is_appending: false,
+            is_closed: false,
         }
     }
 
@@ -210,7 +215,7 @@ impl<M: Machine> Shared<M> {
     /// Queues a command. Wakes one thread if that is needed to decide it, otherwise none.
     pub(crate) fn enqueue(&self, submission: Submission<M>) -> Result<(), SubmitError> {
         let mut queue = self.queue.lock();
-        if queue.closed {
+        if queue.is_closed {
             return Err(SubmitError::ShuttingDown);
         }
         if queue.waiting.len() >= self.options.queue_commands_max {
@@ -222,7 +227,9 @@ impl<M: Machine> Shared<M> {
             queue.writer_wakes_at = 0;
             drop(queue);
             self.writer_wake.notify_one();
-        } else if queue.appending && !queue.ahead_busy && waiting == self.options.ahead_commands_min
+        } else if queue.is_appending
+            && !queue.is_ahead_deciding
+            && waiting == self.options.ahead_commands_min
         {
             drop(queue);
             self.ahead_wake.notify_one();
@@ -234,7 +241,8 @@ impl<M: Machine> Shared<M> {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Waits until the entry `sequence` is durable. False if it was undone, or may have been.
+    /// Waits until the entry `sequence` is durable. `rollbacks` is [`State::rollbacks`] from the time when the
+    /// entry was applied: if it has grown since, the entry may have been undone, and the result is false.
     pub(crate) async fn wait_durable(&self, sequence: u64, rollbacks: u64) -> bool {
         let mut progress = self.progress.subscribe();
         loop {

@@ -1,8 +1,8 @@
 //! Snapshots in the background.
 //!
-//! A snapshot is never taken from the live state, which would hold up writers: a thread loads the
-//! newest snapshot, applies the entries since, and saves that. It costs memory for a second state
-//! while it runs, and a bounded share of a core.
+//! A snapshot is never made of the live state, because saving it would block writers. Instead a thread loads the
+//! newest snapshot, applies the entries after it, and saves the result. This costs memory for a second
+//! state meanwhile, and a bounded share of a core.
 
 use std::io::{BufWriter, Write};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(crate) fn run<M: Machine>(
             SnapshotRequest::Stop => return,
         };
         if stop.load(Ordering::Relaxed) {
-            // A caller that requested a snapshot learns of it from the dropped reply.
+            // A caller that requested a snapshot gets an error, because its reply channel is dropped.
             return;
         }
         let result = make_snapshot(shared, journal.as_mut(), stop);
@@ -85,6 +85,7 @@ fn make_snapshot<M: Machine>(
         let mut schedule = shared.snapshot_schedule.lock();
         schedule.snapshot_sequence = info.sequence;
         schedule.newest_snapshot_bytes = info.bytes;
+        // Entries that were appended while the snapshot was made still count.
         schedule.entry_bytes = schedule.entry_bytes.saturating_sub(covered_bytes);
     }
     trim(journal, &shared.options)?;
@@ -111,7 +112,7 @@ fn write_snapshot<M: Machine>(
     let mut writer = journal.write_snapshot(recovered.sequence)?;
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, Throttled::new(&mut writer, throttle));
     let saved = recovered.machine.save(&mut out).and_then(|()| out.flush());
-    // Dropping the buffer would try to write it again.
+    // After a failure dropping the `BufWriter` would try to write its buffer again.
     let _ = out.into_parts();
     saved.map_err(|error| match error.get_ref() {
         Some(inner) if inner.is::<Stopped>() => SnapshotError::Stopped,
@@ -125,8 +126,8 @@ fn trim(journal: &mut dyn Journal, options: &Options) -> Result<(), JournalError
     let snapshots_kept = options.snapshots_kept.max(1);
     journal.drop_snapshots(snapshots_kept)?;
     let snapshots = journal.snapshots()?;
-    // With fewer snapshots than configured, the entries from the first on stand in for the missing
-    // ones.
+    // Until there are as many snapshots as configured, all entries are kept, so that the state can be
+    // recovered without the snapshots.
     if snapshots.len() < snapshots_kept {
         return Ok(());
     }

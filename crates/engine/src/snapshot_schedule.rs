@@ -12,7 +12,7 @@ use crate::options::Options;
 pub(crate) enum SnapshotRequest {
     /// The schedule requires a snapshot.
     Due,
-    /// A caller requires one, and waits for the report.
+    /// A caller requires a snapshot, and waits for the report.
     Now(oneshot::Sender<Result<SnapshotReport, SnapshotError>>),
     Stop,
 }
@@ -22,18 +22,18 @@ pub(crate) enum SnapshotRequest {
 pub(crate) struct SnapshotSchedule {
     /// The entry that the newest snapshot was made at.
     pub(crate) snapshot_sequence: u64,
-    /// The size of that snapshot in bytes.
+    /// The size of the newest snapshot in bytes.
     pub(crate) newest_snapshot_bytes: u64,
-    /// The size of the entries since that snapshot.
+    /// The size of the entries after the newest snapshot.
     pub(crate) entry_bytes: u64,
-    /// Whether a requested snapshot is not finished.
+    /// Whether a snapshot was requested that is not finished yet.
     pub(crate) is_requested: bool,
     /// The earliest time for the next attempt after a failure.
     pub(crate) retry_at: Option<Instant>,
 }
 
 impl SnapshotSchedule {
-    /// Whether a snapshot is to be made now, with the journal durable up to an entry.
+    /// Whether a snapshot has to be made now. `durable` is the last durable entry.
     pub(crate) fn is_due(&self, durable: u64, options: &Options) -> bool {
         let entries = durable.saturating_sub(self.snapshot_sequence);
         let is_large_enough = entries >= options.snapshot_entries

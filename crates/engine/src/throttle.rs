@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// [`Throttled`] calls [`Throttle::pass`] after this many bytes.
-const BYTES_PER_PASS: usize = 1 << 20;
+/// [`Throttled`] calls [`Throttle::pause`] whenever this many bytes were transferred.
+const BYTES_PER_PAUSE: usize = 1 << 20;
 /// The longest pause, however long the work before it took.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The interval between two checks for a stop during a pause.
@@ -21,9 +21,9 @@ pub(crate) struct Stopped;
 /// Throttles background work, and ends it when the engine shuts down.
 pub(crate) struct Throttle {
     stop: Arc<AtomicBool>,
-    /// The ratio of pause to work.
+    /// The ratio of the time in pauses to the time at work.
     pause_ratio: f64,
-    /// When the work began, or went on after the last pause.
+    /// When the work began, or continued after the last pause.
     resumed_at: Instant,
 }
 
@@ -43,9 +43,9 @@ impl Throttle {
         Self::new(Arc::default(), 1.0)
     }
 
-    /// Called between pieces of work: pauses as required by the share, and fails once a stop is
-    /// requested.
-    pub(crate) fn pass(&mut self) -> Result<(), Stopped> {
+    /// Pauses as long as the share requires after the work since the last pause; fails once a stop is
+    /// requested. Called between pieces of work.
+    pub(crate) fn pause(&mut self) -> Result<(), Stopped> {
         let pause = self.resumed_at.elapsed().mul_f64(self.pause_ratio);
         let until = Instant::now() + pause.min(PAUSE_MAX);
         loop {
@@ -62,11 +62,11 @@ impl Throttle {
     }
 }
 
-/// Wraps a reader or writer and passes the throttle as bytes are transferred.
+/// Wraps a reader or writer, and pauses as the throttle requires while bytes are transferred.
 pub(crate) struct Throttled<'a, T> {
     inner: T,
     throttle: &'a mut Throttle,
-    bytes_since_pass: usize,
+    bytes_since_pause: usize,
 }
 
 impl<'a, T> Throttled<'a, T> {
@@ -74,15 +74,15 @@ impl<'a, T> Throttled<'a, T> {
         Self {
             inner,
             throttle,
-            bytes_since_pass: 0,
+            bytes_since_pause: 0,
         }
     }
 
     fn count(&mut self, bytes: usize) -> io::Result<()> {
-        self.bytes_since_pass += bytes;
-        if self.bytes_since_pass >= BYTES_PER_PASS {
-            self.bytes_since_pass = 0;
-            self.throttle.pass().map_err(io::Error::other)?;
+        self.bytes_since_pause += bytes;
+        if self.bytes_since_pause >= BYTES_PER_PAUSE {
+            self.bytes_since_pause = 0;
+            self.throttle.pause().map_err(io::Error::other)?;
         }
         Ok(())
     }

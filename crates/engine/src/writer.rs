@@ -16,8 +16,8 @@ use crate::commit::{self, Appended};
 use crate::decide::Decider;
 use crate::shared::{CommandBatch, Queue, Shared};
 
-/// The minimum number of callers for which the writer waits; fewer gain too little from a common
-/// append.
+/// The minimum number of commands in an append after which the writer waits for more; for fewer callers a common
+/// append gains too little.
 const GATHER_COMMANDS_MIN: usize = 8;
 
 /// Runs until the queue is closed and empty, then checkpoints the journal.
@@ -40,13 +40,16 @@ fn next_batches<M: Machine>(
     last_append: Option<Appended>,
 ) -> Option<VecDeque<CommandBatch<M>>> {
     let mut queue = shared.queue.lock();
-    queue.appending = false;
+    queue.is_appending = false;
     if let Some(last_append) = last_append {
         wait_for_group_commit(shared, &mut queue, &last_append);
     }
     loop {
         // Commands that the second thread has taken are decided first, which keeps the order.
-        while !queue.ahead_busy && !queue.waiting.is_empty() && !queue.has_enough(&shared.options) {
+        while !queue.is_ahead_deciding
+            && !queue.waiting.is_empty()
+            && !queue.has_enough(&shared.options)
+        {
             let commands_max = shared.options.decide_commands_max;
             take_waiting(&mut queue, commands_max, decider);
             MutexGuard::unlocked(&mut queue, || decider.decide(shared));
@@ -55,7 +58,7 @@ fn next_batches<M: Machine>(
         if !queue.decided.is_empty() {
             return Some(take_decided(shared, &mut queue));
         }
-        if queue.closed && !queue.ahead_busy {
+        if queue.is_closed && !queue.is_ahead_deciding {
             return None;
         }
         queue.writer_wakes_at = 1;
@@ -74,9 +77,9 @@ fn wait_for_group_commit<M: Machine>(
     if pause.is_zero() || last_append.commands < GATHER_COMMANDS_MIN || !queue.decided.is_empty() {
         return;
     }
-    let until = last_append.answered + pause;
+    let until = last_append.answered_at + pause;
     let expected = last_append.commands + last_append.waiting;
-    while queue.waiting.len() < expected && !queue.closed {
+    while queue.waiting.len() < expected && !queue.is_closed {
         queue.writer_wakes_at = expected;
         if shared.writer_wake.wait_until(queue, until).timed_out() {
             break;
@@ -110,7 +113,7 @@ fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDequ
     let (mut commands, mut bytes) = (0, 0);
     let bytes_max = shared.options.batch_bytes_max;
     while let Some(batch) = queue.decided.pop_front() {
-        // A single batch never exceeds the limit by more than its last record.
+        // The first batch is taken whatever its size is. A batch exceeds the limit by its last record at most.
         if bytes > 0 && bytes + batch.buffer.len() > bytes_max {
             queue.decided.push_front(batch);
             break;
@@ -124,40 +127,40 @@ fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDequ
     }
     queue.decided_commands -= commands;
     queue.decided_bytes -= bytes;
-    queue.appending = true;
+    queue.is_appending = true;
     if queue.waiting.len() >= shared.options.ahead_commands_min {
         shared.ahead_wake.notify_one();
     }
     batches
 }
 
-/// The second thread: decides while the writer waits for the disk.
+/// Runs the second thread until the queue is closed: decides commands while the writer waits for the disk.
 pub(crate) fn run_ahead<M: Machine>(shared: &Arc<Shared<M>>) {
     let mut decider = Decider::new();
     let options = &shared.options;
     let mut queue = shared.queue.lock();
-    while !queue.closed {
-        let is_useful = queue.appending
+    while !queue.is_closed {
+        let is_useful = queue.is_appending
             && queue.waiting.len() >= options.ahead_commands_min
             && !queue.has_enough(options);
         if !is_useful {
             shared.ahead_wake.wait(&mut queue);
             continue;
         }
-        queue.ahead_busy = true;
+        queue.is_ahead_deciding = true;
         take_waiting(&mut queue, options.decide_commands_max, &mut decider);
         MutexGuard::unlocked(&mut queue, || {
             injection_point(Task::EngineAhead);
             decider.decide(shared);
         });
         put_back(&mut queue, &mut decider);
-        queue.ahead_busy = false;
+        queue.is_ahead_deciding = false;
         wake_writer(shared, &mut queue);
     }
     wake_writer(shared, &mut queue);
 }
 
-/// Wakes the writer if it sleeps, whatever it waits for.
+/// Wakes the writer if it sleeps, regardless of how many commands it waits for.
 pub(crate) fn wake_writer<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) {
     if queue.writer_wakes_at != 0 {
         queue.writer_wakes_at = 0;

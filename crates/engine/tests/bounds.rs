@@ -84,13 +84,15 @@ fn appends_are_limited_in_size_and_commands_keep_their_order() {
         });
         toy.faults.hold();
         let answers: Vec<_> = (0..100)
+            // The command adds 1 to the first counter, and returns its value.
             .map(|_| toy.engine.submit(Command::Slow { micros: 0 }))
             .collect();
         toy.faults.release();
         for (number, answer) in (1..).zip(answers) {
             assert_eq!(block_on(answer).unwrap(), Ok(number));
         }
-        // Callers get their answers before observers are called. After the shutdown all were called.
+        // Callers get their answers before the observer is called. After the shutdown it has been called for
+        // each append.
         toy.engine.shutdown();
         let committed = toy
             .events
@@ -118,7 +120,7 @@ fn reads_are_not_blocked_while_many_commands_are_decided() {
         decide_hold_max: Duration::from_millis(1),
         ..Options::default()
     });
-    // All of them are decided together after the held append, and none before that.
+    // All commands after the first are decided together after the held append, and none before that.
     toy.faults.hold();
     let first = toy.engine.submit(Command::Slow { micros: 0 });
     toy.faults.wait_until_held();
@@ -142,6 +144,6 @@ fn reads_are_not_blocked_while_many_commands_are_decided() {
         is_done.store(true, Ordering::Relaxed);
         reader.join().unwrap()
     });
-    // If the lock were held once for all of them, only the first and the last value would be seen.
+    // If the lock were held once for all commands, only the first and the last value would be seen.
     assert!(seen.len() > 2, "{seen:?}");
 }

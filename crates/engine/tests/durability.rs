@@ -34,7 +34,7 @@ fn acknowledged_changes_survive_a_restart() {
         };
         assert_eq!(engine.submit_blocking(add).unwrap(), Ok(5 * round));
         assert_eq!(block_on(engine.read(|c| c.values()[3])), 5 * round);
-        // Dropping the last handle closes the store too.
+        // In the other rounds the last handle is dropped, which closes the store, too.
         if round == 2 {
             engine.shutdown();
         }
@@ -172,7 +172,7 @@ fn a_failed_append_undoes_its_changes_and_all_later_ones() {
     for fault in [Fault::NoSpace, Fault::ReadOnly, Fault::Io] {
         let options = Options {
             ahead_commands_min: 1,
-            // Undone changes must not count for the limit.
+            // So small that an append would be full if undone commands still counted.
             batch_commands_max: 2,
             ..Options::default()
         };
@@ -202,7 +202,7 @@ fn a_failed_append_undoes_its_changes_and_all_later_ones() {
         toy.faults.release();
         let answers = [block_on(first), block_on(second), block_on(third)];
         let unavailable = answers.iter().filter(|a| is_unavailable(a)).count();
-        // The third may be decided after the failure.
+        // The third command may be decided after the failure.
         assert!(unavailable == 3 || (unavailable == 2 && answers[2].is_ok()));
         assert_eq!(toy.digest() == digest, unavailable == 3);
 
@@ -239,7 +239,7 @@ fn a_refusal_waits_for_the_changes_that_it_depends_on() {
         assert_eq!(is_unavailable(&block_on(filling)), fails);
         match block_on(refused) {
             Ok(Err(Refusal::TooMuch { value })) => assert!(!fails && value == 1_000),
-            // Decided after the failure, when it fits.
+            // The command was decided after the failure, when the amount fits.
             Ok(Ok(value)) => assert!(fails && value == 1),
             Err(SubmitError::Unavailable(_)) => assert!(fails),
             other => panic!("{other:?}"),

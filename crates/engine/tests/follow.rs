@@ -9,8 +9,8 @@ use placewright_journal::{Fault, Operation};
 use toy::counters::Change;
 use toy::{Command, Counters, Toy, block_on, poll};
 
-/// Reads the entries after `after` up to `last`, and asserts that none is missing.
-fn take(follower: &mut Follower<Counters>, after: u64, last: u64) -> Vec<Change> {
+/// Reads the entries after `after` up to `last`, and asserts that none is missing. Returns their changes.
+fn read_changes(follower: &mut Follower<Counters>, after: u64, last: u64) -> Vec<Change> {
     let mut changes = Vec::new();
     let mut expected = after + 1;
     while expected <= last {
@@ -37,7 +37,7 @@ fn entries_are_returned_in_order_from_any_position() {
         for n in 1..=100 {
             toy.add(0, 1).unwrap().unwrap();
             if n % 7 == 0 {
-                take(&mut live, n - 7, n);
+                read_changes(&mut live, n - 7, n);
             }
         }
         let expected: Vec<Change> = (1..=100)
@@ -48,7 +48,7 @@ fn entries_are_returned_in_order_from_any_position() {
                 toy.restart(options.clone());
             }
             for after in [0, 1, 50, 99] {
-                let changes = take(&mut toy.engine.follow(after).unwrap(), after, 100);
+                let changes = read_changes(&mut toy.engine.follow(after).unwrap(), after, 100);
                 assert_eq!(changes, expected[after as usize..]);
             }
         }
@@ -76,7 +76,7 @@ fn followers_get_durable_entries_only() {
     }
     toy.add(5, 9).unwrap().unwrap();
     assert_eq!(
-        take(&mut follower, 0, 1),
+        read_changes(&mut follower, 0, 1),
         [Change {
             counter: 5,
             value: 9
@@ -93,7 +93,7 @@ fn a_follower_ends_with_the_engine() {
     let waiting = std::thread::spawn(move || block_on(idle.next_entries()).is_none());
     toy.engine.shutdown();
     assert!(waiting.join().unwrap());
-    assert_eq!(take(&mut follower, 0, 1).len(), 1);
+    assert_eq!(read_changes(&mut follower, 0, 1).len(), 1);
     assert!(block_on(follower.next_entries()).is_none());
 }
 
@@ -135,10 +135,10 @@ fn following_entries_that_do_not_exist_or_were_trimmed_is_an_error() {
     let mut follower = toy.engine.follow(20).unwrap();
     let failed = block_on(follower.next_entries()).unwrap().err().unwrap();
     assert!(matches!(failed, FollowError::Store(_)));
-    take(&mut follower, 20, 30);
-    // Other followers use the entries that were read already.
+    read_changes(&mut follower, 20, 30);
+    // Another follower gets the entries from the cache, so the planned fault does not occur.
     toy.faults.fail(Operation::Read, 0, 1, Fault::Io);
-    take(&mut toy.engine.follow(25).unwrap(), 25, 30);
+    read_changes(&mut toy.engine.follow(25).unwrap(), 25, 30);
 }
 
 #[test]
@@ -152,12 +152,12 @@ fn a_follower_that_goes_back_gets_the_same_entries_again() {
             toy.add(0, 1).unwrap().unwrap();
         }
         let mut follower = toy.engine.follow(0).unwrap();
-        take(&mut follower, 0, 20);
+        read_changes(&mut follower, 0, 20);
         follower.go_back_to(7);
-        take(&mut follower, 6, 20);
+        read_changes(&mut follower, 6, 20);
         // A follower cannot skip entries that it has not returned.
         follower.go_back_to(40);
         toy.add(0, 1).unwrap().unwrap();
-        take(&mut follower, 20, 21);
+        read_changes(&mut follower, 20, 21);
     }
 }

@@ -145,20 +145,20 @@ fn run(steps: Vec<Step>, retain_entries: u64) {
     assert_eq!(
         toy.digest(),
         toy.recovered_digest(),
-        "snapshot and tail give the live state"
+        "the snapshot and the entries after it give the live state"
     );
     if toy.journal.first_held().unwrap() == 1 {
         assert_eq!(
             toy.digest(),
-            replayed(toy.journal.as_mut()),
+            replayed_digest(toy.journal.as_mut()),
             "all entries give the live state"
         );
     }
-    let within = |counters: &Counters| counters.values().iter().all(|&v| v <= LIMIT);
-    assert!(toy.engine.read_now(within), "no limit is exceeded");
+    let is_within_limit = |counters: &Counters| counters.values().iter().all(|&v| v <= LIMIT);
+    assert!(toy.engine.read_now(is_within_limit), "no limit is exceeded");
 }
 
-fn replayed(journal: &mut dyn Journal) -> u128 {
+fn replayed_digest(journal: &mut dyn Journal) -> u128 {
     let mut counters = Counters::empty();
     let read = journal.read(1, &mut |_, record| {
         let changes = Counters::decode(record).unwrap();

@@ -21,7 +21,7 @@ fn frequent_snapshots() -> Options {
     }
 }
 
-fn fails_to_open(journal: &dyn Journal) -> RecoverError {
+fn open_error(journal: &dyn Journal) -> RecoverError {
     Engine::<Counters>::open(journal.try_clone().unwrap(), Options::default(), ())
         .err()
         .expect("opening must fail")
@@ -91,11 +91,12 @@ fn a_snapshot_on_request_covers_everything_durable() {
         }
         let report = block_on(toy.engine.snapshot()).unwrap();
         assert_eq!(report.sequence, sequence);
-        // While there is only one snapshot, all entries are kept in case it is damaged.
+        // After the first snapshot all entries are kept, in case the snapshot is damaged: from entry 1. After the
+        // second one the entries after the first snapshot are kept: from entry 11.
         assert_eq!(report.first_held, sequence - 9);
         assert_eq!(block_on(toy.engine.snapshot()).unwrap().sequence, sequence);
     }
-    // Trimmed up to the older of the two snapshots.
+    // The journal is trimmed up to the older of the two snapshots.
     assert_eq!(toy.engine.first_held(), 11);
     assert_eq!(toy.digest(), toy.recovered_digest());
 }
@@ -130,7 +131,7 @@ fn a_damaged_snapshot_is_skipped() {
         sequence: 3,
     };
     assert_eq!(toy.events.take(), [Event::UnusableSnapshot(2), recovered]);
-    // The next snapshot is made from the older one, too.
+    // The next snapshot is made from the older snapshot, too.
     toy.add(0, 1).unwrap().unwrap();
     assert_eq!(block_on(toy.engine.snapshot()).unwrap().sequence, 4);
 
@@ -139,7 +140,7 @@ fn a_damaged_snapshot_is_skipped() {
     // Snapshot 2 is still damaged.
     damage(4);
     assert!(matches!(
-        fails_to_open(&open()),
+        open_error(&open()),
         RecoverError::Snapshot {
             sequence: 4,
             source: LoadError::Io(_)
@@ -153,7 +154,7 @@ fn a_snapshot_of_a_newer_release_is_refused() {
     store.append(1, &[&[1], &[1]]).unwrap();
     write_snapshot(&mut store, 1, &[2]);
     assert!(matches!(
-        fails_to_open(&store),
+        open_error(&store),
         RecoverError::Snapshot {
             sequence: 1,
             source: LoadError::Newer {
@@ -169,7 +170,7 @@ fn errors_name_the_entry_that_cannot_be_used() {
     let mut newer = MemoryJournal::new();
     newer.append(1, &[&[1], &[7]]).unwrap();
     assert!(matches!(
-        fails_to_open(&newer),
+        open_error(&newer),
         RecoverError::Store(StoreError::Record {
             sequence: 2,
             source: DecodeError::Newer {
@@ -181,7 +182,7 @@ fn errors_name_the_entry_that_cannot_be_used() {
 
     let mut undecodable = MemoryJournal::new();
     undecodable.append(1, &[&[1, 0]]).unwrap();
-    let error = fails_to_open(&undecodable);
+    let error = open_error(&undecodable);
     assert_eq!(error.to_string(), "entry 1 cannot be used");
 
     // A snapshot that is ahead of the journal, as after only a part of a store was restored.
@@ -193,6 +194,7 @@ fn errors_name_the_entry_that_cannot_be_used() {
     toy.add(0, 1).unwrap().unwrap();
     block_on(toy.engine.snapshot()).unwrap();
     toy.engine.shutdown();
+    // All handles on the store have to be closed, so that its lock is released.
     toy.journal = Box::new(MemoryJournal::new());
     drop(toy);
     std::fs::remove_file(directory.path().join("journal.sqlite")).unwrap();
@@ -209,7 +211,7 @@ fn errors_name_the_entry_that_cannot_be_used() {
     std::fs::remove_file(directory.path().join("mark")).unwrap();
     let journal = SqliteJournal::open(directory.path(), SqliteOptions::default()).unwrap();
     assert!(matches!(
-        fails_to_open(&journal),
+        open_error(&journal),
         RecoverError::Store(StoreError::Journal(JournalError::Missing {
             first: 1,
             last: 1,

@@ -20,7 +20,7 @@ fn a_writer_decides_again_after_a_conflict() {
     );
     assert_eq!(first.add(0, 700).unwrap(), Ok(700));
     assert_eq!(first.add(1, 1).unwrap(), Ok(1));
-    // The second writer has not read it yet: by its own state the amount would fit.
+    // The second writer has not read the entries of the first one yet: by its own state the amount would fit.
     assert_eq!(
         second.add(0, 400).unwrap(),
         Err(Refusal::TooMuch { value: 700 })
@@ -43,6 +43,7 @@ fn a_writer_decides_again_after_a_conflict() {
     }));
 }
 
+/// Two engines on one journal add to one counter, until its limit is reached.
 fn race(journal: &dyn Journal) {
     let engines: Vec<Engine<Counters>> = (0..2)
         .map(|_| Engine::open(journal.try_clone().unwrap(), Options::default(), ()).unwrap())

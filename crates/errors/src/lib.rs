@@ -1,12 +1,12 @@
 //! The causes of an error, as one text or one by one.
 //!
-//! An error's own text says what failed; why it failed is in its sources. `anyhow` prints them too,
-//! but wants to own the error.
+//! An error's own text says what failed; why it failed is in its sources. `anyhow` prints the sources
+//! too, but only of errors that it owns.
 
 use std::error::Error;
 use std::iter::successors;
 
-/// The sources of an error, from its own to the innermost.
+/// The sources of an error, from the error's own source to the innermost one.
 pub fn sources<'e>(error: &'e (dyn Error + 'e)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
     successors(error.source(), |cause| (*cause).source())
 }
@@ -37,29 +37,36 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Wrong(&'static str, Option<Box<Wrong>>);
+    struct SomeError {
+        text: &'static str,
+        cause: Option<Box<SomeError>>,
+    }
 
-    impl fmt::Display for Wrong {
+    impl fmt::Display for SomeError {
         fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str(self.0)
+            formatter.write_str(self.text)
         }
     }
 
-    impl Error for Wrong {
+    impl Error for SomeError {
         fn source(&self) -> Option<&(dyn Error + 'static)> {
-            self.1.as_deref().map(|cause| cause as _)
+            self.cause.as_deref().map(|cause| cause as _)
         }
     }
 
     #[test]
     fn sources_follow_each_other() {
-        let inner = Wrong("inner", None);
+        let error = |text, cause: Option<SomeError>| SomeError {
+            text,
+            cause: cause.map(Box::new),
+        };
+        let inner = error("inner", None);
         assert_eq!(
             (chain(&inner), innermost(&inner)),
             ("inner".into(), "inner".into())
         );
-        let middle = Wrong("middle", Some(Box::new(inner)));
-        let outer = Wrong("outer", Some(Box::new(middle)));
+        let middle = error("middle", Some(inner));
+        let outer = error("outer", Some(middle));
         assert_eq!(chain(&outer), "outer: middle: inner");
         assert_eq!(innermost(&outer), "inner");
         assert_eq!(sources(&outer).count(), 2);

@@ -56,7 +56,7 @@ impl Gateway {
             uri = %Target(&parts.uri),
             status,
             bytes = response.body().size_hint().exact(),
-            microversion = context.microversion(),
+            microversion = context.version_text(),
             duration_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
             "request"
         );

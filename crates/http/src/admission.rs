@@ -12,11 +12,12 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::available_parallelism;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use placewright_admission::{AdmissionOptions, IncomingRequest, Kind, PoolKind, Refusal};
 use placewright_auth::Identity;
 use prometheus_client::registry::Registry;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::{ApiError, ApiResult};
 use metrics::AdmissionCollector;
@@ -34,6 +35,10 @@ const REFUSAL_DELAY: Duration = Duration::from_millis(100);
 /// such as a cell that does not answer, and must not keep others from running.
 const SEAT_TIME_MAX: Duration = Duration::from_millis(250);
 
+/// The same for other requests, which may compute for longer. How many of them compute at a time is bounded besides
+/// ([`CostlyExecutor`](crate::CostlyExecutor)).
+const COSTLY_SEAT_TIME_MAX: Duration = Duration::from_secs(5);
+
 /// Admission control of the services of one process. Clones share the seats.
 #[derive(Clone)]
 pub struct AdmissionControl(Arc<Shared>);
@@ -50,13 +55,13 @@ struct Shared {
 /// What a priority level, or one of its pools of seats, is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LevelStatus {
-    /// `operators`, `tenants`, or `tenants-costly`.
+    /// `operators`, `tenants`, `tenants-costly`, or `tenants-multi-create`.
     pub level: &'static str,
     /// All seats.
     pub seats: usize,
     /// Seats that are taken.
     pub taken: usize,
-    /// Of these, seats that are held after a costly request.
+    /// Of these, seats that are held after their request.
     pub held: usize,
     /// Requests that wait for a seat.
     pub waiting: usize,
@@ -98,8 +103,12 @@ impl fmt::Debug for AdmissionControl {
 }
 
 impl Default for AdmissionControl {
+    /// None: every request is carried out at once.
     fn default() -> Self {
-        Self::new(&AdmissionOptions::default())
+        Self::new(&AdmissionOptions {
+            is_enabled: false,
+            ..AdmissionOptions::default()
+        })
     }
 }
 
@@ -122,12 +131,24 @@ impl AdmissionControl {
         registry.register_collector(Box::new(AdmissionCollector(self.clone())));
     }
 
+    /// Whether several projects of tenants send requests. Never if it is off.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.0.is_enabled && self.0.tenants.is_shared()
+    }
+
+    /// The time for each instance at which requests for instances are accepted while several projects send
+    /// requests.
+    #[must_use]
+    pub fn instance_time(&self) -> Duration {
+        self.0.tenants.instance_time()
+    }
+
     /// What its levels are doing.
     #[must_use]
-    pub fn status(&self) -> [LevelStatus; 3] {
-        let tenants = [PoolKind::Cheap, PoolKind::Costly].map(|pool| self.0.tenants.status(pool));
-        let [cheap, costly] = tenants;
-        [self.0.operators.status(), cheap, costly]
+    pub fn status(&self) -> [LevelStatus; 4] {
+        let [cheap, costly, multi_create] = PoolKind::ALL.map(|pool| self.0.tenants.status(pool));
+        [self.0.operators.status(), cheap, costly, multi_create]
     }
 
     /// Lets a request run now or later. `describe` says what kind it is of, and how many instances it
@@ -186,19 +207,35 @@ impl Permit<'_> {
         }
     }
 
+    /// Carries the request out. If it is refused, nothing goes on behind the API.
+    pub(crate) async fn run<T>(
+        &mut self,
+        work: impl Future<Output = ApiResult<T>>,
+    ) -> ApiResult<T> {
+        let result = self.run_with_seat(work).await;
+        if let (Self::Tenant(permit), Err(_)) = (self, &result) {
+            permit.note_refused();
+        }
+        result
+    }
+
     /// Carries the request out. If it turns out that it mostly waits, its seat is given back before its
     /// end.
-    pub(crate) async fn run<F: Future>(&mut self, work: F) -> F::Output {
+    async fn run_with_seat<F: Future>(&mut self, work: F) -> F::Output {
         match self {
-            Self::Tenant(permit) if permit.pool() == PoolKind::Cheap => {
+            Self::Tenant(permit) => {
+                let time_max = match permit.pool() {
+                    PoolKind::Cheap => SEAT_TIME_MAX,
+                    PoolKind::Costly | PoolKind::MultiCreate => COSTLY_SEAT_TIME_MAX,
+                };
                 let mut work = pin!(work);
-                if let Ok(done) = tokio::time::timeout(SEAT_TIME_MAX, work.as_mut()).await {
+                if let Ok(done) = tokio::time::timeout(time_max, work.as_mut()).await {
                     return done;
                 }
                 permit.give_back_early();
                 work.await
             }
-            _ => work.await,
+            Self::Exempt | Self::Operator { .. } => work.await,
         }
     }
 }
@@ -218,20 +255,27 @@ impl BusyTime {
     }
 }
 
-/// Runs the work. The time of its polls, in which it computes, is added to `busy_time`; the time between
-/// them, in which it waits for the disk or for others, is not.
+/// Runs the work. The time for which its polls use a processor is added to `busy_time`. Time in which it waits for
+/// the disk or for others, and time in which its thread waits for a processor, is not: else a kind of request
+/// would seem costly because others keep the processors busy.
 pub(crate) async fn measure<F: Future>(busy_time: Option<BusyTime>, work: F) -> F::Output {
     let Some(busy_time) = busy_time else {
         return work.await;
     };
     let mut work = pin!(work);
     poll_fn(|context| {
-        let started = Instant::now();
+        let started = thread_time();
         let poll = work.as_mut().poll(context);
-        busy_time.add(started.elapsed());
+        busy_time.add(thread_time().saturating_sub(started));
         poll
     })
     .await
+}
+
+/// For how long this thread has used a processor.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -89,8 +89,9 @@ impl AuditEntry {
         service: &'static str,
         issuer: &'static str,
     ) -> Self {
-        let global = parts.headers.get(REQUEST_ID);
-        let global = request_id::valid_global_id(global.and_then(|value| value.to_str().ok()));
+        let global_id = parts.headers.get(REQUEST_ID);
+        let global_id =
+            request_id::valid_global_id(global_id.and_then(|value| value.to_str().ok()));
         let session = parts.extensions.get::<Arc<TlsSession>>();
         let certificate = session.and_then(|session| session.client_name());
         Self {
@@ -101,7 +102,7 @@ impl AuditEntry {
                 issuer,
                 method: parts.method.clone(),
                 path: parts.uri.path().to_owned(),
-                global_request_id: global.map(str::to_owned),
+                global_request_id: global_id.map(str::to_owned),
                 certificate: certificate.map(str::to_owned),
             },
         }

@@ -30,12 +30,12 @@ pub enum Body {
 }
 
 impl Body {
-    /// A response of existing pieces, none of them empty. Each is dropped when its client has received it, and
-    /// the permit for their memory is given back with the last.
+    /// A response of existing pieces, none of them empty. Each piece is dropped when the client has received it,
+    /// and `permit`, which is for the memory of all pieces, is given back with the last.
     #[must_use]
-    pub fn of_pieces(mut pieces: Vec<Bytes>, held: Option<MemoryPermit>) -> Self {
+    pub fn of_pieces(mut pieces: Vec<Bytes>, permit: Option<MemoryPermit>) -> Self {
         if pieces.len() > 1 {
-            return Self::Pieces(ChunkedResponse::ready(pieces, held));
+            return Self::Pieces(ChunkedResponse::of_existing(pieces, permit));
         }
         Self::Whole(pieces.pop().unwrap_or_default())
     }
@@ -52,14 +52,14 @@ pub struct ChunkedResponse {
 }
 
 impl ChunkedResponse {
-    /// A response of the pieces that `make` returns, until it returns none.
+    /// A response of the pieces that `make` returns, until it returns `None`.
     pub(crate) fn new(
         mut make: impl FnMut() -> Option<Vec<u8>> + Send + 'static,
-        held: Option<OwnedSemaphorePermit>,
+        permit: Option<OwnedSemaphorePermit>,
     ) -> Self {
         let make = move || {
             // Moved into the closure, so that the memory stays reserved until the response is sent.
-            let _ = &held;
+            let _ = &permit;
             make().map(Bytes::from)
         };
         Self {
@@ -69,12 +69,12 @@ impl ChunkedResponse {
         }
     }
 
-    /// A response of existing pieces, whose memory stays reserved until the last of them was sent.
-    fn ready(pieces: Vec<Bytes>, held: Option<MemoryPermit>) -> Self {
+    /// A response of existing pieces, whose memory stays reserved until the last piece was sent.
+    fn of_existing(pieces: Vec<Bytes>, permit: Option<MemoryPermit>) -> Self {
         let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
         let mut pieces = pieces.into_iter();
         let make = move || {
-            let _ = &held;
+            let _ = &permit;
             pieces.next()
         };
         Self {
@@ -84,7 +84,7 @@ impl ChunkedResponse {
         }
     }
 
-    /// The next piece; between two of them the other connections of the thread are served.
+    /// The next piece; between two pieces the other connections of the thread are served.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if !self.has_yielded {
             self.has_yielded = true;
@@ -102,7 +102,9 @@ impl ChunkedResponse {
 
 impl fmt::Debug for ChunkedResponse {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Pieces").finish_non_exhaustive()
+        formatter
+            .debug_struct("ChunkedResponse")
+            .finish_non_exhaustive()
     }
 }
 
@@ -145,7 +147,7 @@ impl HttpBody for Body {
 #[derive(Debug, Default)]
 pub struct Content {
     bytes: Bytes,
-    _held: Option<MemoryPermit>,
+    _permit: Option<MemoryPermit>,
 }
 
 impl Deref for Content {
@@ -160,20 +162,20 @@ impl Deref for Content {
 pub(crate) struct Limits<'a> {
     /// The maximum size of the body.
     pub(crate) bytes_max: usize,
-    /// The time in which it has to arrive.
+    /// The time in which the body has to arrive.
     pub(crate) timeout: Duration,
     /// The memory for all bodies together.
     pub(crate) budget: &'a MemoryBudget,
 }
 
-/// Smaller bodies need no reservation, because a connection's buffers are as large.
+/// Bodies up to this size need no reservation, because the buffers of a connection are as large.
 const SMALL_BYTES: usize = 16 << 10;
 
-/// The memory that a larger body holds at first; it is doubled as the body arrives.
+/// The memory that a body of more than [`SMALL_BYTES`] holds at first. It is doubled as the body arrives.
 const FIRST_BYTES: usize = 64 << 10;
 
-/// A body that holds memory waits no longer than this for more, because the bodies of several callers could
-/// wait for each other.
+/// A body that holds memory waits no longer than this for more: the bodies of several callers may be waiting
+/// for what the others hold.
 const GROW_WAIT: Duration = Duration::from_secs(1);
 
 /// What clients are told to wait before they try again, if there was no memory.
@@ -182,8 +184,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Reads the body of a request of this caller.
 ///
 /// # Errors
-/// 413 when it is longer than it may be, 408 when it is not there in time, 400 when the client breaks
-/// off, 503 when other bodies occupy the memory for that time.
+/// 413 when the body is longer than it may be, 408 when it does not arrive within the time-out, 400 when the
+/// client breaks off, 503 when other bodies occupy the memory for as long.
 pub(crate) async fn read<B>(
     body: B,
     limits: Limits<'_>,
@@ -202,22 +204,23 @@ where
     if size.lower() > bytes_max as u64 {
         return Err(too_large(bytes_max));
     }
-    // The maximum for a body that does not declare its size: so no body that has partly arrived waits for
-    // another one of its caller.
+    // A body that does not declare its size reserves the maximum at once. So no body that has partly arrived
+    // waits for another body of its caller.
     let size = size.upper().and_then(|upper| usize::try_from(upper).ok());
     let size = size.map_or(bytes_max, |size| size.min(bytes_max));
-    let mut held = None;
+    let mut permit = None;
     if size > SMALL_BYTES {
-        let found = budget.reserve(caller(), size, timeout).await;
-        held = Some(found.ok_or_else(no_memory)?);
+        let reserved = budget.reserve(caller(), size, timeout).await;
+        permit = Some(reserved.ok_or_else(no_memory)?);
     }
-    let reading = Reading {
+    let reader = BodyReader {
         bytes_max,
-        held,
-        // Less than the time-out of the body, so that the response names the memory as the reason.
+        permit,
+        // Less than the time-out of the body, so that the response to a body that gets no memory names that as
+        // the reason.
         first_wait: timeout / 2,
     };
-    let mut collected = std::pin::pin!(reading.collect(body));
+    let mut collected = std::pin::pin!(reader.collect(body));
     match poll_twice(collected.as_mut()).await {
         Some(result) => result,
         None => match placewright_net::peer_timeout(timeout, collected).await {
@@ -257,8 +260,8 @@ async fn poll_twice<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     .await
 }
 
-/// An unread body is read and discarded up to this size and time; beyond that the connection has to
-/// be closed.
+/// An unread body is read and discarded up to this size and time; if there is more, the connection has to be
+/// closed.
 const DRAIN_BYTES_MAX: u64 = 256 << 10;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -271,7 +274,7 @@ where
     if body.is_end_stream() {
         return true;
     }
-    // Reading would invite the client to send the body that it withholds.
+    // The client withholds the body until it gets 100 (Continue), which reading would send.
     if headers.contains_key(EXPECT) || body.size_hint().lower() > DRAIN_BYTES_MAX {
         return false;
     }
@@ -291,16 +294,16 @@ where
         .unwrap_or(false)
 }
 
-/// How a body is read.
-struct Reading {
+/// Reads a body.
+struct BodyReader {
     bytes_max: usize,
-    /// The memory reserved for it; `None` for a small one.
-    held: Option<MemoryPermit>,
-    /// The longest wait for the first memory.
+    /// The memory that is reserved for the body; `None` for a small one.
+    permit: Option<MemoryPermit>,
+    /// How long the body waits at most for memory while it holds none.
     first_wait: Duration,
 }
 
-impl Reading {
+impl BodyReader {
     async fn collect<B>(mut self, mut body: B) -> ApiResult<Content>
     where
         B: HttpBody<Data = Bytes> + Unpin,
@@ -314,11 +317,12 @@ impl Reading {
             let Ok(data) = frame.into_data() else {
                 continue;
             };
+            // `all` begins with the bytes of `first`.
             let total = first.len().max(all.len()) + data.len();
             if total > self.bytes_max {
                 return Err(too_large(self.bytes_max));
             }
-            self.hold(total).await?;
+            self.hold_memory(total).await?;
             // Most bodies arrive in one piece, which is not copied.
             if first.is_empty() && all.is_empty() {
                 first = data;
@@ -330,25 +334,25 @@ impl Reading {
             }
         }
         let bytes = if all.is_empty() { first } else { all.freeze() };
-        if let Some(held) = &mut self.held {
-            held.shrink(bytes.len());
+        if let Some(permit) = &mut self.permit {
+            permit.shrink(bytes.len());
         }
-        let _held = self.held;
-        Ok(Content { bytes, _held })
+        let _permit = self.permit;
+        Ok(Content { bytes, _permit })
     }
 
     /// Holds memory for so many bytes, rounded up as the buffer grows.
-    async fn hold(&mut self, bytes: usize) -> ApiResult<()> {
-        let Some(held) = &mut self.held else {
+    async fn hold_memory(&mut self, bytes: usize) -> ApiResult<()> {
+        let Some(permit) = &mut self.permit else {
             return Ok(());
         };
-        let wait = if held.is_only_reserved() {
+        let wait = if permit.is_only_reserved() {
             self.first_wait
         } else {
             GROW_WAIT.min(self.first_wait)
         };
         let bytes = bytes.max(FIRST_BYTES).next_power_of_two();
-        if held.grow(bytes, wait).await {
+        if permit.grow(bytes, wait).await {
             Ok(())
         } else {
             Err(no_memory())

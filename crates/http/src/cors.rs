@@ -77,7 +77,7 @@ const VARY: HeaderName = HeaderName::from_static("vary");
 
 impl Cors {
     /// The value for `Access-Control-Allow-Origin`, if the request's origin is an allowed one.
-    fn origin(&self, request: &HeaderMap) -> Option<HeaderValue> {
+    fn allowed_origin(&self, request: &HeaderMap) -> Option<HeaderValue> {
         let origin = request.get(ORIGIN)?;
         if self
             .allowed_origins
@@ -91,30 +91,30 @@ impl Cors {
     }
 
     /// Adds CORS headers to a normal response.
-    pub(crate) fn decorate(&self, request: &HeaderMap, answer: &mut HeaderMap) {
-        let Some(origin) = self.origin(request) else {
+    pub(crate) fn add_headers(&self, request: &HeaderMap, response: &mut HeaderMap) {
+        let Some(origin) = self.allowed_origin(request) else {
             return;
         };
-        let vary = match answer.get(VARY).and_then(|value| value.to_str().ok()) {
+        let vary = match response.get(VARY).and_then(|value| value.to_str().ok()) {
             Some(already) => HeaderValue::from_str(&format!("{already},Origin")),
             None => Ok(HeaderValue::from_static("Origin")),
         };
         if let Ok(vary) = vary {
-            answer.insert(VARY, vary);
+            response.insert(VARY, vary);
         }
-        answer.insert(ALLOW_ORIGIN, origin);
-        self.allow_credentials(answer);
+        response.insert(ALLOW_ORIGIN, origin);
+        self.add_credentials_header(response);
         if !self.expose_headers.is_empty()
             && let Ok(exposed) = HeaderValue::from_str(&self.expose_headers.join(","))
         {
-            answer.insert(EXPOSE_HEADERS, exposed);
+            response.insert(EXPOSE_HEADERS, exposed);
         }
     }
 
-    /// Adds CORS headers to the response to an `OPTIONS` request, if everything that it asks for is
+    /// Adds CORS headers to the response to an `OPTIONS` request, if everything that the request asks for is
     /// allowed.
-    pub(crate) fn preflight(&self, request: &HeaderMap, answer: &mut HeaderMap) {
-        let Some(origin) = self.origin(request) else {
+    pub(crate) fn add_preflight_headers(&self, request: &HeaderMap, response: &mut HeaderMap) {
+        let Some(origin) = self.allowed_origin(request) else {
             return;
         };
         let Some(method) = request.get(REQUEST_METHOD) else {
@@ -144,23 +144,23 @@ impl Cors {
         if !requested.iter().all(allowed) {
             return;
         }
-        answer.insert(VARY, HeaderValue::from_static("Origin"));
-        answer.insert(ALLOW_ORIGIN, origin);
-        self.allow_credentials(answer);
+        response.insert(VARY, HeaderValue::from_static("Origin"));
+        response.insert(ALLOW_ORIGIN, origin);
+        self.add_credentials_header(response);
         if self.max_age_s > 0 {
-            answer.insert(MAX_AGE, HeaderValue::from(self.max_age_s));
+            response.insert(MAX_AGE, HeaderValue::from(self.max_age_s));
         }
-        answer.insert(ALLOW_METHODS, method.clone());
+        response.insert(ALLOW_METHODS, method.clone());
         if !requested.is_empty()
             && let Ok(requested) = HeaderValue::from_str(&requested.join(","))
         {
-            answer.insert(ALLOW_HEADERS, requested);
+            response.insert(ALLOW_HEADERS, requested);
         }
     }
 
-    fn allow_credentials(&self, answer: &mut HeaderMap) {
+    fn add_credentials_header(&self, response: &mut HeaderMap) {
         if self.allow_credentials {
-            answer.insert(ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+            response.insert(ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
         }
     }
 }
@@ -188,7 +188,7 @@ mod tests {
         };
         let asked = |pairs: &[(&'static str, &'static str)]| {
             let mut answer = HeaderMap::new();
-            cors.preflight(&headers(pairs), &mut answer);
+            cors.add_preflight_headers(&headers(pairs), &mut answer);
             answer
                 .get(ALLOW_HEADERS)
                 .map(|value| value.to_str().unwrap().to_owned())
@@ -206,11 +206,11 @@ mod tests {
         assert_eq!(asked(&[("origin", "http://b"), base[1]]), None);
 
         let mut answer = headers(&[("vary", "openstack-api-version")]);
-        cors.decorate(&headers(&base), &mut answer);
+        cors.add_headers(&headers(&base), &mut answer);
         assert_eq!(answer["vary"], "openstack-api-version,Origin");
         assert_eq!(answer["access-control-allow-origin"], "http://a");
         let mut answer = HeaderMap::new();
-        cors.decorate(&headers(&[("origin", "http://b")]), &mut answer);
+        cors.add_headers(&headers(&[("origin", "http://b")]), &mut answer);
         assert!(answer.is_empty());
     }
 }

@@ -3,9 +3,9 @@
 //! The threads that read and write sockets answer what costs microseconds. A request that may cost
 //! milliseconds (a search over all hosts, a long list, a large body) would hold up every connection
 //! of its thread, so it is handed over to another runtime. There a bounded number runs at a time, and
-//! each caller's requests wait in a queue of their own: whoever sends many waits for itself, and
+//! each caller's requests wait in a queue of their own: whoever sends many waits for its own, and
 //! another caller's next request waits for at most one request of each caller before it. No caller
-//! has all turns: another one that comes alone begins at once.
+//! has all places: the first request of a second caller begins at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -25,11 +25,11 @@ use crate::error::ApiError;
 /// How many costly requests run and wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CostlyOptions {
-    /// The most that run at a time.
+    /// The most requests that run at a time.
     pub running_max: usize,
     /// The most requests of one caller that wait.
     pub waiting_per_caller_max: usize,
-    /// The most that wait in all.
+    /// The most requests that wait in all.
     pub waiting_max: usize,
 }
 
@@ -46,16 +46,16 @@ impl Default for CostlyOptions {
 /// Why a costly request was not carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CostlyError {
-    /// The caller has too many of them under way.
+    /// Too many costly requests of the caller wait; the number of them.
     #[error(
         "{0} costly requests of this project wait already, which is the most \
          (placement.costly_waiting_per_caller_max)"
     )]
-    CallerWaits(usize),
-    /// All callers together have too many of them under way.
+    TooManyOfCaller(usize),
+    /// Too many costly requests of all callers together wait; the number of them.
     #[error("{0} costly requests wait already, which is the most (placement.costly_waiting_max)")]
-    AllWait(usize),
-    /// It panicked: a bug.
+    TooManyInAll(usize),
+    /// The request panicked: a bug.
     #[error("an internal error occurred")]
     Panicked,
 }
@@ -69,7 +69,7 @@ impl CostlyError {
     pub fn to_api(self) -> ApiError {
         match self {
             Self::Panicked => ApiError::new(500, self.to_string()),
-            Self::CallerWaits(_) | Self::AllWait(_) => {
+            Self::TooManyOfCaller(_) | Self::TooManyInAll(_) => {
                 ApiError::unavailable(format!("Try again later: {self}."))
                     .with_retry_after(RETRY_AFTER)
             }
@@ -77,7 +77,7 @@ impl CostlyError {
     }
 }
 
-/// Whose requests share a queue.
+/// Whose requests share a queue: a hash of the project, or of the user without a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Caller(u64);
 
@@ -98,25 +98,26 @@ struct Shared {
 #[derive(Default)]
 struct FairQueue {
     running: usize,
-    /// How many requests of each caller run; without callers of which none does.
+    /// How many requests of each caller run. Callers without a running request are left out.
     running_by_caller: HashMap<Caller, usize>,
     waiting: usize,
-    /// The requests that wait, by caller. No queue is empty.
+    /// The requests that wait, by caller. There is no empty queue in it.
     waiting_by_caller: HashMap<Caller, VecDeque<oneshot::Sender<Permit>>>,
     /// The callers of `waiting_by_caller`, the next one first.
     order: VecDeque<Caller>,
 }
 
-/// The right to run; dropping it gives it to the next one.
+/// The right of a request to run; dropping it gives it to the next request.
 struct Permit {
     caller: Caller,
+    /// `None` for a permit that gives nothing back when it is dropped.
     shared: Option<Arc<Shared>>,
 }
 
 impl fmt::Debug for CostlyExecutor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("CostlyWork")
+            .debug_struct("CostlyExecutor")
             .field("options", &self.shared.options)
             .finish_non_exhaustive()
     }
@@ -146,23 +147,24 @@ impl CostlyExecutor {
     /// The queue of a caller: that of its project, or of its user if it has no project.
     #[must_use]
     pub fn caller(&self, identity: &Identity) -> Caller {
-        self.caller_of(Some(identity))
+        self.caller_or_anonymous(Some(identity))
     }
 
     /// As [`Self::caller`]; all requests without an identity share one queue.
-    pub(crate) fn caller_of(&self, identity: Option<&Identity>) -> Caller {
+    pub(crate) fn caller_or_anonymous(&self, identity: Option<&Identity>) -> Caller {
         let name =
             identity.and_then(|identity| identity.project_id().or_else(|| identity.user_id()));
         Caller(self.shared.hasher.hash_one(name))
     }
 
-    /// How many wait now.
+    /// How many requests wait now.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.queue.lock().waiting
     }
 
-    /// Runs a request when it is its turn. When this is dropped, the request ends at its next wait.
+    /// Runs a request when it is its turn. When the returned future is dropped, the request ends at its next
+    /// `await`.
     ///
     /// # Errors
     /// See [`CostlyError`].
@@ -171,8 +173,8 @@ impl CostlyExecutor {
         caller: Caller,
         work: impl Future<Output = T> + Send + 'static,
     ) -> impl Future<Output = Result<T, CostlyError>> + Send {
-        // Boxed at once, because callers answer cheap requests with the same future, which is moved
-        // for each of them.
+        // Boxed at once: the future that awaits this one answers cheap requests, too, and is moved for each
+        // request, so it has to be small.
         let work = Box::pin(contain_panic(ContainedWork::HttpRequest, work));
         async move {
             let permit = self.wait_for_permit(caller).await?;
@@ -196,23 +198,24 @@ impl CostlyExecutor {
         let receiver = {
             let options = &self.shared.options;
             let mut queue = self.shared.queue.lock();
-            // Requests that wait and could run were started when another one ended, so this one overtakes none.
+            // Whenever a request ends, those are started that may run then. So none waits that may run, and this
+            // request overtakes none.
             if queue.may_run(caller, options) {
                 queue.start(caller);
                 return Ok(self.shared.new_permit(caller));
             }
             if queue.waiting >= options.waiting_max {
-                return Err(CostlyError::AllWait(queue.waiting));
+                return Err(CostlyError::TooManyInAll(queue.waiting));
             }
-            let of_caller = queue
+            let waiting_of_caller = queue
                 .waiting_by_caller
                 .get(&caller)
                 .map_or(0, VecDeque::len);
-            if of_caller >= options.waiting_per_caller_max {
-                return Err(CostlyError::CallerWaits(of_caller));
+            if waiting_of_caller >= options.waiting_per_caller_max {
+                return Err(CostlyError::TooManyOfCaller(waiting_of_caller));
             }
             let (sender, receiver) = oneshot::channel();
-            if of_caller == 0 {
+            if waiting_of_caller == 0 {
                 queue.order.push_back(caller);
             }
             queue
@@ -237,13 +240,14 @@ impl Shared {
     }
 
     /// Ends a request, and starts those that may run now.
-    fn pass_on(self: &Arc<Self>, caller: Caller) {
+    fn end_and_start_others(self: &Arc<Self>, caller: Caller) {
         let mut queue = self.queue.lock();
         queue.end(caller);
         while let Some((caller, sender)) = queue.take_next(&self.options) {
             queue.start(caller);
             if let Err(mut permit) = sender.send(self.new_permit(caller)) {
-                // It does not wait any more. Dropping its permit would take the lock again.
+                // The request does not wait any more. Its permit is emptied, because dropping it as it is would
+                // take the lock again.
                 drop(permit.shared.take());
                 queue.end(caller);
             }
@@ -253,9 +257,10 @@ impl Shared {
 
 impl FairQueue {
     fn may_run(&self, caller: Caller, options: &CostlyOptions) -> bool {
-        let of_caller = self.running_by_caller.get(&caller).copied().unwrap_or(0);
+        let running_of_caller = self.running_by_caller.get(&caller).copied().unwrap_or(0);
+        // Of several places one is left for other callers.
         let per_caller_max = options.running_max.saturating_sub(1).max(1);
-        self.running < options.running_max && of_caller < per_caller_max
+        self.running < options.running_max && running_of_caller < per_caller_max
     }
 
     fn start(&mut self, caller: Caller) {
@@ -265,9 +270,9 @@ impl FairQueue {
 
     fn end(&mut self, caller: Caller) {
         self.running -= 1;
-        if let Some(of_caller) = self.running_by_caller.get_mut(&caller) {
-            *of_caller -= 1;
-            if *of_caller == 0 {
+        if let Some(running_of_caller) = self.running_by_caller.get_mut(&caller) {
+            *running_of_caller -= 1;
+            if *running_of_caller == 0 {
                 self.running_by_caller.remove(&caller);
             }
         }
@@ -293,7 +298,7 @@ impl FairQueue {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.take() {
-            shared.pass_on(self.caller);
+            shared.end_and_start_others(self.caller);
         }
     }
 }
@@ -314,7 +319,7 @@ mod tests {
     use tokio::sync::Semaphore;
     use tokio::task::{JoinSet, yield_now};
 
-    fn work(running_max: usize, waiting_per_caller_max: usize) -> CostlyExecutor {
+    fn new_executor(running_max: usize, waiting_per_caller_max: usize) -> CostlyExecutor {
         let options = CostlyOptions {
             running_max,
             waiting_per_caller_max,
@@ -325,92 +330,94 @@ mod tests {
 
     #[tokio::test]
     async fn a_caller_with_many_requests_waits_for_itself() {
-        let work = work(1, 50);
+        let executor = new_executor(1, 50);
         let limiter = Arc::new(Semaphore::new(0));
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = JoinSet::new();
         for (caller, count) in [(1, 20), (2, 1)] {
             for _ in 0..count {
-                let (work, limiter, order) =
-                    (work.clone(), Arc::clone(&limiter), Arc::clone(&order));
+                let (executor, limiter, order) =
+                    (executor.clone(), Arc::clone(&limiter), Arc::clone(&order));
                 tasks.spawn(async move {
-                    let one = async move {
+                    let request = async move {
                         limiter.acquire().await.unwrap().forget();
                         order.lock().push(caller);
                     };
-                    work.run(Caller(caller), one).await.unwrap();
+                    executor.run(Caller(caller), request).await.unwrap();
                 });
                 yield_now().await;
             }
         }
-        while work.waiting() < 20 {
+        while executor.waiting() < 20 {
             yield_now().await;
         }
         limiter.add_permits(21);
         while tasks.join_next().await.is_some() {}
         let order = order.lock();
         assert_eq!(order.len(), 21);
-        // One of the first caller runs, one more is before it.
+        // One request of the first caller runs from the start, and one more has its turn before.
         assert_eq!(order.iter().position(|caller| *caller == 2), Some(2));
     }
 
     #[tokio::test]
     async fn too_many_of_one_caller_are_refused_and_others_are_not() {
-        let work = work(1, 2);
+        let executor = new_executor(1, 2);
         let mut under_way = JoinSet::new();
         for _ in 0..3 {
-            let work = work.clone();
-            under_way.spawn(async move { work.run(Caller(1), std::future::pending::<()>()).await });
+            let executor = executor.clone();
+            under_way
+                .spawn(async move { executor.run(Caller(1), std::future::pending::<()>()).await });
             yield_now().await;
         }
-        let refused = work.run(Caller(1), async {}).await;
-        assert_eq!(refused, Err(CostlyError::CallerWaits(2)));
+        let refused = executor.run(Caller(1), async {}).await;
+        assert_eq!(refused, Err(CostlyError::TooManyOfCaller(2)));
         let other = {
-            let work = work.clone();
-            tokio::spawn(async move { work.run(Caller(2), async { 7 }).await })
+            let executor = executor.clone();
+            tokio::spawn(async move { executor.run(Caller(2), async { 7 }).await })
         };
         // A cancelled request makes room for others, whether it runs or waits.
         under_way.shutdown().await;
         assert_eq!(other.await.unwrap(), Ok(7));
-        assert_eq!(work.run(Caller(1), async { 8 }).await, Ok(8));
+        assert_eq!(executor.run(Caller(1), async { 8 }).await, Ok(8));
     }
 
     #[tokio::test]
     async fn a_caller_never_has_all_turns() {
-        let work = work(3, 50);
+        let executor = new_executor(3, 50);
         let mut under_way = JoinSet::new();
         for _ in 0..9 {
-            let work = work.clone();
-            under_way.spawn(async move { work.run(Caller(1), std::future::pending::<()>()).await });
+            let executor = executor.clone();
+            under_way
+                .spawn(async move { executor.run(Caller(1), std::future::pending::<()>()).await });
             yield_now().await;
         }
-        assert_eq!(work.waiting(), 7);
-        assert_eq!(work.run(Caller(2), async { 7 }).await, Ok(7));
+        assert_eq!(executor.waiting(), 7);
+        assert_eq!(executor.run(Caller(2), async { 7 }).await, Ok(7));
         under_way.shutdown().await;
-        assert_eq!(work.run(Caller(1), async { 8 }).await, Ok(8));
+        assert_eq!(executor.run(Caller(1), async { 8 }).await, Ok(8));
     }
 
     #[tokio::test]
     async fn no_more_run_than_may_and_a_panic_gives_its_turn_back() {
-        let work = work(2, 50);
+        let executor = new_executor(2, 50);
         let running = Arc::new(AtomicUsize::new(0));
         let mut tasks = JoinSet::new();
         for number in 0..20 {
-            let (work, running) = (work.clone(), Arc::clone(&running));
+            let (executor, running) = (executor.clone(), Arc::clone(&running));
             tasks.spawn(async move {
-                let one = async move {
+                let request = async move {
                     assert!(running.fetch_add(1, Ordering::SeqCst) < 2);
                     yield_now().await;
                     running.fetch_sub(1, Ordering::SeqCst);
                     assert!(number % 5 != 0, "as if by a bug");
                 };
-                let done = work.run(Caller(number % 3), one).await;
+                let done = executor.run(Caller(number % 3), request).await;
                 assert_eq!(done.is_err(), number % 5 == 0);
             });
         }
         while let Some(done) = tasks.join_next().await {
             done.unwrap();
         }
-        assert_eq!(work.waiting(), 0);
+        assert_eq!(executor.waiting(), 0);
     }
 }

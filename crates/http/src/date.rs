@@ -7,7 +7,8 @@ use httpdate::fmt_http_date;
 use hyper::header::HeaderValue;
 
 thread_local! {
-    /// The latest date that this thread formatted; successive responses mostly have the same.
+    /// The time and the value of the latest header that this thread formatted. Successive responses mostly have
+    /// the same time.
     static LAST: RefCell<Option<(i64, HeaderValue)>> = const { RefCell::new(None) };
 }
 

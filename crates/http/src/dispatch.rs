@@ -1,4 +1,4 @@
-//! The one dispatcher: takes a request through the gateway to a service, and its answer back.
+//! The dispatcher: takes a request through the gateway to a service, and the response back.
 
 use std::fmt;
 use std::future::Future;
@@ -12,7 +12,7 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode, Uri};
 use placewright_admission::Kind;
-use placewright_audit_log::scope;
+use placewright_audit_log::with_note;
 use placewright_auth::Identity;
 
 use crate::access::method_label;
@@ -33,13 +33,14 @@ use crate::request_id::REQUEST_ID;
 use crate::server::{Client, HttpService, Responding};
 use crate::tls::scheme;
 
-/// Larger bodies take milliseconds to parse and to validate.
+/// The largest body whose request is not costly for its body: a larger one takes milliseconds to parse and
+/// to validate.
 const LIGHT_BODY_BYTES_MAX: usize = 16 << 10;
 
 /// The cost of a request, which decides on which threads it is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cost {
-    /// The cost grows with the body: microseconds, unless it is large.
+    /// The cost grows with the body: microseconds, unless the body is large.
     OfBody,
     /// The cost grows with the fleet.
     OfFleet,
@@ -65,9 +66,10 @@ pub enum Access {
 /// A request whose operation is found and allowed.
 #[derive(Debug)]
 pub struct Routed<R> {
-    /// What the service needs to carry it out, besides its body and query.
+    /// What the service needs to carry out the request, besides its body and query.
     pub request: R,
-    /// The maximum size of its body in bytes; `None` if the operation takes no body.
+    /// The maximum size of its body in bytes, `usize::MAX` where only [`HttpOptions::body_bytes_max`] limits it;
+    /// `None` if the operation takes no body.
     pub body_bytes_max: Option<usize>,
 }
 
@@ -75,7 +77,7 @@ pub struct Routed<R> {
 /// and not wherever a request may be carried out.
 pub type Running<'a> = Pin<Box<dyn Future<Output = ApiResult<Reply>> + Send + 'a>>;
 
-/// A REST service: what an API adds to what all of them share.
+/// A REST service: what one API adds to what all APIs share.
 pub trait Api: Send + Sync + 'static {
     /// A microversion of the API.
     type Version: Copy + Send + Sync + 'static;
@@ -88,7 +90,7 @@ pub trait Api: Send + Sync + 'static {
     /// What the service shares with others.
     fn gateway(&self) -> &Gateway;
 
-    /// Checks the head of a request before its caller is authenticated.
+    /// Checks the head of a request before its caller is authenticated, and returns who may send it.
     ///
     /// # Errors
     ///
@@ -100,7 +102,7 @@ pub trait Api: Send + Sync + 'static {
     ) -> ApiResult<Access>;
 
     /// Finds the operation that a request asks for, and checks all that can be checked without a
-    /// body. `identity` is there unless the request was admitted as open.
+    /// body. `identity` is there unless the access is [`Access::Open`].
     ///
     /// # Errors
     ///
@@ -122,7 +124,8 @@ pub trait Api: Send + Sync + 'static {
     /// that serve connections.
     fn is_costly(&self, request: &Self::Request, body: &[u8]) -> bool;
 
-    /// How many instances a request asks to be built. What that costs behind the API is not measured.
+    /// How many instances a request asks to be built. Admission control adds a fixed cost for each, because the
+    /// work for it behind the API is not part of the time that it measures.
     fn instances(&self, request: &Self::Request, body: &[u8]) -> u32 {
         let _ = (request, body);
         0
@@ -207,11 +210,14 @@ where
         }
     };
     match &gateway.options().cors {
-        Some(cors) if is_preflight => cors.preflight(&parts.headers, response.headers_mut()),
-        Some(cors) => cors.decorate(&parts.headers, response.headers_mut()),
+        Some(cors) if is_preflight => {
+            cors.add_preflight_headers(&parts.headers, response.headers_mut());
+        }
+        Some(cors) => cors.add_headers(&parts.headers, response.headers_mut()),
         None => {}
     }
     if !body::drain(&mut body, &parts.headers).await {
+        // What is left of the body would be read as the next request.
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
     }
@@ -264,7 +270,7 @@ where
     let Some(identity) = identity else {
         // Requests without authentication cost next to nothing, so they need no permit.
         let running = api.run(&request, &parts.uri, None, &content);
-        return scope(note, running).await;
+        return with_note(note, running).await;
     };
     let is_costly = api.is_costly(&request, &content);
     let describe = || {
@@ -285,11 +291,11 @@ where
         let (api, uri) = (Arc::clone(api), parts.uri.clone());
         let caller = Arc::clone(&identity);
         let work = async move { api.run(&request, &uri, Some(&caller), &content).await };
-        let work = scope(note, measure(busy_time, work));
+        let work = with_note(note, measure(busy_time, work));
         permit.run(gateway.run_costly(&identity, work)).await
     } else {
-        let running = api.run(&request, &parts.uri, Some(&identity), &content);
-        permit.run(scope(note, measure(busy_time, running))).await
+        let work = api.run(&request, &parts.uri, Some(&identity), &content);
+        permit.run(with_note(note, measure(busy_time, work))).await
     }
 }
 
@@ -305,7 +311,7 @@ async fn wait_for_permit<'a>(
         biased;
         permit = waiting => permit,
         // A client that has closed only its sending direction still gets this response.
-        () = watch.closed() => Err(ApiError::new(
+        () = watch.wait_until_closed() => Err(ApiError::new(
             429,
             "The connection was closed while the request waited: it was not carried out.",
         )
@@ -391,7 +397,7 @@ impl<A: Api> HttpService for A {
         self.gateway().metrics()
     }
 
-    fn stopping(&self) {
+    fn begin_stop(&self) {
         self.gateway().stop();
     }
 

@@ -1,4 +1,4 @@
-//! The one error type of all REST services. Each of them prints it in the form of its own API.
+//! The error type of all REST services. Each service prints errors in the form of its own API.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ pub struct ApiError {
     code: Option<&'static str>,
     allow: Option<&'static str>,
     retry_after_s: Option<u64>,
-    is_before_routing: bool,
+    lacks_vary: bool,
     /// Fields that few errors have, boxed so that results stay small.
     rare: Option<Box<RareFields>>,
 }
@@ -38,7 +38,7 @@ impl ApiError {
             code: None,
             allow: None,
             retry_after_s: None,
-            is_before_routing: false,
+            lacks_vary: false,
             rare: None,
         }
     }
@@ -134,10 +134,10 @@ impl ApiError {
         self
     }
 
-    /// Marks an error found before or outside the handler, whose response has no `Vary`.
+    /// Marks an error whose response has no `Vary` header: in the reference it arises outside of the handlers.
     #[must_use]
-    pub fn before_routing(mut self) -> Self {
-        self.is_before_routing = true;
+    pub fn without_vary(mut self) -> Self {
+        self.lacks_vary = true;
         self
     }
 
@@ -175,10 +175,10 @@ impl ApiError {
         self.rare.as_deref()?.explanation.as_deref()
     }
 
-    /// Whether the response depends on the microversion.
+    /// Whether the response has a `Vary` header.
     #[must_use]
-    pub fn varies(&self) -> bool {
-        !self.is_before_routing
+    pub fn has_vary(&self) -> bool {
+        !self.lacks_vary
     }
 
     /// Adds the headers that the error asks for.

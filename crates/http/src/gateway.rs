@@ -28,15 +28,19 @@ use crate::memory_budget::{MemoryBudget, MemoryPermit};
 use crate::metrics::HttpMetrics;
 use crate::options::HttpOptions;
 
+/// The bytes between the name and the value of a header, and at its end: `: ` and CRLF.
+const HEADER_SEPARATOR_BYTES: usize = 4;
+
 /// Returns why the services are not ready at present, in one line; `None` if they are.
 type Readiness = Box<dyn Fn() -> Option<&'static str> + Send + Sync>;
 
-/// What the REST services of one process share. Each request passes it before its service sees it.
+/// What the REST services of one process share. Each request passes the gateway before its service sees the
+/// request.
 pub struct Gateway {
     options: HttpOptions,
     metrics: HttpMetrics,
     registry: Arc<Registry>,
-    /// Whether the services are about to stop: streams end, and they are not ready any more.
+    /// Whether the services are about to stop: streams end, and the services are not ready any more.
     stopping: watch::Sender<bool>,
     readiness: Readiness,
     /// Which request runs next.
@@ -175,10 +179,10 @@ impl Gateway {
         let headers = parts
             .headers
             .iter()
-            .map(|(name, value)| name.as_str().len() + value.len() + 4);
+            .map(|(name, value)| name.as_str().len() + value.len() + HEADER_SEPARATOR_BYTES);
         if line + headers.sum::<usize>() > bytes_max {
             return Err(
-                ApiError::new(431, format!("The limit is {bytes_max} bytes.")).before_routing(),
+                ApiError::new(431, format!("The limit is {bytes_max} bytes.")).without_vary(),
             );
         }
         Ok(())
@@ -194,24 +198,24 @@ impl Gateway {
         headers: &HeaderMap,
         remote: Option<IpAddr>,
     ) -> ApiResult<Arc<Identity>> {
-        let found = self.authenticator.authenticate(headers, remote).await;
-        found.map_err(|error| match error {
+        let identity = self.authenticator.authenticate(headers, remote).await;
+        identity.map_err(|error| match error {
             AuthError::Unauthorized { challenge } => ApiError::new(401, "")
                 .with_challenge(challenge)
-                .before_routing(),
-            AuthError::TooLarge { reason } => ApiError::new(431, reason).before_routing(),
+                .without_vary(),
+            AuthError::TooLarge { reason } => ApiError::new(431, reason).without_vary(),
             AuthError::TooMany {
                 reason,
                 retry_after,
             } => ApiError::new(429, reason)
                 .with_retry_after(retry_after)
-                .before_routing(),
+                .without_vary(),
             AuthError::Unavailable {
                 reason,
                 retry_after,
             } => ApiError::unavailable(reason)
                 .with_retry_after(retry_after)
-                .before_routing(),
+                .without_vary(),
         })
     }
 
@@ -228,7 +232,7 @@ impl Gateway {
                 // The reference gives no more detail about a wrong scope.
                 ForbiddenReason::Scope(_) => rule.to_string(),
             };
-            ApiError::forbidden(detail).before_routing()
+            ApiError::forbidden(detail).without_vary()
         })
     }
 
@@ -252,11 +256,11 @@ impl Gateway {
             timeout: self.options.body_timeout,
             budget: &self.bodies,
         };
-        body::read(body, limits, || self.costly.caller_of(identity)).await
+        body::read(body, limits, || self.costly.caller_or_anonymous(identity)).await
     }
 
     /// Lets a request be carried out, at once as long as its priority level has a free seat. `describe`
-    /// says what kind it is of, and how many instances it asks for.
+    /// says of which kind the request is, and how many instances it asks for.
     pub(crate) fn admit(
         &self,
         identity: &Identity,
@@ -280,7 +284,7 @@ impl Gateway {
         done.map_err(CostlyError::to_api)?
     }
 
-    /// Reserves memory for a response until it is sent, within the caller's share; none is reserved for a
+    /// Reserves memory for a response until it is sent, within the caller's share; nothing is reserved for a
     /// small one.
     ///
     /// # Errors
@@ -295,20 +299,20 @@ impl Gateway {
         self.large_responses.reserve(&self.options, caller, bytes)
     }
 
-    /// Checks the size of a response, and reserves its memory until it is sent; none is reserved
-    /// for a small one.
+    /// Checks that a response of about `bytes` bytes may be sent, and reserves the `memory_bytes` that it
+    /// occupies until it is sent; nothing is reserved for a small one.
     ///
     /// # Errors
     ///
     /// 400 with advice for a response that is too large, 503 when others occupy too much.
-    pub fn admit_answer(
+    pub fn check_and_reserve_response(
         &self,
         bytes: usize,
-        held: usize,
+        memory_bytes: usize,
         advice: &str,
     ) -> ApiResult<Option<OwnedSemaphorePermit>> {
         self.large_responses
-            .admit(&self.options, bytes, held, advice)
+            .check_and_reserve(&self.options, bytes, memory_bytes, advice)
     }
 }
 

@@ -46,6 +46,7 @@ impl Health {
     /// The most connections of a health listener, in all and for each peer. A monitoring client
     /// makes one connection for each check, or keeps one.
     pub const CONNECTIONS_MAX: usize = 64;
+    // No options set these limits, so messages name the listener in place of an option.
     const LIMITS: Limits = Limits {
         connections: Self::CONNECTIONS_MAX,
         per_peer: Self::CONNECTIONS_MAX / 2,
@@ -54,8 +55,8 @@ impl Health {
     };
     const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Creates a listener for the service that will be put into `source`; until then it is not
-    /// ready.
+    /// Creates a listener for the service that will be put into `source`. Until then `/readyz` reports that the
+    /// service is not ready.
     pub fn new(source: Arc<OnceLock<Arc<dyn HealthSource>>>) -> Self {
         let options = HttpOptions {
             head_bytes_max: 8192,
@@ -139,11 +140,11 @@ fn text(status: StatusCode, text: &'static str) -> Response<Body> {
     respond(status, TEXT_TYPE, Bytes::from_static(text.as_bytes()))
 }
 
-fn respond(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Body> {
+fn respond(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::Whole(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
@@ -156,7 +157,7 @@ impl HttpService for Health {
         &self.metrics
     }
 
-    fn stopping(&self) {}
+    fn begin_stop(&self) {}
 
     fn handle(self: Arc<Self>, request: Request<Incoming>, _: Client) -> Responding {
         let response = self.answer(request.method(), request.uri().path());

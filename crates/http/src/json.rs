@@ -26,10 +26,11 @@ impl Writer {
         self.out
     }
 
-    /// Takes the bytes written since the last call, of a response that is sent in pieces.
+    /// Takes the bytes that were written since the last call, as a piece of a response. The buffer for the next
+    /// piece gets the capacity for as many.
     pub fn take(&mut self) -> Vec<u8> {
-        let room = self.out.len();
-        std::mem::replace(&mut self.out, Vec::with_capacity(room))
+        let capacity = self.out.len();
+        std::mem::replace(&mut self.out, Vec::with_capacity(capacity))
     }
 
     /// The bytes written so far.
@@ -190,7 +191,7 @@ pub fn repr_float(number: f64) -> String {
         return match text.split_once('e') {
             Some((digits, exponent)) => {
                 let (sign, exponent) = match exponent.strip_prefix('-') {
-                    Some(rest) => ('-', rest),
+                    Some(digits) => ('-', digits),
                     None => ('+', exponent),
                 };
                 format!("{digits}e{sign}{exponent:0>2}")

@@ -17,7 +17,7 @@ const SMALL_BYTES: usize = 256 << 10;
 /// The approximate size of a piece of a response.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The share of that memory that the lists of one caller may occupy, as a divisor.
+/// One caller may occupy the memory for large responses divided by this.
 const SHARE_DIVISOR: usize = 4;
 
 /// When a client that was refused for lack of memory may retry.
@@ -40,7 +40,7 @@ impl ResponseMemoryLimit {
     }
 
     /// Reserves memory within a caller's share, for a response that occupies so many bytes until it is sent;
-    /// none is reserved for a small one.
+    /// nothing is reserved for a small one.
     ///
     /// # Errors
     /// 503 when other responses, or other ones of the caller, occupy too much.
@@ -53,41 +53,41 @@ impl ResponseMemoryLimit {
         if bytes < SMALL_BYTES {
             return Ok(None);
         }
-        let held = self.shares.try_hold(caller, bytes);
-        held.map(Some).ok_or_else(|| {
-            let most = options.answers_bytes_max;
+        let permit = self.shares.try_hold(caller, bytes);
+        permit.map(Some).ok_or_else(|| {
+            let total_max = options.answers_bytes_max;
             ApiError::unavailable(format!(
                 "Large answers that were not taken yet hold what placement.answers_bytes_max allows \
-                 ({most} bytes, of which one project has a quarter). Try again."
+                 ({total_max} bytes, of which one project has a quarter). Try again."
             ))
             .with_retry_after(RETRY_AFTER)
         })
     }
 
-    /// Reserves memory for a response of about `bytes` bytes that occupies `held` bytes until it is
-    /// sent.
+    /// Checks that a response of about `bytes` bytes may be sent, and reserves the `memory_bytes` that it
+    /// occupies until it is sent; nothing is reserved for a small one.
     ///
     /// # Errors
     ///
     /// 400 for a response that is too large, 503 when others occupy too much.
-    pub(crate) fn admit(
+    pub(crate) fn check_and_reserve(
         &self,
         options: &HttpOptions,
         bytes: usize,
-        held: usize,
+        memory_bytes: usize,
         advice: &str,
     ) -> ApiResult<Option<OwnedSemaphorePermit>> {
-        let most = options.answer_bytes_max;
-        if bytes > most {
+        let bytes_max = options.answer_bytes_max;
+        if bytes > bytes_max {
             return Err(ApiError::bad_request(format!(
                 "The answer would have about {bytes} bytes; placement.answer_bytes_max allows \
-                 {most}. {advice}"
+                 {bytes_max}. {advice}"
             )));
         }
-        if held < SMALL_BYTES {
+        if memory_bytes < SMALL_BYTES {
             return Ok(None);
         }
-        let units = u32::try_from(held.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
+        let units = u32::try_from(memory_bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
         let permit = Arc::clone(&self.total).try_acquire_many_owned(units);
         permit.map(Some).map_err(|_| {
             ApiError::unavailable(format!(
@@ -100,7 +100,8 @@ impl ResponseMemoryLimit {
     }
 }
 
-/// The pieces of a list: its beginning, its items, and its end.
+/// Returns a function that makes the pieces of a list one by one: what `open` writes, each item, and what
+/// `close` writes. The function returns `None` after the last piece.
 pub fn pieces_of<I>(
     open: impl FnOnce(&mut Writer) + Send,
     items: I,
@@ -114,6 +115,7 @@ where
     open(&mut writer);
     let (mut items, mut close) = (items, Some(close));
     move || {
+        // The closure was called with the last piece, so there is no further one.
         close.as_ref()?;
         while writer.written().len() < PIECE_BYTES {
             if let Some(item) = items.next() {
@@ -161,13 +163,14 @@ mod tests {
             ..HttpOptions::default()
         };
         let answers = ResponseMemoryLimit::new(&options);
-        let admit = |bytes, held| answers.admit(&options, bytes, held, "");
+        let reserve =
+            |bytes, memory_bytes| answers.check_and_reserve(&options, bytes, memory_bytes, "");
         let status = |result: ApiResult<_>| result.map(|_| ()).map_err(|error| error.status());
-        assert_eq!(status(admit(5 << 20, 1)), Err(400));
-        let first = admit(4 << 20, 600 << 10).expect("room");
-        assert_eq!(status(admit(4 << 20, 600 << 10)), Err(503));
-        assert_eq!(status(admit(4 << 20, 200 << 10)), Ok(()));
+        assert_eq!(status(reserve(5 << 20, 1)), Err(400));
+        let first = reserve(4 << 20, 600 << 10).expect("room");
+        assert_eq!(status(reserve(4 << 20, 600 << 10)), Err(503));
+        assert_eq!(status(reserve(4 << 20, 200 << 10)), Ok(()));
         drop(first);
-        assert_eq!(status(admit(4 << 20, 600 << 10)), Ok(()));
+        assert_eq!(status(reserve(4 << 20, 600 << 10)), Ok(()));
     }
 }

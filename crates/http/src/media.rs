@@ -6,7 +6,7 @@ use crate::error::{ApiError, ApiResult};
 
 const JSON: &str = "application/json";
 
-/// The content type of a request; empty if it names none.
+/// The content type of a request; empty if the request names none.
 #[must_use]
 pub fn content_type(headers: &HeaderMap) -> &str {
     headers
@@ -15,7 +15,7 @@ pub fn content_type(headers: &HeaderMap) -> &str {
         .unwrap_or("")
 }
 
-/// Checks that a request says of its body that it is JSON.
+/// Checks that a request declares its body as JSON.
 ///
 /// # Errors
 ///

@@ -35,9 +35,9 @@ struct Callers {
 /// A part of a budget; dropping it gives it back.
 #[derive(Debug)]
 pub struct MemoryPermit {
-    /// Of the caller's share.
+    /// The permit for a part of the caller's share.
     of_share: OwnedSemaphorePermit,
-    /// Of the total.
+    /// The permit for a part of the total.
     of_total: OwnedSemaphorePermit,
 }
 
@@ -52,29 +52,30 @@ impl MemoryPermit {
         }
     }
 
-    /// Takes bytes of the total, up to `bytes` and no more than were reserved. False when others hold them for
-    /// longer than `timeout`.
+    /// Takes bytes of the total, until the permit has `bytes` of it, but no more than were reserved. Returns
+    /// false when others hold them for longer than `timeout`.
     pub(crate) async fn grow(&mut self, bytes: usize, timeout: Duration) -> bool {
         let wanted = bytes.div_ceil(UNIT_BYTES).min(self.of_share.num_permits());
         let missing = wanted.saturating_sub(self.of_total.num_permits());
+        // Nothing is missing, or more than any budget has.
         let Ok(missing @ 1..) = u32::try_from(missing) else {
             return missing == 0;
         };
         let total = self.of_total.semaphore();
-        let found = match Arc::clone(total).try_acquire_many_owned(missing) {
+        let acquired = match Arc::clone(total).try_acquire_many_owned(missing) {
             Ok(more) => Some(more),
             Err(_) => {
                 let more = Arc::clone(total).acquire_many_owned(missing);
-                let found = tokio::time::timeout(timeout, more).await;
-                found.ok().and_then(Result::ok)
+                let acquired = tokio::time::timeout(timeout, more).await;
+                acquired.ok().and_then(Result::ok)
             }
         };
-        let Some(more) = found else { return false };
+        let Some(more) = acquired else { return false };
         self.of_total.merge(more);
         true
     }
 
-    /// Whether it holds nothing of the total yet.
+    /// Whether the permit holds nothing of the total yet.
     pub(crate) fn is_only_reserved(&self) -> bool {
         self.of_total.num_permits() == 0
     }
@@ -107,9 +108,9 @@ impl MemoryBudget {
         Some(MemoryPermit { of_share, of_total })
     }
 
-    /// Reserves so many bytes of the caller's share, and waits for them, so that each caller's requests wait
-    /// only for its own. Of the total, [`MemoryPermit::grow`] takes bytes as they arrive, so that a client that
-    /// sends nothing takes nothing from others.
+    /// Reserves so many bytes of the caller's share, and waits until that has them, so that a caller's requests
+    /// wait only for requests of the same caller. Bytes of the total are taken by [`MemoryPermit::grow`] as data
+    /// arrive, so that a client that sends nothing takes nothing from others.
     pub(crate) async fn reserve(
         &self,
         caller: Caller,
@@ -121,14 +122,16 @@ impl MemoryBudget {
         let of_share = match Arc::clone(&share).try_acquire_many_owned(units) {
             Ok(of_share) => of_share,
             Err(_) => {
-                let found = tokio::time::timeout(timeout, share.acquire_many_owned(units)).await;
-                found.ok()?.ok()?
+                let acquired = tokio::time::timeout(timeout, share.acquire_many_owned(units)).await;
+                acquired.ok()?.ok()?
             }
         };
+        // An empty permit, to which `grow` adds.
         let of_total = Arc::clone(&self.total).try_acquire_many_owned(0).ok()?;
         Some(MemoryPermit { of_share, of_total })
     }
 
+    /// How many units so many bytes take, at most a caller's share.
     fn units(&self, bytes: usize) -> u32 {
         let units = bytes.div_ceil(UNIT_BYTES).min(self.share);
         u32::try_from(units).unwrap_or(u32::MAX)
@@ -160,8 +163,8 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     fn callers() -> [Caller; 3] {
-        let work = CostlyExecutor::default();
-        ["a", "b", "c"].map(|project| work.caller(&identity(project)))
+        let executor = CostlyExecutor::default();
+        ["a", "b", "c"].map(|project| executor.caller(&identity(project)))
     }
 
     fn identity(project: &str) -> Identity {
@@ -173,15 +176,15 @@ mod tests {
 
     #[tokio::test]
     async fn one_caller_has_a_quarter_and_waits_for_itself() {
-        let room = MemoryBudget::new(64 << 10);
+        let budget = MemoryBudget::new(64 << 10);
         let [a, b, _] = callers();
-        let first = room.reserve(a, 10 << 10, SOON).await.expect("room");
-        assert!(room.try_hold(a, 10 << 10).is_none());
-        assert!(room.reserve(a, 10 << 10, SOON).await.is_none());
-        assert!(room.reserve(b, 16 << 10, SOON).await.is_some());
+        let first = budget.reserve(a, 10 << 10, SOON).await.expect("room");
+        assert!(budget.try_hold(a, 10 << 10).is_none());
+        assert!(budget.reserve(a, 10 << 10, SOON).await.is_none());
+        assert!(budget.reserve(b, 16 << 10, SOON).await.is_some());
         let waiting = tokio::spawn({
-            let room = room.clone();
-            async move { room.reserve(a, 10 << 10, LONG).await.is_some() }
+            let budget = budget.clone();
+            async move { budget.reserve(a, 10 << 10, LONG).await.is_some() }
         });
         tokio::task::yield_now().await;
         drop(first);
@@ -190,16 +193,16 @@ mod tests {
 
     #[tokio::test]
     async fn what_all_share_is_held_only_as_it_grows() {
-        let room = MemoryBudget::new(16 << 10);
+        let budget = MemoryBudget::new(16 << 10);
         let [a, b, _] = callers();
         let mut many = Vec::new();
         for _ in 0..4 {
-            many.push(room.reserve(a, 1 << 10, SOON).await.expect("room"));
+            many.push(budget.reserve(a, 1 << 10, SOON).await.expect("room"));
         }
-        let mut held = room.reserve(b, 4 << 10, SOON).await.expect("room");
+        let mut held = budget.reserve(b, 4 << 10, SOON).await.expect("room");
         assert!(held.is_only_reserved());
         assert!(held.grow(1 << 10, SOON).await && !held.is_only_reserved());
-        let rest = Arc::clone(&room.total)
+        let rest = Arc::clone(&budget.total)
             .try_acquire_many_owned(14)
             .expect("room");
         assert!(many[0].grow(1 << 10, SOON).await);
@@ -207,27 +210,27 @@ mod tests {
         drop(rest);
         assert!(held.grow(1 << 30, SOON).await, "no more than was reserved");
         held.shrink(1 << 10);
-        assert_eq!(room.total.available_permits(), 14);
+        assert_eq!(budget.total.available_permits(), 14);
     }
 
     #[tokio::test]
-    async fn what_is_larger_than_the_room_goes_alone() {
-        let room = MemoryBudget::new(64 << 10);
+    async fn what_is_larger_than_the_share_gets_the_whole_share() {
+        let budget = MemoryBudget::new(64 << 10);
         let [a, ..] = callers();
-        let mut held = room.try_hold(a, 1 << 30).expect("room");
-        assert!(room.try_hold(a, 1).is_none());
+        let mut held = budget.try_hold(a, 1 << 30).expect("room");
+        assert!(budget.try_hold(a, 1).is_none());
         held.shrink(8 << 10);
-        assert!(room.try_hold(a, 8 << 10).is_some());
+        assert!(budget.try_hold(a, 8 << 10).is_some());
     }
 
     #[tokio::test]
     async fn callers_that_hold_nothing_are_forgotten() {
-        let room = MemoryBudget::new(64 << 10);
-        let work = CostlyExecutor::default();
+        let budget = MemoryBudget::new(64 << 10);
+        let executor = CostlyExecutor::default();
         for number in 0..10_000 {
-            let caller = work.caller(&identity(&number.to_string()));
-            assert!(room.try_hold(caller, 1 << 10).is_some());
+            let caller = executor.caller(&identity(&number.to_string()));
+            assert!(budget.try_hold(caller, 1 << 10).is_some());
         }
-        assert!(room.callers.lock().known.len() <= FORGET_EVERY);
+        assert!(budget.callers.lock().known.len() <= FORGET_EVERY);
     }
 }

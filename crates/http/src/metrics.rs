@@ -21,8 +21,8 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 const CACHED_MAX: usize = 64;
 
 thread_local! {
-    /// A cache of the counters that this thread has used: looking them up takes locks that all
-    /// threads share, and costs more than counting.
+    /// A cache of the counters that this thread has used. To look them up in a family takes locks that all
+    /// threads share, which costs more than counting.
     static CACHED: RefCell<Vec<CachedCounters>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -77,8 +77,8 @@ struct RouteLabels {
     route: &'static str,
 }
 
-/// Buckets from 50 µs to 13 s, each twice the one before: from a response out of memory to one that
-/// waited for a full disk.
+/// Buckets from 50 µs to 13 s, each twice the one before. A response that is made from the state in memory is
+/// in one of the first, a response that waited for a full disk in one of the last.
 fn durations() -> Histogram {
     Histogram::new((0..19).map(|step| 50e-6 * f64::from(1_u32 << step)))
 }

@@ -8,7 +8,7 @@ use crate::cors::Cors;
 /// served besides the service.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// The most connections. For a further one an idle connection is closed; if none is idle, it
+    /// The most connections. For a further one an idle connection is closed; if none is idle, the new connection
     /// waits in the operating system's queue.
     pub connections_max: usize,
     /// The most connections of one peer (an IPv4 address, or a /64 of IPv6); 0 for no limit.
@@ -33,15 +33,15 @@ pub struct HttpOptions {
     pub write_timeout: Duration,
     /// After the signal to stop: how long requests under way may take to end.
     pub drain_timeout: Duration,
-    /// As `drain_timeout`, but when another process waits to take over from this one.
+    /// In place of `drain_timeout` when another process waits to take over the work of this process.
     pub hand_over_timeout: Duration,
     /// Whether the ports of the APIs serve `/metrics`, without authentication.
     pub metrics_on_apis: bool,
-    /// The origins whose pages may call the service (CORS). If none, no page of another origin may.
+    /// The origins whose pages may call the service (CORS). Without it, no page of another origin may.
     pub cors: Option<Cors>,
-    /// The largest response, in bytes.
+    /// The largest single response, in bytes.
     pub answer_bytes_max: usize,
-    /// The most memory of all large responses that are being sent, in bytes.
+    /// The most memory of all large responses together that are being sent, in bytes.
     pub answers_bytes_max: usize,
 }
 

@@ -45,9 +45,7 @@ impl Page {
     pub(crate) fn show(self, gateway: &Gateway, parts: &Parts) -> ApiResult<Reply> {
         if parts.method.as_str() != "GET" {
             let detail = "The method specified is not allowed for this resource.";
-            return Err(ApiError::new(405, detail)
-                .with_allow("GET")
-                .before_routing());
+            return Err(ApiError::new(405, detail).with_allow("GET").without_vary());
         }
         let query = parts.uri.query().unwrap_or("");
         Query::parse(query, Syntax::default())
@@ -58,7 +56,7 @@ impl Page {
                 "Metrics are shown at health.listen; health.metrics_on_apis = true shows them here \
                  too.",
             )
-            .before_routing()),
+            .without_vary()),
             Page::Health => Ok(plain(200, "ok\n")),
             Page::Ready => Ok(match gateway.why_not_ready() {
                 Some(reason) => plain(503, reason),

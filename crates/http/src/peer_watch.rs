@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
 
-/// Flags that the request of a connection and the layer above its socket share. Both run in the task
-/// of the connection.
+/// Flags that the request of a connection and the layer above the socket share. The request and the layer
+/// both run in the task of the connection.
 #[derive(Debug, Default)]
 pub struct PeerWatch {
     is_watching: AtomicBool,
@@ -21,7 +21,7 @@ pub struct PeerWatch {
 
 /// A stream whose end can be seen without reading from it.
 pub(crate) trait Watchable {
-    /// Whether the peer has closed it. If not, the task is woken when there is something to read.
+    /// Whether the peer has closed the stream. If not, the task is woken when there is something to read.
     fn poll_closed(&mut self, context: &mut Context<'_>) -> bool;
 }
 
@@ -45,7 +45,7 @@ impl PeerWatch {
     }
 
     /// Waits until the client has closed the connection, in the task of the connection.
-    pub(crate) async fn closed(&self) {
+    pub(crate) async fn wait_until_closed(&self) {
         self.is_watching.store(true, Ordering::Relaxed);
         let _stop = StopWatching(self);
         poll_fn(|_| match self.has_closed.load(Ordering::Relaxed) {
@@ -56,6 +56,7 @@ impl PeerWatch {
     }
 }
 
+/// Stops watching when it is dropped.
 struct StopWatching<'a>(&'a PeerWatch);
 
 impl Drop for StopWatching<'_> {

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode;
 
-/// A decoded text is not UTF-8: its first wrong byte and where that is, in the words of the reference.
+/// A decoded text is not UTF-8: the first wrong byte and its position, in the words of the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("'utf-8' codec can't decode byte {byte:#04x} in position {at}")]
 pub struct NotUtf8 {
@@ -60,7 +60,7 @@ pub fn latin1_path(path: &str) -> Cow<'_, str> {
         return Cow::Borrowed(path);
     }
     let decoded: String = percent_decode(path.as_bytes()).map(char::from).collect();
-    // As in the reference's expressions, a path may end with a newline.
+    // As in the reference, whose routes are regular expressions: `$` also matches before a final newline.
     Cow::Owned(match decoded.strip_suffix('\n') {
         Some(rest) => rest.to_owned(),
         None => decoded,

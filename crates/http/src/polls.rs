@@ -39,7 +39,7 @@ impl PollTimes {
         );
     }
 
-    /// The same future, its polls timed.
+    /// Runs a future, and measures each of its polls.
     pub(crate) async fn time<F: Future>(&self, mut future: Pin<&mut F>) -> F::Output {
         poll_fn(|context| {
             let started = Instant::now();
@@ -52,7 +52,7 @@ impl PollTimes {
 
     fn note(&self, took: Duration) {
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        // This is rarely true: a load is cheaper than a write to memory that all threads share.
+        // A poll is rarely the longest so far. The load is cheaper than a write to memory that all threads share.
         if took_ns > self.longest_ns.load(Ordering::Relaxed)
             && took_ns > self.longest_ns.fetch_max(took_ns, Ordering::Relaxed)
         {

@@ -14,8 +14,8 @@ pub struct Syntax {
 }
 
 impl Default for Syntax {
-    /// What the framework of OpenStack's Placement takes. The limit is ours: looking up repeated
-    /// parameters takes quadratic time.
+    /// The separators are those that the framework of OpenStack's Placement knows. That has no limit of
+    /// parameters; here there is one, because looking up repeated parameters takes quadratic time.
     fn default() -> Self {
         Self {
             separators: &['&', ';'],
@@ -27,12 +27,12 @@ impl Default for Syntax {
 /// Why a query string cannot be read, in the words of the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// It has more parameters than the syntax allows.
+    /// The query has more parameters than the syntax allows.
     #[error("there are more than {most} parameters")]
     TooMany {
-        /// How many it has.
+        /// How many parameters the query has.
         count: usize,
-        /// How many it may have.
+        /// How many parameters the query may have.
         most: usize,
     },
     /// A key or value is not UTF-8.

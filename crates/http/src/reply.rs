@@ -59,9 +59,9 @@ impl Reply {
     }
 
     /// A response with status 200 and JSON, of existing pieces.
-    pub fn ready_pieces(pieces: Vec<Bytes>, held: Option<MemoryPermit>) -> Self {
+    pub fn ready_pieces(pieces: Vec<Bytes>, permit: Option<MemoryPermit>) -> Self {
         Self {
-            body: Body::of_pieces(pieces, held),
+            body: Body::of_pieces(pieces, permit),
             content_type: Some("application/json"),
             ..Self::empty(200)
         }
@@ -78,10 +78,10 @@ impl Reply {
 
     /// A response with status 200 and JSON of any length. A short one is sent whole, with its
     /// length; a long one in pieces, each generated when the client has taken the one before.
-    /// `make` returns the next piece.
+    /// `make` returns the next piece. The memory of `permit` stays reserved until the response is sent.
     pub fn json_in_pieces(
         mut make: impl FnMut() -> Option<Vec<u8>> + Send + 'static,
-        held: Option<OwnedSemaphorePermit>,
+        permit: Option<OwnedSemaphorePermit>,
     ) -> Self {
         let mut first: Vec<u8> = make().unwrap_or_default();
         while first.len() < WHOLE_BYTES_MAX {
@@ -91,7 +91,7 @@ impl Reply {
             }
         }
         let mut first = Some(first);
-        let pieces = ChunkedResponse::new(move || first.take().or_else(&mut make), held);
+        let pieces = ChunkedResponse::new(move || first.take().or_else(&mut make), permit);
         Self {
             body: Body::Pieces(pieces),
             content_type: Some("application/json"),
@@ -123,13 +123,13 @@ impl Reply {
         self
     }
 
-    /// Adds the cache headers if the microversion has them; without `seconds` there is no
-    /// `Last-Modified`.
+    /// Adds the cache headers, if the microversion has them. `last_modified` is in seconds since 1970; without
+    /// it there is no `Last-Modified`.
     #[must_use]
-    pub fn modified(mut self, has_cache_headers: bool, seconds: Option<i64>) -> Self {
-        if has_cache_headers {
+    pub fn with_cache_headers(mut self, are_in_version: bool, last_modified: Option<i64>) -> Self {
+        if are_in_version {
             self.no_cache = true;
-            self.last_modified = seconds;
+            self.last_modified = last_modified;
         }
         self
     }

@@ -17,18 +17,19 @@ pub struct RequestContext<V = ()> {
     pub(crate) started: Instant,
     /// The client's address, if the request came over a network.
     pub(crate) remote: Option<SocketAddr>,
-    /// Notices when the client closes its connection, if the request came over one.
+    /// Notices when the client closes its connection, if the request came over a connection.
     pub(crate) watch: Option<Arc<PeerWatch>>,
     pub(crate) request_id: RequestId,
     route: &'static str,
     version: Option<V>,
-    microversion: Option<&'static str>,
+    /// The microversion as the access log shows it.
+    version_text: Option<&'static str>,
     identity: Option<Arc<Identity>>,
-    /// Whether the request is one for a page that every service has.
+    /// Whether the request is for a page that every service has.
     pub(crate) is_page: bool,
-    /// Its entry of the audit log, if it gets one.
+    /// The request's entry of the audit log, if the request gets one.
     pub(crate) audit: Option<AuditEntry>,
-    /// Its result, for the audit log.
+    /// The request's result, for the audit log.
     pub(crate) result: AuditResult,
 }
 
@@ -42,7 +43,7 @@ impl<V: Copy> RequestContext<V> {
             request_id: RequestId::new(),
             route: "other",
             version: None,
-            microversion: None,
+            version_text: None,
             identity: None,
             is_page: false,
             audit: None,
@@ -62,7 +63,7 @@ impl<V: Copy> RequestContext<V> {
         self.request_id.as_str()
     }
 
-    /// The path of the route as in the documentation, for metrics; `other` if there is none.
+    /// The path of the route as in the documentation, for metrics; `other` if the request has no route.
     pub fn route(&self) -> &'static str {
         self.route
     }
@@ -77,10 +78,10 @@ impl<V: Copy> RequestContext<V> {
         self.version
     }
 
-    /// Sets the microversion, with its text for the access log if that shows it.
-    pub fn set_version(&mut self, version: V, microversion: Option<&'static str>) {
+    /// Sets the microversion, and its text for the access log, which leaves it out if there is none.
+    pub fn set_version(&mut self, version: V, version_text: Option<&'static str>) {
         self.version = Some(version);
-        self.microversion = microversion;
+        self.version_text = version_text;
     }
 
     /// The caller, once it is authenticated.
@@ -88,15 +89,15 @@ impl<V: Copy> RequestContext<V> {
         self.identity.as_deref()
     }
 
-    pub(crate) fn microversion(&self) -> Option<&'static str> {
-        self.microversion
+    pub(crate) fn version_text(&self) -> Option<&'static str> {
+        self.version_text
     }
 
     pub(crate) fn set_identity(&mut self, identity: &Arc<Identity>) {
         self.identity = Some(Arc::clone(identity));
     }
 
-    /// Whether the request is one for `/metrics`, `/healthz` or `/readyz`, which every service has.
+    /// Whether the request is for `/metrics`, `/healthz` or `/readyz`, which every service has.
     pub fn is_page(&self) -> bool {
         self.is_page
     }

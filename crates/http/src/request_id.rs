@@ -22,7 +22,7 @@ impl RequestId {
 
     /// The request id as text.
     pub(crate) fn as_str(&self) -> &str {
-        // It contains only ASCII, so this never falls back.
+        // A request id contains only ASCII, so the default is never returned.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_are_the_same() {
+    fn no_two_request_ids_are_the_same() {
         let ids = (0..1000).map(|_| RequestId::new().as_str().to_owned());
         let all: std::collections::BTreeSet<String> = ids.collect();
         assert_eq!(all.len(), 1000);

@@ -45,11 +45,11 @@ pub trait HttpService: Send + Sync + 'static {
     /// The service's limits and time-outs.
     fn options(&self) -> &HttpOptions;
 
-    /// The metrics in which its connections are counted.
+    /// The metrics in which the service's connections are counted.
     fn metrics(&self) -> &HttpMetrics;
 
     /// Called when the server is about to stop.
-    fn stopping(&self);
+    fn begin_stop(&self);
 
     /// Answers a request. Errors are responses too.
     fn handle(self: Arc<Self>, request: Request<Incoming>, client: Client) -> Responding;
@@ -58,16 +58,16 @@ pub trait HttpService: Send + Sync + 'static {
 /// The client at the other end of a connection.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// Its address.
+    /// The client's address.
     pub remote: SocketAddr,
-    /// Notices when it closes the connection while its request waits.
+    /// Notices when the client closes the connection while its request waits for a seat.
     pub watch: Arc<PeerWatch>,
 }
 
 /// Takes over the idle connections of a server that stops.
 pub trait Successor: Send + Sync {
-    /// Takes over a connection that is idle between two requests. Whatever its client sends
-    /// meanwhile stays in the socket's buffer until the successor reads it.
+    /// Takes over a connection that is idle between two requests. Whatever its client sends before the successor
+    /// reads from it stays in the socket's buffer.
     fn take(&self, connection: std::net::TcpStream);
 }
 
@@ -101,6 +101,10 @@ const HANDING_OVER: u8 = 2;
 impl ServerState {
     fn is(&self, state: u8) -> bool {
         self.0.load(Ordering::SeqCst) == state
+    }
+
+    fn set(&self, state: u8) {
+        self.0.store(state, Ordering::SeqCst);
     }
 }
 
@@ -137,7 +141,7 @@ impl Server {
 
     /// Serves connections until `stop` completes, then waits for requests under way.
     ///
-    /// From then on new connections are refused, idle ones closed, and change streams ended.
+    /// From the completion of `stop` on, new connections are refused, idle ones closed, and change streams ended.
     pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> Stopped {
         let stop = async {
             stop.await;
@@ -146,8 +150,8 @@ impl Server {
         self.serve_until(listener, Vec::new(), stop).await
     }
 
-    /// The same, beginning with connections that another server handed over. If `stop` yields a
-    /// successor, it gets the connections of this server as they become idle; it has the listening
+    /// As [`Self::serve`], but serves the connections that another server handed over, too. If `stop` yields a
+    /// successor, the successor gets the connections of this server as they become idle; it has the listening
     /// socket already.
     pub async fn serve_until(
         &self,
@@ -156,11 +160,11 @@ impl Server {
         stop: impl Future<Output = Option<Arc<dyn Successor>>>,
     ) -> Stopped {
         let limiter = ConnectionLimiter::new(self.limits, self.service.metrics().limiter.clone());
-        let mut listener = Listener::new(listener, Arc::clone(&limiter), refusal);
+        let mut listener = Listener::new(listener, Arc::clone(&limiter), refusal_response);
         let (handed_over_sender, mut handed_over) = mpsc::unbounded_channel();
-        let connections = ConnectionContext {
+        let context = ConnectionContext {
             service: Arc::clone(&self.service),
-            http: self.http(),
+            http: self.http_builder(),
             state: Arc::new(ServerState(AtomicU8::new(SERVING))),
             handed_over: handed_over_sender,
             tls: self.tls.clone(),
@@ -168,40 +172,41 @@ impl Server {
         for stream in inherited {
             if let Ok(remote) = stream.peer_addr() {
                 let permit = limiter.inherit(remote);
-                connections.open(stream, remote, permit);
+                context.open(stream, remote, permit);
             }
         }
         let mut stop = std::pin::pin!(stop);
         let successor = loop {
-            let admitted = tokio::select! {
+            let accepted = tokio::select! {
                 biased;
                 successor = &mut stop => break successor,
-                admitted = listener.next() => admitted,
+                accepted = listener.next() => accepted,
             };
             let AcceptedConnection {
                 stream,
                 remote,
                 permit,
-            } = admitted;
+            } = accepted;
             // Without this option small responses wait for the acknowledgement of earlier ones.
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, %remote, "cannot turn Nagle's algorithm off");
             }
-            connections.open(stream, remote, permit);
+            context.open(stream, remote, permit);
         };
         let (state, timeout) = match &successor {
             Some(_) => (HANDING_OVER, self.service.options().hand_over_timeout),
             None => (ENDING, self.service.options().drain_timeout),
         };
-        // Dropping it closes the listening socket.
-        let not_yet_admitted = listener.into_waiting().map(TcpStream::into_std);
-        if let (Some(successor), Some(Ok(stream))) = (&successor, not_yet_admitted) {
+        // This closes the listening socket. A connection may be left that was accepted, but has no permit yet.
+        let without_permit = listener.into_waiting().map(TcpStream::into_std);
+        if let (Some(successor), Some(Ok(stream))) = (&successor, without_permit) {
             successor.take(stream);
         }
-        connections.state.0.store(state, Ordering::SeqCst);
-        self.service.stopping();
+        context.state.set(state);
+        self.service.begin_stop();
         limiter.wake_all();
-        drop(connections);
+        // Its sender of `handed_over` has to be dropped for that channel to end.
+        drop(context);
         let drained = async {
             while let Some(stream) = handed_over.recv().await {
                 if let Some(successor) = &successor {
@@ -216,13 +221,14 @@ impl Server {
         }
     }
 
-    fn http(&self) -> http1::Builder {
+    fn http_builder(&self) -> http1::Builder {
         let options = self.service.options();
         let mut http = http1::Builder::new();
         http.max_buf_size(options.head_bytes_max.max(8192))
             .keep_alive(true)
-            // A client that has disconnected is noticed on the next write. Watching for that while
-            // a request is handled would take a second buffer for each request.
+            // With this hyper does not read from the connection while a request is handled, which would take a
+            // second buffer for each request. That a client has disconnected is noticed by `PeerWatch` while the
+            // request waits for a seat, and after that on the next write.
             .half_close(true);
         http
     }
@@ -240,7 +246,7 @@ struct ConnectionContext {
 }
 
 /// The response to a connection that is refused because of a limit.
-fn refusal(why: &str) -> String {
+fn refusal_response(why: &str) -> String {
     format!(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n\
          Content-Length: {}\r\nRetry-After: 1\r\nConnection: close\r\n\r\n{why}\n",

@@ -1,5 +1,5 @@
 //! The layer directly above the socket: closes connections whose client sends no request or takes
-//! no data, and closes them so that the last response still arrives.
+//! no data. It closes a connection so that the last response still arrives.
 
 use std::future::Future;
 use std::io;
@@ -69,6 +69,7 @@ pub(crate) struct TimedStream<S> {
     client_timer: PeerTimer,
     stalled: Option<StalledWrite>,
     linger: Option<LingeringClose>,
+    /// The waker that is registered with `connection_state`.
     waker: Option<Waker>,
 }
 
@@ -79,7 +80,7 @@ struct StalledWrite {
     timer: PeerTimer,
 }
 
-/// Reading after the server has closed its side: its end, and the bytes that were read so far.
+/// Reading on after the server has closed its side: until when, and how many bytes were read so far.
 #[derive(Debug)]
 struct LingeringClose {
     until: Pin<Box<Sleep>>,
@@ -87,8 +88,7 @@ struct LingeringClose {
 }
 
 impl<S> TimedStream<S> {
-    /// Wraps a stream. The user of the stream marks `connection_state` as busy while a request is
-    /// handled.
+    /// Wraps a stream. The caller marks `connection_state` as busy while a request is handled.
     pub(crate) fn new(
         stream: S,
         timeouts: Timeouts,
@@ -115,22 +115,24 @@ impl<S> TimedStream<S> {
         self.stream
     }
 
-    /// The time by which the client, which has nothing to read at present, has to send something.
-    fn due(&mut self) -> Instant {
+    /// The time by which the client, which has nothing to read at present, has to send something. The
+    /// time-out counts from the first call in which the server waits for the request, or for the rest of its head.
+    fn deadline(&mut self) -> Instant {
         if self.has_head_begun {
             return *self.head_begun_since.get_or_insert_with(Instant::now) + self.timeouts.head;
         }
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
-        let time = if self.connection_state.is_new() {
+        let timeout = if self.connection_state.is_new() {
             self.timeouts.first_byte
         } else {
             self.timeouts.keep_alive
         };
-        since + time
+        since + timeout
     }
 
-    /// Whether the client, which has nothing to read at present, has exceeded its time-out or has
-    /// to close because others need its permit.
+    /// Is ready once the client, which has nothing to read at present, has exceeded its time-out, or once the
+    /// connection has to close because others need its permit. Until then a connection between two requests is
+    /// marked as idle.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.connection_state.is_busy() {
             return Poll::Pending;
@@ -141,7 +143,7 @@ impl<S> TimedStream<S> {
             .is_some_and(|waker| waker.will_wake(context.waker()))
         {
             self.waker = Some(context.waker().clone());
-            self.connection_state.wake_by(context);
+            self.connection_state.register_waker(context);
         }
         if self.connection_state.must_close() {
             return Poll::Ready(());
@@ -149,9 +151,10 @@ impl<S> TimedStream<S> {
         self.connection_state
             .set_idle(!self.has_head_begun && self.stalled.is_none());
         loop {
-            let due = self.due();
-            match ready!(self.client_timer.poll(due, context)) {
+            let deadline = self.deadline();
+            match ready!(self.client_timer.poll(deadline, context)) {
                 TimerState::Expired => return Poll::Ready(()),
+                // The process was suspended, so the time counts from now on.
                 TimerState::Suspended => {
                     self.waiting_since = None;
                     self.head_begun_since = None;
@@ -175,7 +178,7 @@ impl<S> TimedStream<S> {
         self.head_begun_since = None;
     }
 
-    /// Passes the result of a write on; an error if writes have made no progress for too long.
+    /// Passes the result of a write on; fails if writes have made no progress for too long.
     fn time_write<T>(
         &mut self,
         result: Poll<io::Result<T>>,
@@ -190,8 +193,8 @@ impl<S> TimedStream<S> {
             timer: PeerTimer::default(),
         });
         loop {
-            let due = stalled.since + self.timeouts.write;
-            match ready!(stalled.timer.poll(due, context)) {
+            let deadline = stalled.since + self.timeouts.write;
+            match ready!(stalled.timer.poll(deadline, context)) {
                 TimerState::Expired => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
                 TimerState::Suspended => stalled.since = Instant::now(),
             }
@@ -269,7 +272,7 @@ impl<S: AsyncRead + AsyncWrite + Watchable + Unpin> AsyncWrite for TimedStream<S
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Hyper flushes whenever it has polled the request.
+        // Hyper flushes whenever it has polled the future of the request.
         let this = &mut *self;
         this.peer_watch.check(&mut this.stream, context);
         let result = Pin::new(&mut self.stream).poll_flush(context);

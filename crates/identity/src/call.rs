@@ -75,7 +75,7 @@ impl fmt::Display for Call<'_> {
 }
 
 impl Identity {
-    /// Checks that the holder of this identity may make a call of a role of `installation`.
+    /// Checks that the holder of this identity may make a call to a role of `installation`.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl Identity {
                         names.services.contains(*service)
                             || names.hosts.iter().any(|host| host.may_have_name(service))
                     }
-                    // The check of the cell is all that joining it needs.
+                    // For `JoinCell` the check of the cell, above, is enough.
                     _ => true,
                 };
                 (!is_allowed).then(|| "it is for other hosts".to_owned())

@@ -34,7 +34,7 @@ pub enum Role {
 pub struct AgentNames {
     /// The name of its cell.
     pub cell: String,
-    /// Its hosts.
+    /// The hosts for which it may send messages.
     pub hosts: BTreeSet<HostPattern>,
     /// Names of service hosts, besides the names of its hosts.
     pub services: BTreeSet<String>,
@@ -76,7 +76,7 @@ impl Identity {
     ///
     /// # Errors
     ///
-    /// There is no URI of this scheme, one of them is not in a known form, or they are of several roles.
+    /// There is no URI with [`SCHEME`], a URI is not in a known form, or the URIs are of several roles.
     pub fn parse<'a>(uris: impl IntoIterator<Item = &'a str>) -> Result<Self, NameError> {
         let mut merged: Option<(&str, Self)> = None;
         let mut count = 0;
@@ -182,11 +182,11 @@ fn parse_uri(uri: &str, path: &str) -> Result<Identity, NameError> {
     let segments: Vec<&str> = segments.collect();
     let name = |segment| text::decode(segment).ok_or_else(unknown_form);
     let host = |segment, uuid| HostPattern::from_segments(segment, uuid).ok_or_else(unknown_form);
-    let agent = |cell, hosts: Option<HostPattern>, services: Option<String>| {
+    let agent = |cell, host_pattern: Option<HostPattern>, service: Option<String>| {
         Ok(Role::Agent(AgentNames {
             cell: name(cell)?,
-            hosts: hosts.into_iter().collect(),
-            services: services.into_iter().collect(),
+            hosts: host_pattern.into_iter().collect(),
+            services: service.into_iter().collect(),
         }))
     };
     let role = match segments.as_slice() {

@@ -11,7 +11,7 @@
 //! | `placewright://INSTALLATION/cell/CELL/host/PREFIX*` | an agent: all hosts whose names begin with PREFIX |
 //! | `placewright://INSTALLATION/cell/CELL/service/NAME` | an agent: a service host of several hosts |
 //!
-//! The certificate of an agent has any number of the last four; those of other roles have one URI.
+//! The certificate of an agent has any number of the last four; certificates of other roles have one URI.
 //! Other names in a certificate are ignored. `/host/*` means every host of the cell, whatever its
 //! UUID.
 //!

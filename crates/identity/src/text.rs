@@ -13,7 +13,7 @@ pub enum NameError {
     /// The text is not a URI in one of the known forms.
     #[error("{0:?} is no name of a role: see `placewright pki issue --help` for their forms")]
     UnknownForm(String),
-    /// The name of an installation has other characters, or too many.
+    /// The name of an installation has characters that are not allowed, or too many.
     #[error(
         "{0:?} is no name of an installation: up to 63 of a-z, 0-9, - and ., beginning with a \
          letter or digit"
@@ -68,7 +68,7 @@ pub(crate) fn encode(name: &str, uri: &mut String) {
     }
 }
 
-/// Decodes a segment of a URI. None if it is not as [`encode`] writes it, so that each name has one
+/// Decodes a segment of a URI. `None` if the segment is not as [`encode`] writes it, so that each name has one
 /// form only.
 pub(crate) fn decode(segment: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(segment.len());

@@ -55,15 +55,15 @@ fn identity() -> impl Strategy<Value = Identity> {
     (installation, role).prop_map(|(installation, role)| Identity::new(installation, role).unwrap())
 }
 
-/// Whether an agent may send messages for a host: a second definition, to compare with.
+/// Whether an agent may send messages for a host: a second definition, to compare `check_call` with.
 fn may_report_host(names: &AgentNames, name: &str, uuid: Uuid) -> bool {
-    let derived = uuid == uuid_of_name(name);
+    let is_derived = uuid == uuid_of_name(name);
     names.hosts.contains(&HostPattern::All)
-        || (derived && names.hosts.contains(&HostPattern::Named(name.to_owned())))
+        || (is_derived && names.hosts.contains(&HostPattern::Named(name.to_owned())))
         || names
             .hosts
             .contains(&HostPattern::WithUuid(name.to_owned(), uuid))
-        || (derived
+        || (is_derived
             && (1..=name.len())
                 .filter(|end| name.is_char_boundary(*end))
                 .any(|end| {
@@ -106,10 +106,10 @@ proptest! {
 
     #[test]
     fn nobody_speaks_for_others(
-        identity in identity(), cell in name(), host in name(), uuid in any::<u128>(), derived in any::<bool>(),
+        identity in identity(), cell in name(), host in name(), uuid in any::<u128>(), is_derived in any::<bool>(),
         holder in identity(),
     ) {
-        let uuid = if derived { uuid_of_name(&host) } else { Uuid::from_u128(uuid) };
+        let uuid = if is_derived { uuid_of_name(&host) } else { Uuid::from_u128(uuid) };
         let is_same_installation = identity.installation() == INSTALLATION;
         let agent = match identity.role() {
             Role::Agent(names) if names.cell == cell => Some(names),
@@ -172,18 +172,18 @@ fn refusals_say_who_what_and_why() {
 }
 
 #[test]
-fn a_host_cannot_be_taken_by_its_uuid_under_an_own_name() {
+fn an_agent_cannot_report_the_uuid_of_another_host_with_the_name_of_its_own() {
     let identity = agent_of("c1", HostPattern::from_argument("h1").unwrap());
-    let stolen = Call::ReportHost {
+    let call = Call::ReportHost {
         cell: "c1",
         name: "h1",
         uuid: uuid_of_name("h2"),
     };
-    assert!(identity.check_call(INSTALLATION, &stolen).is_err());
+    assert!(identity.check_call(INSTALLATION, &call).is_err());
 }
 
 #[test]
-fn services_have_the_names_of_hosts_or_their_own() {
+fn a_service_host_has_the_name_of_a_host_or_a_name_in_the_certificate() {
     let names = AgentNames {
         cell: "c1".into(),
         hosts: BTreeSet::from([HostPattern::Named("h1".into())]),

@@ -1,4 +1,4 @@
-//! How fast a large store is written and read: 1,000,000 entries and a snapshot of 200 MB.
+//! Measures how fast a large store is written and read: 1,000,000 entries and a snapshot of 200 MB.
 //!
 //! ```text
 //! cargo run --release -p placewright-journal --example load -- [DIRECTORY]

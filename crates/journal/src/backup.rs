@@ -1,12 +1,12 @@
 //! Backups: a copy of a store in one file, made while a service writes to the store, and a store made
 //! from such a file.
 //!
-//! A backup holds the oldest sound snapshot, the entries after it, and the small files beside them. A
-//! backup of a store that still has all its entries from the first one on needs no snapshot. In both cases the
-//! state after any of the entries in the backup can be restored.
+//! A backup holds the oldest sound snapshot, the entries after that snapshot, and small files that the service
+//! has in the store's directory. A backup of a store that still has its first entry, and so all of them, needs no
+//! snapshot. In both cases the state after any of the entries in the backup can be restored.
 //!
 //! What it is *not*: it knows nothing of what a record means. The caller loads a restored
-//! store to verify it, before [`Restored::publish`] gives it its name.
+//! store to verify it, before [`Restored::publish`] gives the store its name.
 
 mod error;
 mod file;

@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{AppendError, Journal, JournalError, SnapshotInfo, SnapshotWriter, Stats, Visit};
 
-/// The kind of an injected failure.
+/// How an operation of a journal is made to fail [fault injection].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The disk is full; nothing is kept.
@@ -17,11 +17,11 @@ pub enum Fault {
     ReadOnly,
     /// The disk fails; nothing is kept.
     Io,
-    /// The operation is done, but its answer is lost, as when a connection breaks before the answer.
+    /// The operation is done, but its caller gets an error, as when a connection breaks before the answer.
     LostAnswer,
 }
 
-/// The calls that an injected failure concerns.
+/// The calls that an injected fault concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// Appends of entries with [`Journal::append`].
@@ -46,42 +46,44 @@ struct PlannedFault {
     fault: Fault,
 }
 
+/// The planned faults, and the appends so far.
 #[derive(Debug, Default)]
-struct Script {
-    plans: Vec<PlannedFault>,
+struct State {
+    planned: Vec<PlannedFault>,
     /// The number of appends that were tried.
     appends: u64,
     /// The number of appends that are held at present.
-    waiting: u64,
+    held: u64,
     /// Whether appends are held.
     is_holding: bool,
     /// The number of appends that may proceed while appends are held.
     let_through: u64,
+    /// By how much each append is delayed.
     delay: Duration,
 }
 
-/// The script, and the condition variable on which its changes are awaited.
+/// The state, and the condition variable on which its changes are awaited.
 #[derive(Debug, Default)]
-struct SharedScript {
-    script: Mutex<Script>,
+struct SharedState {
+    state: Mutex<State>,
     changed: Condvar,
 }
 
 /// Controls one or more [`Faulty`] journals; clones control the same ones.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
-    shared: Arc<SharedScript>,
+    shared: Arc<SharedState>,
 }
 
 impl Faults {
-    /// Starts without planned failures.
+    /// Starts without planned faults.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Lets `after` more calls of `operation` through, then fails the next `times`.
     pub fn fail(&self, operation: Operation, after: u64, times: u64, fault: Fault) {
-        self.shared.script.lock().plans.push(PlannedFault {
+        self.shared.state.lock().planned.push(PlannedFault {
             operation,
             after,
             times,
@@ -89,70 +91,72 @@ impl Faults {
         });
     }
 
-    /// Cancels all planned failures.
+    /// Cancels all planned faults.
     pub fn cancel_all(&self) {
-        self.shared.script.lock().plans.clear();
+        self.shared.state.lock().planned.clear();
     }
 
     /// Blocks appends before they do anything, until [`Faults::release`].
     pub fn hold(&self) {
-        self.shared.script.lock().is_holding = true;
+        self.shared.state.lock().is_holding = true;
     }
 
     /// Lets all held appends proceed.
     pub fn release(&self) {
-        self.shared.script.lock().is_holding = false;
+        self.shared.state.lock().is_holding = false;
         self.shared.changed.notify_all();
     }
 
-    /// Lets this many held appends proceed, and holds those after them.
+    /// Lets this many held appends proceed, and holds the appends after them.
     pub fn let_through(&self, appends: u64) {
-        self.shared.script.lock().let_through = appends;
+        self.shared.state.lock().let_through = appends;
         self.shared.changed.notify_all();
     }
 
     /// Waits until this many appends were tried.
     pub fn wait_for_appends(&self, appends: u64) {
-        let mut script = self.shared.script.lock();
-        while script.appends < appends {
-            self.shared.changed.wait(&mut script);
+        let mut state = self.shared.state.lock();
+        while state.appends < appends {
+            self.shared.changed.wait(&mut state);
         }
     }
 
     /// Waits until an append is held.
     pub fn wait_until_held(&self) {
-        let mut script = self.shared.script.lock();
-        while script.waiting == 0 {
-            self.shared.changed.wait(&mut script);
+        let mut state = self.shared.state.lock();
+        while state.held == 0 {
+            self.shared.changed.wait(&mut state);
         }
     }
 
     /// Makes each append take this much longer, like a slow disk.
     pub fn delay_appends(&self, delay: Duration) {
-        self.shared.script.lock().delay = delay;
+        self.shared.state.lock().delay = delay;
     }
 
     /// The number of appends that were tried.
     pub fn appends(&self) -> u64 {
-        self.shared.script.lock().appends
+        self.shared.state.lock().appends
     }
 
+    /// Begins an operation: holds and delays an append as required, and returns the fault with which the
+    /// operation has to fail, if any.
     fn begin(&self, operation: Operation) -> Option<Fault> {
-        let mut script = self.shared.script.lock();
+        let mut state = self.shared.state.lock();
         let mut delay = Duration::ZERO;
         if operation == Operation::Append {
-            script.appends += 1;
-            script.waiting += 1;
+            state.appends += 1;
+            state.held += 1;
             self.shared.changed.notify_all();
-            while script.is_holding && script.let_through == 0 {
-                self.shared.changed.wait(&mut script);
+            while state.is_holding && state.let_through == 0 {
+                self.shared.changed.wait(&mut state);
             }
-            script.let_through = script.let_through.saturating_sub(1);
-            script.waiting -= 1;
-            delay = script.delay;
+            state.let_through = state.let_through.saturating_sub(1);
+            state.held -= 1;
+            delay = state.delay;
         }
-        let fault = script.take_due_fault(operation);
-        drop(script);
+        let fault = state.take_due_fault(operation);
+        drop(state);
         if !delay.is_zero() {
             std::thread::sleep(delay);
         }
@@ -160,18 +164,20 @@ impl Faults {
     }
 }
 
-impl Script {
+impl State {
+    /// Counts a call of an operation, and returns the fault with which it has to fail, if any. Of several
+    /// faults that are planned for one operation, each begins to count after the one before it is used up.
     fn take_due_fault(&mut self, operation: Operation) -> Option<Fault> {
-        let index = self.plans.iter().position(|p| p.operation == operation)?;
-        let plan = &mut self.plans[index];
-        if plan.after > 0 {
-            plan.after -= 1;
+        let index = (self.planned.iter()).position(|planned| planned.operation == operation)?;
+        let planned = &mut self.planned[index];
+        if planned.after > 0 {
+            planned.after -= 1;
             return None;
         }
-        plan.times = plan.times.saturating_sub(1);
-        let fault = plan.fault;
-        if plan.times == 0 {
-            self.plans.remove(index);
+        planned.times = planned.times.saturating_sub(1);
+        let fault = planned.fault;
+        if planned.times == 0 {
+            self.planned.remove(index);
         }
         Some(fault)
     }
@@ -195,7 +201,7 @@ impl Fault {
     }
 }
 
-/// Wraps a journal and injects the failures planned with [`Faults`].
+/// Wraps a journal and injects the faults planned with [`Faults`].
 pub struct Faulty {
     inner: Box<dyn Journal>,
     faults: Faults,

@@ -14,37 +14,38 @@ pub type Visit<'a> = dyn FnMut(u64, &[u8]) -> ControlFlow<()> + 'a;
 pub trait Journal: Send {
     /// Appends `records` as the entries `next_sequence`, `next_sequence + 1`, …
     ///
-    /// On `Ok` all of them are on stable storage. Without records it only compares
-    /// `next_sequence`.
+    /// On `Ok` all of them are on stable storage. If there are no records, nothing is appended, but a
+    /// `next_sequence` that is not the journal's next sequence is an error, too.
     ///
     /// # Errors
-    /// In each case nothing is kept: [`AppendError::Conflict`] when `next_sequence` is not the
-    /// journal's next one, [`AppendError::Failed`] when the store failed. A later append may
-    /// succeed.
+    /// [`AppendError::Conflict`] when `next_sequence` is not the journal's next sequence;
+    /// [`AppendError::Failed`] when the store failed, after which a later append may succeed. In both
+    /// cases no record is kept.
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError>;
 
-    /// Does work that an append has deferred and that the next one would do otherwise.
+    /// Does what the last append left for after its acknowledgement, such as an fsync of a file beside the
+    /// log. If this is not called, the next append does that work first, and takes longer.
     fn finish_deferred(&mut self) {}
 
     /// Visits the entries from `from` on, in order, until the end or until the visitor breaks.
     /// Returns the sequence to continue with.
     ///
-    /// A long-running visitor should break now and then: an implementation may have to keep a read
-    /// view, and with it replaced data, for the duration of the call.
+    /// A long-running visitor should break now and then: during the call an implementation may have a
+    /// read transaction open, which prevents it from freeing the space of old data.
     ///
     /// # Errors
     /// [`JournalError::Trimmed`] when `from` is no longer held; [`JournalError::Damaged`] and
-    /// [`JournalError::Missing`] with the entries' numbers; or the store failed. `from` greater
-    /// than `end() + 1` counts as missing entries.
+    /// [`JournalError::Missing`] with the numbers of the entries; or the store failed. If `from` is greater
+    /// than `end() + 1`, the entries in between are reported as missing.
     fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError>;
 
-    /// The sequence of the last entry; 0 if nothing was ever appended.
+    /// The sequence of the last entry, even if it was trimmed; 0 if nothing was ever appended.
     ///
     /// # Errors
     /// When the store cannot be read.
     fn end(&mut self) -> Result<u64, JournalError>;
 
-    /// The first entry that was not trimmed; the end plus one if none is held.
+    /// The sequence of the first entry that was not trimmed; `end() + 1` if no entry is held.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -56,8 +57,8 @@ pub trait Journal: Send {
     /// When the store cannot be read.
     fn snapshots(&mut self) -> Result<Vec<SnapshotInfo>, JournalError>;
 
-    /// Starts the snapshot of the state after entry `sequence`. It becomes visible with
-    /// [`SnapshotWriter::finish`]; dropped before, it leaves nothing.
+    /// Starts the snapshot of the state after entry `sequence`. The snapshot becomes visible with
+    /// [`SnapshotWriter::finish`]; a writer that is dropped before leaves nothing.
     ///
     /// # Errors
     /// [`JournalError::Missing`] when the journal ends before `sequence`, or the store failed.
@@ -76,11 +77,11 @@ pub trait Journal: Send {
     /// When the store failed.
     fn drop_snapshots(&mut self, keep: usize) -> Result<(), JournalError>;
 
-    /// Removes the entries before `before_sequence`. An implementation may keep a few more, never
-    /// fewer.
+    /// Removes the entries before `before_sequence`. An implementation may leave a few of them, because it
+    /// can remove whole batches only.
     ///
     /// # Errors
-    /// [`JournalError::TrimBeyondSnapshot`] when an entry would go that no snapshot covers, or the
+    /// [`JournalError::TrimBeyondSnapshot`] when an entry would be removed that no snapshot covers, or the
     /// store failed.
     fn trim(&mut self, before_sequence: u64) -> Result<(), JournalError>;
 
@@ -98,8 +99,8 @@ pub trait Journal: Send {
         Ok(())
     }
 
-    /// Checks that every acknowledged entry is there, as far as the implementation records that
-    /// outside of its log.
+    /// Checks that every acknowledged entry is in the log, as far as the implementation records outside of
+    /// the log which entries it acknowledged.
     ///
     /// # Errors
     /// [`JournalError::Lost`] and [`JournalError::NoMark`] say what is missing, or the store cannot be
@@ -116,7 +117,8 @@ pub trait Journal: Send {
         Ok(())
     }
 
-    /// Shortens the next start. Durability does not depend on it.
+    /// Moves what a write-ahead log holds into the main file, so that the next start is shorter. Entries
+    /// are durable without it.
     ///
     /// # Errors
     /// When the store failed.
@@ -211,7 +213,7 @@ pub trait SnapshotWriter: Write + Send {
 pub struct SnapshotInfo {
     /// The snapshot holds the state after this entry.
     pub sequence: u64,
-    /// Its size in the store.
+    /// The size of the snapshot in the store.
     pub bytes: u64,
 }
 
@@ -220,13 +222,13 @@ pub struct SnapshotInfo {
 pub struct Stats {
     /// The number of entries held.
     pub entries: u64,
-    /// The number of batches that they were appended in.
+    /// The number of batches that are held. A batch has the entries of one append.
     pub batches: u64,
     /// The total size of the held records.
     pub record_bytes: u64,
-    /// The first entry held; the end plus one if none is held.
+    /// The first entry held; `end + 1` if no entry is held.
     pub first_held: u64,
-    /// The last entry ever appended; 0 if there is none.
+    /// The last entry ever appended; 0 if nothing was ever appended.
     pub end: u64,
     /// The snapshots, the newest first.
     pub snapshots: Vec<SnapshotInfo>,

@@ -5,7 +5,7 @@
 //!
 //! let mut journal = MemoryJournal::new();
 //! journal.append(1, &[b"first", b"second"])?;
-//! // Compare-and-swap: a writer that is not at the end learns where the end is.
+//! // Compare-and-swap: a writer with a wrong sequence gets an error that has the next one.
 //! assert!(matches!(
 //!     journal.append(2, &[b"late"]),
 //!     Err(AppendError::Conflict { next_sequence: 3 })
@@ -15,7 +15,7 @@
 //!
 //! What it is *not*: it knows nothing of what a record means, runs no threads, and has no
 //! asynchronous calls. Each implementation is small: [`SqliteJournal`] keeps a store directory,
-//! [`MemoryJournal`] serves tests and throw-away runs, [`Faulty`] wraps another one and makes it
+//! [`MemoryJournal`] serves tests and throw-away runs, [`Faulty`] wraps another journal and makes it
 //! fail on demand.
 //!
 //! Invariants of every implementation:
@@ -39,4 +39,4 @@ pub use faulty::{Fault, Faults, Faulty, Operation};
 pub use journal::{Journal, SnapshotInfo, SnapshotWriter, Stats, Visit};
 pub use maintain::{Compaction, Verification, compact, verify};
 pub use memory::MemoryJournal;
-pub use sqlite::{Acceptance, FORMAT, Notice, SqliteJournal, SqliteOptions};
+pub use sqlite::{AcceptedLoss, FORMAT, Notice, SqliteJournal, SqliteOptions};

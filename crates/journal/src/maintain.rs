@@ -7,8 +7,8 @@ use crate::{Journal, JournalError, SnapshotInfo};
 
 /// Snapshots are read in pieces of this size.
 const PIECE_BYTES: usize = 1 << 20;
-/// The maximum number of entries in one read of the journal, so that no store has to keep a read
-/// view for the whole run.
+/// The maximum number of entries in one read of the journal, so that no read transaction is open for the
+/// whole run.
 const ENTRIES_PER_READ: u64 = 100_000;
 
 /// The result of verifying a whole store.
@@ -16,7 +16,7 @@ const ENTRIES_PER_READ: u64 = 100_000;
 pub struct Verification {
     /// The number of intact entries.
     pub entries: u64,
-    /// The total size of their records.
+    /// The total size of the records of the intact entries.
     pub record_bytes: u64,
     /// Intact snapshots, the newest first.
     pub snapshots: Vec<SnapshotInfo>,
@@ -63,11 +63,11 @@ pub fn verify(
             Err(problem) => verification.problems.push(problem),
         }
     }
-    let snapshot_sequence = verification.snapshots.first().map_or(0, |s| s.sequence);
-    if first_held > snapshot_sequence + 1 {
+    let newest_intact = verification.snapshots.first().map_or(0, |s| s.sequence);
+    if first_held > newest_intact + 1 {
         verification.problems.push(JournalError::Missing {
             path: "the store (no sound snapshot stands in for them)".into(),
-            first: snapshot_sequence + 1,
+            first: newest_intact + 1,
             last: first_held - 1,
         });
     }
@@ -105,15 +105,15 @@ fn verify_entries(
             Ok(after) => next = after,
             Err(problem) => {
                 // Entries after a damaged or missing batch can still be read.
-                let resume = match &problem {
+                let resume_at = match &problem {
                     JournalError::Damaged { last, .. } | JournalError::Missing { last, .. } => {
                         Some(last.saturating_add(1))
                     }
                     _ => None,
                 };
                 verification.problems.push(problem);
-                match resume {
-                    Some(resume) if resume > next => next = resume,
+                match resume_at {
+                    Some(resume_at) if resume_at > next => next = resume_at,
                     _ => return,
                 }
             }

@@ -16,7 +16,7 @@ const FILE_MODE: u32 = 0o600;
 /// directory keeps its mode.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn create_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -53,7 +53,7 @@ fn create_single_directory(path: &Path) -> io::Result<()> {
 /// because the service runs as that user.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn open_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
@@ -67,7 +67,7 @@ pub fn open_file(path: &Path) -> io::Result<File> {
 /// Creates a file for its owner alone, replacing an existing one.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn create_file(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -92,15 +92,15 @@ fn create_new(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.create_new(true).open(path)
 }
 
-/// Gives a file that root created to the owner of its directory: the user of the service could not
-/// open it otherwise.
+/// Gives a file that root created to the owner of its directory: otherwise the user of the service could
+/// not open the file.
 #[cfg(unix)]
 pub(crate) fn give_to_owner_of(directory: &Path, file: &File) {
     use std::os::unix::fs::{MetadataExt, fchown};
     if let (Ok(directory_metadata), Ok(file_metadata)) = (fs::metadata(directory), file.metadata())
         && directory_metadata.uid() != file_metadata.uid()
     {
-        // Best effort: only root is allowed to, and only root needs to.
+        // An error is ignored: only root may change the owner, and only files of root need another owner.
         let _ = fchown(
             file,
             Some(directory_metadata.uid()),
@@ -112,11 +112,11 @@ pub(crate) fn give_to_owner_of(directory: &Path, file: &File) {
 #[cfg(not(unix))]
 pub(crate) fn give_to_owner_of(_directory: &Path, _file: &File) {}
 
-/// Finds out whether other users of the machine have access to the content of a directory. Returns its
-/// mode, and the name of a file that they can read or write, which is empty if they can write to the
+/// The access that other users of the machine have to the content of a directory: the mode of the
+/// directory, and the name of a file that they can read or write, which is empty if they can write to the
 /// directory itself. `None` if they have no access.
 #[cfg(unix)]
-pub fn open_to_others(directory: &Path) -> Option<(u32, String)> {
+pub fn access_of_others(directory: &Path) -> Option<(u32, String)> {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = fs::metadata(directory).ok()?.permissions().mode() & 0o777;
     // Without search permission on the directory no file in it can be reached; with write
@@ -135,8 +135,8 @@ pub fn open_to_others(directory: &Path) -> Option<(u32, String)> {
     Some((mode, open.file_name().to_string_lossy().into_owned()))
 }
 
-/// Other systems do not have these modes.
+/// Always `None`: other systems do not have these modes.
 #[cfg(not(unix))]
-pub fn open_to_others(_directory: &Path) -> Option<(u32, String)> {
+pub fn access_of_others(_directory: &Path) -> Option<(u32, String)> {
     None
 }

@@ -7,7 +7,7 @@
 //! lock                             held by the one program that may write
 //! ```
 //!
-//! All of it is for the owner alone, whatever the umask.
+//! Only their owner can read and write these files, whatever the umask is.
 //!
 //! SQLite runs in WAL mode with `synchronous=FULL`: a commit returns after its fsync. Snapshots are
 //! files of their own, because a snapshot inside the database would pass through the write-ahead
@@ -33,7 +33,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use crate::{AppendError, Journal, JournalError, SnapshotInfo, SnapshotWriter, Stats, Visit};
-pub use accept::Acceptance;
+pub use accept::AcceptedLoss;
 pub use check::Notice;
 use mark::HighWaterMark;
 pub use open::{FORMAT, SqliteOptions};
@@ -42,8 +42,9 @@ pub use open::{FORMAT, SqliteOptions};
 /// for milliseconds only.
 const BATCHES_PER_TRIM: i64 = 64;
 
-/// The capacity of the buffer for batches that is kept; what a larger batch needed is freed.
-const PAYLOAD_KEPT_MAX: usize = 1 << 20;
+/// The maximum capacity, in bytes, that the buffer for an encoded batch keeps between appends. What a larger
+/// batch needed is freed.
+const PAYLOAD_BYTES_KEPT_MAX: usize = 1 << 20;
 
 /// A journal in a directory, stored by SQLite.
 pub struct SqliteJournal {
@@ -68,8 +69,9 @@ struct Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // The mark is finished before the lock is released. The lock is released explicitly,
-        // because a child process that is being started may hold the file open for a moment.
+        // Dropping the mark makes it durable, which has to be done before the lock is released. The lock is
+        // released explicitly, because closing the file does not release it while a child process that
+        // is just being started has inherited the open file.
         *self.write_lock.get_mut() = None;
         if let Some(lock) = &self.lock {
             let _ = lock.unlock();
@@ -87,6 +89,7 @@ pub(crate) struct LogEnd {
 impl Store {
     /// Converts an error of SQLite that occurred while `doing` something to this store.
     fn sqlite_error(&self, doing: &'static str) -> impl Fn(rusqlite::Error) -> JournalError + '_ {
+        // 0: the error concerns no particular entry.
         move |error| JournalError::from_sqlite(&self.directory, doing, 0, error)
     }
 
@@ -95,8 +98,8 @@ impl Store {
         move |error| JournalError::from_io(&self.directory, doing, error)
     }
 
-    /// Locks the store for writing.
-    fn writable(&self) -> Result<MutexGuard<'_, Option<HighWaterMark>>, JournalError> {
+    /// Locks the store for writing; refuses if it was opened for reading only.
+    fn lock_for_writing(&self) -> Result<MutexGuard<'_, Option<HighWaterMark>>, JournalError> {
         if self.lock.is_none() {
             return Err(JournalError::ReadOnly {
                 path: self.directory.clone(),
@@ -137,12 +140,12 @@ fn log_end(connection: &Connection) -> rusqlite::Result<LogEnd> {
         .optional()?;
     match log_end {
         Some(log_end) => Ok(log_end),
-        None => trimmed(connection),
+        None => trimmed_end(connection),
     }
 }
 
-/// The end of the trimmed entries: 0 if there are none.
-fn trimmed(connection: &Connection) -> rusqlite::Result<LogEnd> {
+/// The end of the trimmed entries; its sequence is 0 if none were trimmed.
+fn trimmed_end(connection: &Connection) -> rusqlite::Result<LogEnd> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = ?1")?;
     let last: i64 = statement.query_row(["trimmed_last"], |row| row.get(0))?;
     let checksum: u32 = statement.query_row(["trimmed_checksum"], |row| row.get(0))?;
@@ -154,16 +157,19 @@ fn trimmed(connection: &Connection) -> rusqlite::Result<LogEnd> {
 
 impl SqliteJournal {
     fn append_payload(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
-        let mut write_lock = self.store.writable()?;
+        let mut write_lock = self.store.lock_for_writing()?;
         let sqlite = self.store.sqlite_error("append");
         if let Some(mark) = write_lock.as_mut() {
-            mark.finish_deferred()
+            // The mark of the previous append has to be durable before this append begins.
+            mark.make_durable()
                 .map_err(self.store.io_error("write its mark"))?;
         }
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(&sqlite)?;
+        // After an append that succeeded the mark has the end of the log. The end is taken out of the mark, so
+        // that it is read from the log again if this append fails.
         let known_end = write_lock.as_mut().and_then(HighWaterMark::take_end);
         let log_end = match known_end {
             Some(log_end) => log_end,
@@ -202,9 +208,9 @@ impl SqliteJournal {
         Ok(())
     }
 
-    /// Removes up to [`BATCHES_PER_TRIM`] batches that end before `before`; false if none was left.
+    /// Removes up to [`BATCHES_PER_TRIM`] batches that end before `before`; false if there was no such batch.
     fn trim_batches(&mut self, before: u64) -> Result<bool, JournalError> {
-        let write_lock = self.store.writable()?;
+        let write_lock = self.store.lock_for_writing()?;
         let sqlite = self.store.sqlite_error("trim");
         let transaction = self
             .connection
@@ -235,10 +241,11 @@ impl SqliteJournal {
                 .map_err(&sqlite)
         };
         run("DELETE FROM batch WHERE first <= ?1", &[&last])?;
-        let set = "UPDATE meta SET value = ?2 WHERE key = ?1";
-        run(set, &[&"trimmed_last", &last])?;
-        run(set, &[&"trimmed_checksum", &checksum])?;
+        let set_meta = "UPDATE meta SET value = ?2 WHERE key = ?1";
+        run(set_meta, &[&"trimmed_last", &last])?;
+        run(set_meta, &[&"trimmed_checksum", &checksum])?;
         transaction.commit().map_err(&sqlite)?;
+        // Fair, so that an append that waits for the lock runs before the next transaction of the trim.
         MutexGuard::unlock_fair(write_lock);
         Ok(true)
     }
@@ -284,12 +291,12 @@ impl Journal for SqliteJournal {
         batch::encode(records, &mut self.payload)?;
         let appended = self.append_payload(next_sequence, records);
         self.payload.clear();
-        self.payload.shrink_to(PAYLOAD_KEPT_MAX);
+        self.payload.shrink_to(PAYLOAD_BYTES_KEPT_MAX);
         if appended.is_err() && !self.connection.is_autocommit() {
             // Reconnect: a transaction that could not even be rolled back would block every later
             // one.
-            open::connect(&self.store, || Ok(())).map(|connection| self.connection = connection)?;
-            self.checkpoint_on_close()?;
+            self.connection = open::reconnect(&self.store)?;
+            self.enable_checkpoint_on_close()?;
         }
         appended
     }
@@ -297,7 +304,7 @@ impl Journal for SqliteJournal {
     fn finish_deferred(&mut self) {
         if let Some(mark) = self.store.write_lock.lock().as_mut() {
             // A failure is retried before the next append, which then reports it.
-            let _ = mark.finish_deferred();
+            let _ = mark.make_durable();
         }
     }
 
@@ -312,8 +319,8 @@ impl Journal for SqliteJournal {
     }
 
     fn first_held(&mut self) -> Result<u64, JournalError> {
-        let trimmed = trimmed(&self.connection).map_err(self.store.sqlite_error("read"))?;
-        Ok(trimmed.last + 1)
+        let trimmed_end = trimmed_end(&self.connection).map_err(self.store.sqlite_error("read"))?;
+        Ok(trimmed_end.last + 1)
     }
 
     fn snapshots(&mut self) -> Result<Vec<SnapshotInfo>, JournalError> {
@@ -321,7 +328,8 @@ impl Journal for SqliteJournal {
     }
 
     fn write_snapshot(&mut self, sequence: u64) -> Result<Box<dyn SnapshotWriter>, JournalError> {
-        drop(self.store.writable()?);
+        // Taking the lock waits for an append under way, and fails if the store was opened for reading only.
+        drop(self.store.lock_for_writing()?);
         let end = self.end()?;
         if sequence > end {
             return Err(JournalError::Missing {
@@ -340,7 +348,8 @@ impl Journal for SqliteJournal {
     }
 
     fn drop_snapshots(&mut self, keep: usize) -> Result<(), JournalError> {
-        drop(self.store.writable()?);
+        // Taking the lock fails if the store was opened for reading only. Removing files needs no lock.
+        drop(self.store.lock_for_writing()?);
         for old in self.snapshots()?.iter().skip(keep.max(1)) {
             let path = snapshot_file::path(&self.store.directory, old.sequence);
             std::fs::remove_file(path).map_err(self.store.io_error("remove a snapshot"))?;
@@ -363,6 +372,7 @@ impl Journal for SqliteJournal {
     fn stats(&mut self) -> Result<Stats, JournalError> {
         let snapshots = self.snapshots()?;
         let sqlite = self.store.sqlite_error("read");
+        // In a row each record has its length before it, in 4 bytes.
         let (batches, entries, record_bytes): (i64, i64, i64) = self
             .connection
             .query_row(
@@ -376,7 +386,7 @@ impl Journal for SqliteJournal {
             entries: uint(entries),
             batches: uint(batches),
             record_bytes: uint(record_bytes),
-            first_held: trimmed(&self.connection).map_err(&sqlite)?.last + 1,
+            first_held: trimmed_end(&self.connection).map_err(&sqlite)?.last + 1,
             end: log_end(&self.connection).map_err(&sqlite)?.last,
             snapshots,
             file_bytes: self.file_bytes(),
@@ -399,16 +409,16 @@ impl Journal for SqliteJournal {
     }
 
     fn check_acknowledged(&mut self) -> Result<(), JournalError> {
-        // The mark is read before the log, because it never claims more than was there when it was
-        // written.
-        let mark_read =
+        // The mark is read before the log: entries that are appended between the two reads are then found in
+        // the log only, and none seem to be missing.
+        let stored_mark =
             mark::read(&self.store.directory).map_err(self.store.io_error("read its mark"))?;
-        check::check_acknowledged(&self.store, &self.connection, mark_read)
+        check::check_acknowledged(&self.store, &self.connection, stored_mark)
     }
 
     fn reclaim(&mut self) -> Result<(), JournalError> {
         {
-            let _write_lock = self.store.writable()?;
+            let _write_lock = self.store.lock_for_writing()?;
             self.connection
                 .execute_batch("VACUUM")
                 .map_err(self.store.sqlite_error("compact"))?;
@@ -417,7 +427,7 @@ impl Journal for SqliteJournal {
     }
 
     fn checkpoint(&mut self) -> Result<(), JournalError> {
-        let _write_lock = self.store.writable()?;
+        let _write_lock = self.store.lock_for_writing()?;
         self.connection
             .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
             .map_err(self.store.sqlite_error("checkpoint"))
@@ -425,12 +435,13 @@ impl Journal for SqliteJournal {
 
     fn try_clone(&self) -> Result<Box<dyn Journal>, JournalError> {
         let another = Self {
-            connection: open::connect(&self.store, || Ok(()))?,
+            connection: open::reconnect(&self.store)?,
             store: Arc::clone(&self.store),
             payload: Vec::new(),
         };
+        // A store without the lock was opened for reading only, and must not be changed on close.
         if self.store.lock.is_some() {
-            another.checkpoint_on_close()?;
+            another.enable_checkpoint_on_close()?;
         }
         Ok(Box::new(another))
     }

@@ -55,7 +55,7 @@ fn content(sequence: u64) -> Vec<u8> {
         .collect()
 }
 
-/// A directory with a store of ten batches of ten entries, and a path for its backup.
+/// A folder, the path of a store in it with ten batches of ten entries, and a path in it for a backup.
 fn folder() -> (TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let (store, file) = (folder.path().join("store"), folder.path().join("backup"));
@@ -89,11 +89,11 @@ fn restore_to(file: &Path, store: &Path, last: u64) -> Result<(), BackupError> {
     restore(file, store, last, &mut |_| ())?.publish()
 }
 
-/// The entries of a store and the number of the first. Asserts that the store is intact.
+/// The sequence of the first entry of a store, and all entries. Asserts that the store is intact.
 fn entries(store: &Path) -> (u64, Vec<String>) {
     let mut journal = open(store);
-    let found = verify(&mut journal, &mut |_| ()).unwrap();
-    assert!(found.problems.is_empty(), "{:?}", found.problems);
+    let problems = verify(&mut journal, &mut |_| ()).unwrap().problems;
+    assert!(problems.is_empty(), "{problems:?}");
     let first = journal.first_held().unwrap();
     let mut entries = Vec::new();
     journal
@@ -295,7 +295,7 @@ fn existing_files_are_never_overwritten() {
     back_up(&store, &file).unwrap();
     let error = restore_to(&file, &store, 100).unwrap_err();
     assert!(matches!(error, BackupError::Exists { .. }), "{error}");
-    // Nor files with the temporary name of the store.
+    // A directory with the temporary name of the store is not overwritten either.
     let partial = folder.path().join("restored.partial");
     fs::create_dir(&partial).unwrap();
     fs::write(partial.join("unrelated"), "unrelated").unwrap();
@@ -312,6 +312,7 @@ fn leftovers_of_a_killed_backup_or_restore_are_removed() {
     back_up(&store, &file).unwrap();
     assert_files(&folder, &["store", "backup"]);
     let restored = folder.path().join("restored");
+    // A restore that was killed leaves a store with fewer entries.
     let leftover = folder.path().join("restored.partial");
     append(&mut open(&leftover), 3);
     restore_to(&file, &restored, 100).unwrap();
@@ -389,6 +390,7 @@ fn the_write_ahead_log_is_reset_during_a_backup() {
         is_done.store(true, Ordering::Relaxed);
         written.unwrap();
     });
+    // The log is checkpointed at 16 MiB, and then reset unless a reader still uses it.
     let bytes = fs::metadata(log).unwrap().len();
     assert!(bytes < 32 << 20, "the log has {bytes} bytes");
 }
@@ -405,6 +407,7 @@ fn the_rate_limit_is_kept() {
     let began = std::time::Instant::now();
     let mut reader = SqliteJournal::open_read_only(&store).unwrap();
     let written = write(&mut reader, &options, &mut |_| ()).unwrap();
+    // A delay of up to 50 ms may be made up for by copying faster.
     let seconds_min = written.bytes as f64 / f64::from(4 << 20) - 0.1;
     let took = began.elapsed().as_secs_f64();
     assert!(took >= seconds_min, "{took} s for {} bytes", written.bytes);
@@ -424,7 +427,7 @@ fn batches_have_the_time_of_their_append() {
     assert_eq!((seen.len(), last.first, last.last), (11, 101, 110));
     let at = last.appended_at.unwrap();
     assert!((before..=after).contains(&at), "{before} {at} {after}");
-    // A restored store still has the times, also that of a truncated batch.
+    // A restored store still has the times, also that of the batch that the restore cut short.
     let (restored, again) = (folder.path().join("restored"), folder.path().join("again"));
     restore_to(&file, &restored, 105).unwrap();
     back_up(&restored, &again).unwrap();

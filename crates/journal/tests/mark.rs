@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use placewright_journal::{
-    Acceptance, Journal, JournalError, Notice, SqliteJournal, SqliteOptions, verify,
+    AcceptedLoss, Journal, JournalError, Notice, SqliteJournal, SqliteOptions, verify,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -64,9 +64,10 @@ fn a_damaged_log_is_refused_each_time_it_is_opened() {
     let directory = killed_store();
     let log = directory.path().join(LOG);
     let mut bytes = fs::read(&log).unwrap();
-    // In the third of five appends.
-    let frame = 32 + 4120 * 2;
-    bytes[frame + 100] ^= 1;
+    // SQLite's log has a header of 32 bytes, then frames with 24 bytes before a page of 4096. A byte in the
+    // third frame is changed, which one of the five appends in the log wrote.
+    let third_frame = 32 + (24 + 4096) * 2;
+    bytes[third_frame + 100] ^= 1;
     fs::write(&log, &bytes).unwrap();
     for _ in 0..3 {
         let error = open_error(directory.path());
@@ -135,7 +136,7 @@ fn deleted_rows_at_the_end_are_detected() {
             ..
         }
     ));
-    // All entries of a store whose database is empty.
+    // A store whose database is empty lacks all entries.
     fs::write(directory.path().join(DATABASE), b"").unwrap();
     assert!(matches!(
         open_error(directory.path()),
@@ -189,7 +190,7 @@ fn a_database_with_another_history_is_detected() {
 fn a_missing_or_damaged_mark_is_an_error_except_in_stores_of_earlier_releases() {
     let directory = killed_store();
     let mark = directory.path().join("mark");
-    fs::write(&mark, [0; 12288]).unwrap();
+    fs::write(&mark, [0; 3 * 4096]).unwrap();
     let error = open_error(directory.path());
     assert!(
         matches!(
@@ -223,7 +224,7 @@ fn a_missing_or_damaged_mark_is_an_error_except_in_stores_of_earlier_releases() 
     assert_eq!((accepted.lost, accepted.end), (None, 100));
     assert_eq!(open(directory.path()).unwrap().notices(), []);
 
-    // A store of an earlier release.
+    // A store of an earlier release has neither a mark nor the key `marked`.
     fs::remove_file(&mark).unwrap();
     let database = Connection::open(directory.path().join(DATABASE)).unwrap();
     database
@@ -255,7 +256,7 @@ fn a_kill_between_an_append_and_its_mark_is_not_an_error() {
     let directory = copy(origin.path());
     fs::write(directory.path().join("mark"), &mark).unwrap();
     assert!(problems(directory.path()).is_empty());
-    // The entry can be read from now on, so opening updates the mark.
+    // From now on the entries of the second append can be read, so opening the store sets the mark to them.
     assert_eq!(open(directory.path()).unwrap().end().unwrap(), 20);
     let database = Connection::open(directory.path().join(DATABASE)).unwrap();
     database
@@ -293,7 +294,7 @@ fn lost_entries_that_a_snapshot_covers_are_not_lost_for_good() {
             ..
         }
     ));
-    let expected = Acceptance {
+    let expected = AcceptedLoss {
         lost: Some((81, 100)),
         end: 80,
         has_only_snapshot: true,
@@ -313,7 +314,7 @@ fn lost_entries_that_a_snapshot_covers_are_not_lost_for_good() {
     drop(journal);
     assert!(problems(directory.path()).is_empty());
 
-    // Even if the database cannot be read at all.
+    // The snapshot is kept even if the database cannot be read at all.
     fs::write(directory.path().join(DATABASE), [7; 8192]).unwrap();
     assert!(
         open_error(directory.path())
@@ -390,6 +391,7 @@ mod modes {
             .unwrap()
             .map(|f| f.unwrap().path())
             .collect();
+        // The database with its two files, the mark, the lock and the snapshot.
         assert!(files.len() >= 6, "{files:?}");
         for path in files {
             assert_eq!(mode(&path), 0o600, "{}", path.display());

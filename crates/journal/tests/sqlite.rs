@@ -53,16 +53,20 @@ fn database(directory: &TempDir) -> Connection {
     Connection::open(directory.path().join("journal.sqlite")).unwrap()
 }
 
-fn flip(path: &Path, pattern: &[u8]) {
+fn flip_bit(path: &Path, pattern: &[u8]) {
     let mut bytes = fs::read(path).unwrap();
     let at = bytes.windows(pattern.len()).position(|w| w == pattern);
     bytes[at.expect("the pattern is in the file")] ^= 1;
     fs::write(path, bytes).unwrap();
 }
 
-fn verified(directory: &TempDir) -> Verification {
+fn verify_store(directory: &TempDir) -> Verification {
     let mut journal = SqliteJournal::open_read_only(directory.path()).unwrap();
     verify(&mut journal, &mut |_| ()).unwrap()
+}
+
+fn problems(journal: &mut dyn Journal) -> Vec<JournalError> {
+    verify(journal, &mut |_| ()).unwrap().problems
 }
 
 #[test]
@@ -79,7 +83,7 @@ fn a_store_has_all_entries_when_it_is_opened_again() {
 #[test]
 fn errors_name_a_damaged_entry_and_the_others_remain_readable() {
     let directory = store();
-    flip(&directory.path().join("journal.sqlite"), b"<37>");
+    flip_bit(&directory.path().join("journal.sqlite"), b"<37>");
     let mut journal = open(directory.path()).unwrap();
     let error = failure(read_all(&mut journal, 1));
     assert!(matches!(
@@ -138,7 +142,7 @@ fn a_deleted_or_replaced_batch_is_detected() {
         )
         .unwrap();
     drop(connection);
-    let verification = verified(&directory);
+    let verification = verify_store(&directory);
     assert!(matches!(
         verification.problems[..],
         [JournalError::Damaged {
@@ -291,12 +295,7 @@ fn a_full_store_keeps_its_entries_and_accepts_appends_again_after_a_trim() {
     journal.trim(next - 3).unwrap();
     journal.append(next, &[&record]).unwrap();
     assert_eq!(read_all(&mut journal, next).unwrap(), [record]);
-    assert!(
-        verify(&mut journal, &mut |_| ())
-            .unwrap()
-            .problems
-            .is_empty()
-    );
+    assert!(problems(&mut journal).is_empty());
 }
 
 #[test]
@@ -309,7 +308,7 @@ fn a_second_process_gets_an_error_that_names_the_lock_holder() {
     assert!(text.contains(directory.path().to_str().unwrap()));
     assert!(text.contains(&format!("process {}", std::process::id())));
 
-    // It can be read meanwhile, including new entries.
+    // The store can be read while it is locked, including new entries.
     let mut reader = SqliteJournal::open_read_only(directory.path()).unwrap();
     journal.append(101, &[b"new"]).unwrap();
     assert_eq!(read_all(&mut reader, 101).unwrap(), [b"new"]);
@@ -367,6 +366,7 @@ fn a_store_of_a_newer_format_is_refused_and_not_changed() {
     snapshot(&mut journal, 50, b"state");
     let path = directory.path().join(format!("snapshot-{:020}", 50));
     let mut bytes = fs::read(&path).unwrap();
+    // The format is at offset 8, and the header's checksum at offset 20.
     bytes[8] = 9;
     let crc = crc32fast::hash(&bytes[..20]).to_le_bytes();
     bytes[20..24].copy_from_slice(&crc);
@@ -408,7 +408,9 @@ fn a_damaged_snapshot_returns_no_wrong_bytes_and_prevents_trimming() {
     snapshot(&mut journal, 90, &state);
     let path = directory.path().join(format!("snapshot-{:020}", 90));
     let intact = fs::read(&path).unwrap();
-    let last = intact.len();
+    let size = intact.len();
+    // In each field of the header, in the head and content of the first chunk, in the second chunk, which
+    // begins at 4,194,336, and in the fields of the end.
     for at in [
         0,
         9,
@@ -419,16 +421,16 @@ fn a_damaged_snapshot_returns_no_wrong_bytes_and_prevents_trimming() {
         40,
         4_200_000,
         4_300_000,
-        last - 20,
-        last - 9,
-        last - 1,
+        size - 20,
+        size - 9,
+        size - 1,
     ] {
         let mut bytes = intact.clone();
         bytes[at] ^= 0x10;
         fs::write(&path, &bytes).unwrap();
         check_damaged(&mut journal, &state);
     }
-    for length in [0, 10, 24, 1_000, 4_194_400, last - 16, last - 1] {
+    for length in [0, 10, 24, 1_000, 4_194_400, size - 16, size - 1] {
         fs::write(&path, &intact[..length]).unwrap();
         check_damaged(&mut journal, &state);
     }
@@ -446,9 +448,8 @@ fn check_damaged(journal: &mut dyn Journal, state: &[u8]) {
         Ok(Err(error)) => assert_eq!(error.kind(), std::io::ErrorKind::InvalidData),
         other => panic!("{other:?}"),
     }
-    let problems = verify(journal, &mut |_| ()).unwrap().problems;
     assert!(matches!(
-        problems[..],
+        problems(journal)[..],
         [JournalError::DamagedSnapshot { sequence: 90, .. }]
     ));
     assert!(matches!(
@@ -478,7 +479,7 @@ fn verifying_finds_missing_entries_that_no_snapshot_covers() {
     drop(journal);
     fs::remove_file(directory.path().join(format!("snapshot-{:020}", 60))).unwrap();
     assert!(matches!(
-        verified(&directory).problems[..],
+        verify_store(&directory).problems[..],
         [JournalError::Missing {
             first: 1,
             last: 40,
@@ -500,7 +501,10 @@ mod read_only {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Root can write everywhere, so as root the test runs itself again as another user.
+    /// The user and group `nobody`.
+    const NOBODY: u32 = 65_534;
+
+    /// Root can write everywhere, so if root runs the test, it runs itself again as another user.
     #[test]
     fn a_read_only_store_can_be_read_and_writing_is_an_error() {
         if let Some(directory) = std::env::var_os(CHILD) {
@@ -522,8 +526,8 @@ mod read_only {
                 .args(["--exact", name])
                 .env(CHILD, directory.path())
                 .current_dir("/")
-                .uid(65_534)
-                .gid(65_534)
+                .uid(NOBODY)
+                .gid(NOBODY)
                 .status();
             assert!(status.unwrap().success());
         } else {
@@ -538,12 +542,7 @@ mod read_only {
         assert!(error.to_string().contains(directory.to_str().unwrap()));
         let mut journal = SqliteJournal::open_read_only(directory).unwrap();
         assert_eq!(read_all(&mut journal, 1).unwrap().len(), 100);
-        assert!(
-            verify(&mut journal, &mut |_| ())
-                .unwrap()
-                .problems
-                .is_empty()
-        );
+        assert!(problems(&mut journal).is_empty());
         let unwritable = failure(open(&directory.join("new")));
         assert!(
             matches!(unwritable, JournalError::ReadOnly { .. }),

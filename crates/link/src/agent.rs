@@ -12,8 +12,8 @@ pub trait AgentLink: Send + Sync + 'static {
     /// Opens a connection. One connection may carry many hosts; it ends when either side drops its
     /// half.
     ///
-    /// Both channels are bounded. What an agent does not receive in time is dropped, not buffered: the
-    /// cell repeats it later.
+    /// Both channels are bounded. Messages that an agent does not receive in time are dropped, and the cell
+    /// repeats them later.
     fn connect(&self) -> LinkFuture<'_, AgentConnection>;
 }
 
@@ -32,17 +32,17 @@ pub struct AgentConnection {
 pub enum ToCell {
     /// A host begins a session, and with it reports all its guests.
     Started(Box<SessionStart>),
-    /// A step that the cell requested has succeeded or failed.
+    /// A step that the cell ordered has succeeded or failed.
     StepEnded {
         /// The host that carried out the step.
         host: HostId,
         /// The instance that the step was for.
         instance: InstanceId,
-        /// The session in which it was requested.
+        /// The session in which the step was ordered.
         session: u64,
         /// The attempt number of the [`Order`] that is answered.
         attempt: u32,
-        /// Why it failed, if it did.
+        /// Why the step failed, if it did.
         failure: Option<Failure>,
     },
     /// A guest was destroyed, or was not there to be destroyed.
@@ -74,7 +74,7 @@ pub enum ToCell {
 pub struct SessionStart {
     /// The host: the UUID of its root provider.
     pub host: HostId,
-    /// Its name, unique over all cells.
+    /// The host's name, unique over all cells.
     pub name: String,
     /// The session number; greater than those of the host's earlier sessions.
     pub session: u64,
@@ -85,16 +85,16 @@ pub struct SessionStart {
 /// A message from a cell to an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToAgent {
-    /// Asks for a step of a build, move or rebuild.
+    /// Orders a step of a build, move or rebuild.
     Step {
-        /// The host that has to carry it out.
+        /// The host that has to carry out the step.
         host: HostId,
         /// The session that the order belongs to; an agent ignores orders of other sessions.
         session: u64,
-        /// The step, and everything needed to carry it out.
+        /// The step, with everything needed to carry it out.
         order: Box<Order>,
     },
-    /// Asks for a guest to be destroyed; repeated until [`ToCell::Destroyed`] arrives.
+    /// Orders that a guest be destroyed; repeated until [`ToCell::Destroyed`] arrives.
     Destroy {
         /// The host that has the guest.
         host: HostId,

@@ -76,14 +76,14 @@ pub enum CellEvent {
     Instance {
         /// The instance that changed.
         instance: InstanceId,
-        /// The instance's new state; none if the cell does not have it (any more).
+        /// The instance's new state; `None` if the cell does not have the instance (any more).
         view: Option<Box<InstanceView>>,
     },
     /// A host was added, changed or removed.
     Host {
         /// The host that changed.
         host: HostId,
-        /// The host's new state; none if an operator removed it.
+        /// The host's new state; `None` if an operator removed the host.
         view: Option<HostView>,
     },
     /// The next update of a host's soft state, as its agent sent it.
@@ -98,9 +98,9 @@ pub enum CellEvent {
         /// The hosts that are still up.
         hosts: Vec<HostId>,
     },
-    /// The end of the initial listing: whatever was not listed before this does not exist.
+    /// The end of the initial listing: an instance or host that was not listed before does not exist.
     Complete,
-    /// The cell itself is still there. Sent at least every second.
+    /// The cell itself is up. Sent at least every second.
     Heartbeat,
 }
 
@@ -113,15 +113,15 @@ pub struct InstanceView {
     pub job: Option<JobView>,
     /// [`Spec::digest`] of the instance's present specification.
     pub spec_digest: u64,
-    /// The guest that the instance runs in; none while it is on no host.
+    /// The guest that the instance runs in; `None` while the instance is on no host.
     pub guest: Option<GuestRef>,
-    /// The availability zone of its host.
+    /// The availability zone of the instance's host.
     pub zone: Option<String>,
     /// The most recent failure.
     pub fault: Option<Fault>,
     /// When the cell accepted the instance.
     pub created_at: placewright_placement::Timestamp,
-    /// When it was last changed.
+    /// When the instance was last changed.
     pub updated_at: placewright_placement::Timestamp,
 }
 
@@ -141,7 +141,7 @@ pub struct JobView {
 /// The state of a host, as its cell sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostView {
-    /// The host's name; none until its agent has reported it since the cell's start.
+    /// The host's name; `None` until the host's agent has reported it since the cell's start.
     pub name: Option<String>,
     /// Whether the host counts as up: its agent is not silent.
     pub is_up: bool,

@@ -4,7 +4,7 @@ use crate::LinkFuture;
 
 /// The authority, as control offers it to cells and cells pass it on to agents.
 pub trait CertificateLink: Send + Sync + 'static {
-    /// Renews a certificate. The new one has the names and rights of the present one and no others.
+    /// Renews a certificate. The new certificate has the names and rights of the present one and no others.
     fn renew(&self, renewal: Renewal) -> LinkFuture<'_, Certified>;
 
     /// Issues a certificate to a new holder that shows an invitation. The certificate has the names and rights
@@ -17,22 +17,22 @@ pub trait CertificateLink: Send + Sync + 'static {
 pub struct Renewal {
     /// The present certificate (DER), as the holder showed it in a handshake.
     pub present_certificate: Vec<u8>,
-    /// The request for a certificate (PKCS #10, DER), signed with the new key.
-    pub request: Vec<u8>,
+    /// The certificate signing request (PKCS #10, DER), signed with the new key.
+    pub signing_request: Vec<u8>,
 }
 
 /// What is needed to use an invitation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Enrolment {
-    /// Which invitation it is.
+    /// The identifier of the invitation.
     pub id: Vec<u8>,
-    /// Its secret.
+    /// The secret of the invitation.
     pub secret: Vec<u8>,
-    /// The request for a certificate, signed with the new key.
-    pub request: Vec<u8>,
+    /// The certificate signing request (PKCS #10, DER), signed with the new key.
+    pub signing_request: Vec<u8>,
 }
 
-/// The secret is not printed.
+/// Without the fields, so that the secret gets into no log.
 impl std::fmt::Debug for Enrolment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Enrolment").finish_non_exhaustive()

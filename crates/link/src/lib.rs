@@ -1,12 +1,12 @@
 //! The interfaces between the roles of Placewright, and the messages that they exchange.
 //!
 //! - [`CellLink`]: control reaches a cell.
-//! - [`PlacementLink`]: a cell reaches placement, the only part of control that it calls.
+//! - [`PlacementLink`]: a cell's conductor reaches placement, the only part of control that it calls.
 //! - [`AgentLink`]: an agent reaches its cell.
 //! - [`CertificateLink`]: holders of certificates reach their authority.
 //!
 //! Each is a trait, so that roles in one process talk through memory and roles on different
-//! machines over the network, without knowing which. Every call may be made twice, and every answer
+//! machines over the network, and the callers' code is the same. Every call may be made twice, and every answer
 //! may be lost: the conductors' state machines number whatever must not happen twice.
 
 mod agent;
@@ -26,8 +26,8 @@ use thiserror::Error;
 /// The future of a link's answer, boxed so that the traits can be used as objects.
 pub type LinkFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, LinkError>> + Send + 'a>>;
 
-/// Why a call failed. After those without an answer (`Unreachable`, `TimedOut`), the requested change
-/// may have been made all the same.
+/// Why a call failed. If there was no answer (`Unreachable`, `TimedOut`), the requested change may have
+/// been made all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LinkError {
     /// No connection could be made, or the connection was lost.

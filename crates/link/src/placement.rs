@@ -4,7 +4,7 @@ use placewright_conductor::{ClaimRequest, ClaimResponse};
 
 use crate::LinkFuture;
 
-/// Placement's interface towards cells: the only calls that a cell makes to control.
+/// Placement's interface towards cells: the only calls that a cell's conductor makes to control.
 pub trait PlacementLink: Send + Sync + 'static {
     /// Sends requests and waits until their answers are durable. There is one answer for each
     /// request, in the same order.

@@ -28,7 +28,7 @@ pub struct Limits {
 /// Counters of a limiter's decisions.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectionMetrics {
-    /// Idle connections that were closed in favour of new ones.
+    /// Connections without a request under way that were closed in favour of others.
     pub evicted: Counter,
     /// Connections that were refused because their peer had reached its limit.
     pub refused: Counter,
@@ -43,10 +43,10 @@ const BUSY: u8 = 1;
 /// The connection was kept alive and waits for a further request: evicted if no connection is
 /// new.
 const KEPT_ALIVE: u8 = 2;
-/// The response may not have been sent completely.
+/// The response may not have been sent completely: not evicted.
 const RESPONDED: u8 = 3;
 
-/// The state of one connection. Its own task updates it, without a lock.
+/// The state of one connection. The task of the connection updates it, without a lock.
 #[derive(Debug)]
 pub struct ConnectionState {
     phase: AtomicU8,
@@ -66,11 +66,14 @@ impl ConnectionState {
         }
     }
 
-    /// Records that the head of a request has arrived, or (`false`) that the head of its response was
-    /// produced.
-    pub fn set_busy(&self, busy: bool) {
-        let phase = if busy { BUSY } else { RESPONDED };
-        self.phase.store(phase, Ordering::Relaxed);
+    /// Records that the head of a request has arrived.
+    pub fn set_busy(&self) {
+        self.phase.store(BUSY, Ordering::Relaxed);
+    }
+
+    /// Records that the head of the response was produced.
+    pub fn set_responded(&self) {
+        self.phase.store(RESPONDED, Ordering::Relaxed);
     }
 
     /// Records that the previous response is complete and the next request is awaited.
@@ -106,7 +109,7 @@ impl ConnectionState {
     }
 
     /// Registers the task that is woken when the connection has to close or the server stops.
-    pub fn wake_by(&self, context: &Context<'_>) {
+    pub fn register_waker(&self, context: &Context<'_>) {
         *self.waker.lock() = Some(context.waker().clone());
     }
 
@@ -154,18 +157,19 @@ impl PeerConnections {
         self.open_connections.len().saturating_sub(self.closing)
     }
 
-    fn count(&self, phase: u8) -> usize {
+    /// The number of connections in this phase that do not have to close.
+    fn evictable_count(&self, phase: u8) -> usize {
         let open_connections = self.open_connections.values();
         open_connections
             .filter(|connection_state| is_evictable(connection_state, phase))
             .count()
     }
 
-    /// Evicts the oldest connections in this phase; returns their number.
-    fn evict(&mut self, phase: u8, most: usize) -> usize {
+    /// Evicts the oldest connections in this phase, up to `limit` of them; returns their number.
+    fn evict(&mut self, phase: u8, limit: usize) -> usize {
         let mut evicted = 0;
         for connection_state in self.open_connections.values() {
-            if evicted < most && is_evictable(connection_state, phase) {
+            if evicted < limit && is_evictable(connection_state, phase) {
                 connection_state.request_close();
                 evicted += 1;
             }
@@ -224,12 +228,12 @@ impl ConnectionLimiter {
         let peer = Peer::from(remote);
         let mut open_connections = self.open_connections.lock();
         let limit = self.limits.per_peer;
-        if let Some(own) = open_connections.peers.get_mut(&peer)
+        if let Some(peer_connections) = open_connections.peers.get_mut(&peer)
             && limit > 0
-            && own.remaining() >= limit
+            && peer_connections.remaining() >= limit
         {
             // Connections on which a response was sent are preferred to new ones.
-            if own.evict(NEW, 1) == 0 {
+            if peer_connections.evict(NEW, 1) == 0 {
                 self.metrics.refused.inc();
                 return Admission::PeerLimitReached;
             }
@@ -262,8 +266,9 @@ impl ConnectionLimiter {
         open_connections.next_number += 1;
         open_connections.total += 1;
         let connection_state = Arc::new(ConnectionState::new(phase));
-        let own = open_connections.peers.entry(peer).or_default();
-        own.open_connections
+        let peer_connections = open_connections.peers.entry(peer).or_default();
+        peer_connections
+            .open_connections
             .insert(number, Arc::clone(&connection_state));
         ConnectionPermit {
             limiter: Arc::clone(self),
@@ -273,7 +278,8 @@ impl ConnectionLimiter {
         }
     }
 
-    /// Evicts idle connections of the peer with the most of them.
+    /// Evicts new connections of the peer with the most of them, or if no connection is new, one that was
+    /// kept alive.
     pub(crate) fn evict(&self) {
         let evicted = self.open_connections.lock().evict();
         self.metrics.evicted.inc_by(evicted as u64);
@@ -285,7 +291,9 @@ impl ConnectionLimiter {
             let open_connections = self.open_connections.lock();
             let peers = open_connections.peers.values();
             peers
-                .flat_map(|own| own.open_connections.values().map(Arc::clone))
+                .flat_map(|peer_connections| {
+                    peer_connections.open_connections.values().map(Arc::clone)
+                })
                 .collect()
         };
         for connection_state in all {
@@ -307,23 +315,24 @@ impl ConnectionLimiter {
 }
 
 impl Connections {
-    /// Evicts idle connections of the peer with the most of them; returns their number.
+    /// Evicts new connections of the peer with the most of them, or if no connection is new, one that was
+    /// kept alive; returns their number.
     fn evict(&mut self) -> usize {
         for phase in [NEW, KEPT_ALIVE] {
             let counts = self
                 .peers
                 .iter()
-                .map(|(peer, own)| (own.count(phase), *peer));
+                .map(|(peer, peer_connections)| (peer_connections.evictable_count(phase), *peer));
             let Some((count, peer)) = counts.max().filter(|(count, _)| *count > 0) else {
                 continue;
             };
-            let most = if phase == NEW {
+            let limit = if phase == NEW {
                 (count / EVICTED_ONE_IN).clamp(1, EVICTED_MAX)
             } else {
                 1
             };
-            if let Some(own) = self.peers.get_mut(&peer) {
-                return own.evict(phase, most);
+            if let Some(peer_connections) = self.peers.get_mut(&peer) {
+                return peer_connections.evict(phase, limit);
             }
         }
         0
@@ -350,12 +359,12 @@ impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut open_connections = self.limiter.open_connections.lock();
         open_connections.total -= 1;
-        if let Some(own) = open_connections.peers.get_mut(&self.peer) {
-            own.open_connections.remove(&self.number);
+        if let Some(peer_connections) = open_connections.peers.get_mut(&self.peer) {
+            peer_connections.open_connections.remove(&self.number);
             if self.connection_state.must_close() {
-                own.closing = own.closing.saturating_sub(1);
+                peer_connections.closing = peer_connections.closing.saturating_sub(1);
             }
-            if own.open_connections.is_empty() {
+            if peer_connections.open_connections.is_empty() {
                 open_connections.peers.remove(&self.peer);
             }
         }
@@ -378,12 +387,12 @@ mod tests {
         ConnectionLimiter::new(limits, ConnectionMetrics::default())
     }
 
-    fn from(last: u8) -> SocketAddr {
+    fn address(last: u8) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, last], 1))
     }
 
     fn admit(limiter: &Arc<ConnectionLimiter>, last: u8) -> ConnectionPermit {
-        match limiter.admit(from(last)) {
+        match limiter.admit(address(last)) {
             Admission::Admitted(permit) => permit,
             other => panic!("{other:?}"),
         }
@@ -395,10 +404,10 @@ mod tests {
         let few: Vec<ConnectionPermit> = (0..2).map(|_| admit(&limiter, 1)).collect();
         let many: Vec<ConnectionPermit> = (0..3).map(|_| admit(&limiter, 2)).collect();
         let kept_alive = admit(&limiter, 3);
-        kept_alive.connection_state().set_busy(true);
-        kept_alive.connection_state().set_busy(false);
+        kept_alive.connection_state().set_busy();
+        kept_alive.connection_state().set_responded();
         kept_alive.connection_state().set_waiting();
-        assert!(matches!(limiter.admit(from(4)), Admission::LimitReached));
+        assert!(matches!(limiter.admit(address(4)), Admission::LimitReached));
         let closing = |permits: &[ConnectionPermit]| {
             let closing = permits
                 .iter()
@@ -416,18 +425,18 @@ mod tests {
     fn kept_alive_connections_are_evicted_last_and_busy_ones_never() {
         let limiter = limiter(2, 0);
         let (first, second) = (admit(&limiter, 1), admit(&limiter, 1));
-        first.connection_state().set_busy(true);
-        second.connection_state().set_busy(true);
-        assert!(matches!(limiter.admit(from(2)), Admission::LimitReached));
+        first.connection_state().set_busy();
+        second.connection_state().set_busy();
+        assert!(matches!(limiter.admit(address(2)), Admission::LimitReached));
         assert!(!first.connection_state().must_close() && !second.connection_state().must_close());
-        second.connection_state().set_busy(false);
-        assert!(matches!(limiter.admit(from(2)), Admission::LimitReached));
+        second.connection_state().set_responded();
+        assert!(matches!(limiter.admit(address(2)), Admission::LimitReached));
         assert!(
             !second.connection_state().must_close(),
             "its response may not be sent completely"
         );
         second.connection_state().set_waiting();
-        assert!(matches!(limiter.admit(from(2)), Admission::LimitReached));
+        assert!(matches!(limiter.admit(address(2)), Admission::LimitReached));
         assert!(!first.connection_state().must_close() && second.connection_state().must_close());
         drop(second);
         admit(&limiter, 2);
@@ -438,13 +447,13 @@ mod tests {
     fn one_peer_has_no_more_connections_than_its_limit() {
         let limiter = limiter(10, 2);
         let (first, second) = (admit(&limiter, 1), admit(&limiter, 1));
-        first.connection_state().set_busy(true);
+        first.connection_state().set_busy();
         // A new connection is evicted in favour of a further one of the same peer.
         let third = admit(&limiter, 1);
         assert!(second.connection_state().must_close() && !first.connection_state().must_close());
-        third.connection_state().set_busy(true);
+        third.connection_state().set_busy();
         assert!(matches!(
-            limiter.admit(from(1)),
+            limiter.admit(address(1)),
             Admission::PeerLimitReached
         ));
         admit(&limiter, 2);

@@ -63,7 +63,7 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// The reason as a label value of a metric, of which there are few.
+    /// The reason as the label value of a metric. There are few different reasons.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::TimedOut => "timeout",

@@ -15,8 +15,8 @@ use tokio::time::Instant;
 
 use crate::peer::Peer;
 
-/// How long a handshake waits for its permit before an older one is displaced, and the minimum age of
-/// that one: a distant client needs two or three round trips.
+/// How long a handshake waits for its permit before an older one is displaced, and the minimum age of a
+/// handshake that is displaced: a distant client needs two or three round trips.
 const DISPLACE_AFTER: Duration = Duration::from_secs(1);
 
 /// Issues permits for handshakes.
@@ -30,7 +30,7 @@ pub(crate) struct HandshakeLimiter {
 /// The handshakes that have or wait for a permit.
 #[derive(Debug, Default)]
 struct State {
-    next: u64,
+    next_number: u64,
     peers: HashMap<Peer, PeerState>,
     /// Handshakes under way by age, the oldest first.
     under_way: BTreeMap<u64, Handshake>,
@@ -87,8 +87,8 @@ impl HandshakeLimiter {
         let total_permit = self.wait(Arc::clone(&self.total), None).await?;
         let displaced = Arc::new(Notify::new());
         let mut state = self.state.lock();
-        let number = state.next;
-        state.next += 1;
+        let number = state.next_number;
+        state.next_number += 1;
         let handshake = Handshake {
             peer,
             since: Instant::now(),
@@ -133,7 +133,7 @@ impl HandshakeLimiter {
             let all = state.under_way.iter();
             all.take_while(|(_, handshake)| handshake.since.elapsed() >= DISPLACE_AFTER)
         };
-        let most = || {
+        let peer_with_most = || {
             let mut counts: BTreeMap<Peer, usize> = BTreeMap::new();
             for (_, handshake) in old() {
                 *counts.entry(handshake.peer).or_default() += 1;
@@ -141,7 +141,7 @@ impl HandshakeLimiter {
             let most = counts.into_iter().max_by_key(|(_, count)| *count);
             most.map(|(peer, _)| peer)
         };
-        let peer = peer.or_else(most);
+        let peer = peer.or_else(peer_with_most);
         let oldest = old().find(|(_, handshake)| Some(handshake.peer) == peer);
         let number = oldest.map(|(number, _)| *number);
         if let Some(handshake) = number.and_then(|number| state.under_way.remove(&number)) {
@@ -195,22 +195,22 @@ impl Drop for PeerEntry {
 mod tests {
     use super::*;
 
-    fn from(last: u8) -> SocketAddr {
+    fn address(last: u8) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, last], 1))
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_peer_cannot_take_all_permits() {
         let limiter = HandshakeLimiter::new(3, 2);
-        let _first = limiter.acquire(from(1)).await.unwrap();
-        let _second = limiter.acquire(from(1)).await.unwrap();
+        let _first = limiter.acquire(address(1)).await.unwrap();
+        let _second = limiter.acquire(address(1)).await.unwrap();
         let third = {
             let limiter = Arc::clone(&limiter);
-            tokio::spawn(async move { limiter.acquire(from(1)).await })
+            tokio::spawn(async move { limiter.acquire(address(1)).await })
         };
         tokio::task::yield_now().await;
         assert!(!third.is_finished());
-        let other = limiter.acquire(from(2)).await.unwrap();
+        let other = limiter.acquire(address(2)).await.unwrap();
         assert_eq!(limiter.under_way(), 3);
         drop(other);
         third.abort();
@@ -219,11 +219,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_old_handshake_is_displaced() {
         let limiter = HandshakeLimiter::new(2, 2);
-        let old = limiter.acquire(from(1)).await.unwrap();
-        let young = limiter.acquire(from(1)).await.unwrap();
+        let old = limiter.acquire(address(1)).await.unwrap();
+        let young = limiter.acquire(address(1)).await.unwrap();
         let waiting = {
             let limiter = Arc::clone(&limiter);
-            tokio::spawn(async move { limiter.acquire(from(2)).await })
+            tokio::spawn(async move { limiter.acquire(address(2)).await })
         };
         old.wait_until_displaced().await;
         assert!(!waiting.is_finished());
@@ -242,9 +242,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_cancelled_wait_holds_no_permit() {
         let limiter = HandshakeLimiter::new(1, 1);
-        let held = limiter.acquire(from(1)).await.unwrap();
-        let gone = tokio::time::timeout(DISPLACE_AFTER / 2, limiter.acquire(from(1)));
-        assert!(gone.await.is_err());
+        let held = limiter.acquire(address(1)).await.unwrap();
+        let cancelled = tokio::time::timeout(DISPLACE_AFTER / 2, limiter.acquire(address(1)));
+        assert!(cancelled.await.is_err());
         drop(held);
         assert!(limiter.state.lock().peers.is_empty());
         assert_eq!(limiter.total.available_permits(), 1);

@@ -39,8 +39,8 @@ pub struct Listener {
     limiter: Arc<ConnectionLimiter>,
     /// An accepted connection that waits until the limiter admits it.
     waiting: Option<(TcpStream, SocketAddr)>,
-    retry: Duration,
-    logged: Option<Instant>,
+    retry_delay: Duration,
+    last_log_line: Option<Instant>,
     /// Formats the response to a refused connection.
     refusal: fn(&str) -> String,
 }
@@ -57,8 +57,8 @@ impl Listener {
             listener,
             limiter,
             waiting: None,
-            retry: RETRY_MIN,
-            logged: None,
+            retry_delay: RETRY_MIN,
+            last_log_line: None,
             refusal,
         }
     }
@@ -97,7 +97,7 @@ impl Listener {
     async fn accept(&mut self) {
         match self.listener.accept().await {
             Ok(accepted) => {
-                self.retry = RETRY_MIN;
+                self.retry_delay = RETRY_MIN;
                 self.waiting = Some(accepted);
             }
             // Only the client of that connection is affected.
@@ -107,15 +107,15 @@ impl Listener {
                 if is_out_of_resources(&error) {
                     self.limiter.evict();
                 }
-                if self.may_log() {
+                if self.permit_log_line() {
                     tracing::warn!(
                         %error,
                         connections = self.limiter.connections(),
                         "cannot accept a connection; trying again"
                     );
                 }
-                tokio::time::sleep(self.retry).await;
-                self.retry = (self.retry * 2).min(RETRY_MAX);
+                tokio::time::sleep(self.retry_delay).await;
+                self.retry_delay = (self.retry_delay * 2).min(RETRY_MAX);
             }
         }
     }
@@ -131,19 +131,19 @@ impl Listener {
         // The send buffer of a new connection has space for the whole response. If it has not, waiting
         // for it is not worthwhile.
         let _ = stream.try_write((self.refusal)(&why).as_bytes());
-        if self.may_log() {
+        if self.permit_log_line() {
             tracing::warn!("{why}: further ones are refused");
         }
     }
 
-    /// Whether the minimum interval since the last log line is over; counts a log line if so.
-    fn may_log(&mut self) -> bool {
+    /// Permits one log line in each [`LOG_INTERVAL`]: true if the caller has to write it now.
+    fn permit_log_line(&mut self) -> bool {
         let now = Instant::now();
         let is_due = self
-            .logged
-            .is_none_or(|logged| now.duration_since(logged) >= LOG_INTERVAL);
+            .last_log_line
+            .is_none_or(|last| now.duration_since(last) >= LOG_INTERVAL);
         if is_due {
-            self.logged = Some(now);
+            self.last_log_line = Some(now);
         }
         is_due
     }

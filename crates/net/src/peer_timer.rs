@@ -35,8 +35,8 @@ pub struct PeerTimer {
 }
 
 impl PeerTimer {
-    /// Whether the deadline has passed. To be polled only after polling for the peer's data was
-    /// pending.
+    /// Ready when the deadline has passed. It must be polled only after a poll for the peer's data
+    /// returned `Pending`, because data that has arrived counts even after the deadline.
     pub fn poll(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<TimerState> {
         let timer = self
             .timer
@@ -123,8 +123,8 @@ mod tests {
             async |deadline| std::future::poll_fn(|context| timer.poll(deadline, context)).await;
         let far = start + Duration::from_secs(60);
         let near = start + Duration::from_millis(50);
-        let none = tokio::time::timeout(Duration::from_millis(5), expiry(far)).await;
-        assert!(none.is_err());
+        let too_early = tokio::time::timeout(Duration::from_millis(5), expiry(far)).await;
+        assert!(too_early.is_err());
         assert_eq!(expiry(near).await, TimerState::Expired);
         let later = Instant::now() + Duration::from_millis(200);
         assert_eq!(expiry(later).await, TimerState::Expired);

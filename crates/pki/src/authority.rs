@@ -31,6 +31,9 @@ const LIFE_MIN: Duration = Duration::from_secs(5);
 /// same.
 const REVOCATION_LIST_LIFE: Duration = Duration::from_secs(30 * 86_400);
 
+/// How many characters of a common name are kept; X.509 allows 64.
+const COMMON_NAME_CHARACTERS_MAX: usize = 60;
+
 const CERTIFICATE: &str = "ca.pem";
 const KEY: &str = "ca-key.pem";
 const REVOCATION_LIST: &str = "crl.pem";
@@ -95,7 +98,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// There is one, the name of the installation is not allowed, or the folder cannot be written.
+    /// The folder has an authority, the name of the installation is not allowed, or the folder cannot be written.
     pub fn create(directory: &Path, installation: &str) -> Result<Self, PkiError> {
         Identity::new(installation, Role::Control)?;
         files::make_directory(directory)?;
@@ -109,7 +112,7 @@ impl Authority {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let mut params = CertificateParams::default();
         let at = now();
-        params.not_before = date(later(at, Duration::ZERO) - skew())?;
+        params.not_before = date(at - skew())?;
         params.not_after = date(later(at, AUTHORITY_LIFE))?;
         let serial = random_serial()?;
         // Each authority gets a name of its own, because a revocation list applies to the certificates of
@@ -119,6 +122,7 @@ impl Authority {
         params.distinguished_name = DistinguishedName::new();
         let name = format!("Placewright authority of {installation}, {suffix}");
         params.distinguished_name.push(DnType::CommonName, name);
+        // It signs certificates of roles, and none of further authorities.
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let certificate = params.self_signed(&key)?;
@@ -145,7 +149,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// There is none, or its files cannot be read.
+    /// The folder has no authority, or its files cannot be read.
     pub fn open(directory: &Path) -> Result<Self, PkiError> {
         let path = directory.join(CERTIFICATE);
         if !path.exists() {
@@ -227,6 +231,7 @@ impl Authority {
         verify::verify_client(&*verifier, present)
             .map_err(|error| PkiError::Refused(format!("it is not renewed: {error}")))?;
         let facts = CertificateFacts::read(present)?;
+        // The validity began that much before the certificate was issued.
         let life = facts.not_after - facts.not_before - skew();
         let grant = Grant {
             identity: facts.identity,
@@ -291,7 +296,7 @@ impl Authority {
         })
     }
 
-    /// All certificates that were issued, in order, each with its revocation.
+    /// All certificates that were issued, in order, each with its revocation if it was revoked.
     ///
     /// # Errors
     ///
@@ -348,6 +353,7 @@ impl Authority {
         let params = CertificateRevocationListParams {
             this_update: date(at - skew())?,
             next_update: date(later(at, REVOCATION_LIST_LIFE))?,
+            // A later list has a greater number, because revocations are never removed.
             crl_number: SerialNumber::from(u64::try_from(revoked.len()).unwrap_or(0) + 1),
             issuing_distribution_point: None,
             revoked_certs: certificates.collect::<Result<_, _>>()?,
@@ -380,7 +386,7 @@ fn common_name(identity: &Identity) -> String {
         Role::Agent(names) => format!("agent of cell {}", names.cell),
     }
     .chars()
-    .take(60)
+    .take(COMMON_NAME_CHARACTERS_MAX)
     .collect()
 }
 

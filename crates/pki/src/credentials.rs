@@ -21,7 +21,7 @@ use crate::error::PkiError;
 use crate::{files, holder, verify};
 
 /// The protocol inside of TLS, as ALPN names it.
-const PROTOCOL: &[u8] = b"h2";
+pub(crate) const PROTOCOL: &[u8] = b"h2";
 
 /// The certificate of a role and the authorities that it trusts, always as they are now.
 pub struct Credentials {
@@ -29,7 +29,8 @@ pub struct Credentials {
     /// The file of the authority's revocation list, if this process has the authority.
     revocation_list_path: Option<PathBuf>,
     current: RwLock<Arc<LoadedCredentials>>,
-    stamps: RwLock<Vec<FileStamp>>,
+    /// The stamps of the files as they were loaded last; `None` for a file that did not exist.
+    stamps: RwLock<Vec<Option<FileStamp>>>,
     changes: watch::Sender<u64>,
 }
 
@@ -37,9 +38,9 @@ pub struct Credentials {
 pub struct LoadedCredentials {
     /// Counts the times that the folder was loaded, from 1.
     pub number: u64,
-    /// The fields of the own certificate.
+    /// The fields of the holder's own certificate.
     pub facts: CertificateFacts,
-    /// The own certificate.
+    /// The holder's own certificate.
     pub certificate: CertificateDer<'static>,
     /// Whether Placewright renews the certificate, and no tool of another authority.
     pub is_renewed_by_placewright: bool,
@@ -55,21 +56,24 @@ pub struct LoadedCredentials {
     revoked_serials: BTreeSet<Vec<u8>>,
 }
 
-/// The metadata of a file that changes when the file is replaced: inode, modification time, length.
+/// The metadata of a file that changes when the file is replaced.
 #[derive(PartialEq, Eq)]
-struct FileStamp(Option<(u64, i64, i64, u64)>);
+struct FileStamp {
+    inode: u64,
+    modified_s: i64,
+    modified_ns: i64,
+    length: u64,
+}
 
 impl FileStamp {
-    fn of(path: &Path) -> Self {
-        let metadata = fs::metadata(path).ok();
-        Self(metadata.map(|metadata| {
-            (
-                metadata.ino(),
-                metadata.mtime(),
-                metadata.mtime_nsec(),
-                metadata.len(),
-            )
-        }))
+    fn of(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Self {
+            inode: metadata.ino(),
+            modified_s: metadata.mtime(),
+            modified_ns: metadata.mtime_nsec(),
+            length: metadata.len(),
+        })
     }
 }
 
@@ -146,7 +150,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-fn stamps(directory: &Path, revocation_list_path: Option<&Path>) -> Vec<FileStamp> {
+fn stamps(directory: &Path, revocation_list_path: Option<&Path>) -> Vec<Option<FileStamp>> {
     let folder_files = holder::files_of(directory);
     let paths = folder_files
         .iter()
@@ -207,7 +211,7 @@ impl LoadedCredentials {
         })
     }
 
-    /// The identity in the own certificate.
+    /// The identity in the holder's own certificate.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.facts.identity
@@ -223,7 +227,7 @@ impl LoadedCredentials {
     ///
     /// # Errors
     ///
-    /// It is not of a trusted authority, is revoked or has expired, or names no role.
+    /// The certificate is not of a trusted authority, is revoked or has expired, or names no role.
     pub fn check_client(
         &self,
         certificate: &CertificateDer<'_>,

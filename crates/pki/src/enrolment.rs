@@ -12,6 +12,7 @@ use rustls::{
 
 use crate::authority::Issued;
 use crate::certificate::CertificateFacts;
+use crate::credentials::PROTOCOL;
 use crate::error::PkiError;
 use crate::invitation::{Word, sha256};
 use crate::verify::{self, ServerChainVerifier, provider};
@@ -31,7 +32,7 @@ pub fn pinned_client(word: &Word) -> Result<Arc<ClientConfig>, PkiError> {
         .dangerous()
         .with_custom_certificate_verifier(verifier);
     let mut client = client.with_no_client_auth();
-    client.alpn_protocols = vec![b"h2".to_vec()];
+    client.alpn_protocols = vec![PROTOCOL.to_vec()];
     client.resumption = Resumption::disabled();
     Ok(Arc::new(client))
 }
@@ -41,7 +42,7 @@ pub fn pinned_client(word: &Word) -> Result<Arc<ClientConfig>, PkiError> {
 ///
 /// # Errors
 ///
-/// Another authority is named, or the certificate is not of this one.
+/// The server names an authority other than the word does, or the certificate is not of that authority.
 pub fn check_enrolment(word: &Word, issued: &Issued) -> Result<CertificateFacts, PkiError> {
     let is_named = |authority: &CertificateDer<'_>| sha256(authority) == word.fingerprint;
     if issued.authorities.is_empty() || !issued.authorities.iter().all(is_named) {

@@ -33,7 +33,7 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), PkiError> {
         .permissions(fs::Permissions::from_mode(FILE_MODE))
         .tempfile_in(directory)
         .map_err(file_error)?;
-    set_owner_of_directory(directory, file.as_file());
+    give_to_owner_of_directory(directory, file.as_file());
     file.write_all(content).map_err(file_error)?;
     file.as_file().sync_all().map_err(file_error)?;
     file.persist(path)
@@ -42,13 +42,13 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), PkiError> {
     directory.sync_all().map_err(file_error)
 }
 
-/// Gives a file that root created to the owner of its directory, because the service that uses it too
-/// usually runs as another user.
-fn set_owner_of_directory(directory: &Path, file: &File) {
+/// Gives a file that root created to the owner of its directory, because the service, which uses the
+/// file too, usually runs as another user.
+fn give_to_owner_of_directory(directory: &Path, file: &File) {
     if let (Ok(directory_metadata), Ok(file_metadata)) = (fs::metadata(directory), file.metadata())
         && directory_metadata.uid() != file_metadata.uid()
     {
-        // It fails for other users than root, whose files have the right owner anyway.
+        // This fails for other users than root, whose files have the right owner anyway.
         let _ = fchown(
             file,
             Some(directory_metadata.uid()),
@@ -67,7 +67,7 @@ fn append(path: &Path, line: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true).mode(FILE_MODE);
     let mut file = options.open(path)?;
-    set_owner_of_directory(path.parent().unwrap_or(Path::new(".")), &file);
+    give_to_owner_of_directory(path.parent().unwrap_or(Path::new(".")), &file);
     let lines_end = end_of_last_line(&mut file)?;
     if lines_end < file.metadata()?.len() {
         file.set_len(lines_end)?;
@@ -132,7 +132,7 @@ pub(crate) fn lock(directory: &Path) -> Result<File, PkiError> {
         .mode(FILE_MODE)
         .open(&path);
     let file = file.map_err(file_error)?;
-    set_owner_of_directory(directory, &file);
+    give_to_owner_of_directory(directory, &file);
     file.lock().map_err(file_error)?;
     Ok(file)
 }

@@ -125,7 +125,7 @@ pub fn write(directory: &Path, request: &KeyRequest, issued: &Issued) -> Result<
 ///
 /// # Errors
 ///
-/// It is no list, or the folder cannot be written.
+/// The bytes are no revocation list, or the folder cannot be written.
 pub fn write_revocation_list(directory: &Path, list: &[u8]) -> Result<(), PkiError> {
     let list = verify::parse_revocation_list(list)?;
     crate::certificate::revoked_serials(&list)?;

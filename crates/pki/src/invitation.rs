@@ -57,7 +57,8 @@ impl Word {
     /// Whether a text begins with the prefix of words.
     #[must_use]
     pub fn has_prefix(text: &str) -> bool {
-        text.split_once('.').is_some_and(|(mark, _)| mark == PREFIX)
+        text.split_once('.')
+            .is_some_and(|(prefix, _)| prefix == PREFIX)
     }
 
     /// Reads a word.
@@ -149,7 +150,7 @@ impl Authority {
         getrandom::fill(&mut word.id).map_err(PkiError::Random)?;
         getrandom::fill(&mut word.secret).map_err(PkiError::Random)?;
         let _lock = files::lock(self.directory())?;
-        let mut invitations = read(self.directory())?;
+        let mut invitations = read_open(self.directory())?;
         if invitations.len() >= OPEN_MAX {
             return Err(PkiError::Refused(format!(
                 "{OPEN_MAX} invitations wait already"
@@ -186,7 +187,7 @@ impl Authority {
         // A request that cannot be signed does not use the invitation up.
         let key = crate::request::requested_key(request)?;
         let lock = files::lock(self.directory())?;
-        let mut invitations = read(self.directory())?;
+        let mut invitations = read_open(self.directory())?;
         let id = URL_SAFE_NO_PAD.encode(id);
         let index = invitations
             .iter()
@@ -224,7 +225,7 @@ impl Authority {
             at,
             operation: "invite".to_owned(),
         };
-        let invitations = read(self.directory())?;
+        let invitations = read_open(self.directory())?;
         let (withdrawn, remaining): (Vec<_>, Vec<_>) = invitations
             .into_iter()
             .partition(|invitation| selects(&future_entry(invitation)));
@@ -240,7 +241,7 @@ impl Authority {
     ///
     /// The file of invitations cannot be read.
     pub fn open_invitations(&self) -> Result<Vec<OpenInvitation>, PkiError> {
-        let invitations = read(self.directory())?.into_iter();
+        let invitations = read_open(self.directory())?.into_iter();
         Ok(invitations
             .map(|invitation| OpenInvitation {
                 names: invitation.names,
@@ -251,7 +252,7 @@ impl Authority {
 }
 
 /// The open invitations of an authority's folder.
-fn read(directory: &Path) -> Result<Vec<Invitation>, PkiError> {
+fn read_open(directory: &Path) -> Result<Vec<Invitation>, PkiError> {
     let path = directory.join(FILE);
     let Some(content) = files::read_if_exists(&path)? else {
         return Ok(Vec::new());

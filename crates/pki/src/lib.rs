@@ -32,5 +32,5 @@ pub use enrolment::{check_enrolment, pinned_client};
 pub use error::PkiError;
 pub use register::{RegisterEntry, Revocation};
 pub use renewals::{RENEWED_MAX, Renewals};
-pub use request::{KeyRequest, REQUEST_BYTES_MAX};
+pub use request::{KeyRequest, SIGNING_REQUEST_BYTES_MAX};
 pub use rustls::pki_types::CertificateDer;

@@ -25,7 +25,7 @@ pub struct RegisterEntry {
     pub not_after: i64,
     /// When it was issued, in seconds since 1970.
     pub at: i64,
-    /// The operation that issued it: `issue`, `renew` or `enrol`; `invite` for an invitation.
+    /// The operation that issued the certificate: `issue`, `renew` or `enrol`; `invite` for an invitation.
     #[serde(rename = "by")]
     pub operation: String,
 }

@@ -16,12 +16,13 @@ pub const RENEWED_MAX: usize = 10_000;
 /// The renewed certificates that have not expired.
 #[derive(Debug, Default)]
 pub struct Renewals {
-    /// Their expiry times in seconds since 1970, by a hash of their names.
+    /// The expiry times of the certificates in seconds since 1970, by a hash of the certificates' names.
     expiries_by_names: BTreeMap<[u8; 32], VecDeque<i64>>,
 }
 
 impl Renewals {
-    /// Whether a certificate of these names may be renewed at the time `now`, in seconds since 1970.
+    /// Whether a certificate of these names may be renewed at the time `now`, in seconds since 1970. Forgets the
+    /// certificates that have expired by then.
     pub fn may_add(&mut self, identity: &Identity, now: i64) -> bool {
         self.expiries_by_names.retain(|_, expiries| {
             while expiries.front().is_some_and(|expires_at| *expires_at < now) {

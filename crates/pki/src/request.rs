@@ -7,8 +7,8 @@ use rcgen::{
 
 use crate::error::PkiError;
 
-/// The largest request in bytes that is parsed.
-pub const REQUEST_BYTES_MAX: usize = 8 << 10;
+/// The largest certificate signing request in bytes that is parsed.
+pub const SIGNING_REQUEST_BYTES_MAX: usize = 8 << 10;
 
 /// A new key, with a certificate signing request for it. The key never leaves the machine.
 pub struct KeyRequest {
@@ -49,9 +49,9 @@ impl std::fmt::Debug for KeyRequest {
 /// The public key of a request, after its signature was verified. All other fields of the request are
 /// ignored.
 pub(crate) fn requested_key(request: &[u8]) -> Result<PublicKey, PkiError> {
-    if request.len() > REQUEST_BYTES_MAX {
+    if request.len() > SIGNING_REQUEST_BYTES_MAX {
         return Err(PkiError::Refused(format!(
-            "the request has {} bytes, and at most {REQUEST_BYTES_MAX} are allowed",
+            "the request has {} bytes, and at most {SIGNING_REQUEST_BYTES_MAX} are allowed",
             request.len()
         )));
     }

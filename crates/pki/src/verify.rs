@@ -31,6 +31,7 @@ fn roots(authorities: &[CertificateDer<'_>]) -> Result<Arc<RootCertStore>, PkiEr
 pub(crate) fn parse_revocation_list(
     content: &[u8],
 ) -> Result<CertificateRevocationListDer<'static>, PkiError> {
+    // PEM begins with a line of dashes, perhaps after an empty line.
     if !content.starts_with(b"-----") && !content.starts_with(b"\n") {
         return Ok(content.to_vec().into());
     }
@@ -48,8 +49,9 @@ fn revocation_lists(
         .collect())
 }
 
-/// The verifier of clients. A client without a certificate passes the handshake, because a new role
-/// requests its first certificate without one. Every other call is refused without a certificate.
+/// The verifier of clients. Certificates of an authority without a revocation list count as not revoked. A
+/// client without a certificate passes the handshake, because a new role requests its first certificate without
+/// one. Every other call is refused without a certificate.
 pub(crate) fn client_verifier(
     authorities: &[CertificateDer<'_>],
     list: Option<&[u8]>,

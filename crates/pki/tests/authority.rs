@@ -102,7 +102,7 @@ fn certificates_of_another_authority_are_refused() {
     let (other_folder, other) = self::authority();
     let cell = issue_and_load(&authority, &folder.path().join("cell"), &cell());
     let foreign_agent = issue_and_load(&other, &other_folder.path().join("agent"), &agent("h1"));
-    // Neither side trusts the other; the client notices it first.
+    // Neither side trusts the other's authority; the client is the first to check.
     let client_facts = handshake(
         foreign_agent.current().client.clone(),
         cell.current().server.clone(),
@@ -144,9 +144,9 @@ fn a_revoked_certificate_is_refused_once_the_list_is_read() {
     assert!(cell.current().is_revoked(&present.facts.serial));
     let why = handshake(present.client.clone(), cell.current().server.clone()).unwrap_err();
     assert!(why.contains("Revoked"), "{why}");
-    let why = cell.current().check_client(&present.certificate);
-    assert!(why.is_err());
-    // It is not renewed either.
+    let checked = cell.current().check_client(&present.certificate);
+    assert!(checked.is_err());
+    // The revoked certificate is not renewed either.
     let request = KeyRequest::new().unwrap().request;
     let why = authority.renew(&present.certificate, &request).unwrap_err();
     assert!(why.to_string().contains("not renewed"), "{why}");
@@ -235,6 +235,7 @@ fn a_word_is_void_after_wrong_guesses() {
         .invite(&agent("h1"), Duration::from_secs(3600))
         .unwrap();
     let request = KeyRequest::new().unwrap().request;
+    // As many wrong secrets as make an invitation void.
     for guess in 0..5 {
         assert!(authority.enrol(&word.id, &[guess; 16], &request).is_err());
     }
@@ -272,17 +273,17 @@ fn nobody_else_can_read_the_files() {
     authority
         .invite(&agent("h1"), Duration::from_secs(9))
         .unwrap();
-    let mut files = 0;
+    let mut file_count = 0;
     for folder_path in ["pki", "agent"] {
         let folder_path = folder.path().join(folder_path);
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&folder_path), 0o700);
         for entry in std::fs::read_dir(&folder_path).unwrap() {
             assert_eq!(mode(&entry.unwrap().path()), 0o600);
-            files += 1;
+            file_count += 1;
         }
     }
-    assert!(files >= 8, "{files}");
+    assert!(file_count >= 8, "{file_count}");
 }
 
 #[test]
@@ -320,9 +321,17 @@ fn files_of_another_authority_have_other_names() {
     std::fs::create_dir(&other_form).unwrap();
     let certificate_and_key =
         std::fs::read_to_string(agent.directory().join("identity.pem")).unwrap();
-    let key = certificate_and_key.find("-----BEGIN PRIVATE KEY").unwrap();
-    std::fs::write(other_form.join("tls.crt"), &certificate_and_key[..key]).unwrap();
-    std::fs::write(other_form.join("tls.key"), &certificate_and_key[key..]).unwrap();
+    let key_start = certificate_and_key.find("-----BEGIN PRIVATE KEY").unwrap();
+    std::fs::write(
+        other_form.join("tls.crt"),
+        &certificate_and_key[..key_start],
+    )
+    .unwrap();
+    std::fs::write(
+        other_form.join("tls.key"),
+        &certificate_and_key[key_start..],
+    )
+    .unwrap();
     std::fs::copy(agent.directory().join("ca.pem"), other_form.join("ca.crt")).unwrap();
     let loaded = Credentials::load(&other_form, None).unwrap().current();
     assert_eq!(loaded.facts, agent.current().facts);

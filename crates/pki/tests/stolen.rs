@@ -1,5 +1,5 @@
-//! Attacks on an authority, with a stolen certificate, with a stolen word or from between it and a holder,
-//! and its files when they are long, damaged or written by root.
+//! Attacks on an authority: with a stolen certificate, with a stolen word, or from between the authority and a
+//! holder. And the authority's files when they are long, damaged or written by root.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -163,8 +163,8 @@ fn an_incomplete_last_line_is_removed() {
     }
 }
 
-/// Commands are often run by root, but the service is another user. A revocation list that it cannot read
-/// would revoke nothing. Only root can run this test.
+/// Commands are often run by root, but the service is another user. A revocation list that the service cannot
+/// read would revoke nothing. Only root can run this test.
 #[test]
 fn files_written_by_root_belong_to_the_service() {
     const SERVICE: u32 = 12_345;

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 const HOSTS: u128 = 10_000;
 
-fn run(state: &mut State, command: &Command) {
+fn execute(state: &mut State, command: &Command) {
     let mut changes = Vec::new();
     decide(state, command, &mut changes).expect("the fleet is sound");
     for change in &changes {
@@ -27,16 +27,16 @@ fn run(state: &mut State, command: &Command) {
 fn empty() -> State {
     let mut state = State::default();
     let at = Timestamp::default();
-    run(&mut state, &Command::SyncStandardNames { at });
+    execute(&mut state, &Command::SyncStandardNames { at });
     state
 }
 
-fn add_provider(state: &mut State, number: u128, parent: Option<u128>, stocks: &[(&str, i32)]) {
+fn add_provider(state: &mut State, number: u128, parent: Option<u128>, totals: &[(&str, i32)]) {
     let at = Timestamp::default();
     let uuid = Uuid::from_u128(number);
     let parent = parent.map(Uuid::from_u128);
     let name = uuid.to_string();
-    run(
+    execute(
         state,
         &Command::CreateProvider {
             uuid,
@@ -45,11 +45,11 @@ fn add_provider(state: &mut State, number: u128, parent: Option<u128>, stocks: &
             at,
         },
     );
-    let inventories = stocks
+    let inventories = totals
         .iter()
         .map(|(class, total)| ((*class).to_owned(), Inventory::new(*total, 1.0)))
         .collect();
-    run(
+    execute(
         state,
         &Command::SetInventories {
             provider: uuid,
@@ -71,14 +71,14 @@ fn flat_fleet() -> State {
     state
 }
 
-/// A fleet of hosts, each with this many devices below it.
-fn wide_trees(hosts: u128, children: u128, each: i32) -> State {
+/// A fleet of hosts, each with this many devices below it, and each of these with so many units.
+fn wide_trees(hosts: u128, children: u128, units: i32) -> State {
     let mut state = empty();
     for host in 0..hosts {
         let root = host * 1_000;
         add_provider(&mut state, root, None, &HOST);
         for child in 1..=children {
-            add_provider(&mut state, root + child, Some(root), &[("VGPU", each)]);
+            add_provider(&mut state, root + child, Some(root), &[("VGPU", units)]);
         }
     }
     state
@@ -130,24 +130,26 @@ fn search(state: &State, query: &CandidateQuery, expected: usize) -> Candidates 
 
 fn claims(c: &mut Criterion) {
     let state = RefCell::new(flat_fleet());
-    let done = RefCell::new(Vec::new());
+    let undo_steps = RefCell::new(Vec::new());
     let mut number = 0u128;
     let mut group = c.benchmark_group("claim (bar: 5 us)");
     group.bench_function("decide and apply, 10,000 hosts", |b| {
         b.iter_batched(
             || {
-                let undo: Vec<_> = done.borrow_mut().drain(..).collect();
+                let undo: Vec<_> = undo_steps.borrow_mut().drain(..).collect();
                 for step in undo.into_iter().rev() {
                     state.borrow_mut().undo(step);
                 }
                 number += 1;
+                // Multiplied by a prime, so that the claims are spread over all hosts.
                 claim(number, number * 7_919 % HOSTS)
             },
             |command| {
                 let mut changes = Vec::with_capacity(4);
                 decide(&state.borrow(), &command, &mut changes).expect("there is room");
                 let mut state = state.borrow_mut();
-                done.borrow_mut()
+                undo_steps
+                    .borrow_mut()
                     .extend(changes.iter().map(|change| state.apply(change)));
             },
             BatchSize::PerIteration,
@@ -203,7 +205,8 @@ fn flat(c: &mut Criterion) {
         b.iter(|| black_box(search(&state, &all, 10_000)));
     });
     let mut none = flat_query(1_000);
-    none.groups[0].resources[0].1 = 65;
+    let more_than_any_host_has = 65;
+    none.groups[0].resources[0] = ("VCPU".into(), more_than_any_host_has);
     group.bench_function("no candidate", |b| {
         b.iter(|| black_box(search(&state, &none, 0)));
     });
@@ -214,14 +217,14 @@ fn trees(c: &mut Criterion) {
     let mut group = c.benchmark_group("wide trees (bars: first 1 ms, 1,000 within 20 ms)");
     group.sample_size(20);
     for (children, groups) in [(8, 8), (21, 8), (21, 21)] {
-        for (policy, each) in [
+        for (policy, units) in [
             (GroupPolicy::None, 1),
             (GroupPolicy::None, 30),
             (GroupPolicy::Isolate, 30),
         ] {
-            let state = wide_trees(1, children, each);
+            let state = wide_trees(1, children, units);
             for limit in [1, 1_000] {
-                let name = format!("{children} x {groups}, {policy:?}, {each} each, {limit}");
+                let name = format!("{children} x {groups}, {policy:?}, {units} each, {limit}");
                 let query = device_query(groups, policy, limit);
                 group.bench_function(&name, |b| {
                     b.iter(|| black_box(search(&state, &query, limit)));
@@ -229,11 +232,11 @@ fn trees(c: &mut Criterion) {
             }
         }
     }
-    for (policy, each) in [(GroupPolicy::None, 1), (GroupPolicy::Isolate, 30)] {
-        let state = wide_trees(1, 20, each);
+    for (policy, units) in [(GroupPolicy::None, 1), (GroupPolicy::Isolate, 30)] {
+        let state = wide_trees(1, 20, units);
         let query = device_query(21, policy, 1_000);
         group.bench_function(
-            format!("20 x 21, {policy:?}, {each} each, impossible"),
+            format!("20 x 21, {policy:?}, {units} each, impossible"),
             |b| {
                 b.iter(|| black_box(search(&state, &query, 0)));
             },
@@ -251,9 +254,9 @@ fn trees(c: &mut Criterion) {
     group.finish();
 }
 
-/// 100,000 hosts that differ in what they have; of so many in a hundred the CPUs are in two parts.
-/// Every second host has a trait, and few CPUs.
-fn busy_fleet(trees: u128) -> State {
+/// 100,000 hosts that differ in what they have. In every hundred, this many hosts have their CPUs in two
+/// child providers. Every second host has a trait, and few CPUs.
+fn busy_fleet(trees_in_hundred: u128) -> State {
     let mut state = empty();
     for host in 0..100_000u128 {
         let number = i32::try_from(host % 4_096).expect("small");
@@ -262,19 +265,19 @@ fn busy_fleet(trees: u128) -> State {
         } else {
             1 + number % 64
         };
-        let mut stocks = vec![("MEMORY_MB", 512 + 13 * number), ("DISK_GB", 90)];
-        let is_tree = host % 100 < trees;
+        let mut totals = vec![("MEMORY_MB", 512 + 13 * number), ("DISK_GB", 90)];
+        let is_tree = host % 100 < trees_in_hundred;
         if !is_tree {
-            stocks.push(("VCPU", cpus));
+            totals.push(("VCPU", cpus));
         }
-        add_provider(&mut state, host, None, &stocks);
+        add_provider(&mut state, host, None, &totals);
         for part in (0..2).filter(|_| is_tree) {
-            let parts = 1_000_000 + 2 * host + part;
-            add_provider(&mut state, parts, Some(host), &[("VCPU", 1 + cpus / 2)]);
+            let child = 1_000_000 + 2 * host + part;
+            add_provider(&mut state, child, Some(host), &[("VCPU", 1 + cpus / 2)]);
         }
         if host % 2 == 0 {
             let traits = vec!["HW_CPU_X86_AVX2".to_owned()];
-            run(
+            execute(
                 &mut state,
                 &Command::SetTraits {
                     provider: Uuid::from_u128(host),
@@ -294,20 +297,23 @@ fn explanations(c: &mut Criterion) {
     let mut state = empty();
     for host in 0..100_000 {
         let free = i32::try_from(host % 64).expect("small") + 1;
-        let stocks = [
+        let totals = [
             ("VCPU", free),
             ("MEMORY_MB", free * 4_096),
             ("DISK_GB", 2_000),
         ];
-        add_provider(&mut state, host, None, &stocks);
+        add_provider(&mut state, host, None, &totals);
     }
     let mut query = flat_query(1);
     query.groups[0].resources = vec![("VCPU".into(), 8), ("MEMORY_MB".into(), 64 * 4_096 + 512)];
     group.bench_function("100,000 flat hosts that lack memory", |b| {
         b.iter(|| {
-            let told = explain(&state, &query).expect("all names are known");
-            assert_eq!((told.left, told.smallest.as_deref()), (0, Some(&[1][..])));
-            black_box(told)
+            let explanation = explain(&state, &query).expect("all names are known");
+            assert_eq!(
+                (explanation.left, explanation.smallest.as_deref()),
+                (0, Some(&[1][..]))
+            );
+            black_box(explanation)
         });
     });
     let state = busy_fleet(10);
@@ -334,9 +340,9 @@ fn explanations(c: &mut Criterion) {
     let query = device_query(9, GroupPolicy::None, 1);
     group.bench_function("1,000 hosts of 8 x 9, impossible", |b| {
         b.iter(|| {
-            let told = explain(&state, &query).expect("all names are known");
-            assert_eq!(told.left, 0);
-            black_box(told)
+            let explanation = explain(&state, &query).expect("all names are known");
+            assert_eq!(explanation.left, 0);
+            black_box(explanation)
         });
     });
     group.finish();

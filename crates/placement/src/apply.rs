@@ -14,7 +14,7 @@ use crate::ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProviderId, Timestamp, TraitId,
 };
 use crate::intern::FreedNames;
-use crate::rows::{InventoryRecord, Named, Provider};
+use crate::rows::{InventoryRow, Named, Provider};
 use crate::state::State;
 use rows::ReplacedConsumer;
 
@@ -22,6 +22,8 @@ use rows::ReplacedConsumer;
 #[derive(Debug)]
 pub struct Undo(UndoStep);
 
+/// How one change is undone. A variant has the slot or number of a row and what the row held before the
+/// change; `None` if it did not exist.
 #[derive(Debug)]
 enum UndoStep {
     Nothing,
@@ -29,9 +31,10 @@ enum UndoStep {
     Trait(TraitId, Option<Named>),
     RemoveProvider(ProviderId),
     RestoreProvider(ProviderId, Box<Provider>, FreedNames),
-    Lineage(ProviderId, Box<str>, Option<ProviderId>, Option<Timestamp>),
+    /// The name, the parent and the time of update of a provider.
+    NameAndParent(ProviderId, Box<str>, Option<ProviderId>, Option<Timestamp>),
     Generation(ProviderId, u64, Option<Timestamp>),
-    Inventory(ProviderId, ClassId, Option<InventoryRecord>),
+    Inventory(ProviderId, ClassId, Option<InventoryRow>),
     Traits(ProviderId, Vec<TraitId>),
     Aggregates(ProviderId, Vec<AggregateId>, FreedNames),
     Consumer(ConsumerId, ConsumerUuid, Option<Box<ReplacedConsumer>>),
@@ -65,8 +68,8 @@ impl State {
                 self.restore_aggregates(freed);
                 self.insert_provider(id, *provider);
             }
-            UndoStep::Lineage(id, name, parent, updated_at) => {
-                drop(self.replace_lineage(id, name, parent, updated_at));
+            UndoStep::NameAndParent(id, name, parent, updated_at) => {
+                drop(self.replace_name_and_parent(id, name, parent, updated_at));
             }
             UndoStep::Generation(id, generation, updated_at) => {
                 if let Some(provider) = self.providers.get_mut(id.0) {
@@ -83,7 +86,7 @@ impl State {
                 drop(self.replace_aggregates(id, previous));
             }
             UndoStep::Consumer(id, uuid, previous) => {
-                let previous = previous.map(|former| self.restore_names(*former));
+                let previous = previous.map(|replaced| self.restore_names(*replaced));
                 drop(self.replace_consumer(id, uuid, previous));
             }
             UndoStep::Group(id, uuid, previous) => {
@@ -100,6 +103,7 @@ impl State {
         }
     }
 
+    /// Carries out a change. `None` if it was skipped, because it names an unknown object.
     #[expect(clippy::too_many_lines, reason = "one arm a kind of change")]
     fn step(&mut self, change: &Change) -> Option<UndoStep> {
         Some(match change {
@@ -136,7 +140,7 @@ impl State {
                     Some(parent) => Some(self.provider_id(*parent)?),
                     None => None,
                 };
-                self.replace_lineage(id, name.as_str().into(), parent, Some(*at))?
+                self.replace_name_and_parent(id, name.as_str().into(), parent, Some(*at))?
             }
             Change::ProviderRemoved { uuid } => {
                 let id = self.provider_id(*uuid)?;
@@ -163,17 +167,17 @@ impl State {
                 at,
             } => {
                 let id = self.provider_id(*provider)?;
-                let record = InventoryRecord {
+                let row = InventoryRow {
                     class: *class,
                     inventory: *inventory,
                     capacity: inventory.capacity(),
                     used: self
                         .provider(id)?
                         .inventory(*class)
-                        .map_or(0, |record| record.used),
+                        .map_or(0, |row| row.used),
                     modified_at: *at,
                 };
-                UndoStep::Inventory(id, *class, self.replace_inventory(id, *class, Some(record)))
+                UndoStep::Inventory(id, *class, self.replace_inventory(id, *class, Some(row)))
             }
             Change::InventoryRemoved { provider, class } => {
                 let id = self.provider_id(*provider)?;
@@ -197,10 +201,10 @@ impl State {
                 UndoStep::Aggregates(id, previous, freed)
             }
             Change::ConsumerSet { consumer, .. } => {
-                let record = self.consumer_record(change)?;
+                let row = self.consumer_row(change)?;
                 let existing = self.consumer_id(*consumer);
                 let id = existing.unwrap_or_else(|| ConsumerId(self.consumers.next_row()));
-                let previous = self.replace_consumer(id, *consumer, Some(record));
+                let previous = self.replace_consumer(id, *consumer, Some(row));
                 UndoStep::Consumer(id, *consumer, previous.map(Box::new))
             }
             Change::ConsumerRemoved { consumer } => {
@@ -212,7 +216,7 @@ impl State {
                 let existing = self.group_by_uuid.get(group).copied();
                 let id = existing.unwrap_or_else(|| GroupId(self.groups.next_row()));
                 let members = self.groups.get(id.0).map(|group| group.members.clone());
-                let record = Group {
+                let row = Group {
                     uuid: *group,
                     rules: rules.clone(),
                     members: members.unwrap_or_default(),
@@ -220,7 +224,7 @@ impl State {
                 UndoStep::Group(
                     id,
                     *group,
-                    self.replace_group(id, *group, Some(record)).map(Box::new),
+                    self.replace_group(id, *group, Some(row)).map(Box::new),
                 )
             }
             Change::GroupRemoved { group } => {

@@ -39,7 +39,7 @@ pub use search::{CandidateSearch, ProviderUuids};
 
 use crate::state::State;
 use enumeration::Enumeration;
-use lookup::{Members, SetFilter};
+use lookup::{ProviderSet, SetFilter};
 use plan::Plan;
 use resolve::{Resolved, ResolvedGroup, ResolvedRoot, resolve_group, resolve_root};
 use root_selection::RootSelection;
@@ -95,7 +95,9 @@ fn prepare<'a>(state: &'a State, query: &CandidateQuery) -> Result<Option<Plan<'
     let mut filter = SetFilter::default();
     filter.require_traits(&root.required);
     filter.forbid_traits(&root.forbidden);
-    filter.required.push(smallvec::smallvec![Members::Roots]);
+    filter
+        .required
+        .push(smallvec::smallvec![ProviderSet::Roots]);
     if !filter.admits_any(state) {
         return Ok(None);
     }
@@ -105,6 +107,8 @@ fn prepare<'a>(state: &'a State, query: &CandidateQuery) -> Result<Option<Plan<'
             Resolved::Found(group) => groups.push(group),
             Resolved::Nothing => return Ok(None),
             Resolved::Refused(refusal) => {
+                // The reference evaluates one group after the other: a group that finds nothing hides
+                // an unknown name in a later group.
                 let earlier_could_be_served = groups
                     .into_iter()
                     .all(|group| could_be_served(state, &root, group));
@@ -121,6 +125,7 @@ fn prepare<'a>(state: &'a State, query: &CandidateQuery) -> Result<Option<Plan<'
 
 /// Whether a group on its own has any candidate.
 fn could_be_served(state: &State, root: &ResolvedRoot, group: ResolvedGroup) -> bool {
+    // The group itself is resolved already, so its names in the query are not needed.
     let single_group = CandidateQuery {
         groups: vec![RequestGroup::default()],
         nested: true,

@@ -24,7 +24,7 @@ impl Block {
         headroom: [-1; BLOCK_SLOTS],
     };
 
-    /// Whether the single provider of a mask has headroom for the amount; see [`Self::room_for`].
+    /// Whether the single provider of a mask has headroom for the amount; see [`Self::slots_with_room`].
     #[must_use]
     #[inline]
     pub fn has_room_for(&self, slot_bit: u64, amount: i32) -> bool {
@@ -36,12 +36,12 @@ impl Block {
     /// sufficient.
     #[must_use]
     #[inline]
-    pub fn room_for(&self, amount: i32) -> u64 {
+    pub fn slots_with_room(&self, amount: i32) -> u64 {
         slots_at_least(&self.headroom, amount) & self.present
     }
 }
 
-/// Which of 64 values are at least so large, with the widest vector instructions that the processor
+/// Which of 64 values are at least `least`, with the widest vector instructions that the processor
 /// has.
 #[inline]
 pub(crate) fn slots_at_least(values: &[i32; BLOCK_SLOTS], least: i32) -> u64 {
@@ -93,7 +93,8 @@ pub struct ClassColumn {
     blocks: Vec<Option<Box<Block>>>,
     /// The `max_unit` of each inventory, 64 to a block. Only explanations use it, so it is kept
     /// apart from the data that every search reads.
-    units: Vec<Option<Box<[i32; BLOCK_SLOTS]>>>,
+    max_units: Vec<Option<Box<[i32; BLOCK_SLOTS]>>>,
+    /// The number of providers with an inventory of the class.
     count: usize,
 }
 
@@ -105,11 +106,11 @@ impl ClassColumn {
         self.blocks.get(index)?.as_deref()
     }
 
-    /// The largest unit (`max_unit`) of the inventories from slot `64 * index` on; -1 where there is
-    /// none.
+    /// The `max_unit` of each inventory in the block of the slots from `64 * index` on; -1 where there
+    /// is no inventory.
     #[must_use]
-    pub fn units(&self, index: usize) -> Option<&[i32; BLOCK_SLOTS]> {
-        self.units.get(index)?.as_deref()
+    pub fn max_units(&self, index: usize) -> Option<&[i32; BLOCK_SLOTS]> {
+        self.max_units.get(index)?.as_deref()
     }
 
     /// How many providers have an inventory of the class.
@@ -132,15 +133,15 @@ impl ClassColumn {
                 return;
             }
             self.blocks.resize_with(index + 1, || None);
-            self.units.resize_with(index + 1, || None);
+            self.max_units.resize_with(index + 1, || None);
         }
         let block = self.blocks[index].get_or_insert_with(|| Box::new(Block::EMPTY));
-        let units = self.units[index].get_or_insert_with(|| Box::new([-1; BLOCK_SLOTS]));
+        let max_units = self.max_units[index].get_or_insert_with(|| Box::new([-1; BLOCK_SLOTS]));
         let was_present = block.present >> bit & 1 == 1;
         let mask = 1u64 << bit;
         if let Some((inventory, free)) = inventory {
             block.headroom[bit] = headroom(inventory, free);
-            units[bit] = inventory.max_unit;
+            max_units[bit] = inventory.max_unit;
             block.present |= mask;
             if inventory.min_unit > 1 || inventory.step_size > 1 {
                 block.irregular |= mask;
@@ -150,7 +151,7 @@ impl ClassColumn {
             self.count += usize::from(!was_present);
         } else {
             block.headroom[bit] = -1;
-            units[bit] = -1;
+            max_units[bit] = -1;
             block.present &= !mask;
             block.irregular &= !mask;
             self.count -= usize::from(was_present);
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_for_selects_the_slots_with_headroom() {
+    fn slots_with_room_are_those_with_enough_headroom() {
         for mask in [
             0,
             1,
@@ -200,14 +201,14 @@ mod tests {
             for (bit, headroom) in block.headroom.iter_mut().enumerate() {
                 *headroom = if mask >> bit & 1 == 1 { 4 } else { 3 };
             }
-            assert_eq!(block.room_for(4), mask);
-            assert_eq!(block.room_for(3), u64::MAX);
+            assert_eq!(block.slots_with_room(4), mask);
+            assert_eq!(block.slots_with_room(3), u64::MAX);
             assert_eq!(at_least(&block.headroom, 4), mask);
             block.present = 0xff;
-            assert_eq!(block.room_for(4), mask & 0xff);
+            assert_eq!(block.slots_with_room(4), mask & 0xff);
             for bit in 0..64 {
-                let is_among = mask & 0xff & 1 << bit != 0;
-                assert_eq!(block.has_room_for(1 << bit, 4), is_among);
+                let has_room = mask & 0xff & 1 << bit != 0;
+                assert_eq!(block.has_room_for(1 << bit, 4), has_room);
             }
         }
     }

@@ -116,13 +116,12 @@ pub enum Command {
         /// The time of the decision.
         at: Timestamp,
     },
-    /// Creates a custom resource class. If it exists, the command is refused, or succeeds with
-    /// `ensure`.
+    /// Creates a custom resource class. If it exists, the command is refused, unless `exist_ok`.
     CreateClass {
         /// The name of the new class, with the custom prefix.
         name: String,
         /// Whether an existing class is accepted.
-        ensure: bool,
+        exist_ok: bool,
         /// The time of the decision.
         at: Timestamp,
     },
@@ -185,7 +184,7 @@ pub enum Command {
     SetLevels {
         /// From the smallest place to the largest.
         levels: Vec<Level>,
-        /// Between places of one level; each pair once, whichever comes first.
+        /// Between places of one level; each pair once, in either order.
         distances: Vec<Distance>,
     },
     /// Releases all allocations of a consumer. Provider generations do not change.
@@ -224,8 +223,8 @@ pub struct Intent {
     pub rules: Vec<IntentRule>,
     /// The candidates, best first.
     pub candidates: Vec<IntentCandidate>,
-    /// What other consumers hold from the same step on (such as the migration record that keeps
-    /// the old host).
+    /// The claims of other consumers that are made in the same step, such as that of the migration
+    /// that holds the allocations of the old host during a move.
     pub alongside: Vec<ConsumerClaim>,
 }
 
@@ -246,8 +245,8 @@ pub struct IntentRule {
 pub struct IntentCandidate {
     /// The host: the root of the tree that the consumer is put on.
     pub host: Uuid,
-    /// The amounts, also from descendants of the host and from sharing providers. They are shared,
-    /// because a candidate that a scheduler offers is also named by its claims.
+    /// The amounts, also from descendants of the host and from sharing providers. An `Arc`, so that
+    /// a candidate of the scheduler and the claims that are made of it use the same list.
     pub allocations: Arc<[AllocationRequest]>,
 }
 

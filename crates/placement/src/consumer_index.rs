@@ -75,7 +75,8 @@ fn short_hash(uuid: &ConsumerUuid) -> u32 {
     u32::try_from(hash_of(uuid) >> 32).unwrap_or_default()
 }
 
-/// The table derives a position from the lowest bits, and a tag from the highest.
+/// The hash for the table, which derives a position from the lowest bits and a tag from the
+/// highest: so both halves are the short hash.
 fn long_hash(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }

@@ -40,7 +40,7 @@ pub enum Outcome {
         /// The time of creation of the newest trait; `None` without traits.
         modified_at: Option<Timestamp>,
     },
-    /// The index of the candidate that each intent got.
+    /// The index of the candidate that each intent got; `None` for an intent that got none.
     Claimed(Vec<Option<u32>>),
     /// The resource class or trait exists.
     Named {
@@ -161,7 +161,7 @@ pub fn decide(
         } => inventory::Edit {
             state,
             provider: *provider,
-            may_reserve_all: true,
+            may_reserve_all: true, // A deletion sets no inventory, so this is not used.
             at: *at,
         }
         .delete(class, changes),
@@ -177,8 +177,8 @@ pub fn decide(
             aggregates,
             at,
         } => traits::set_aggregates(state, *provider, *generation, aggregates, *at, changes),
-        Command::CreateClass { name, ensure, at } => {
-            names::create_class(state, name, *ensure, *at, changes)
+        Command::CreateClass { name, exist_ok, at } => {
+            names::create_class(state, name, *exist_ok, *at, changes)
         }
         Command::RenameClass { name, new_name, at } => {
             names::rename_class(state, name, new_name, *at, changes)

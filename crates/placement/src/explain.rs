@@ -43,10 +43,10 @@ pub struct Explanation {
     /// The constraints in the order of application, each with its effect.
     pub effects: Vec<Effect>,
     /// Indexes into `effects`: the smallest set of constraints that is infeasible for every root;
-    /// of several smallest ones the first. `None` if some root is feasible, or if it was not found
-    /// within the work allowed.
+    /// of several smallest ones the first. `None` if some root is feasible, or if the set was not
+    /// found within the work allowed.
     pub smallest: Option<Vec<usize>>,
-    /// The roots that fail the fewest constraints, those that lack least first; at most ten.
+    /// The roots that fail the fewest constraints, in rising order of what they lack; at most ten.
     pub near_misses: Vec<NearMiss>,
     /// Whether the work allowed was enough: no tree is unsearched and no near miss is missing for
     /// lack of time. Otherwise counts say "at least".
@@ -80,7 +80,7 @@ pub struct Serving {
 /// [`QueryRefusal`] for a resource class or trait that does not exist. (The search answers such a
 /// query with no candidates when what precedes the name already excludes every provider.)
 pub fn explain(state: &State, query: &CandidateQuery) -> Result<Explanation, QueryRefusal> {
-    explain_and_serve(state, query).map(|(explanation, _)| explanation)
+    explain_with_serving(state, query).map(|(explanation, _)| explanation)
 }
 
 /// As [`explain`], and returns the feasible roots too.
@@ -88,18 +88,18 @@ pub fn explain(state: &State, query: &CandidateQuery) -> Result<Explanation, Que
 /// # Errors
 ///
 /// As [`explain`].
-pub fn explain_and_serve(
+pub fn explain_with_serving(
     state: &State,
     query: &CandidateQuery,
 ) -> Result<(Explanation, Serving), QueryRefusal> {
     let constraint_list = ConstraintList::new(state, query)?;
     let fleet_index = FleetIndex::new(state);
     let mut table = ConstraintTable::new(state, query, &constraint_list, &fleet_index);
-    let outcomes = table.apply_in_order();
+    let outcome = table.apply_in_order();
     let effects: Vec<Effect> = constraint_list
         .constraints
         .iter()
-        .zip(outcomes.removed)
+        .zip(outcome.removed)
         .enumerate()
         .map(|(index, (constraint, removed))| Effect {
             constraint: constraint.clone(),
@@ -107,22 +107,22 @@ pub fn explain_and_serve(
             removed_alone: table.removed_alone(index),
         })
         .collect();
-    let is_refused = outcomes.left == 0 && table.unsearched == 0 && !state.roots().is_empty();
-    let smallest = is_refused.then(|| table.smallest()).flatten();
+    let is_infeasible = outcome.left == 0 && table.unsearched == 0 && !state.roots().is_empty();
+    let smallest = is_infeasible.then(|| table.smallest()).flatten();
     let near_misses = table.near_misses();
-    let ran_out = table.unsearched > 0 || table.budget_is_used_up();
+    let is_exact = table.unsearched == 0 && !table.budget_is_used_up();
     let explanation = Explanation {
         roots: state.roots().len(),
-        left: outcomes.left,
+        left: outcome.left,
         unsearched: table.unsearched,
         effects,
         smallest,
         near_misses,
-        is_exact: !ran_out,
+        is_exact,
     };
     let serving = Serving {
-        roots: outcomes.serving,
-        unknown: outcomes.unknown,
+        roots: outcome.serving,
+        unknown: outcome.unknown,
     };
     Ok((explanation, serving))
 }

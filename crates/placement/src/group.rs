@@ -24,9 +24,9 @@ pub enum Relation {
     Same,
     /// A place with fewer than this many of the others: 1 means a place of its own.
     FewerThan(u32),
-    /// A place that exceeds the emptiest place by at most this many once the claim is made: 1 is
-    /// as even as possible. At least 1, because 0 can never hold. Only places that contain a host
-    /// count.
+    /// A place that, once the claim is made, has at most this many consumers more than the place
+    /// with the fewest: 1 is as even as possible. At least 1, because 0 can never hold. Only places
+    /// that contain a host count.
     Spread(u32),
 }
 
@@ -46,7 +46,7 @@ pub struct Group {
     pub uuid: Uuid,
     /// The rules between its members.
     pub rules: Vec<Rule>,
-    /// The members that hold something on a host, in rising order of consumer.
+    /// The members that have allocations on a host, in rising order of consumer.
     pub members: Vec<Member>,
 }
 

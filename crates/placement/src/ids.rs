@@ -58,10 +58,10 @@ dense_id!(
     TypeId, u32
 );
 
-/// The name of a consumer: 36 characters of hexadecimal digits and dashes.
+/// The UUID of a consumer as its client wrote it: 36 characters of hexadecimal digits and dashes.
 ///
-/// Usually a canonical UUID, but `POST /allocations` takes any such text and keeps it as it is
-/// (upper case, 36 dashes), so it is kept as text.
+/// It is kept as text, because it need not be a canonical UUID: `POST /allocations` also accepts
+/// upper case, or 36 dashes, and shows the text unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConsumerUuid([u8; 36]);
 

@@ -90,8 +90,8 @@ impl Interner {
 
     /// One past the highest number in use.
     #[must_use]
-    pub fn row_count(&self) -> usize {
-        self.rows.row_count()
+    pub fn end_number(&self) -> usize {
+        self.rows.end_row()
     }
 
     /// The number of texts in use.

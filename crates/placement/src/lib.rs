@@ -69,5 +69,5 @@ pub use ids::{
 pub use inventory::Inventory;
 pub use provider_query::{ProviderQuery, find_providers, find_providers_among};
 pub use refusal::Refusal;
-pub use rows::{Allocation, Consumer, InventoryRecord, Provider};
+pub use rows::{Allocation, Consumer, InventoryRow, Provider};
 pub use state::State;

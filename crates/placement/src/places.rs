@@ -41,9 +41,9 @@ impl State {
         &self.distances
     }
 
-    /// The aggregate of a host at a level, given by its index.
+    /// The aggregate that contains a host at a level, which is given by its index.
     #[must_use]
-    pub fn place_at(&self, host: ProviderId, level: usize) -> Option<AggregateId> {
+    pub fn aggregate_at_level(&self, host: ProviderId, level: usize) -> Option<AggregateId> {
         match self.place_in_level(self.provider(host)?, level)? {
             Place::Aggregate(id) => Some(id),
             Place::Host(_) => None,
@@ -109,8 +109,8 @@ impl State {
         }
     }
 
-    /// Whether a place with one more consumer has at most `skew` more of them than the emptiest
-    /// place of a scope, given the sorted places of all other consumers.
+    /// Whether a place with one more consumer has at most `skew` more consumers than the place of the
+    /// scope with the fewest, given the sorted places of all other consumers.
     fn is_even(&self, place: Place, others: &[Place], scope: &RuleScope, skew: u32) -> bool {
         let skew = usize::try_from(skew).unwrap_or(usize::MAX);
         let count = count_of(others, place) + 1;
@@ -119,11 +119,12 @@ impl State {
                 || count <= skew.saturating_add(self.emptiest_place_count(others, scope)))
     }
 
-    /// The number of consumers in the emptiest place of a scope, given the sorted places of all of
-    /// them. Only places that contain a host count.
+    /// The number of consumers in the place of a scope that has the fewest, given the sorted places
+    /// of all consumers. Only places that contain a host count.
     #[must_use]
-    pub fn emptiest_place_count(&self, others: &[Place], scope: &RuleScope) -> usize {
+    pub fn emptiest_place_count(&self, sorted_places: &[Place], scope: &RuleScope) -> usize {
         let sharing = self.sharing_trait();
+        // A root that shares its inventories, such as a shared store, is no host.
         let is_host = |slot: u32| {
             let provider = self.provider(ProviderId(slot));
             provider.is_some_and(|provider| {
@@ -135,7 +136,7 @@ impl State {
         match scope {
             RuleScope::Host => {
                 for (id, _) in self.all_providers().filter(|(id, _)| is_host(id.0)) {
-                    least = least.min(count_of(others, Place::Host(id)));
+                    least = least.min(count_of(sorted_places, Place::Host(id)));
                     if least == 0 {
                         break;
                     }
@@ -149,7 +150,7 @@ impl State {
                     if aggregate_level.is_none() || *aggregate_level != level {
                         continue;
                     }
-                    let count = count_of(others, Place::Aggregate(id));
+                    let count = count_of(sorted_places, Place::Aggregate(id));
                     if count < least && self.aggregate_members(id).iter().any(is_host) {
                         least = count;
                     }
@@ -169,14 +170,14 @@ impl State {
     ) -> impl Iterator<Item = ProviderId> + 'a {
         // Two passes, slots first and consumers second: the loads of each pass are independent, so
         // the processor overlaps their cache misses.
-        let likely = consumers
+        let likely_ids = consumers
             .iter()
             .map(|uuid| self.consumer_index.likely(uuid));
-        let likely: SmallVec<[Option<ConsumerId>; 16]> = likely.collect();
-        let pairs = consumers.iter().zip(likely);
-        let found = pairs.filter_map(|(uuid, likely)| {
+        let likely_ids: SmallVec<[Option<ConsumerId>; 16]> = likely_ids.collect();
+        let pairs = consumers.iter().zip(likely_ids);
+        let found = pairs.filter_map(|(uuid, likely_id)| {
             let has_uuid = |consumer: &&Consumer| consumer.uuid == *uuid;
-            let consumer = self.consumer_by_id(likely?).filter(has_uuid);
+            let consumer = self.consumer_by_id(likely_id?).filter(has_uuid);
             consumer.or_else(|| self.consumer(*uuid))
         });
         found.filter_map(|consumer| Some(consumer.host_assignment?.host))
@@ -184,7 +185,7 @@ impl State {
 }
 
 /// How many of the sorted places equal a place.
-fn count_of(others: &[Place], place: Place) -> usize {
-    let start = others.partition_point(|other| *other < place);
-    others[start..].partition_point(|other| *other == place)
+fn count_of(sorted_places: &[Place], place: Place) -> usize {
+    let start = sorted_places.partition_point(|other| *other < place);
+    sorted_places[start..].partition_point(|other| *other == place)
 }

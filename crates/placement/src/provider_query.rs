@@ -90,19 +90,19 @@ pub fn find_providers_among(
         Ok(requested) => requested,
         Err(NoSuchProvider) => return Ok(Vec::new()),
     };
-    let fits = |word, mut mask| {
+    let passing_word = |word, mut mask| {
         mask = filter.word(state, word, mask);
         for (class, amount) in &resources {
             mask = capacity_word(state, *class, *amount, word, mask);
         }
         mask
     };
-    let in_tree = |id: &ProviderId| {
+    let is_in_tree = |id: &ProviderId| {
         tree.is_none() || state.provider(*id).map(|provider| provider.root) == tree
     };
     let is_among = |id: &ProviderId| words.contains(&(id.index() / 64));
     if let Some(id) = requested.filter(is_among) {
-        let passes = fits(id.index() / 64, 1 << (id.0 % 64)) != 0 && in_tree(&id);
+        let passes = passing_word(id.index() / 64, 1 << (id.0 % 64)) != 0 && is_in_tree(&id);
         return Ok(if passes { vec![id] } else { Vec::new() });
     }
     if requested.is_some() {
@@ -110,13 +110,14 @@ pub fn find_providers_among(
     }
     if let Some(root) = tree {
         let mut members = state.subtree(root);
-        members.retain(|id| is_among(id) && fits(id.index() / 64, 1 << (id.0 % 64)) != 0);
+        let passes = |id: &ProviderId| passing_word(id.index() / 64, 1 << (id.0 % 64)) != 0;
+        members.retain(|id| is_among(id) && passes(id));
         members.sort_unstable();
         return Ok(members);
     }
     let words = words.start..words.end.min(state.provider_slots().div_ceil(64));
     Ok(words
-        .flat_map(|word| bits(fits(word, state.existing_word(word)), word))
+        .flat_map(|word| bits(passing_word(word, state.existing_word(word)), word))
         .map(ProviderId)
         .collect())
 }

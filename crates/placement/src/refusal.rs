@@ -11,7 +11,7 @@ pub enum Refusal {
     /// No provider has this UUID.
     #[error("no resource provider {uuid}")]
     ProviderNotFound {
-        /// The UUID asked for.
+        /// The UUID that is unknown.
         uuid: Uuid,
     },
     /// Another provider has this UUID.
@@ -81,7 +81,7 @@ pub enum Refusal {
     /// No resource class has this name.
     #[error("no resource class {name}")]
     ClassNotFound {
-        /// The name asked for.
+        /// The name that is unknown.
         name: String,
     },
     /// A resource class with this name exists.
@@ -102,7 +102,7 @@ pub enum Refusal {
         /// The name of the class.
         name: String,
     },
-    /// All numbers for resource classes or traits are taken (65,536 each).
+    /// All numbers for custom resource classes or traits are taken; the highest number is 65,534.
     #[error("there is no room for another resource class or trait")]
     NamesExhausted,
     /// No trait has one of these names.
@@ -144,7 +144,7 @@ pub enum Refusal {
     InventoryInUse {
         /// The UUID of the provider.
         provider: Uuid,
-        /// The classes, by number.
+        /// The names of the classes, in rising order of their numbers.
         classes: Vec<String>,
     },
     /// `reserved` exceeds `total` (or equals it, where that is not allowed).
@@ -176,16 +176,16 @@ pub enum Refusal {
     /// An allocation names a provider that does not exist.
     #[error("an allocation names provider {uuid}, which does not exist")]
     AllocationProviderNotFound {
-        /// The UUID asked for.
+        /// The UUID that is unknown.
         uuid: Uuid,
     },
     /// A reshape names a provider that does not exist.
     #[error("an inventory names provider {uuid}, which does not exist")]
     ReshapeProviderNotFound {
-        /// The UUID asked for.
+        /// The UUID that is unknown.
         uuid: Uuid,
     },
-    /// An allocation wants a class of which the provider has no inventory.
+    /// An allocation is of a class of which the provider has no inventory.
     #[error("provider {provider} has no inventory of {class} to allocate from")]
     NoInventory {
         /// The UUID of the provider.
@@ -225,16 +225,16 @@ pub enum Refusal {
     /// No group has this UUID.
     #[error("no group {group}")]
     GroupNotFound {
-        /// The UUID asked for.
+        /// The UUID that is unknown.
         group: Uuid,
     },
-    /// An aggregate would be in two levels of the topology, or a level would be there twice.
+    /// An aggregate would be in the topology twice, or two levels would have one name.
     #[error("{name} is in the topology twice")]
     TopologyOverlap {
         /// The aggregate or level.
         name: String,
     },
-    /// A level of the topology has no name, or that of the built-in one.
+    /// A level of the topology has an empty name, or the name `host`, which stands for single hosts.
     #[error("{name:?} is no name for a level")]
     LevelName {
         /// The name that is not allowed.
@@ -246,7 +246,7 @@ pub enum Refusal {
         /// The place that no level contains.
         name: String,
     },
-    /// A distance is there twice.
+    /// The request gives the distance between two places twice.
     #[error("the distance from {from} to {to} is there twice")]
     DistanceTwice {
         /// The smaller of the two places.

@@ -31,7 +31,7 @@ pub struct Provider {
     /// When it was last written; none for a child that was never written since its creation.
     pub updated_at: Option<Timestamp>,
     /// Its inventories in rising order of class.
-    pub inventories: Vec<InventoryRecord>,
+    pub inventories: Vec<InventoryRow>,
     /// Its traits, in rising order.
     pub traits: Vec<TraitId>,
     /// Its aggregates, in rising order of number.
@@ -44,14 +44,14 @@ impl Provider {
     /// The inventory of a class, if it has one.
     #[must_use]
     #[inline]
-    pub fn inventory(&self, class: ClassId) -> Option<&InventoryRecord> {
+    pub fn inventory(&self, class: ClassId) -> Option<&InventoryRow> {
         self.inventories
             .get(inventory_index(&self.inventories, class)?)
     }
 
     /// The inventory of a class to write to, if it has one.
     #[inline]
-    pub(crate) fn inventory_mut(&mut self, class: ClassId) -> Option<&mut InventoryRecord> {
+    pub(crate) fn inventory_mut(&mut self, class: ClassId) -> Option<&mut InventoryRow> {
         let index = inventory_index(&self.inventories, class)?;
         self.inventories.get_mut(index)
     }
@@ -75,17 +75,17 @@ const FEW_INVENTORIES: usize = 8;
 
 /// The index of the inventory of a class among those of a provider.
 #[inline]
-fn inventory_index(inventories: &[InventoryRecord], class: ClassId) -> Option<usize> {
+fn inventory_index(inventories: &[InventoryRow], class: ClassId) -> Option<usize> {
     if inventories.len() <= FEW_INVENTORIES {
-        return inventories.iter().position(|record| record.class == class);
+        return inventories.iter().position(|row| row.class == class);
     }
-    let found = inventories.binary_search_by_key(&class, |record| record.class);
+    let found = inventories.binary_search_by_key(&class, |row| row.class);
     found.ok()
 }
 
 /// An inventory of a provider with its usage.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct InventoryRecord {
+pub struct InventoryRow {
     /// The resource class that the inventory is of.
     pub class: ClassId,
     /// The inventory as the client set it.
@@ -101,7 +101,7 @@ pub struct InventoryRecord {
 /// A consumer of resources: an instance, a migration, anything with a UUID.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Consumer {
-    /// The name by which clients know it.
+    /// The UUID by which clients name it.
     pub uuid: ConsumerUuid,
     /// Incremented by each change, from 1.
     pub generation: u64,

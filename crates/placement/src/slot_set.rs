@@ -61,8 +61,8 @@ impl SlotSet {
     }
 
     /// Adds or removes a slot.
-    pub fn set(&mut self, slot: u32, member: bool) {
-        if member {
+    pub fn set(&mut self, slot: u32, is_member: bool) {
+        if is_member {
             self.insert(slot);
         } else {
             self.remove(slot);

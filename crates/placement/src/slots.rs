@@ -30,7 +30,8 @@ impl<T> Slots<T> {
         })
     }
 
-    /// Puts an entry into a given free row; rows in between become free ones.
+    /// Puts an entry into a given free row. Rows between the last one and a row beyond it become
+    /// free rows.
     pub fn put(&mut self, row: u32, value: T) {
         let index = row as usize;
         while self.rows.len() <= index {
@@ -70,7 +71,7 @@ impl<T> Slots<T> {
 
     /// One past the highest taken row.
     #[must_use]
-    pub fn row_count(&self) -> usize {
+    pub fn end_row(&self) -> usize {
         self.rows.len()
     }
 

@@ -1,6 +1,6 @@
 //! The whole state as a stream of bytes, and its digest.
 //!
-//! Equal states give equal bytes: rows go out in the order of their slots, names in alphabetical
+//! Equal states give equal bytes: rows are written in the order of their slots, names in alphabetical
 //! order, and numbers that are private to one copy of the state (aggregates, projects, users,
 //! types) as indexes into a table of names. Each row is a length (u32, little endian) and that many
 //! bytes of postcard. A later release can add fields to a row (`framing.rs`).
@@ -18,7 +18,7 @@ use crate::ids::{
 };
 use crate::intern::Interner;
 use crate::inventory::Inventory;
-use crate::rows::{Allocation, Consumer, InventoryRecord, Named, Provider};
+use crate::rows::{Allocation, Consumer, InventoryRow, Named, Provider};
 use crate::state::State;
 
 mod framing;
@@ -29,8 +29,8 @@ use framing::{RowReader, RowWriter};
 
 /// The newest version that this release reads. It writes the oldest version that can hold the
 /// state: version 2 ends with the distances of the topology, version 1 has none. A new field of a
-/// row needs no new version. A new table does, when an older release must not load the state
-/// without it.
+/// row needs no new version. A new table needs one, if an older release must not load the state
+/// without that table.
 pub const SNAPSHOT_VERSION: u32 = 2;
 
 /// Why a snapshot cannot be read.
@@ -117,7 +117,7 @@ struct NameTable<'a> {
 
 impl<'a> NameTable<'a> {
     fn new(interner: &'a Interner, used: impl Iterator<Item = u32>) -> Self {
-        let mut is_used = vec![false; interner.row_count()];
+        let mut is_used = vec![false; interner.end_number()];
         for number in used {
             is_used[number as usize] = true;
         }
@@ -127,7 +127,7 @@ impl<'a> NameTable<'a> {
             .map(|(number, _)| number)
             .collect();
         numbers.sort_unstable_by_key(|number| interner.text(*number));
-        let mut indexes = vec![0; interner.row_count()];
+        let mut indexes = vec![0; interner.end_number()];
         for (index, number) in (0u32..).zip(&numbers) {
             indexes[*number as usize] = index;
         }
@@ -360,7 +360,7 @@ fn provider_row(slot: u32, provider: &Provider, aggregates: &NameTable<'_>) -> P
         inventories: provider
             .inventories
             .iter()
-            .map(|record| (record.class, record.inventory, record.modified_at))
+            .map(|row| (row.class, row.inventory, row.modified_at))
             .collect(),
         traits: provider.traits.clone(),
         aggregates: indexes,
@@ -389,18 +389,18 @@ fn load_providers(
     count: u32,
     aggregates: &[AggregateId],
 ) -> Result<(), SnapshotError> {
-    let mut nested = Vec::new();
+    let mut children = Vec::new();
     for _ in 0..count {
         let row: ProviderRow = rows.read()?;
-        let mut members = Vec::with_capacity(row.aggregates.len());
+        let mut aggregate_ids = Vec::with_capacity(row.aggregates.len());
         for index in &row.aggregates {
             let id = aggregates.get(*index as usize);
-            members.push(*id.ok_or(SnapshotError::Damaged("a provider names no aggregate"))?);
+            aggregate_ids.push(*id.ok_or(SnapshotError::Damaged("a provider names no aggregate"))?);
         }
-        members.sort_unstable();
+        aggregate_ids.sort_unstable();
         let id = ProviderId(row.slot);
         if let Some(parent) = row.parent {
-            nested.push((id, ProviderId(parent)));
+            children.push((id, ProviderId(parent)));
         }
         let provider = Provider {
             uuid: row.uuid,
@@ -414,7 +414,7 @@ fn load_providers(
             inventories: row
                 .inventories
                 .into_iter()
-                .map(|(class, inventory, modified_at)| InventoryRecord {
+                .map(|(class, inventory, modified_at)| InventoryRow {
                     class,
                     inventory,
                     capacity: inventory.capacity(),
@@ -423,12 +423,12 @@ fn load_providers(
                 })
                 .collect(),
             traits: row.traits,
-            aggregates: members,
+            aggregates: aggregate_ids,
             consumers: Vec::new(),
         };
         state.insert_provider(id, provider);
     }
-    for (child, parent) in nested {
+    for (child, parent) in children {
         state.attach(child, parent);
     }
     Ok(())

@@ -37,17 +37,19 @@ pub struct State {
     pub(crate) consumer_types: Interner,
     pub(crate) consumers: Slots<Consumer>,
     pub(crate) consumer_index: ConsumerIndex,
+    /// By number of a resource class.
     pub(crate) columns: Vec<ClassColumn>,
     pub(crate) trait_members: Vec<SlotSet>,
     pub(crate) aggregate_members: Vec<SlotSet>,
     pub(crate) roots: SlotSet,
-    pub(crate) nested: SlotSet,
+    pub(crate) non_roots: SlotSet,
     pub(crate) parents: SlotSet,
     pub(crate) project_consumers: Vec<SlotSet>,
     pub(crate) groups: Slots<Group>,
     pub(crate) group_by_uuid: Map<Uuid, GroupId>,
     pub(crate) levels: Vec<Level>,
     pub(crate) distances: Vec<Distance>,
+    /// By number of an aggregate: the index of its level in `levels`.
     pub(crate) level_of_aggregate: Vec<Option<u16>>,
     pub(crate) tree_changes: TreeChangeLog,
 }
@@ -160,7 +162,7 @@ impl State {
     /// One past the highest slot of a provider: the length of every column and mask.
     #[must_use]
     pub fn provider_slots(&self) -> usize {
-        self.providers.row_count()
+        self.providers.end_row()
     }
 
     /// The slots of a provider and of all its descendants: parents first, siblings in rising order.
@@ -181,7 +183,7 @@ impl State {
     #[must_use]
     #[inline]
     pub fn existing_word(&self, word: usize) -> u64 {
-        self.roots.word(word) | self.nested.word(word)
+        self.roots.word(word) | self.non_roots.word(word)
     }
 
     /// The providers that are roots.
@@ -192,8 +194,8 @@ impl State {
 
     /// The providers that have a parent.
     #[must_use]
-    pub fn nested(&self) -> &SlotSet {
-        &self.nested
+    pub fn non_roots(&self) -> &SlotSet {
+        &self.non_roots
     }
 
     /// The providers that have children.
@@ -232,7 +234,7 @@ impl State {
         self.columns.get(class.index()).unwrap_or(&NO_COLUMN)
     }
 
-    /// Finds a consumer by its name.
+    /// A consumer by UUID.
     #[must_use]
     pub fn consumer(&self, uuid: ConsumerUuid) -> Option<&Consumer> {
         self.consumers.get(self.consumer_id(uuid)?.0)
@@ -257,10 +259,10 @@ impl State {
             .map(|(row, consumer)| (ConsumerId(row), consumer))
     }
 
-    /// One past the highest slot of a consumer.
+    /// One past the highest slot of a consumer: the end of the range of slots in use.
     #[must_use]
     pub fn consumer_slots(&self) -> usize {
-        self.consumers.row_count()
+        self.consumers.end_row()
     }
 
     /// How many consumers there are.

@@ -1,5 +1,5 @@
-//! A log of recently changed trees, which tells a reader that caches search results what to
-//! re-evaluate.
+//! A log of recently changed trees, by which a reader that caches search results knows what to
+//! evaluate again.
 
 use crate::ids::ProviderId;
 

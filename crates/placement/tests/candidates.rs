@@ -13,28 +13,31 @@ use placewright_testing::fleet::{
     TRAITS, aggregate, build, device_query, device_tree, fleet as any_fleet, provider_query,
     query as any_query, uuid_at,
 };
-use placewright_testing::model::{Found, Model, QueryResult};
+use placewright_testing::model::{Model, ModelCandidate, QueryResult};
 use proptest::prelude::*;
 use uuid::Uuid;
 
 /// A candidate in the model's representation.
-fn found(state: &State, candidates: &Candidates, index: usize) -> Found {
+fn model_candidate(state: &State, candidates: &Candidates, index: usize) -> ModelCandidate {
     let candidate = candidates.get(index).expect("within the candidates");
-    let amounts = candidate.allocations().iter().map(|one| {
-        let class = state.class_name(one.class).to_owned();
-        ((one.provider.index(), class), i64::from(one.amount))
+    let amounts = candidate.allocations().iter().map(|allocation| {
+        let class = state.class_name(allocation.class).to_owned();
+        (
+            (allocation.provider.index(), class),
+            i64::from(allocation.amount),
+        )
     });
     let mappings = candidate.mappings().map(|serving| {
-        assert!(serving.is_sorted_by(|one, other| one < other));
+        assert!(serving.is_sorted_by(|earlier, later| earlier < later));
         serving.iter().map(|id| id.index()).collect()
     });
     (amounts.collect(), mappings.collect())
 }
 
 /// All candidates in the model's representation; a duplicate fails the test.
-fn all_found(state: &State, candidates: &Candidates) -> BTreeSet<Found> {
-    let all: BTreeSet<Found> = (0..candidates.len())
-        .map(|index| found(state, candidates, index))
+fn model_candidates(state: &State, candidates: &Candidates) -> BTreeSet<ModelCandidate> {
+    let all: BTreeSet<ModelCandidate> = (0..candidates.len())
+        .map(|index| model_candidate(state, candidates, index))
         .collect();
     assert_eq!(all.len(), candidates.len(), "each candidate is listed once");
     assert!(candidates.is_complete());
@@ -46,16 +49,17 @@ fn summarised(candidates: &Candidates) -> BTreeSet<usize> {
     assert!(
         candidates
             .summaries()
-            .is_sorted_by(|one, other| one < other)
+            .is_sorted_by(|earlier, later| earlier < later)
     );
     candidates.summaries().iter().map(|id| id.index()).collect()
 }
 
 fn query_result(state: &State, answer: Result<Candidates, QueryRefusal>) -> QueryResult {
     match answer {
-        Ok(candidates) => {
-            QueryResult::Found(all_found(state, &candidates), summarised(&candidates))
-        }
+        Ok(candidates) => QueryResult::Found(
+            model_candidates(state, &candidates),
+            summarised(&candidates),
+        ),
         Err(QueryRefusal::UnknownClass { name }) => QueryResult::UnknownClass(name),
         Err(QueryRefusal::UnknownTrait { name }) => QueryResult::UnknownTrait(name),
     }
@@ -67,7 +71,7 @@ enum Event {
     Traits(BTreeSet<usize>),
     Aggregates(BTreeSet<usize>),
     Child(u128),
-    Gone,
+    Delete,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -75,7 +79,7 @@ fn event() -> impl Strategy<Value = Event> {
         3 => prop::collection::btree_set(0..TRAITS.len(), 0..3).prop_map(Event::Traits),
         3 => prop::collection::btree_set(0usize..5, 0..3).prop_map(Event::Aggregates),
         2 => (0u128..4).prop_map(Event::Child),
-        1 => Just(Event::Gone),
+        1 => Just(Event::Delete),
     ]
 }
 
@@ -84,7 +88,7 @@ fn apply_event(state: &mut State, provider: Uuid, event: &Event) {
     let at = Timestamp::from_seconds(9);
     let generation = state
         .provider_by_uuid(provider)
-        .map(|allocation| allocation.generation);
+        .map(|provider| provider.generation);
     let command = match event {
         Event::Traits(traits) => Command::SetTraits {
             provider,
@@ -107,7 +111,7 @@ fn apply_event(state: &mut State, provider: Uuid, event: &Event) {
             parent: Some(provider),
             at,
         },
-        Event::Gone => Command::DeleteProvider { uuid: provider },
+        Event::Delete => Command::DeleteProvider { uuid: provider },
     };
     let mut changes = Vec::new();
     if decide(state, &command, &mut changes).is_ok() {
@@ -119,7 +123,7 @@ proptest! {
     #[test]
     fn the_search_agrees_with_the_model(mut fleet in any_fleet(), query in any_query()) {
         let state = build(&mut fleet);
-        let expected = Model(&fleet).candidates(&query);
+        let expected = Model::new(&fleet).candidates(&query);
         prop_assert_eq!(query_result(&state, find_candidates(&state, &query)), expected);
     }
 
@@ -130,7 +134,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let state = build(&mut fleet);
-        let expected = Model(&fleet).candidates(&query);
+        let expected = Model::new(&fleet).candidates(&query);
         prop_assert_eq!(query_result(&state, find_candidates(&state, &query)), expected);
         let mut shuffled = query.clone();
         shuffled.options.seed = Some(seed);
@@ -166,12 +170,13 @@ proptest! {
                 prop_assert_eq!(&roots().map(|root| search.fits(root)).collect::<Vec<_>>(), &first);
             }
             for root in roots() {
-                let here = search.candidates_of(root, usize::MAX);
-                prop_assert_eq!(search.fits(root), !here.is_empty());
-                by_host.extend((0..here.len()).map(|index| found(&state, &here, index)));
+                let candidates = search.candidates_of(root, usize::MAX);
+                prop_assert_eq!(search.fits(root), !candidates.is_empty());
+                let indexes = 0..candidates.len();
+                by_host.extend(indexes.map(|index| model_candidate(&state, &candidates, index)));
             }
         }
-        prop_assert_eq!(by_host, all_found(&state, &all));
+        prop_assert_eq!(by_host, model_candidates(&state, &all));
     }
 
     #[test]
@@ -186,13 +191,15 @@ proptest! {
         for (number, event) in &events {
             apply_event(&mut state, uuid_at(*number), event);
             let Some(resumed) = suspended.resume(&state) else { continue };
-            let anew = HostSearch::new(&state, &query).unwrap();
+            let fresh = HostSearch::new(&state, &query).unwrap();
             for root in state.roots().iter().map(ProviderId) {
                 let candidates_of = |search: &HostSearch<'_>| {
-                    let here = search.candidates_of(root, usize::MAX);
-                    (0..here.len()).map(|one| found(&state, &here, one)).collect::<BTreeSet<_>>()
+                    let candidates = search.candidates_of(root, usize::MAX);
+                    let indexes = 0..candidates.len();
+                    let found = indexes.map(|index| model_candidate(&state, &candidates, index));
+                    found.collect::<BTreeSet<_>>()
                 };
-                let expected = anew.as_ref().map(candidates_of).unwrap_or_default();
+                let expected = fresh.as_ref().map(candidates_of).unwrap_or_default();
                 prop_assert_eq!(candidates_of(&resumed), expected);
             }
         }
@@ -207,7 +214,7 @@ proptest! {
     ) {
         let state = build(&mut fleet);
         let Ok(all) = find_candidates(&state, &query) else { return Ok(()) };
-        let expected = all_found(&state, &all);
+        let expected = model_candidates(&state, &all);
         for (order, seed) in [
             (Order::DepthFirst, None),
             (Order::BreadthFirst, None),
@@ -217,17 +224,20 @@ proptest! {
             query.options.strategy = order;
             query.options.seed = seed;
             let unlimited = find_candidates(&state, &query).unwrap();
-            prop_assert_eq!(&all_found(&state, &unlimited), &expected);
+            prop_assert_eq!(&model_candidates(&state, &unlimited), &expected);
             query.limit = Some(limit);
             let limited = find_candidates(&state, &query).unwrap();
             prop_assert_eq!(&limited, &find_candidates(&state, &query).unwrap());
             prop_assert_eq!(limited.len(), limit.min(expected.len()));
-            let some = all_found(&state, &limited);
-            prop_assert!(some.is_subset(&expected));
-            prop_assert_eq!(summarised(&limited), Model(&fleet).summarised(&query, &some));
+            let limited_candidates = model_candidates(&state, &limited);
+            prop_assert!(limited_candidates.is_subset(&expected));
+            let expected_summaries =
+                Model::new(&fleet).providers_in_summaries(&query, &limited_candidates);
+            prop_assert_eq!(summarised(&limited), expected_summaries);
             if seed.is_none() {
-                let first = (0..limited.len()).map(|index| found(&state, &unlimited, index));
-                prop_assert_eq!(first.collect::<BTreeSet<_>>(), some);
+                let indexes = 0..limited.len();
+                let first = indexes.map(|index| model_candidate(&state, &unlimited, index));
+                prop_assert_eq!(first.collect::<BTreeSet<_>>(), limited_candidates);
             }
             query.limit = None;
             query.options.max_candidates = Some(limit);
@@ -235,7 +245,10 @@ proptest! {
             prop_assert_eq!(bounded.len(), limited.len());
             prop_assert_eq!(bounded.summaries(), limited.summaries());
             for index in 0..bounded.len() {
-                prop_assert_eq!(found(&state, &bounded, index), found(&state, &limited, index));
+                prop_assert_eq!(
+                    model_candidate(&state, &bounded, index),
+                    model_candidate(&state, &limited, index)
+                );
             }
         }
     }
@@ -251,7 +264,7 @@ proptest! {
             .map_err(|refusal| match refusal {
                 QueryRefusal::UnknownClass { name } | QueryRefusal::UnknownTrait { name } => name,
             });
-        prop_assert_eq!(answer, Model(&fleet).providers(&query));
+        prop_assert_eq!(answer, Model::new(&fleet).providers(&query));
     }
 }
 
@@ -272,13 +285,13 @@ proptest! {
         mut fleet in any_fleet(),
         query in any_query(),
         steps in 1usize..60,
-        breadth in any::<bool>(),
+        is_breadth_first in any::<bool>(),
         seed in prop::option::of(0u64..4),
     ) {
         let state = build(&mut fleet);
         let mut query = query;
         query.options.seed = seed;
-        if breadth {
+        if is_breadth_first {
             query.options.strategy = Order::BreadthFirst;
         }
         let whole = find_candidates(&state, &query);
@@ -329,6 +342,7 @@ proptest! {
                 prop_assert!(providers.uuid(held.provider).is_some());
             }
         }
+        // The search ended in its first slice, before any change.
         if events.len() > 0 && slices == 0 && let Ok(before) = before {
             prop_assert_eq!(found.len(), before.len());
         }

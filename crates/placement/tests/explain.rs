@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use placewright_placement::explain::{Constraint, Shortfall, Subject};
 use placewright_placement::{
-    CandidateQuery, Explanation, GroupPolicy, RequestGroup, explain, find_candidates,
+    CandidateQuery, Explanation, GroupPolicy, Inventory, RequestGroup, explain, find_candidates,
 };
 use placewright_testing::fleet::{
     self, Fleet, build, fleet as any_fleet, query as any_query, uuid_at,
@@ -12,8 +12,8 @@ use placewright_testing::fleet::{
 use placewright_testing::model::{Model, QueryResult};
 use proptest::prelude::*;
 
-/// Whether a set contains a constraint of some kind.
-type Has<'a> = dyn Fn(&dyn Fn(&Constraint) -> bool) -> bool + 'a;
+/// Whether a set of constraints contains one for which a predicate holds.
+type Contains<'a> = dyn Fn(&dyn Fn(&Constraint) -> bool) -> bool + 'a;
 
 /// Whether a flat host without sharing providers in reach can serve a constraint.
 fn host_serves(
@@ -23,30 +23,37 @@ fn host_serves(
     constraint: &Constraint,
 ) -> bool {
     let member = &fleet[host];
-    let has = |names: &[String]| {
+    let has_any = |names: &[String]| {
         names
             .iter()
             .any(|name| member.traits.contains(&name.as_str()))
     };
-    let within = |uuids: &[String]| uuids.iter().any(|uuid| member.aggregates.contains(uuid));
+    let is_in_any = |uuids: &[String]| uuids.iter().any(|uuid| member.aggregates.contains(uuid));
     let free = |class: &str| {
         let stock = member.stocks.iter().find(|stock| stock.class == class)?;
-        let of = &stock.inventory;
-        let capacity = (f64::from(of.total - of.reserved) * of.allocation_ratio) as i64;
-        Some((of, capacity - stock.used))
+        let inventory = &stock.inventory;
+        let unreserved = f64::from(inventory.total - inventory.reserved);
+        let capacity = (unreserved * inventory.allocation_ratio) as i64;
+        Some((inventory, capacity - stock.used))
     };
     match constraint {
-        Constraint::Required(_, names) => has(names),
-        Constraint::Forbidden(_, name) => !has(std::slice::from_ref(name)),
-        Constraint::MemberOf(_, uuids) => within(uuids),
-        Constraint::NotMemberOf(_, uuids) => !within(uuids),
+        Constraint::Required(_, names) => has_any(names),
+        Constraint::Forbidden(_, name) => !has_any(std::slice::from_ref(name)),
+        Constraint::MemberOf(_, uuids) => is_in_any(uuids),
+        Constraint::NotMemberOf(_, uuids) => !is_in_any(uuids),
         Constraint::InTree(_, uuid) => uuid_at(host).to_string() == *uuid,
-        Constraint::AsksForNothing(_) => false,
+        Constraint::RequestsNothing(_) => false,
         Constraint::Resource { class, amount, .. } => {
-            free(class).is_some_and(|(of, free)| of.admits_amount(*amount) && *amount <= free)
+            let fits = |(inventory, free): (&Inventory, i64)| {
+                inventory.admits_amount(*amount) && *amount <= free
+            };
+            free(class).is_some_and(fits)
         }
         Constraint::Together { class, amount } => {
-            free(class).is_some_and(|(of, free)| *amount <= free.min(i64::from(of.max_unit)))
+            let fits = |(inventory, free): (&Inventory, i64)| {
+                *amount <= free.min(i64::from(inventory.max_unit))
+            };
+            free(class).is_some_and(fits)
         }
         Constraint::Isolate => {
             let suffixed = query.groups.iter().filter(|group| !group.suffix.is_empty());
@@ -57,11 +64,13 @@ fn host_serves(
 }
 
 /// The minimum number of constraints of which every host fails at least one, found by trying all sets.
-fn smallest_size(fails: &[BTreeSet<usize>], count: usize) -> Option<usize> {
+fn smallest_size(failed_by_host: &[BTreeSet<usize>], count: usize) -> Option<usize> {
     (0u32..1 << count)
         .filter(|set| {
-            let inside = |index: &usize| set >> index & 1 == 1;
-            fails.iter().all(|failed| failed.iter().any(inside))
+            let is_in_set = |index: &usize| set >> index & 1 == 1;
+            failed_by_host
+                .iter()
+                .all(|failed| failed.iter().any(is_in_set))
         })
         .map(|set| set.count_ones() as usize)
         .min()
@@ -79,16 +88,17 @@ fn flat_hosts(mut fleet: Fleet) -> Fleet {
 /// A query with only a set of the constraints, if there is such a query.
 fn restrict(
     query: &CandidateQuery,
-    of: &Explanation,
+    explanation: &Explanation,
     set: &BTreeSet<usize>,
 ) -> Option<CandidateQuery> {
-    let kept = |wanted: &dyn Fn(&Constraint) -> bool| {
+    let effects = &explanation.effects;
+    let includes = |predicate: &dyn Fn(&Constraint) -> bool| {
         set.iter()
-            .any(|index| wanted(&of.effects[*index].constraint))
+            .any(|index| predicate(&effects[*index].constraint))
     };
-    let skipped = |wanted: &dyn Fn(&Constraint) -> bool| {
-        (0..of.effects.len())
-            .any(|index| !set.contains(&index) && wanted(&of.effects[index].constraint))
+    let leaves_out = |predicate: &dyn Fn(&Constraint) -> bool| {
+        (0..effects.len())
+            .any(|index| !set.contains(&index) && predicate(&effects[index].constraint))
     };
     let is_relation = |constraint: &Constraint| {
         matches!(
@@ -97,58 +107,58 @@ fn restrict(
                 | Constraint::Isolate
                 | Constraint::SameSubtree(_)
                 | Constraint::OneProviderOfTree
-                | Constraint::AsksForNothing(_)
+                | Constraint::RequestsNothing(_)
         )
     };
-    if skipped(&is_relation) {
+    if leaves_out(&is_relation) {
         return None;
     }
     let mut restricted = query.clone();
-    let root = |constraint: &Constraint, name: &String| match constraint {
+    let is_about_root = |constraint: &Constraint, name: &String| match constraint {
         Constraint::Required(Subject::Root, names) => names.contains(name),
         Constraint::Forbidden(Subject::Root, other) => other == name,
         _ => false,
     };
     restricted
         .root_required
-        .retain(|name| kept(&|constraint| root(constraint, name)));
+        .retain(|name| includes(&|constraint| is_about_root(constraint, name)));
     restricted
         .root_forbidden
-        .retain(|name| kept(&|constraint| root(constraint, name)));
+        .retain(|name| includes(&|constraint| is_about_root(constraint, name)));
     restricted.groups = (restricted.groups.into_iter())
-        .map(|group| restrict_group(group, &kept, &skipped))
+        .map(|group| restrict_group(group, &includes, &leaves_out))
         .collect::<Option<_>>()?;
     Some(restricted)
 }
 
 fn restrict_group(
     mut group: RequestGroup,
-    kept: &Has<'_>,
-    skipped: &Has<'_>,
+    includes: &Contains<'_>,
+    leaves_out: &Contains<'_>,
 ) -> Option<RequestGroup> {
     let subject = Subject::Group(group.suffix.clone());
-    let resource = |constraint: &Constraint| matches!(constraint, Constraint::Resource { subject: other, .. } if *other == subject);
-    if group.resources.is_empty() || skipped(&resource) {
+    let is_resource = |constraint: &Constraint| matches!(constraint, Constraint::Resource { subject: other, .. } if *other == subject);
+    if group.resources.is_empty() || leaves_out(&is_resource) {
         return None;
     }
-    let required = |names: &[String]| {
-        kept(&|constraint| *constraint == Constraint::Required(subject.clone(), names.to_vec()))
+    let includes_constraint = |wanted: &Constraint| includes(&|constraint| constraint == wanted);
+    let requires = |names: &[String]| {
+        includes_constraint(&Constraint::Required(subject.clone(), names.to_vec()))
     };
-    let forbidden = |name: &String| {
-        kept(&|constraint| *constraint == Constraint::Forbidden(subject.clone(), name.clone()))
+    let forbids =
+        |name: &String| includes_constraint(&Constraint::Forbidden(subject.clone(), name.clone()));
+    let is_member_of = |uuids: &[String]| {
+        includes_constraint(&Constraint::MemberOf(subject.clone(), uuids.to_vec()))
     };
-    let member = |uuids: &[String]| {
-        kept(&|constraint| *constraint == Constraint::MemberOf(subject.clone(), uuids.to_vec()))
-    };
-    let no_member = |constraint: &Constraint| matches!(constraint, Constraint::NotMemberOf(other, _) if *other == subject);
-    let tree = |constraint: &Constraint| matches!(constraint, Constraint::InTree(other, _) if *other == subject);
-    group.required.retain(|names| required(names));
-    group.forbidden.retain(forbidden);
-    group.member_of.retain(|uuids| member(uuids));
-    if !kept(&no_member) {
+    let is_not_member_of = |constraint: &Constraint| matches!(constraint, Constraint::NotMemberOf(other, _) if *other == subject);
+    let is_in_tree = |constraint: &Constraint| matches!(constraint, Constraint::InTree(other, _) if *other == subject);
+    group.required.retain(|names| requires(names));
+    group.forbidden.retain(forbids);
+    group.member_of.retain(|uuids| is_member_of(uuids));
+    if !includes(&is_not_member_of) {
         group.forbidden_aggregates.clear();
     }
-    if !kept(&tree) {
+    if !includes(&is_in_tree) {
         group.in_tree = None;
     }
     Some(group)
@@ -160,7 +170,7 @@ proptest! {
         let mut fleet = flat_hosts(fleet);
         let state = build(&mut fleet);
         let Ok(explanation) = explain(&state, &query) else { return Ok(()) };
-        let fails: Vec<BTreeSet<usize>> = (0..fleet.len())
+        let failed_by_host: Vec<BTreeSet<usize>> = (0..fleet.len())
             .map(|host| {
                 let serves = |index: &usize| {
                     host_serves(&fleet, &query, host, &explanation.effects[*index].constraint)
@@ -170,25 +180,32 @@ proptest! {
             .collect();
         prop_assert_eq!(explanation.unsearched, 0);
         prop_assert_eq!(explanation.roots, fleet.len());
-        prop_assert_eq!(explanation.left, fails.iter().filter(|failed| failed.is_empty()).count());
+        let feasible = failed_by_host.iter().filter(|failed| failed.is_empty());
+        prop_assert_eq!(explanation.left, feasible.count());
         for (index, effect) in explanation.effects.iter().enumerate() {
-            let first = fails.iter().filter(|failed| failed.first() == Some(&index)).count();
-            let alone = fails.iter().filter(|failed| failed.contains(&index)).count();
-            prop_assert_eq!((effect.removed, effect.removed_alone), (first, alone));
+            let failed_first = failed_by_host.iter().filter(|failed| failed.first() == Some(&index));
+            let failed_at_all = failed_by_host.iter().filter(|failed| failed.contains(&index));
+            prop_assert_eq!(effect.removed, failed_first.count());
+            prop_assert_eq!(effect.removed_alone, failed_at_all.count());
         }
         if explanation.left == 0 && explanation.effects.len() <= 12 {
             let smallest = explanation.smallest.expect("found, the fleet is small");
-            prop_assert!(fails.iter().all(|f| smallest.iter().any(|index| f.contains(index))));
-            prop_assert_eq!(Some(smallest.len()), smallest_size(&fails, explanation.effects.len()));
+            let fails_one = |failed: &BTreeSet<usize>| {
+                smallest.iter().any(|index| failed.contains(index))
+            };
+            prop_assert!(failed_by_host.iter().all(fails_one));
+            let expected = smallest_size(&failed_by_host, explanation.effects.len());
+            prop_assert_eq!(Some(smallest.len()), expected);
         }
-        let fewest = fails.iter().map(BTreeSet::len).filter(|count| *count > 0).min();
-        let nearly = fails.iter().filter(|failed| Some(failed.len()) == fewest).count();
+        let fewest = failed_by_host.iter().map(BTreeSet::len).filter(|count| *count > 0).min();
+        let nearest = failed_by_host.iter().filter(|failed| Some(failed.len()) == fewest);
         let missed: usize = explanation.near_misses.iter().map(|miss| miss.roots).sum();
-        prop_assert_eq!(missed, nearly, "with so few hosts there are at most ten different near misses");
+        // With so few hosts there are at most ten different near misses.
+        prop_assert_eq!(missed, nearest.count());
         for miss in &explanation.near_misses {
-            let failed = &fails[miss.example.index()];
-            let lacks: BTreeSet<usize> = miss.lacks.iter().map(|(index, _)| *index).collect();
-            prop_assert_eq!(&lacks, failed);
+            let failed = &failed_by_host[miss.example.index()];
+            let indexes: BTreeSet<usize> = miss.shortfalls.iter().map(|(index, _)| *index).collect();
+            prop_assert_eq!(&indexes, failed);
         }
     }
 
@@ -196,10 +213,10 @@ proptest! {
     fn explanations_of_trees_agree_with_the_model(mut fleet in any_fleet(), query in any_query()) {
         let state = build(&mut fleet);
         let Ok(explanation) = explain(&state, &query) else { return Ok(()) };
-        let model = Model(&fleet);
+        let model = Model::new(&fleet);
         if let QueryResult::Found(found, _) = model.candidates(&query) {
             prop_assert_eq!(explanation.left == 0, found.is_empty());
-            prop_assert_eq!(explanation.left, model.serving_roots(&query));
+            prop_assert_eq!(explanation.left, model.count_serving_roots(&query));
         }
         prop_assert_eq!(explanation.unsearched, 0);
         let removed: usize = explanation.effects.iter().map(|effect| effect.removed).sum();
@@ -227,7 +244,7 @@ proptest! {
 }
 
 fn hosts_with_memory(free: &[i32]) -> Fleet {
-    let inventory = |total| placewright_placement::Inventory {
+    let inventory = |total| Inventory {
         total,
         reserved: 0,
         min_unit: 1,
@@ -281,7 +298,7 @@ fn a_near_miss_says_how_much_is_missing() {
         ["resources=VCPU:2 0 0", "resources=MEMORY_MB:4096 4 4"]
     );
     let misses: Vec<_> = (explanation.near_misses.iter())
-        .map(|miss| (miss.roots, miss.lacks.as_slice()))
+        .map(|miss| (miss.roots, miss.shortfalls.as_slice()))
         .collect();
     assert_eq!(
         misses,
@@ -325,6 +342,7 @@ fn three_devices(amount: i64) -> CandidateQuery {
 
 #[test]
 fn many_trees_of_few_classes_are_counted_exactly() {
+    // Trees of four devices with 5 to 8 units each, in all 256 combinations.
     let free = |number: usize| (0..4).map(move |device| ((number >> (2 * device)) % 4 + 5) as i32);
     let trees: Vec<Vec<i32>> = (0..600)
         .map(|number| free(number % 256).collect())
@@ -352,6 +370,7 @@ fn many_trees_of_few_classes_are_counted_exactly() {
 
 #[test]
 fn trees_that_differ_in_unusable_capacity_only_are_of_one_class() {
+    // More trees than an explanation may search, so they must not be of a class each.
     let trees: Vec<Vec<i32>> = (0..1_100).map(|number| vec![9_000 + number; 2]).collect();
     let state = build(&mut trees_with_devices(&trees));
     let explanation = explain(&state, &three_devices(6_000)).unwrap();
@@ -387,6 +406,7 @@ fn an_incomplete_explanation_is_marked() {
             }
         }
     }
+    // More tree classes than an explanation may search.
     trees.truncate(1_100);
     let state = build(&mut trees_with_devices(&trees));
     let explanation = explain(&state, &isolated_devices(&[1, 2, 4, 8, 16])).unwrap();

@@ -26,15 +26,25 @@ fn run(state: &mut State, command: &Command) -> Option<Vec<Change>> {
     Some(changes)
 }
 
-/// The inventories with more usage than capacity: provider, class, usage and capacity. An inventory
-/// may be reduced below its usage; afterwards its usage may only decrease.
-fn overused(state: &State) -> Vec<(uuid::Uuid, String, i64, i64)> {
+/// An inventory with more usage than capacity.
+struct Overused {
+    provider: uuid::Uuid,
+    class: String,
+    used: i64,
+}
+
+/// The inventories with more usage than capacity. An inventory may be reduced below its usage;
+/// afterwards its usage may only decrease.
+fn overused(state: &State) -> Vec<Overused> {
     let mut found = Vec::new();
     for (_, provider) in state.all_providers() {
-        for record in &provider.inventories {
-            if record.used > record.capacity {
-                let class = state.class_name(record.class).to_owned();
-                found.push((provider.uuid, class, record.used, record.capacity));
+        for row in &provider.inventories {
+            if row.used > row.capacity {
+                found.push(Overused {
+                    provider: provider.uuid,
+                    class: state.class_name(row.class).to_owned(),
+                    used: row.used,
+                });
             }
         }
     }
@@ -75,20 +85,20 @@ fn check_names(state: &State) {
 fn check_indexes(state: &State) {
     check_names(state);
     for (id, provider) in state.all_providers() {
-        for record in &provider.inventories {
+        for row in &provider.inventories {
             let held: i64 = state
                 .all_consumers()
                 .flat_map(|(_, consumer)| &consumer.allocations)
-                .filter(|held| held.provider == id && held.class == record.class)
+                .filter(|held| held.provider == id && held.class == row.class)
                 .map(|held| i64::from(held.amount))
                 .sum();
-            assert_eq!(record.used, held, "usage is the sum of allocations");
+            assert_eq!(row.used, held, "usage is the sum of allocations");
             let block = state
-                .column(record.class)
+                .column(row.class)
                 .block(id.index() / 64)
                 .expect("a block");
-            let free = record.capacity - record.used;
-            let headroom = free.min(i64::from(record.inventory.max_unit)).max(-1);
+            let free = row.capacity - row.used;
+            let headroom = free.min(i64::from(row.inventory.max_unit)).max(-1);
             assert_eq!(i64::from(block.headroom[id.index() % 64]), headroom);
         }
         for holder in &provider.consumers {
@@ -121,9 +131,9 @@ fn check_indexes(state: &State) {
                 .and_then(|consumer| consumer.host_assignment)
                 .expect("a member is on a host");
             assert_eq!(assignment.host, member.host);
-            let of = assignment.group.expect("in its group");
+            let group_id = assignment.group.expect("in its group");
             assert_eq!(
-                state.group_by_id(of).map(|group| group.uuid),
+                state.group_by_id(group_id).map(|group| group.uuid),
                 Some(group.uuid)
             );
         }
@@ -142,15 +152,18 @@ proptest! {
         let mut state = initial_state();
         for command in &commands {
             let before = overused(&state);
-            let accepted = run(&mut state, command).is_some();
-            let claims = matches!(
+            let is_accepted = run(&mut state, command).is_some();
+            let is_claim = matches!(
                 command,
                 Command::Claim { .. } | Command::ClaimFirst { .. } | Command::Release { .. }
             );
-            if accepted && claims {
-                for (provider, class, used, _) in overused(&state) {
-                    let previous = before.iter().find(|(p, c, _, _)| *p == provider && *c == class);
-                    prop_assert!(previous.is_some_and(|(_, _, previous, _)| used <= *previous));
+            if is_accepted && is_claim {
+                for after in overused(&state) {
+                    let is_same = |other: &&Overused| {
+                        other.provider == after.provider && other.class == after.class
+                    };
+                    let previous = before.iter().find(is_same);
+                    prop_assert!(previous.is_some_and(|previous| after.used <= previous.used));
                 }
             }
         }
@@ -191,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn undo_restores_the_digest(commands in commands(), back in 1usize..60) {
+    fn undo_restores_the_digest(commands in commands(), undone in 1usize..60) {
         let mut state = initial_state();
         let mut digests = vec![state.digest()];
         let mut undos = Vec::new();
@@ -204,7 +217,7 @@ proptest! {
             undos.push(undo);
             digests.push(state.digest());
         }
-        let remaining = commands.len().saturating_sub(back);
+        let remaining = commands.len().saturating_sub(undone);
         for undo in undos.drain(remaining..).rev() {
             for step in undo.into_iter().rev() {
                 state.undo(step);
@@ -222,7 +235,7 @@ proptest! {
     #[test]
     fn replay_and_snapshot_plus_tail_give_the_same_digest(
         commands in commands(),
-        cut in 0usize..60,
+        snapshot_after in 0usize..60,
     ) {
         let mut live = initial_state();
         let mut journal = Vec::new();
@@ -237,7 +250,7 @@ proptest! {
                 form::encode(&changes, &mut bytes);
                 journal.push(bytes);
             }
-            if index == cut {
+            if index == snapshot_after {
                 snapshot.clear();
                 live.save(&mut snapshot).unwrap();
                 tail_from = journal.len();

@@ -1,7 +1,7 @@
 //! The records and snapshots of a cell.
 //!
-//! Version 1 of a record is a list of changes in the positional layout. Version 2, which this release
-//! writes, is the changes as rows of the growing layout, up to the record's end.
+//! Version 1 of a record has a list of changes in the positional layout. Version 2, which this release
+//! writes, has the changes one after the other, as rows of the growing layout, up to the record's end.
 
 use std::io;
 

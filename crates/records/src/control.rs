@@ -24,13 +24,13 @@ use crate::tables;
 /// The version of records that this release writes.
 pub const RECORD_VERSION: u8 = 4;
 
-/// The flag of records with changes of the conductor. Followers of the conductor skip the others, which
-/// are most.
+/// The flag of records with changes of the conductor. Followers of the conductor skip records without this
+/// flag, which most records are.
 const CONCERNS_CONDUCTOR: u8 = 1;
 /// The flag of records with packed elements.
 const IS_PACKED: u8 = 2;
 
-/// The number of the side, then its change, which is a row already.
+/// A number (0 for placement, 1 for the conductor), then the change, which is a row already.
 impl Form for Change {
     fn write(&self, out: &mut Writer) {
         match self {
@@ -66,13 +66,13 @@ pub fn encode(changes: &[Change], out: &mut Vec<u8>) {
     }
     let specs = changes.iter().filter_map(|change| change.spec());
     let mut packer = Packer::of(specs.map(|(_, spec)| spec));
-    if packer.shares() {
+    if packer.has_shared_parts() {
         flags |= IS_PACKED;
     }
     let mut writer = Writer::new(std::mem::take(out), Layout::Growing);
     writer.raw(&[RECORD_VERSION, flags]);
     for change in changes {
-        if packer.shares() {
+        if packer.has_shared_parts() {
             let Ok(()) = packer.write(change, &mut writer, |_| {
                 Ok::<_, std::convert::Infallible>(())
             });

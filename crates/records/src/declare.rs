@@ -1,9 +1,9 @@
 //! The macros that declare forms.
 //!
-//! The compiler checks a declaration against its type: it is an error if a field is missing in either
-//! of them. That the order and the numbers never change is checked by the golden files in `tests`.
+//! The compiler checks a declaration against its type: it is an error if a field is missing in the declaration
+//! or in the type. The golden files in `tests` show whether the order or a number was changed.
 
-/// Declares newtypes, which are written as the value in them.
+/// Declares newtypes. Each is written as the value that it wraps.
 macro_rules! wrapped {
     ($($type:ty),* $(,)?) => {$(
         impl $crate::form::Form for $type {

@@ -2,12 +2,12 @@
 //!
 //! There are two layouts. One declaration of a type serves both:
 //!
-//! - [`Layout::Growing`] is the one that this release writes. A row, and a variant of an enum, is
+//! - [`Layout::Growing`] is the layout that this release writes. A row, and a variant of an enum, is
 //!   preceded by its length in bytes. New fields are appended to a row. A reader that knows fewer
 //!   fields skips the rest of the row; a reader that knows more takes the default for each missing
 //!   field. So trailing new fields that have their defaults are not written.
-//! - [`Layout::Positional`] is the one of earlier releases: the same values without lengths, in the
-//!   encoding of the `postcard` crate. It never changes, so it lacks the fields that came later.
+//! - [`Layout::Positional`] is the layout of earlier releases: the same values without lengths, in the
+//!   encoding of the `postcard` crate. This layout never changes, so it lacks the fields that were added later.
 //!
 //! Integers are LEB128, signed ones after zigzag encoding. Texts and lists are preceded by their length.
 
@@ -32,8 +32,8 @@ pub enum Layout {
 
 /// A value that can be written and read.
 ///
-/// Reading the bytes that were written gives an equal value. In the positional layout that holds for
-/// values whose later fields have their defaults.
+/// Reading the bytes that were written gives an equal value. In the positional layout this is true only of
+/// values whose later added fields have their defaults.
 pub trait Form: Sized {
     /// Appends the value.
     fn write(&self, out: &mut Writer);
@@ -52,7 +52,7 @@ pub enum FormError {
     /// The bytes end inside a value.
     #[error("it ends too early")]
     Ended,
-    /// A variant that this release does not have; a later release may have added it.
+    /// This release does not have the variant; a later release may have added it.
     #[error("{what} number {number} is not known to this release")]
     Unknown {
         /// The name of the enum.
@@ -60,7 +60,7 @@ pub enum FormError {
         /// The number of the variant.
         number: u64,
     },
-    /// No value of this type is encoded so.
+    /// The bytes are not the encoding of any value of the named type.
     #[error("{0} that cannot be")]
     Bad(&'static str),
     /// There are bytes after the last value.

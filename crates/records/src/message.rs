@@ -7,6 +7,9 @@
 
 use crate::form::{Form, FormError, Layout, Reader, Writer};
 
+/// The longest encoding of the number of items in a list: a `u32` in LEB128.
+const COUNT_BYTES_MAX: usize = 5;
+
 /// The versions that a role supports: all from the oldest to the newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versions {
@@ -57,7 +60,7 @@ pub fn encode<T: Form>(version: u32, message: &T) -> Option<Vec<u8>> {
 /// A part of a list, encoded as a list of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The number of its items.
+    /// The number of items in this part.
     pub count: usize,
     /// The encoded list.
     pub bytes: Vec<u8>,
@@ -74,7 +77,8 @@ pub fn encode_parts<T: Form>(version: u32, list: &[T], bytes_max: usize) -> Opti
         item.write(&mut items);
         count += 1;
         if items.bytes.len() >= bytes_max || index + 1 == list.len() {
-            let mut out = Writer::new(Vec::with_capacity(items.bytes.len() + 5), layout);
+            let capacity = items.bytes.len() + COUNT_BYTES_MAX;
+            let mut out = Writer::new(Vec::with_capacity(capacity), layout);
             out.length(count);
             out.raw(&items.bytes);
             items.bytes.clear();
@@ -90,7 +94,7 @@ pub fn encode_parts<T: Form>(version: u32, list: &[T], bytes_max: usize) -> Opti
 /// The number of items that an encoded list claims to have.
 #[must_use]
 pub fn claimed_count(bytes: &[u8]) -> Option<u64> {
-    // Both layouts write it in the same way.
+    // Both layouts write the number of items in the same way.
     Reader::new(bytes, Layout::Growing).number().ok()
 }
 
@@ -98,7 +102,7 @@ pub fn claimed_count(bytes: &[u8]) -> Option<u64> {
 ///
 /// # Errors
 ///
-/// The bytes are no such message, or of a version that this release does not support.
+/// The bytes are not a message of this type, or the version is not supported by this release.
 pub fn decode<T: Form>(version: u32, bytes: &[u8]) -> Result<T, FormError> {
     let mut from = reader(version, bytes)?;
     let message = T::read(&mut from)?;
@@ -111,14 +115,14 @@ pub fn decode<T: Form>(version: u32, bytes: &[u8]) -> Result<T, FormError> {
 ///
 /// # Errors
 ///
-/// The bytes are no such list, or of a version that this release does not support.
+/// The bytes are not a list of this type, or the version is not supported by this release.
 pub fn decode_known<T: Form>(version: u32, bytes: &[u8]) -> Result<(Vec<T>, usize), FormError> {
     let mut from = reader(version, bytes)?;
     let (mut list, mut skipped) = (Vec::new(), 0);
     for _ in 0..from.length()? {
         match T::read(&mut from) {
             Ok(item) => list.push(item),
-            // Only in the growing layout is it known where the next item begins.
+            // Only in the growing layout an item has its length before it, so that the next item can be found.
             Err(FormError::Unknown { .. }) if from.layout() == Layout::Growing => skipped += 1,
             Err(error) => return Err(error),
         }

@@ -22,12 +22,15 @@ const TEMPLATE: u64 = 1;
 /// An element that is a [`SpecOfTemplate`].
 const SPEC_OF_TEMPLATE: u64 = 2;
 
-/// A spec that differs from its template in its name and its own parts of body and secrets.
+/// A spec that differs from its template in its name and in the own parts of its body and secrets.
 struct SpecOfTemplate {
     instance: InstanceId,
+    /// The number of the template.
     template: u32,
     name: String,
+    /// The own part of a body that is a text; empty otherwise.
     own: String,
+    /// The own part of a body that is a row; empty otherwise.
     own_row: OwnRow,
     own_build_secrets: String,
     own_secrets: String,
@@ -66,11 +69,11 @@ pub(crate) fn write_row(row: &impl Form, out: &mut Writer) {
 /// Writes packed elements, and knows which specs share parts.
 #[derive(Default)]
 pub(crate) struct Packer<'s> {
-    /// By the addresses of the shared parts. It is never iterated, so no order depends on addresses.
+    /// By the addresses of the shared parts. The map is never iterated, so no order depends on addresses.
     by_address: BTreeMap<(usize, usize), SpecGroup<'s>>,
-    shares: bool,
+    has_shared_parts: bool,
     /// The number of templates written so far.
-    templates: u32,
+    template_count: u32,
 }
 
 /// Specs that share their parts.
@@ -90,7 +93,7 @@ impl<'s> Packer<'s> {
             match packer.by_address.get_mut(&part_addresses(spec)) {
                 Some(group) if has_same_template(group.first, spec) => {
                     group.is_shared = true;
-                    packer.shares = true;
+                    packer.has_shared_parts = true;
                 }
                 Some(_) => {}
                 None => {
@@ -107,8 +110,8 @@ impl<'s> Packer<'s> {
     }
 
     /// Whether any two specs share parts, so that packing saves space.
-    pub(crate) fn shares(&self) -> bool {
-        self.shares
+    pub(crate) fn has_shared_parts(&self) -> bool {
+        self.has_shared_parts
     }
 
     /// Appends the elements of a row, and calls `after_element` after each.
@@ -130,8 +133,8 @@ impl<'s> Packer<'s> {
         let template = match group.template {
             Some(number) => number,
             None => {
-                let number = self.templates;
-                self.templates += 1;
+                let number = self.template_count;
+                self.template_count += 1;
                 group.template = Some(number);
                 out.number(TEMPLATE);
                 template_of(spec).write(out);
@@ -158,7 +161,7 @@ impl<'s> Packer<'s> {
     }
 }
 
-/// The template of a spec: the spec without its name and without the own part of its body.
+/// The template of a spec: the spec without its name and without the own parts of its body and secrets.
 fn template_of(spec: &Spec) -> Spec {
     Spec {
         name: String::new(),
@@ -184,7 +187,7 @@ fn text_with_own(text: &SharedText, own: impl Into<Box<str>>) -> SharedText {
     SharedText::from_parts(Arc::clone(text.common()), own)
 }
 
-/// The addresses of the parts that a spec may share with others: common part of the body, and rules.
+/// The addresses of the parts that a spec may share with others: the common part of the body, and the rules.
 fn part_addresses(spec: &Spec) -> (usize, usize) {
     let body = match &spec.body {
         SpecBody::Json(text) => text.common().as_ptr(),

@@ -78,11 +78,12 @@ pub struct OpenSecrets {
     pub admin_pass: Option<String>,
 }
 
-/// A body without its secret fields, and these; none if it has none or cannot be read.
+/// Splits a body into the body without its secret fields, and the secret fields. `None` if it has no secret
+/// fields, or cannot be read.
 #[must_use]
 pub fn take_secrets(row: &SharedRow) -> Option<(SharedRow, OpenSecrets)> {
     let parts = CommonParts::of(row).ok()?;
-    // Nearly all have none.
+    // Nearly all bodies have no secret fields.
     if parts.server.user_data.is_none() && parts.server.admin_pass.is_none() {
         return None;
     }
@@ -94,7 +95,7 @@ pub fn take_secrets(row: &SharedRow) -> Option<(SharedRow, OpenSecrets)> {
     Some((SharedRow::from_parts(common.into(), row.own()), open))
 }
 
-/// A body with secret fields in the clear; none if it cannot be read.
+/// A body with secret fields in the clear; `None` if the body cannot be read.
 #[must_use]
 pub fn put_secrets(row: &SharedRow, open: OpenSecrets) -> Option<SharedRow> {
     let common = CommonParts::of(row).ok()?.with_server(|server| {
@@ -111,7 +112,7 @@ struct CommonParts<'b> {
     server: ServerFields,
     /// The row from which `server` was read, without its length.
     row_of_server: &'b [u8],
-    /// What a later release added behind it.
+    /// The bytes of fields that a later release added to the common part.
     later: &'b [u8],
 }
 
@@ -133,9 +134,10 @@ impl<'b> CommonParts<'b> {
         })
     }
 
-    /// The same with other fields of the server. All else stays byte by byte as it is, also what a
-    /// later release added.
+    /// The common part after `change` was applied to the fields of the server. All other bytes stay as they
+    /// are, also those of fields that a later release added.
     fn with_server(mut self, change: impl FnOnce(&mut ServerFields)) -> Option<Vec<u8>> {
+        // The row begins with the fields that this release knows; the bytes after these are of a later release.
         let later_of_server = self.row_of_server.strip_prefix(&*unframed(&self.server)?)?;
         change(&mut self.server);
         let server = unframed(&self.server)?;
@@ -170,6 +172,7 @@ pub struct RawRequest<'b> {
     request: RawForm<'b>,
 }
 
+/// The bytes of a request.
 #[derive(Debug)]
 enum RawForm<'b> {
     Row(&'b [u8]),
@@ -227,6 +230,7 @@ impl<'b> RawRequest<'b> {
     pub fn read(&self) -> Result<RequestSpec, RequestParseError> {
         match &self.request {
             RawForm::Row(bytes) => {
+                // A row is read with its length before it, which `find` has removed.
                 let mut out = Writer::new(Vec::with_capacity(bytes.len() + 2), Layout::Growing);
                 out.bytes(bytes);
                 let row = out.into_bytes();

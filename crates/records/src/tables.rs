@@ -33,7 +33,7 @@ where
     out.write_all(&0u32.to_le_bytes())
 }
 
-/// Writes all rows in full, so that equal states give equal bytes whatever their specs share.
+/// Writes all rows in full, so that equal states give equal bytes, regardless of which parts their specs share.
 pub(crate) fn save_plain<T: Tables>(tables: &T, out: &mut dyn Write) -> io::Result<()>
 where
     T::Change: Form,
@@ -57,8 +57,8 @@ fn write_with_length(writer: &mut Writer, out: &mut dyn Write) -> io::Result<()>
     Ok(())
 }
 
-/// Reads a snapshot of any version. Empty input gives an empty state: releases that did not have this
-/// state yet wrote nothing.
+/// Reads a snapshot of any version. Empty input gives an empty state, because releases before the first
+/// version wrote nothing.
 pub(crate) fn load<T: Tables>(input: &mut dyn Read) -> Result<T, ReadError>
 where
     T::Change: Form,

@@ -1,5 +1,5 @@
 //! Golden files: what any release wrote can be read for ever. There is a file for each version of each
-//! form, and one for what this release writes. If a test fails, a form was changed that exists on disks:
+//! form, and a file for what this release writes. If a test fails, a form was changed that exists on disks:
 //! add a field or a variant instead, or a version.
 //!
 //! A test that finds no file writes it and fails; commit the file then. Files are never overwritten.
@@ -43,7 +43,7 @@ fn records_of_control_read_as_they_always_did() {
         ("control_3", packed.clone()),
         ("control_4", control_changes()),
         ("control_4_packed", packed.clone()),
-        // Since the rules of groups are rows instead of a text.
+        // Written since the rules of groups are rows instead of a text.
         ("control_4_rules", control_changes()),
         ("control_4_packed_rules", packed),
     ] {
@@ -51,8 +51,8 @@ fn records_of_control_read_as_they_always_did() {
         assert!(control_records::may_concern_conductor(&bytes), "{name}");
         assert_eq!(control_records::decode(&bytes).unwrap(), changes, "{name}");
         for end in 0..bytes.len() {
-            // A record that ends between two rows is read without an error. The journal's checksums detect
-            // that.
+            // A record that was cut between two rows is read without an error. The journal's checksums detect
+            // such damage.
             let truncated = control_records::decode(&bytes[..end]);
             assert!(
                 truncated.is_err() || truncated.unwrap().len() < changes.len(),
@@ -67,7 +67,7 @@ fn records_of_control_read_as_they_always_did() {
         control_records::decode(&golden("control_4_quotas")).unwrap(),
         quota_changes()
     );
-    // A spec that refers to a missing template.
+    // A record of version 3 with one element, a spec (2) of template 7, which is missing.
     let without_template = [
         3, 2, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0,
     ];
@@ -156,6 +156,7 @@ fn assert_message<T: Form + PartialEq + Debug>(name: &str, values: &[T]) {
 
 #[test]
 fn messages_of_each_version_read_as_they_always_did() {
+    // Some files have names that the types had earlier.
     assert_message("envelopes", &values::envelopes());
     assert_message("replies", &values::replies());
     assert_message("acts", &values::cell_operations());
@@ -309,6 +310,7 @@ fn a_newer_or_damaged_record_or_snapshot_is_refused() {
     assert!(control_records::decode(&[]).is_err());
     assert!(control_records::decode(&[0]).is_err());
     assert!(control_records::decode(&[2, 3, 250]).is_err());
+    // A flag that does not exist.
     assert!(control_records::decode(&[4, 128]).is_err());
     assert!(cell::decode(&[9, 0]).is_err());
     assert!(cell::decode(&[0]).is_err());

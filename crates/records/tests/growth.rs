@@ -25,6 +25,12 @@ use placewright_records::message::{self, Versions};
 use placewright_records::{Form, Layout, Writer, cell, control as control_records, guests};
 use values::{CELL, HOST, INSTANCE, amounts};
 
+/// The numbers of variants, as the declarations have them.
+const MAPPING_CHANGE: u64 = 5;
+const CONSUMER_REMOVED: u64 = 14;
+const INSTANCE_CHANGE: u64 = 2;
+const PUT_ENTRY: u64 = 0;
+
 fn mapping() -> Mapping {
     let changes = values::instances_of_control();
     changes
@@ -99,14 +105,15 @@ fn a_row_of_each_kind_grows() {
 }
 
 #[test]
-fn a_spec_grows_behind_what_it_lacks() {
-    // A body that is a text has no row, and nothing behind it; then one that has its usage.
-    for (spec, lacks) in [(values::spec(), 5), (values::quotas::spec_with_usage(), 2)] {
+fn a_spec_grows_after_fields_that_were_not_written() {
+    // The first spec is written without the four fields that were added to specs earlier, whose defaults take
+    // 5 bytes; the second one without the last two of them.
+    for (spec, default_bytes) in [(values::spec(), 5), (values::quotas::spec_with_usage(), 2)] {
         let mut out = Writer::new(Vec::new(), Layout::Growing);
         out.row(|out| {
             out.raw(&next::fields(&spec));
-            // The newer release writes the defaults of what was added before.
-            out.raw(&[0; 5][..lacks]);
+            // The newer release writes these defaults, because its own field comes after them.
+            out.raw(&[0; 5][..default_bytes]);
             "of a later release".to_owned().write(out);
         });
         assert_eq!(next::decode::<Spec>(&out.into_bytes()), spec);
@@ -115,73 +122,79 @@ fn a_spec_grows_behind_what_it_lacks() {
 
 #[test]
 fn a_record_of_control_with_a_field_that_was_added_is_read() {
-    let mapping_change = variant(5, |out| {
+    let mapping_change = variant(MAPPING_CHANGE, |out| {
         INSTANCE.write(out);
         Some(WithAddedField::new(mapping())).write(out);
     });
-    let removal_change = variant(14, |out| {
+    let removal_change = variant(CONSUMER_REMOVED, |out| {
         INSTANCE.consumer().write(out);
         "why".to_owned().write(out);
     });
+    let concerns_conductor = 1;
+    let (of_placement, of_conductor) = (0, 1);
     let record = [
-        &[control_records::RECORD_VERSION, 1, 0][..],
+        &[
+            control_records::RECORD_VERSION,
+            concerns_conductor,
+            of_placement,
+        ][..],
         &removal_change,
-        &[1],
+        &[of_conductor],
         &mapping_change,
     ]
     .concat();
     let removed = placement::Change::ConsumerRemoved {
         consumer: INSTANCE.consumer(),
     };
-    let mapping_change_value =
-        super_conductor::Change::Mapping(INSTANCE, Some(Box::new(mapping())));
+    let mapped = super_conductor::Change::Mapping(INSTANCE, Some(Box::new(mapping())));
     let changes = [
         control::Change::Placement(removed),
-        control::Change::Conductor(mapping_change_value),
+        control::Change::Conductor(mapped),
     ];
     assert_eq!(control_records::decode(&record).unwrap(), changes);
 }
 
 #[test]
 fn a_record_of_a_cell_with_a_field_that_was_added_is_read() {
-    let mapping_change = variant(2, |out| {
+    let instance_change = variant(INSTANCE_CHANGE, |out| {
         INSTANCE.write(out);
         Some(WithAddedField::new(instance())).write(out);
     });
-    let record = [&[cell::RECORD_VERSION][..], &mapping_change].concat();
+    let record = [&[cell::RECORD_VERSION][..], &instance_change].concat();
     let changed = cell_conductor::Change::Instance(INSTANCE, Some(Box::new(instance())));
     assert_eq!(cell::decode(&record).unwrap(), [changed]);
 }
 
 #[test]
 fn snapshots_with_a_field_that_was_added_are_read() {
-    let element = |mapping_change: Vec<u8>| {
-        let bytes = [&[0][..], &mapping_change].concat();
-        let length = u32::try_from(bytes.len()).unwrap().to_le_bytes();
-        [&[3][..], &length, &bytes, &[0; 4]].concat()
+    // A snapshot of tables with one element, which is a row (0). The version is 3, and a length of 0 ends it.
+    let snapshot_with = |change: Vec<u8>| {
+        let element = [&[0][..], &change].concat();
+        let length = u32::try_from(element.len()).unwrap().to_le_bytes();
+        [&[3][..], &length, &element, &[0; 4]].concat()
     };
-    let cell_changes = element(variant(2, |out| {
+    let cell_snapshot = snapshot_with(variant(INSTANCE_CHANGE, |out| {
         INSTANCE.write(out);
         Some(WithAddedField::new(instance())).write(out);
     }));
-    let state = cell::load(&mut cell_changes.as_slice()).unwrap();
+    let state = cell::load(&mut cell_snapshot.as_slice()).unwrap();
     assert_eq!(state.instances()[&INSTANCE], instance());
-    let mut control_changes = Vec::new();
+    let mut control_snapshot = Vec::new();
     placement::State::default()
-        .save(&mut control_changes)
+        .save(&mut control_snapshot)
         .unwrap();
-    control_changes.extend(element(variant(5, |out| {
+    control_snapshot.extend(snapshot_with(variant(MAPPING_CHANGE, |out| {
         INSTANCE.write(out);
         Some(WithAddedField::new(mapping())).write(out);
     })));
-    let state = control_records::load(&mut control_changes.as_slice()).unwrap();
+    let state = control_records::load(&mut control_snapshot.as_slice()).unwrap();
     assert_eq!(state.conductor.mappings()[&INSTANCE], mapping());
 }
 
 #[test]
 fn an_entry_of_an_agent_with_a_field_that_was_added_is_read() {
     let key = (InstanceId(CELL.0), 7);
-    let bytes = variant(0, |out| {
+    let bytes = variant(PUT_ENTRY, |out| {
         HOST.write(out);
         key.write(out);
         WithAddedField::new(guest()).write(out);
@@ -199,13 +212,13 @@ fn messages_with_a_field_that_was_added_are_read() {
     let bytes = message::encode(version, &newer).unwrap();
     let read: Vec<Envelope> = message::decode(version, &bytes).unwrap();
     assert_eq!(read, envelopes);
-    // Version 2 cannot carry the field, and is what the older peer knows.
+    // Version 2, which an older peer reads, cannot have the field.
     let bytes = message::encode(2, &newer).unwrap();
     assert_eq!(bytes, message::encode(2, &envelopes).unwrap());
 }
 
 #[test]
-fn a_variant_that_was_added_is_refused_by_its_number_or_passed_over() {
+fn a_variant_that_was_added_is_refused_by_its_number_or_skipped() {
     let unknown = variant(99, |out| out.raw(b"whatever"));
     let record = [&[cell::RECORD_VERSION][..], &unknown].concat();
     let error = cell::decode(&record).unwrap_err().to_string();

@@ -72,22 +72,26 @@ fn declared_types() -> BTreeSet<String> {
 
 /// The rows that were tested.
 #[derive(Default)]
-struct TestedRows(BTreeSet<String>);
+struct TestedRows {
+    /// The name of each row, with its module.
+    names: BTreeSet<String>,
+}
 
 impl TestedRows {
-    fn add<T: Form + Clone + PartialEq + Debug>(
+    /// Tests rows of one type, of which there has to be one at least.
+    fn test<T: Form + Clone + PartialEq + Debug>(
         &mut self,
         module: &str,
         rows: impl IntoIterator<Item = T>,
     ) {
         let name = std::any::type_name::<T>();
         let name = name.rsplit("::").next().unwrap();
-        let before = self.0.len();
+        let before = self.names.len();
         for row in rows {
             assert_grows(row);
-            self.0.insert(format!("{module}::{name}"));
+            self.names.insert(format!("{module}::{name}"));
         }
-        assert_eq!(self.0.len(), before + 1, "{module}::{name}");
+        assert_eq!(self.names.len(), before + 1, "{module}::{name}");
     }
 }
 
@@ -126,14 +130,14 @@ fn test_placement_changes(tested: &mut TestedRows) {
         inventory,
         at: AT,
     };
-    tested.add("placement", [changed]);
-    tested.add("placement", [inventory]);
-    tested.add("placement", [fact]);
-    tested.add("placement", [level]);
-    tested.add("placement", [distance]);
-    tested.add("placement", [values::rule()]);
-    tested.add("placement", scopes);
-    tested.add("placement", relations);
+    tested.test("placement", [changed]);
+    tested.test("placement", [inventory]);
+    tested.test("placement", [fact]);
+    tested.test("placement", [level]);
+    tested.test("placement", [distance]);
+    tested.test("placement", [values::rule()]);
+    tested.test("placement", scopes);
+    tested.test("placement", relations);
 }
 
 /// Tests the rows in the changes of the given kinds.
@@ -144,7 +148,7 @@ macro_rules! rows_of {
             Kind::$kind(_, row) => row.map(|row| *row),
             _ => None,
         });
-        $tested.add($module, rows.collect::<Vec<_>>());
+        $tested.test($module, rows.collect::<Vec<_>>());
     })*};
 }
 
@@ -153,15 +157,15 @@ fn test_control_rows(tested: &mut TestedRows) {
     rows_of!(tested, "control_rows", all(), super_conductor::Change:
         Cell, Host, Build, Mapping, Buried, Deletion, Migration, Rebuild, Flavor, Keypair,
         Group, Aggregate, Labels, Service);
-    tested.add("control_rows", [values::quotas::move_with_usage()]);
-    tested.add("control_rows", [bodies::topology()]);
-    tested.add("control_rows", all());
+    tested.test("control_rows", [values::quotas::move_with_usage()]);
+    tested.test("control_rows", [bodies::topology()]);
+    tested.test("control_rows", all());
     let locks = all().into_iter().filter_map(|change| match change {
         super_conductor::Change::Labels(_, Some(labels)) => labels.lock,
         _ => None,
     });
-    tested.add("control_rows", locks.collect::<Vec<_>>());
-    tested.add(
+    tested.test("control_rows", locks.collect::<Vec<_>>());
+    tested.test(
         "control_rows",
         [
             BuildStage::Waiting,
@@ -171,7 +175,7 @@ fn test_control_rows(tested: &mut TestedRows) {
             },
         ],
     );
-    tested.add(
+    tested.test(
         "control_rows",
         [
             MoveStage::Requested,
@@ -189,26 +193,26 @@ fn test_control_rows(tested: &mut TestedRows) {
 
 fn test_cell_rows(tested: &mut TestedRows) {
     rows_of!(tested, "cell_rows", values::cell_changes(), cell::Change: Meta, Host, Instance, Job);
-    tested.add("cell_rows", values::cell_changes());
+    tested.test("cell_rows", values::cell_changes());
     let targets = values::cell_changes()
         .into_iter()
         .filter_map(|change| match change {
             cell::Change::Job(_, Some(job)) => job.target,
             _ => None,
         });
-    tested.add("cell_rows", targets.collect::<Vec<_>>());
+    tested.test("cell_rows", targets.collect::<Vec<_>>());
     let guest = GuestRef {
         host: HOST,
         number: 7,
     };
-    tested.add("cell_rows", [guest]);
-    let after = [
+    tested.test("cell_rows", [guest]);
+    let continuations = [
         Continuation::Release,
         Continuation::Settle(MoveSide::Target),
         Continuation::Return,
     ];
-    tested.add("cell_rows", after);
-    tested.add(
+    tested.test("cell_rows", continuations);
+    tested.test(
         "cell_rows",
         [
             Stage::Reserved,
@@ -219,7 +223,7 @@ fn test_cell_rows(tested: &mut TestedRows) {
             Stage::AwaitClaim(Continuation::Release),
         ],
     );
-    tested.add(
+    tested.test(
         "cell_rows",
         [
             JobKind::Build,
@@ -231,49 +235,49 @@ fn test_cell_rows(tested: &mut TestedRows) {
     );
 }
 
-fn instances(tested: &mut TestedRows) {
+fn test_instances(tested: &mut TestedRows) {
     let actions = values::actions();
-    tested.add("instances", [bodies::spec_with_added_fields()]);
-    tested.add("instances", values::spec().rules.to_vec());
-    tested.add("instances", [values::candidate()]);
-    tested.add("instances", values::amounts());
-    tested.add("instances", [values::fault()]);
-    tested.add(
+    tested.test("instances", [bodies::spec_with_added_fields()]);
+    tested.test("instances", values::spec().rules.to_vec());
+    tested.test("instances", [values::candidate()]);
+    tested.test("instances", values::amounts());
+    tested.test("instances", [values::fault()]);
+    tested.test(
         "instances",
         actions.iter().flat_map(|action| action.attempts.clone()),
     );
-    tested.add("instances", actions.clone());
-    tested.add::<ClaimResponse>("instances", values::claim_responses());
+    tested.test("instances", actions.clone());
+    tested.test::<ClaimResponse>("instances", values::claim_responses());
 }
 
-fn messages(tested: &mut TestedRows) {
+fn test_messages(tested: &mut TestedRows) {
     let messages = || {
         values::envelopes()
             .into_iter()
             .map(|envelope| envelope.message)
     };
-    tested.add("messages", values::envelopes());
-    tested.add("messages", messages());
+    tested.test("messages", values::envelopes());
+    tested.test("messages", messages());
     let creates = messages().filter_map(|message| match message {
         Message::Create(create) => Some(*create),
         _ => None,
     });
-    tested.add("messages", creates.collect::<Vec<_>>());
+    tested.test("messages", creates.collect::<Vec<_>>());
     let orders = messages().filter_map(|message| match message {
         Message::Move(order) => Some(*order),
         _ => None,
     });
-    tested.add("messages", orders.collect::<Vec<_>>());
-    tested.add("messages", values::claim_requests());
-    tested.add(
+    tested.test("messages", orders.collect::<Vec<_>>());
+    tested.test("messages", values::claim_requests());
+    tested.test(
         "messages",
         values::claim_requests()
             .into_iter()
             .map(|request| request.change),
     );
-    tested.add("messages", values::replies());
-    tested.add("messages", values::cell_operations());
-    tested.add("messages", values::cell_events());
+    tested.test("messages", values::replies());
+    tested.test("messages", values::cell_operations());
+    tested.test("messages", values::cell_events());
     let views = || {
         values::cell_events()
             .into_iter()
@@ -282,8 +286,8 @@ fn messages(tested: &mut TestedRows) {
                 _ => None,
             })
     };
-    tested.add("messages", views().collect::<Vec<_>>());
-    tested.add(
+    tested.test("messages", views().collect::<Vec<_>>());
+    tested.test(
         "messages",
         views().filter_map(|view| view.job).collect::<Vec<_>>(),
     );
@@ -293,10 +297,10 @@ fn messages(tested: &mut TestedRows) {
             CellEvent::Host { view, .. } => view,
             _ => None,
         });
-    tested.add("messages", hosts.collect::<Vec<_>>());
+    tested.test("messages", hosts.collect::<Vec<_>>());
 }
 
-fn hosts(tested: &mut TestedRows) {
+fn test_hosts(tested: &mut TestedRows) {
     let numbered = values::cell_events()
         .into_iter()
         .filter_map(|event| match event {
@@ -313,18 +317,18 @@ fn hosts(tested: &mut TestedRows) {
         _ => None,
     });
     let report = report.unwrap();
-    tested.add("hosts", numbered);
-    tested.add("hosts", updates);
-    tested.add("hosts", [report.facts.clone()]);
-    tested.add("hosts", [report.facts.names.clone()]);
-    tested.add("hosts", [report.facts.platform.clone()]);
-    tested.add("hosts", [report.load]);
-    tested.add("hosts", report.metrics.clone());
-    tested.add("hosts", report.instances.clone());
-    tested.add("hosts", [report]);
+    tested.test("hosts", numbered);
+    tested.test("hosts", updates);
+    tested.test("hosts", [report.facts.clone()]);
+    tested.test("hosts", [report.facts.names.clone()]);
+    tested.test("hosts", [report.facts.platform.clone()]);
+    tested.test("hosts", [report.load]);
+    tested.test("hosts", report.metrics.clone());
+    tested.test("hosts", report.instances.clone());
+    tested.test("hosts", [report]);
 }
 
-fn guests(tested: &mut TestedRows) {
+fn test_guests(tested: &mut TestedRows) {
     let guest = GuestRow {
         state: GuestStateName::Running,
         amounts: values::amounts(),
@@ -333,57 +337,57 @@ fn guests(tested: &mut TestedRows) {
     };
     let key = (INSTANCE, 7);
     let put = Entry::Put(HOST, key, guest.clone());
-    tested.add("guests", [guest]);
-    tested.add(
+    tested.test("guests", [guest]);
+    tested.test(
         "guests",
         [put, Entry::Erase(HOST, key), Entry::Session(300)],
     );
 }
 
-fn requests(tested: &mut TestedRows) {
+fn test_requests(tested: &mut TestedRows) {
     let request = bodies::request();
-    tested.add("requests", [request.flavor.clone()]);
-    tested.add("requests", request.image.clone());
-    tested.add("requests", request.requested_destination.clone());
-    tested.add("requests", request.instance_group.clone());
-    tested.add("requests", request.topology_rules.clone());
-    tested.add("requests", request.requested_resources.clone());
-    tested.add("requests", [request.request_level_params.clone()]);
-    tested.add("requests", request.pci_requests.clone());
-    tested.add("requests", request.pci_requests[0].spec.clone());
+    tested.test("requests", [request.flavor.clone()]);
+    tested.test("requests", request.image.clone());
+    tested.test("requests", request.requested_destination.clone());
+    tested.test("requests", request.instance_group.clone());
+    tested.test("requests", request.topology_rules.clone());
+    tested.test("requests", request.requested_resources.clone());
+    tested.test("requests", [request.request_level_params.clone()]);
+    tested.test("requests", request.pci_requests.clone());
+    tested.test("requests", request.pci_requests[0].spec.clone());
     let network = bodies::network();
     let resource_request = network.resource_request.clone().unwrap();
-    tested.add("requests", [network]);
-    tested.add("requests", resource_request.request_groups.clone().unwrap());
-    tested.add("requests", [resource_request]);
-    tested.add("requests", [bodies::profile()]);
-    tested.add("requests", bodies::profile().groups);
-    tested.add("requests", [request]);
+    tested.test("requests", [network]);
+    tested.test("requests", resource_request.request_groups.clone().unwrap());
+    tested.test("requests", [resource_request]);
+    tested.test("requests", [bodies::profile()]);
+    tested.test("requests", bodies::profile().groups);
+    tested.test("requests", [request]);
 }
 
-fn quotas(tested: &mut TestedRows) {
-    tested.add("quotas", [values::quotas::limits()]);
-    tested.add("quotas", values::quotas::scopes());
-    tested.add("quotas", values::quotas::usage().amounts().cloned());
+fn test_quotas(tested: &mut TestedRows) {
+    tested.test("quotas", [values::quotas::limits()]);
+    tested.test("quotas", values::quotas::scopes());
+    tested.test("quotas", values::quotas::usage().amounts().cloned());
 }
 
-fn servers(tested: &mut TestedRows) {
+fn test_servers(tested: &mut TestedRows) {
     let body = bodies::body();
-    tested.add(
+    tested.test(
         "servers",
         [ServerFields {
             secrets_mark: Some("mark".into()),
             ..body.server
         }],
     );
-    tested.add("servers", [body.own]);
-    tested.add("servers", bodies::scalar_values());
+    tested.test("servers", [body.own]);
+    tested.test("servers", bodies::scalar_values());
     for networks in bodies::networks() {
         if let Networks::List(list) = networks {
-            tested.add("servers", list);
+            tested.test("servers", list);
         }
     }
-    tested.add("servers", bodies::networks());
+    tested.test("servers", bodies::networks());
 }
 
 #[test]
@@ -392,17 +396,18 @@ fn every_kind_of_row_grows() {
     test_placement_changes(&mut tested);
     test_control_rows(&mut tested);
     test_cell_rows(&mut tested);
-    instances(&mut tested);
-    messages(&mut tested);
-    hosts(&mut tested);
-    guests(&mut tested);
-    requests(&mut tested);
-    servers(&mut tested);
-    quotas(&mut tested);
-    tested.0.extend(NOT_ROWS.map(str::to_owned));
-    let missing: Vec<_> = declared_types().difference(&tested.0).cloned().collect();
-    let unknown: Vec<_> = tested.0.difference(&declared_types()).cloned().collect();
-    assert!(missing.is_empty(), "does it grow? {missing:?}");
+    test_instances(&mut tested);
+    test_messages(&mut tested);
+    test_hosts(&mut tested);
+    test_guests(&mut tested);
+    test_requests(&mut tested);
+    test_servers(&mut tested);
+    test_quotas(&mut tested);
+    let mut names = tested.names;
+    names.extend(NOT_ROWS.map(str::to_owned));
+    let missing: Vec<_> = declared_types().difference(&names).cloned().collect();
+    let unknown: Vec<_> = names.difference(&declared_types()).cloned().collect();
+    assert!(missing.is_empty(), "not tested: {missing:?}");
     assert!(unknown.is_empty(), "not declared: {unknown:?}");
 }
 
@@ -424,7 +429,7 @@ fn both_parts_of_a_body_grow() {
     let later = SharedRow::from_parts(common.into(), with_added_field(row.own()));
     let later = SpecBody::Row(later);
     assert_eq!(server::read(&later).unwrap(), bodies::body());
-    // A release that does not know the field forwards it.
+    // A release that does not know an added field forwards the field.
     let spec = Spec {
         body: later,
         ..bodies::spec()
@@ -438,18 +443,25 @@ fn a_spec_of_a_template_grows() {
     let SpecBody::Row(row) = &spec.body else {
         panic!("a body that is written is a row");
     };
-    let mut out = Writer::new(vec![control_records::RECORD_VERSION, 3], Layout::Growing);
-    out.number(1);
+    // Both flags of a record: it concerns the conductor, and is packed. `packed.rs` has the numbers of elements.
+    let (flags, template, spec_of_template) = (3, 1, 2);
+    let mut out = Writer::new(
+        vec![control_records::RECORD_VERSION, flags],
+        Layout::Growing,
+    );
+    out.number(template);
     spec.write(&mut out);
-    out.number(2);
+    out.number(spec_of_template);
     out.row(|out| {
         INSTANCE.write(out);
-        out.number(0);
+        let template_number = 0;
+        out.number(template_number);
         spec.name.write(out);
         String::new().write(out);
         out.bytes(row.own());
-        // The defaults of what was added after it.
+        // The own parts of the secrets, which are empty.
         out.raw(&[0, 0]);
+        // Any bytes, as a field that a later release added.
         out.raw(&fields(&WithAddedField::new(bodies::topology())));
     });
     let read = control_records::decode(&out.into_bytes()).unwrap();

@@ -38,9 +38,9 @@ fn spec(draw: Draw) -> impl Strategy<Value = Spec> {
             SpecBody::Row(row)
         }
     });
-    let parted =
+    let shared_text =
         || (text(), text()).prop_map(|(common, own)| SharedText::from_parts(common.into(), own));
-    let secrets = (draw.added(parted()), draw.added(parted()));
+    let secrets = (draw.added(shared_text()), draw.added(shared_text()));
     (text(), text(), text(), of(uuid()), body, time(), secrets).prop_map(
         |(name, project, user, group, body, created_at, (build_secrets, secrets))| Spec {
             name,
@@ -216,9 +216,9 @@ fn control_changes(draw: Draw) -> impl Strategy<Value = control::Change> {
                 .prop_map(|(id, row)| Change::Mapping(InstanceId(id), row.map(Box::new))),
             (uuid(), of(labels()))
                 .prop_map(|(id, row)| Change::Labels(InstanceId(id), row.map(Box::new))),
-            (quota(), any::<bool>()).prop_map(|((scope, set), is_there)| Change::Quota(
+            (quota(), any::<bool>()).prop_map(|((scope, set), is_set)| Change::Quota(
                 scope,
-                is_there.then(|| Box::new(set))
+                is_set.then(|| Box::new(set))
             )),
             (uuid(), of(migration()))
                 .prop_map(|(id, row)| Change::Migration(MigrationId(id), row.map(Box::new))),
@@ -363,6 +363,7 @@ fn basics() -> impl Strategy<Value = Basics> {
     )
 }
 
+/// Asserts that a value is read as it was written. Returns the bytes.
 fn assert_reads<T: Form + PartialEq + Debug>(value: &T, layout: Layout) -> Vec<u8> {
     let mut out = Writer::new(Vec::new(), layout);
     value.write(&mut out);

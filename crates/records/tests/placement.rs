@@ -181,5 +181,6 @@ fn a_newer_or_damaged_record_is_refused_with_a_reason() {
     let error = control_records::decode(&bytes).unwrap_err().to_string();
     assert!(error.contains("version 99"), "{error}");
     assert!(control_records::decode(&[]).is_err());
+    // Three changes, of which the first has a number that does not exist.
     assert!(control_records::decode(&[1, 3, 250]).is_err());
 }

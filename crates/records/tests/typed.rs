@@ -117,9 +117,9 @@ fn snapshots_with_typed_bodies_read_as_they_always_did() {
         control_records::digest(&state)
     );
     let specs = read.conductor.specs();
-    let of = |number: u128| &specs[&InstanceId(Uuid::from_u128(number))].body;
-    // Number 1 is the instance whose spec was set again.
-    assert!(of(0).shares_prefix(of(2)) && !of(0).shares_prefix(of(1)));
+    let body_of = |number: u128| &specs[&InstanceId(Uuid::from_u128(number))].body;
+    // Number 1 is `INSTANCE`, whose spec `changes` has replaced.
+    assert!(body_of(0).shares_prefix(body_of(2)) && !body_of(0).shares_prefix(body_of(1)));
 }
 
 #[test]
@@ -135,21 +135,21 @@ fn an_older_peer_gets_json() {
     let bytes = message::encode(2, &operation).unwrap();
     assert_writes("rebuild_2_typed", &bytes);
     let read = message::decode(2, &golden("rebuild_2_typed")).unwrap();
-    let CellOperation::Rebuild { spec: there, .. } = read else {
+    let CellOperation::Rebuild { spec: received, .. } = read else {
         panic!("{read:?}");
     };
-    assert_eq!(there.body, SpecBody::from(&*server::json(&spec().body)));
-    assert_eq!(server::read(&there.body).unwrap(), body());
-    // The cell has it as text, and control as a row: it is the same spec.
-    assert_ne!(there.digest(), spec().digest());
-    assert!(server::has_digest(&spec(), there.digest()));
+    assert_eq!(received.body, SpecBody::from(&*server::json(&spec().body)));
+    assert_eq!(server::read(&received.body).unwrap(), body());
+    // The cell has the body as a text, and control as a row. Control accepts the digest of either.
+    assert_ne!(received.digest(), spec().digest());
+    assert!(server::has_digest(&spec(), received.digest()));
     assert!(server::has_digest(&spec(), spec().digest()));
-    assert!(server::has_digest(&there, there.digest()));
+    assert!(server::has_digest(&received, received.digest()));
     let other = Spec {
         name: "other".into(),
         ..spec()
     };
-    assert!(!server::has_digest(&other, there.digest()));
+    assert!(!server::has_digest(&other, received.digest()));
     assert!(!server::has_digest(&other, spec().digest()));
 }
 

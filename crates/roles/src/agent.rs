@@ -19,7 +19,7 @@ use placewright_rpc::{
 use placewright_tasks::{Task, supervise};
 
 use crate::config::{AgentFlags, Config, ConfigErrors, Environment};
-use crate::control::signals::{self, wait_for_stop};
+use crate::control::signals::{self, wait_for_stops};
 use crate::control::{logs, option_conversion, systemd};
 use crate::identities::{self, ManagedCredentials};
 use crate::options::{AgentOptions, DriverKind, Number, Options};
@@ -28,8 +28,9 @@ use crate::{secrets, warnings};
 /// Arguments of `placewright agent`.
 #[derive(Debug, Args)]
 pub struct AgentArgs {
-    /// A word of `placewright pki invite`, or a file with it, which other users of the machine do not see:
-    /// gets the agent's certificate from its cell with it, into agent.identity_path, unless there is one
+    /// Gets the agent's certificate from its cell, into agent.identity_path, with a word of `placewright pki
+    /// invite`, unless there is a certificate already. Takes the word, or a file that has it: other users of
+    /// the machine can see a word on the command line, but not the content of a file
     #[arg(long, value_name = "WORD|FILE")]
     enrol: Option<String>,
 
@@ -78,15 +79,15 @@ pub fn check(config: &Config) -> Result<Checked, ConfigErrors> {
     let options = &config.options.agent;
     let token = options.token_file.as_deref().map(Token::read).transpose();
     Ok(Checked {
-        driver: hosts::driver(options)?,
-        placement: placement(&config.options)?,
+        driver: hosts::create_driver(options)?,
+        placement: placement_options(&config.options)?,
         token: token.map_err(|error| config_error("token_file", &error))?,
         warnings: warnings::agent_warnings(config),
     })
 }
 
-/// The options of the agent's connection to its cell. If the agent has a certificate, this starts the
-/// task that keeps it valid.
+/// The options of the agent's connection to its cell. If the agent has a certificate, this also starts
+/// the task that keeps the certificate valid.
 fn cell_client_options(
     options: &AgentOptions,
     token: Option<Token>,
@@ -100,7 +101,9 @@ fn cell_client_options(
     };
     let key = "agent.identity_path";
     let is_agent = |role: &Role| matches!(role, Role::Agent(_));
-    let credentials = identities::load(key, folder, None, "that of an agent", is_agent)?;
+    let revocation_list = None;
+    let whose = "that of an agent";
+    let credentials = identities::load(key, folder, revocation_list, whose, is_agent)?;
     let cell = credentials
         .current()
         .identity()
@@ -111,12 +114,13 @@ fn cell_client_options(
         credentials: Arc::clone(&credentials),
         server: ServerRole::Cell(cell),
     });
-    let authority = CertificatesClient::new(client.clone());
-    let authority = authority.map_err(|error| config_error("cell", &error))?;
+    let cell_link = CertificatesClient::new(client.clone());
+    let cell_link = cell_link.map_err(|error| config_error("cell", &error))?;
+    // The cell forwards renewals to the authority, and has the revocation list.
     let managed = ManagedCredentials::new(
         credentials,
-        Some(Arc::new(authority.clone())),
-        Some(authority),
+        Some(Arc::new(cell_link.clone())),
+        Some(cell_link),
     );
     placewright_tasks::spawn(Task::Certificates, identities::manage(vec![managed]));
     Ok(client)
@@ -124,7 +128,7 @@ fn cell_client_options(
 
 async fn serve(
     options: &AgentOptions,
-    word: Option<&str>,
+    word_or_file: Option<&str>,
     checked: Checked,
     start: Instant,
 ) -> anyhow::Result<()> {
@@ -137,7 +141,7 @@ async fn serve(
     let stops = signals::count_stops()?;
     signals::ignore_hang_ups()?;
     let folder = options.identity_path.as_deref();
-    identities::enrol("agent", word, folder, &options.cell).await?;
+    identities::enrol("agent", word_or_file, folder, &options.cell).await?;
     let link = AgentClient::new(cell_client_options(options, token)?);
     let link: Arc<dyn AgentLink> = Arc::new(link.map_err(|error| config_error("cell", &error))?);
     let agent_options = agent_options(options, placement);
@@ -150,7 +154,7 @@ async fn serve(
     systemd::ready();
     systemd::feed_watchdog();
     tokio::select! {
-        () = agent.ready() => tracing::info!(
+        () = agent.wait_until_ready() => tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             driver = options.driver.text(),
             cell = options.cell,
@@ -159,27 +163,28 @@ async fn serve(
             start_ms = start.elapsed().as_millis(),
             "ready"
         ),
-        () = wait_for_stop(&stops, 1) => {}
+        () = wait_for_stops(&stops, 1) => {}
     }
-    wait_for_stop(&stops, 1).await;
+    wait_for_stops(&stops, 1).await;
     tracing::info!("stopping: work under way may end; guests stay");
     systemd::stopping();
     tokio::select! {
         () = agent.stop() => {}
-        () = wait_for_stop(&stops, 2) => bail!("ended at once by a second signal"),
+        () = wait_for_stops(&stops, 2) => bail!("ended at once by a second signal"),
     }
     tracing::info!("stopped");
     Ok(())
 }
 
 /// The address of placement and the credentials for it.
-fn placement(options_of_roles: &Options) -> Result<placement::Options, ConfigErrors> {
-    let options = &options_of_roles.agent;
-    let token = match (&options.placement_user, &options.placement_password_file) {
+fn placement_options(all_options: &Options) -> Result<placement::Options, ConfigErrors> {
+    let options = &all_options.agent;
+    let credentials = match (&options.placement_user, &options.placement_password_file) {
         (None, None) if options.placement_keystone => {
-            let user = ServiceUser::new(&option_conversion::keystone(options_of_roles)).map_err(
-                |error| ConfigErrors(vec![format!("[keystone] {}", crate::config::chain(&error))]),
-            )?;
+            let user =
+                ServiceUser::new(&option_conversion::keystone(all_options)).map_err(|error| {
+                    ConfigErrors(vec![format!("[keystone] {}", crate::config::chain(&error))])
+                })?;
             placement::Credentials::Service(Arc::new(user))
         }
         (Some(_), _) if options.placement_keystone => {
@@ -198,7 +203,7 @@ fn placement(options_of_roles: &Options) -> Result<placement::Options, ConfigErr
             return Err(config_error("placement_user", &message));
         }
     };
-    Ok(placement::Options::new(&options.placement_url, token))
+    Ok(placement::Options::new(&options.placement_url, credentials))
 }
 
 fn agent_options(
@@ -212,22 +217,23 @@ fn agent_options(
         // Simulated guests do not outlive the machine, so their log need not be durable.
         is_guest_log_durable: !is_simulated,
         placement: Some(placement),
-        resync: seconds(options.resync_s),
-        inspect: match is_simulated {
+        resync_interval: seconds(options.resync_s),
+        // Simulated hosts do not change by themselves.
+        inspect_interval: match is_simulated {
             true => Duration::ZERO,
             false => seconds(options.inspect_s),
         },
-        heartbeat: milliseconds(options.heartbeat_ms),
-        gather: milliseconds(options.gather_ms),
+        heartbeat_interval: milliseconds(options.heartbeat_ms),
+        gather_time: milliseconds(options.gather_ms),
         prepare_timeout: milliseconds(options.prepare_timeout_ms),
         builds_max: options.builds_max.count(),
-        drain: milliseconds(options.drain_timeout_ms),
+        drain_timeout: milliseconds(options.drain_timeout_ms),
         ..placewright_agent::Options::default()
     }
 }
 
 impl AgentOptions {
-    /// The directory of the data that the agent needs after a restart.
+    /// The directory of the data that the agent needs after a restart, configured or default.
     pub fn directory(&self) -> PathBuf {
         let state = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
         self.state_path.clone().unwrap_or_else(|| {

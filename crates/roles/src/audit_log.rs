@@ -10,8 +10,8 @@ use prometheus_client::registry::Registry;
 use crate::config::{ConfigErrors, chain};
 use crate::options::{self, AuditDestination};
 
-/// Opens the audit log, if the options name a destination, and makes it that of the process. Its file is
-/// in `directory` unless the options name one.
+/// Opens the audit log, if the options name a destination, and makes it the log of the process
+/// ([`process_log`]). The file of the log is in `directory` unless the options name one.
 ///
 /// # Errors
 ///

@@ -3,10 +3,10 @@
 //! The order of a start: configuration, log, token, ports, store; then the cell listens. Steps that can
 //! fail quickly come before the store is loaded.
 
-mod identity;
 mod metrics;
+mod uuid_file;
 
-pub use identity::FILE as UUID_FILE;
+pub use uuid_file::UUID_FILE;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::audit_log;
 use crate::config::{CellFlags, Config, ConfigErrors, Environment};
 use crate::control::journal_metrics::JournalMetrics;
 use crate::control::observer::LoggingObserver;
-use crate::control::signals::{self, wait_for_stop};
+use crate::control::signals::{self, wait_for_stops};
 use crate::control::sockets::Socket;
 use crate::control::{BACKLOG, bind, descriptors, health, logs, option_conversion, systemd};
 use crate::handshakes::HandshakeThreads;
@@ -42,8 +42,9 @@ use crate::{secrets, warnings};
 /// Arguments of `placewright cell`.
 #[derive(Debug, Args)]
 pub struct CellArgs {
-    /// A word of `placewright pki invite`, or a file with it, which other users of the machine do not see:
-    /// gets the cell's certificate from control with it, into cell.identity_path, unless there is one
+    /// Gets the cell's certificate from control, into cell.identity_path, with a word of `placewright pki
+    /// invite`, unless there is a certificate already. Takes the word, or a file that has it: other users of
+    /// the machine can see a word on the command line, but not the content of a file
     #[arg(long, value_name = "WORD|FILE")]
     enrol: Option<String>,
 
@@ -71,7 +72,7 @@ pub fn run(arguments: &CellArgs) -> anyhow::Result<()> {
         serve(&config, arguments.enrol.as_deref(), token, start),
     ));
     audit_log::close();
-    // If the store is still being loaded, the thread that does it is not waited for.
+    // If the store is still being loaded, the thread that loads it is not waited for.
     runtime.shutdown_background();
     drop(log);
     result
@@ -95,32 +96,33 @@ pub fn check(config: &Config) -> Result<(Option<Token>, Vec<String>), ConfigErro
                 .to_owned(),
         ]));
     }
+    // Whoever reaches such a listener could call as control or as an agent.
     let is_open = !cell.listen.ip().is_loopback() && cell.identity_path.is_none();
     if is_open && !options.auth.i_know_this_is_open {
-        return Err(ConfigErrors(vec![identities::refuse_open(
+        return Err(ConfigErrors(vec![identities::open_listener_error(
             "cell",
             cell.listen,
         )]));
     }
     if is_open {
-        warnings.push(identities::warn_open("cell", cell.listen, token.is_some()));
+        warnings.push(identities::open_listener_warning(
+            "cell",
+            cell.listen,
+            token.is_some(),
+        ));
     }
     secrets::check(&options.secrets, &cell.directory())?;
     Ok((token, warnings))
 }
 
-/// The cell's certificate, if it has one.
-fn credentials(options: &CellOptions) -> Result<Option<Arc<Credentials>>, ConfigErrors> {
+/// Loads the cell's certificate, if it has one.
+fn load_credentials(options: &CellOptions) -> Result<Option<Arc<Credentials>>, ConfigErrors> {
     let folder = options.identity_path.as_deref();
     let load = |folder| {
         let is_cell = |role: &Role| matches!(role, Role::Cell(_));
-        identities::load(
-            "cell.identity_path",
-            folder,
-            None,
-            "that of a cell",
-            is_cell,
-        )
+        let (key, whose) = ("cell.identity_path", "that of a cell");
+        let revocation_list = None;
+        identities::load(key, folder, revocation_list, whose, is_cell)
     };
     folder.map(load).transpose()
 }
@@ -144,17 +146,18 @@ fn control_client_options(
 
 /// The link to the authority, which renews the cell's own certificate and those of its agents.
 fn authority_link(
-    client: &ClientOptions,
+    client_options: &ClientOptions,
     credentials: Option<&Arc<Credentials>>,
 ) -> Result<Option<Arc<CertificatesClient>>, ConfigErrors> {
     let Some(credentials) = credentials else {
         return Ok(None);
     };
     let new_link = || {
-        let link = CertificatesClient::new(client.clone());
+        let link = CertificatesClient::new(client_options.clone());
         link.map_err(|error| ConfigErrors(vec![format!("cell.placement: {error}")]))
     };
     let own_link = new_link()?;
+    // Control has the authority and the revocation list.
     let managed = ManagedCredentials::new(
         Arc::clone(credentials),
         Some(Arc::new(own_link.clone())),
@@ -166,7 +169,7 @@ fn authority_link(
 
 async fn serve(
     config: &Config,
-    word: Option<&str>,
+    word_or_file: Option<&str>,
     token: Option<Token>,
     start: Instant,
 ) -> anyhow::Result<()> {
@@ -174,27 +177,27 @@ async fn serve(
     let stops = signals::count_stops()?;
     signals::ignore_hang_ups()?;
     let folder = options.identity_path.as_deref();
-    identities::enrol("cell", word, folder, &options.placement).await?;
-    let credentials = credentials(options)?;
-    let client = control_client_options(options, token.clone(), credentials.as_ref());
-    let placement = placement(client.clone())?;
+    identities::enrol("cell", word_or_file, folder, &options.placement).await?;
+    let credentials = load_credentials(options)?;
+    let client_options = control_client_options(options, token.clone(), credentials.as_ref());
+    let placement = placement_client(client_options.clone())?;
     let socket = bind(options.listen, "cell")?;
-    let connection_limits = descriptors::of_cell(&config.options);
-    let metrics = options.metrics_listen;
+    let connection_limits = descriptors::raise_and_divide_for_cell(&config.options);
+    let (metrics, tls) = (options.metrics_listen, None);
     let metrics = metrics.map(|listen| bind(listen, "cell.metrics"));
-    let (health_handle, _) = health::start(metrics.transpose()?.map(Socket::Bound), None)?;
+    let (health_handle, _) = health::start(metrics.transpose()?.map(Socket::Bound), tls)?;
     let directory = options.directory();
-    let id = identity::find(&directory, options.uuid)?;
+    let id = uuid_file::read_or_create(&directory, options.uuid)?;
     let mut registry = Registry::default();
     let observer = LoggingObserver(JournalMetrics::new(&mut registry));
     let store = option_conversion::journal(&config.options);
     let cell_options = placewright_cell::Options {
-        sealer: sealer(config, &mut registry).await?,
+        sealer: open_sealer(config, &mut registry).await?,
         ..cell_options(&config.options, CellId(id))
     };
     let cell = tokio::select! {
         cell = Cell::open(&directory, store, cell_options, observer, placement) => cell?,
-        () = wait_for_stop(&stops, 1) => {
+        () = wait_for_stops(&stops, 1) => {
             tracing::info!("stopped while the state was being loaded");
             return Ok(());
         }
@@ -207,7 +210,8 @@ async fn serve(
     systemd::ready();
     systemd::feed_watchdog();
 
-    let services = services(&cell, authority_link(&client, credentials.as_ref())?);
+    let authority = authority_link(&client_options, credentials.as_ref())?;
+    let services = services(&cell, authority);
     let threads = HandshakeThreads::start(&config.options, credentials.is_some())?;
     let serve_options = ServeOptions {
         token,
@@ -216,31 +220,30 @@ async fn serve(
         drain_timeout: milliseconds(options.drain_timeout_ms),
         ..option_conversion::grpc_of_cell(&config.options, connection_limits.cell)
     };
-    let serving = serve_grpc(listener, services, serve_options, wait_for_stop(&stops, 1));
+    let serving = serve_grpc(listener, services, serve_options, wait_for_stops(&stops, 1));
     let stopping = async {
-        wait_for_stop(&stops, 1).await;
+        wait_for_stops(&stops, 1).await;
         tracing::info!(
             "stopping: what was accepted is made durable; a second signal ends it at once"
         );
         systemd::stopping();
-        // This also ends the streams, which the server would wait for.
+        // This also ends the streams of agents and followers, for which the server would wait.
         cell.shutdown().await;
     };
     tokio::select! {
         (served, ()) = async { tokio::join!(serving, stopping) } => served?,
-        () = wait_for_stop(&stops, 2) => bail!("ended at once by a second signal"),
+        () = wait_for_stops(&stops, 2) => bail!("ended at once by a second signal"),
     }
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Reads the keys for secrets, on a thread that may wait for a command.
-async fn sealer(config: &Config, registry: &mut Registry) -> anyhow::Result<Sealer> {
-    let (keys, store) = (
-        config.options.secrets.clone(),
-        config.options.cell.directory(),
-    );
-    let sealer = tokio::task::spawn_blocking(move || secrets::sealer(&keys, &store)).await??;
+/// Reads the keys for secrets, on a thread that may block, because a command may have the keys.
+async fn open_sealer(config: &Config, registry: &mut Registry) -> anyhow::Result<Sealer> {
+    let options = config.options.secrets.clone();
+    let store = config.options.cell.directory();
+    let opened = tokio::task::spawn_blocking(move || secrets::open_sealer(&options, &store));
+    let sealer = opened.await??;
     let registry = registry.sub_registry_with_prefix("placewright_cell");
     secrets::register(registry, &sealer);
     Ok(sealer)
@@ -257,8 +260,8 @@ fn services(cell: &Arc<Cell>, certificates: Option<Arc<CertificatesClient>>) -> 
 }
 
 /// The link through which the cell reaches placement.
-fn placement(client: ClientOptions) -> Result<Arc<PlacementClient>, ConfigErrors> {
-    let client = PlacementClient::new(client);
+fn placement_client(options: ClientOptions) -> Result<Arc<PlacementClient>, ConfigErrors> {
+    let client = PlacementClient::new(options);
     let client = client.map_err(|error| ConfigErrors(vec![format!("cell.placement: {error}")]))?;
     Ok(Arc::new(client))
 }
@@ -273,6 +276,7 @@ fn cell_options(options: &Options, id: CellId) -> placewright_cell::Options {
         host_timeout: milliseconds(cell.host_timeout_ms),
         resend_after: milliseconds(cell.resend_ms),
         placement_timeout: milliseconds(cell.ask_timeout_ms),
+        // This option is in seconds.
         remember_deleted: milliseconds(cell.remember_deleted_s) * 1000,
         hosts_max: cell.hosts_max.count(),
         ..placewright_cell::Options::new(id)
@@ -314,7 +318,7 @@ mod tests {
     use crate::options::OPTIONS;
 
     #[test]
-    fn the_table_has_the_defaults_of_the_crate() {
+    fn the_defaults_of_the_options_are_those_of_the_cell_crate() {
         let texts: Vec<&str> = OPTIONS.iter().map(|spec| spec.default).collect();
         let options = Options::from_texts(&texts).unwrap();
         let id = CellId(uuid::Uuid::from_u128(1));

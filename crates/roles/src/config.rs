@@ -1,5 +1,5 @@
 //! The sources of option values: defaults, the configuration file, the environment, and flags, each
-//! overriding the one before. Each value has its source, and each error names it.
+//! overriding the previous ones. Each value has its source, which errors name.
 
 mod environment;
 mod file;
@@ -22,7 +22,7 @@ pub enum Source {
     Default,
     /// A line of the configuration file, counted from 1.
     File {
-        /// The file as it was named.
+        /// The path as it was given.
         path: PathBuf,
         /// The line of the key.
         line: usize,
@@ -61,7 +61,7 @@ type GivenValue = (usize, Value);
 pub struct Config {
     /// The parsed values of all options.
     pub options: Options,
-    /// The same as text with their sources, one for each of [`OPTIONS`].
+    /// The values of all options as texts with their sources, in the order of [`OPTIONS`].
     pub values: Vec<Value>,
     /// The configuration file that was read, if any.
     pub file: Option<PathBuf>,
@@ -82,7 +82,6 @@ impl Environment {
         Self(std::env::vars_os().collect())
     }
 
-    /// The value of one variable.
     fn get(&self, name: &str) -> Option<&OsString> {
         self.0
             .iter()
@@ -163,18 +162,18 @@ fn bad_value(index: usize, value: &Value) -> String {
         "{}: {shown_value} is no value for {}; allowed: {}{unit}",
         value.source,
         spec.key(),
-        (spec.allowed)()
+        (spec.describe_allowed)()
     )
 }
 
-/// The configuration file: the one that is named, which then must exist, or the first of
-/// [`search_places`] that exists.
+/// The configuration file: the one that the flag or the variable names, which must exist, or the first of
+/// [`default_paths`] that exists.
 fn file_to_read(flags: &Flags, environment: &Environment) -> Result<Option<PathBuf>, String> {
     let (named, named_by) = match (flags.config(), environment.get("PLACEWRIGHT_CONFIG")) {
         (Some(path), _) => (path.to_owned(), "--config"),
         (None, Some(path)) => (PathBuf::from(path), "PLACEWRIGHT_CONFIG"),
         (None, None) => {
-            return Ok(search_places(environment)
+            return Ok(default_paths(environment)
                 .into_iter()
                 .find(|path| path.exists()));
         }
@@ -186,14 +185,14 @@ fn file_to_read(flags: &Flags, environment: &Environment) -> Result<Option<PathB
     }
 }
 
-/// Where the configuration file is searched for when none is named.
-fn search_places(environment: &Environment) -> Vec<PathBuf> {
-    let mut places = vec![PathBuf::from("placewright.toml")];
+/// The paths of the configuration file when none is named; the first that exists is read.
+fn default_paths(environment: &Environment) -> Vec<PathBuf> {
+    let mut paths = vec![PathBuf::from("placewright.toml")];
     if let Some(directory) = environment.get("CONFIGURATION_DIRECTORY") {
-        places.push(Path::new(directory).join("placewright.toml"));
+        paths.push(Path::new(directory).join("placewright.toml"));
     }
-    places.push(PathBuf::from("/etc/placewright/placewright.toml"));
-    places
+    paths.push(PathBuf::from("/etc/placewright/placewright.toml"));
+    paths
 }
 
 /// The end of the message about an unknown name: the known name that is most similar to it.
@@ -201,7 +200,7 @@ fn nearest_hint(unknown: &str, known: impl IntoIterator<Item = String>) -> Strin
     known
         .into_iter()
         .map(|name| (strsim::jaro_winkler(unknown, &name), name))
-        .max_by(|left, right| left.0.total_cmp(&right.0))
+        .max_by(|(left, _), (right, _)| left.total_cmp(right))
         .map_or_else(String::new, |(_, name)| format!("; the nearest is {name}"))
 }
 
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_name_key_place_and_what_is_allowed() {
+    fn errors_of_values_name_the_source_the_key_and_the_allowed_values() {
         let toml = "[placement]\nbody_bytes_max = 'many'\n";
         let variables = [("PLACEWRIGHT_PLACEMENT_LISTEN", "localhost")];
         let errors = load(toml, &variables, &["--log-format", "xml"]).unwrap_err();

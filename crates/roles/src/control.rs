@@ -42,7 +42,7 @@ use placewright_rpc::Token;
 use placewright_scheduler::select::Scheduler;
 use placewright_tasks::{Task, supervise};
 use running::RunningControl;
-use signals::wait_for_stop;
+use signals::wait_for_stops;
 use tokio::net::TcpSocket;
 
 use crate::config::{Config, ConfigErrors, ControlFlags, Environment};
@@ -60,12 +60,13 @@ pub fn run(flags: &ControlFlags) -> anyhow::Result<()> {
     let config = Config::load(flags, &Environment::of_process())?;
     let log = logs::start(&config.options.log)?;
     secrets::forbid_core_dumps(&config.options.secrets);
+    // This check comes first, as it reads no files. Its warnings are logged by `Checked::for_start`.
     check_open_listeners(&config.options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     let result = runtime.block_on(supervise(Task::Main, serve(&config, start)));
-    // If the store is still being loaded, the thread that does it is not waited for.
+    // If the store is still being loaded, the thread that loads it is not waited for.
     runtime.shutdown_background();
     drop(log);
     result
@@ -94,7 +95,7 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    /// Reads everything that a start needs.
+    /// Checks the options, and reads the files that they name.
     ///
     /// # Errors
     ///
@@ -103,10 +104,11 @@ impl Checked {
         let options = &config.options;
         let mut warnings = check_open_listeners(options)?;
         let scheduler = scheduler_rules::load(options, &mut warnings)?;
-        let token = running::token(options)?;
+        let token = running::read_token(options)?;
         let (authenticator, policy) = access::load(options, &mut warnings)?;
         let tls = tls::TlsFiles::load(options, &mut warnings)?;
-        quotas::reader(options)?;
+        // This only checks the options; `quotas::start` creates the reader that is used.
+        quotas::create_reader(options)?;
         warnings.extend(warnings::control_warnings(config));
         secrets::check(&options.secrets, &options.store.directory())?;
         Ok(Self {
@@ -121,8 +123,8 @@ impl Checked {
 }
 
 impl Checked {
-    /// Checks the options for a start: logs the warnings, and opens control's certificate, or creates it
-    /// if the authority is here.
+    /// Checks the options for a start: logs the warnings, and opens control's certificate, which is created
+    /// if it is missing and this process has the authority.
     ///
     /// # Errors
     ///
@@ -138,8 +140,8 @@ impl Checked {
 /// The backlog of the listening socket: connections that wait to be accepted.
 pub(crate) const BACKLOG: u32 = 4096;
 
-/// Refuses a configuration that accidentally gives everybody full access, and warns if it is
-/// intended.
+/// Refuses a configuration that gives everybody full access, unless `auth.i_know_this_is_open` is set; then
+/// it returns warnings.
 pub(crate) fn check_open_listeners(options: &Options) -> Result<Vec<String>, ConfigErrors> {
     let mut warnings = Vec::new();
     let addresses = std::iter::once(options.placement.listen)
@@ -165,12 +167,14 @@ pub(crate) fn check_open_listeners(options: &Options) -> Result<Vec<String>, Con
         && identities::identity_path(options).is_none()
     {
         if !options.auth.i_know_this_is_open {
-            return Err(ConfigErrors(vec![identities::refuse_open(
+            return Err(ConfigErrors(vec![identities::open_listener_error(
                 "control", address,
             )]));
         }
         let has_token = options.control.token_file.is_some();
-        warnings.push(identities::warn_open("control", address, has_token));
+        warnings.push(identities::open_listener_warning(
+            "control", address, has_token,
+        ));
     }
     Ok(warnings)
 }
@@ -178,7 +182,10 @@ pub(crate) fn check_open_listeners(options: &Options) -> Result<Vec<String>, Con
 async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
     let stops = signals::count_stops()?;
     let hang_ups = signals::hang_ups()?;
-    let Some(control) = RunningControl::start(config, &stops, 0).await? else {
+    let cells_in_process = 0;
+    let control = RunningControl::start(config, &stops, cells_in_process).await?;
+    let Some(control) = control else {
+        // A signal came while the state was loaded.
         return Ok(());
     };
     control.reread_access_files(&config.options, hang_ups);
@@ -189,23 +196,23 @@ async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
     systemd::ready();
     systemd::feed_watchdog();
     let (runtime, engine) = (control.runtime.clone(), control.engine.clone());
-    let restart = Arc::clone(&control.restart);
+    let hand_over = Arc::clone(&control.hand_over);
     let stopping = async {
-        wait_for_stop(&stops, 1).await;
+        wait_for_stops(&stops, 1).await;
         tracing::info!("stopping: requests under way end first; a second signal ends it at once");
         systemd::stopping();
     };
     tokio::select! {
         (served, ()) = async { tokio::join!(control.serve(&config.options, &stops), stopping) } => served?,
-        () = wait_for_stop(&stops, 2) => bail!("ended at once by a second signal"),
+        () = wait_for_stops(&stops, 2) => bail!("ended at once by a second signal"),
     }
     running::close(runtime, engine).await?;
-    restart.finish();
+    hand_over.finish();
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Binds the address, so that a start fails before the store is loaded if it is in use. Nobody can
+/// Binds the address, so that a start fails before the store is loaded if the address is in use. Nobody can
 /// connect until the socket listens.
 pub(crate) fn bind(address: SocketAddr, section: &str) -> anyhow::Result<TcpSocket> {
     let socket = if address.is_ipv4() {
@@ -213,7 +220,7 @@ pub(crate) fn bind(address: SocketAddr, section: &str) -> anyhow::Result<TcpSock
     } else {
         TcpSocket::new_v6()?
     };
-    // The port of a server that has just ended can be bound at once.
+    // With this option the port of a server that has just ended can be bound at once.
     socket.set_reuseaddr(true)?;
     socket.bind(address).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => anyhow!(

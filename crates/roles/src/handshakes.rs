@@ -12,7 +12,7 @@ use crate::options::Options;
 /// The threads that compute handshakes, and the limits of those that are under way.
 pub(crate) struct HandshakeThreads {
     limits: HandshakeLimits,
-    /// None if there are no handshakes.
+    /// `None` if there are no handshakes.
     runtime: Option<Runtime>,
 }
 
@@ -40,8 +40,8 @@ impl HandshakeThreads {
         })
     }
 
-    /// Handshakes on these threads, with limits of their own, so that the clients of one kind of listeners cannot
-    /// use up those of another kind.
+    /// Handshakes on these threads. Each result has limits of its own, so that the clients of one kind of
+    /// listener cannot use up the handshakes of another kind.
     pub(crate) fn handshakes(&self) -> Handshakes {
         let executor = self
             .runtime
@@ -60,7 +60,7 @@ impl Drop for HandshakeThreads {
     }
 }
 
-/// The threads that compute handshakes.
+/// Starts the threads that compute handshakes.
 fn handshake_runtime(options: &Options) -> std::io::Result<Runtime> {
     let threads = match options.tls.handshake_threads.count() {
         0 => available_parallelism().map_or(1, usize::from).div_ceil(2),

@@ -20,7 +20,7 @@ use crate::options::Options;
 pub(crate) use authority::LocalAuthority;
 pub(crate) use managed::{ManagedCredentials, manage};
 
-/// The folder of control's certificate in that of the authority, unless the options name another.
+/// The folder of control's certificate in the authority's folder, unless the options name another.
 const CONTROL_FOLDER: &str = "control";
 /// The most bytes that are read of a file with an invitation's word.
 const WORD_FILE_BYTES_MAX: u64 = 4096;
@@ -41,8 +41,8 @@ fn pki_config_error(key: &str, error: &PkiError) -> ConfigErrors {
 }
 
 impl ControlIdentity {
-    /// Loads the folders that control's options name. If the authority is one of them, control's
-    /// certificate is issued when it is missing or has expired.
+    /// Loads the folders of control's certificate and of the authority, if the options name them. With the
+    /// authority, control's certificate is issued when it is missing or has expired.
     ///
     /// # Errors
     ///
@@ -65,10 +65,14 @@ impl ControlIdentity {
             let ensured = ensure(authority, &folder, &control_identity);
             ensured.map_err(|error| pki_config_error(key, &error))?;
         }
-        let list = authority.as_ref().map(Authority::revocation_list_path);
-        let credentials = load(key, &folder, list.as_deref(), "control's", |role| {
-            *role == Role::Control
-        })?;
+        let revocation_list = authority.as_ref().map(Authority::revocation_list_path);
+        let credentials = load(
+            key,
+            &folder,
+            revocation_list.as_deref(),
+            "control's",
+            |role| *role == Role::Control,
+        )?;
         Ok(Self {
             credentials: Some(credentials),
             authority: authority.map(|authority| Arc::new(LocalAuthority::new(authority))),
@@ -127,24 +131,26 @@ pub(crate) fn ensure(
             )));
         }
     }
-    let request = KeyRequest::new()?;
-    let issued = authority.issue(&Grant::new(identity.clone()), &request.request, "issue")?;
-    holder::write(folder, &request, &issued)?;
+    let key_request = KeyRequest::new()?;
+    let grant = Grant::new(identity.clone());
+    let issued = authority.issue(&grant, &key_request.request, "issue")?;
+    holder::write(folder, &key_request, &issued)?;
     tracing::info!(%identity, folder = %folder.display(), "a certificate was issued");
     Ok(())
 }
 
-/// Loads a folder. Its certificate must be of the right role, and must not have expired. `whose` names the
-/// role in the error.
+/// Loads the credentials in a folder. The certificate must be of the right role, and must not have expired.
+/// `revocation_list` is the path of a list that is used in place of the folder's own. `whose` names the role in the
+/// error.
 pub(crate) fn load(
     key: &str,
     folder: &Path,
-    list: Option<&Path>,
+    revocation_list: Option<&Path>,
     whose: &str,
     is_right_role: impl Fn(&Role) -> bool,
 ) -> Result<Arc<Credentials>, ConfigErrors> {
-    let credentials =
-        Credentials::load(folder, list).map_err(|error| pki_config_error(key, &error))?;
+    let credentials = Credentials::load(folder, revocation_list)
+        .map_err(|error| pki_config_error(key, &error))?;
     let current = credentials.current();
     if !is_right_role(current.identity().role()) {
         let message = format!(
@@ -178,11 +184,13 @@ fn has_valid_certificate(folder: &Path) -> bool {
 /// The word is not valid, no folder for the certificate is configured, or the server refuses.
 pub(crate) async fn enrol(
     section: &str,
-    word: Option<&str>,
+    word_or_file: Option<&str>,
     folder: Option<&Path>,
     server: &str,
 ) -> anyhow::Result<()> {
-    let Some(word) = word else { return Ok(()) };
+    let Some(word_or_file) = word_or_file else {
+        return Ok(());
+    };
     let key = format!("{section}.identity_path");
     let missing = || config_error(&key, "--enrol needs it: the folder for the certificate");
     let folder = folder.ok_or_else(missing)?;
@@ -190,13 +198,13 @@ pub(crate) async fn enrol(
         tracing::info!(folder = %folder.display(), "there is a certificate already: no enrolment");
         return Ok(());
     }
-    let word = read_word(word).map_err(|error| config_error("--enrol", &error))?;
+    let word = read_word(word_or_file).map_err(|error| config_error("--enrol", &error))?;
     placewright_rpc::enrol(&word, ClientOptions::new(server), folder).await?;
     Ok(())
 }
 
-/// Reads an invitation's word: the argument itself, or the content of the file that it names. Errors do
-/// not contain the argument, which may be a word.
+/// Reads an invitation's word: the argument itself, or the content of the file that the argument names. Errors
+/// do not contain the argument, which may be a secret word.
 fn read_word(argument: &str) -> Result<Word, String> {
     let argument = argument.trim();
     if Word::has_prefix(argument) {
@@ -209,8 +217,8 @@ fn read_word(argument: &str) -> Result<Word, String> {
     Word::read(&text).map_err(|error| format!("the file: {error}"))
 }
 
-/// The error of a role that would listen on an open address without authenticating its callers.
-pub(crate) fn refuse_open(section: &str, address: SocketAddr) -> String {
+/// The error of a role that would listen on an address beyond loopback without authenticating its callers.
+pub(crate) fn open_listener_error(section: &str, address: SocketAddr) -> String {
     format!(
         "{section}.listen: {address} is not on loopback, and without a certificate of its own the {section} \
          cannot tell who calls: a shared token is for loopback only, because whoever has it is every \
@@ -219,8 +227,8 @@ pub(crate) fn refuse_open(section: &str, address: SocketAddr) -> String {
     )
 }
 
-/// The warning of a role that listens on an open address without authenticating its callers.
-pub(crate) fn warn_open(section: &str, address: SocketAddr, has_token: bool) -> String {
+/// The warning of a role that listens on an address beyond loopback without authenticating its callers.
+pub(crate) fn open_listener_warning(section: &str, address: SocketAddr, has_token: bool) -> String {
     let callers = if has_token {
         "everybody who has the token"
     } else {

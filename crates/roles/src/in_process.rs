@@ -32,7 +32,7 @@ pub fn gateway() -> anyhow::Result<Arc<Gateway>> {
     )))
 }
 
-/// The Placement API on this engine. Its streams end when it is dropped.
+/// The Placement API on this engine. Its change streams end when the service is dropped.
 ///
 /// # Errors
 ///

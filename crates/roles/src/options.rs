@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 pub use kinds::{
     Addresses, AuditDestination, AuthStrategy, CandidateStrategy, CellAddresses,
-    ClientCertificateMode, DriverKind, Form, LogFormat, Number, OptionType, PlainMode,
-    QuotaDefaults, QuotaDriver, Ratio, UserDataUntil, UserGrants,
+    ClientCertificateMode, DriverKind, LogFormat, Number, OptionType, PlainMode, QuotaDefaults,
+    QuotaDriver, Ratio, UserDataUntil, UserGrants, ValueSyntax,
 };
 use spec::options;
 pub use spec::{OptionSpec, SectionSpec};
@@ -25,14 +25,14 @@ options! {
     placement: PlacementOptions {
         /// Address and port to listen on. 8778 is Placement's port in OpenStack.
         listen: SocketAddr = "127.0.0.1:8778";
-        /// Most connections at the same time, of this API, of the scheduler's and of compute each. For a
-        /// further one an idle connection of the peer that has most of them is closed; while all are in
-        /// use it waits. Fewer where there are not enough file descriptors; the log says so.
+        /// Most connections at the same time of each of the three APIs: placement, scheduler and compute. For a
+        /// further connection, an idle one of the peer with the most connections is closed; while none is idle, the
+        /// further one waits. If there are too few file descriptors, the limit is lower, and the log says so.
         #[unit("connections")]
         connections_max: Number<1, 1_000_000> = "4096";
-        /// Most connections of one peer, which is an IPv4 address or a /64 of IPv6. A further one takes
-        /// the place of one that was never used; if there is none it gets 503. Behind a proxy, whose
-        /// clients all come from one address, give it as many as `connections_max`. 0: no limit.
+        /// Most connections of one peer, which is an IPv4 address or a /64 network of IPv6. A further connection
+        /// replaces one that was never used; if there is none, the further one gets 503. Behind a proxy, all clients
+        /// have one address: set the limit to `connections_max` there. 0: no limit.
         #[unit("connections")]
         connections_per_peer_max: Number<0, 1_000_000> = "2048";
         /// Largest body of a request. A larger one gets 413.
@@ -53,7 +53,7 @@ options! {
         /// Time that a client has for sending the body of a request. A slower one gets 408.
         #[unit("milliseconds")]
         body_timeout_ms: Number<100, 86_400_000> = "30000";
-        /// Time for which a client may take nothing of an answer before it is disconnected.
+        /// Time for which a client may read nothing of an answer before it is disconnected.
         #[unit("milliseconds")]
         write_timeout_ms: Number<100, 86_400_000> = "30000";
         /// Time that requests under way have to end after SIGTERM or SIGINT.
@@ -69,32 +69,32 @@ options! {
         /// Most costly requests of all callers that wait for their turn. A further one gets 503.
         #[unit("requests")]
         costly_waiting_max: Number<1, 1_000_000> = "4096";
-        /// Most entries of one request that changes something: amounts of its allocations, inventories,
-        /// traits, aggregates. Others wait while it is decided. More get 413.
+        /// Most entries of one write: allocated amounts, inventories, traits and aggregates together. All other writes
+        /// wait while one is decided, so a larger one gets 413.
         #[unit("entries")]
         entries_max: Number<100, 1_000_000> = "10000";
-        /// Most request groups of one query for allocation candidates, and most resource classes of the
-        /// group without suffix. More get 400.
+        /// Most request groups of one query for allocation candidates, and most resource classes of the group without
+        /// suffix. A query with more gets 400.
         #[unit("groups")]
         groups_max: Number<2, 1_000> = "128";
         /// Largest answer of the Placement API. A request for more gets 400.
         #[unit("bytes")]
         answer_bytes_max: Number<1_048_576, 17_179_869_184> = "134217728";
-        /// Most memory that large answers hold together until their clients have taken them. Further ones
-        /// get 503. One project has a quarter of it for lists of servers.
+        /// Most memory of all large answers together that their clients have not read yet. Further large answers get
+        /// 503. Lists of servers of one project may use at most a quarter of this memory.
         #[unit("bytes")]
         answers_bytes_max: Number<1_048_576, 17_179_869_184> = "134217728";
-        /// Most memory that bodies of more than 16 KiB hold together, as they come and until their requests
-        /// are answered. One project has a quarter of it. Further ones wait, and get 503 when there is
-        /// no room within `body_timeout_ms`.
+        /// Most memory of all request bodies of more than 16 KiB together, from the first byte of a body until its
+        /// request is answered. Those of one project may use at most a quarter of this memory. Further bodies wait,
+        /// and get 503 when there is no room within `body_timeout_ms`.
         #[unit("bytes")]
         bodies_bytes_max: Number<1_048_576, 17_179_869_184> = "67108864";
-        /// Time that they have instead when the connections go to the next process: at a restart by
-        /// systemd, or with `control.take_over`. Everybody waits meanwhile.
+        /// Time that requests under way have to end, in place of `drain_timeout_ms`, when the connections go to the
+        /// next process: at a restart by systemd, or with `control.take_over`. New requests wait meanwhile.
         #[unit("milliseconds")]
         hand_over_timeout_ms: Number<0, 86_400_000> = "5000";
-        /// Most readers of the change stream at the same time. A further one gets 503. One that takes
-        /// nothing for `write_timeout_ms` is disconnected.
+        /// Most readers of the change stream at the same time. A further reader gets 503. A reader that reads nothing
+        /// for `write_timeout_ms` is disconnected.
         #[unit("readers")]
         followers_max: Number<0, 100_000> = "256";
         /// Whether an answer that `limit` cuts is a random sample of the allocation candidates.
@@ -109,16 +109,15 @@ options! {
         incomplete_consumer_project_id: String = "00000000-0000-0000-0000-000000000000";
         /// User of consumers that were written without one (microversions below 1.8).
         incomplete_consumer_user_id: String = "00000000-0000-0000-0000-000000000000";
-        /// A file with the certificate (PEM) that the Placement API shows, and those of the authorities between it
-        /// and the root after it. With it the port takes HTTPS; docs/operations.md, "TLS". Not set: HTTP only.
+        /// A file with the certificate (PEM) that the Placement API shows, then those of the authorities between it
+        /// and the root. With it the port takes HTTPS; docs/operations.md, "TLS". Not set: HTTP only.
         tls_certificate: Option<PathBuf> = "";
-        /// The file with the private key of that certificate. Not set: it is in the same file.
+        /// The file with the private key of the certificate. Not set: the key is in the file `tls_certificate`, too.
         tls_key: Option<PathBuf> = "";
-        /// A file with the authorities (PEM) that may have signed clients' certificates, with their
-        /// revocation lists if they have any.
+        /// A file with the authorities (PEM) that sign clients' certificates, with their revocation lists, if any.
         tls_client_ca: Option<PathBuf> = "";
-        /// Whether clients show a certificate: `off` asks for none, `optional` refuses wrong ones,
-        /// `required` also clients without one.
+        /// Whether clients show a certificate: `off` requests none, `optional` refuses certificates that are not
+        /// valid, `required` also refuses clients without one.
         tls_client_certificates: ClientCertificateMode = "off";
         /// Whether HTTP without TLS is served on the same port, or refused with 400.
         tls_plain: PlainMode = "allow";
@@ -127,27 +126,26 @@ options! {
     /// The scheduler's own API (`docs/scheduler-api.md`), beside the Placement API in the same process:
     /// on the same state, with the same limits, authentication and policies.
     scheduler: SchedulerOptions {
-        /// Address and port to listen on, 127.0.0.1:8779 for example. Not set: there is no scheduler.
+        /// Address and port to listen on, 127.0.0.1:8779 for example. Not set: there is no scheduler API.
         listen: Option<SocketAddr> = "";
         /// For how long a candidate can be claimed after it was offered.
         #[unit("milliseconds")]
         candidates_kept_ms: Number<0, 86_400_000> = "300000";
-        /// Most candidates that are kept; the oldest ones go first. Each takes some 500 bytes.
+        /// Most candidates that are kept; the oldest ones are dropped first. Each takes some 500 bytes.
         #[unit("candidates")]
         candidates_kept_max: Number<1, 100_000_000> = "1000000";
-        /// A file with filters, weighers, pre-filters, expressions and device aliases;
-        /// `placewright config scheduler` prints one with all defaults. Not set: those.
+        /// A file with filters, weighers, pre-filters, expressions and device aliases; `placewright config scheduler`
+        /// prints one with all defaults. Not set: the defaults.
         rules_file: Option<PathBuf> = "";
-        /// A file with the certificate (PEM) that the scheduler's API shows, and those of the authorities between it
-        /// and the root after it. With it the port takes HTTPS; docs/operations.md, "TLS". Not set: HTTP only.
+        /// A file with the certificate (PEM) that the scheduler's API shows, then those of the authorities between it
+        /// and the root. With it the port takes HTTPS; docs/operations.md, "TLS". Not set: HTTP only.
         tls_certificate: Option<PathBuf> = "";
-        /// The file with the private key of that certificate. Not set: it is in the same file.
+        /// The file with the private key of the certificate. Not set: the key is in the file `tls_certificate`, too.
         tls_key: Option<PathBuf> = "";
-        /// A file with the authorities (PEM) that may have signed clients' certificates, with their
-        /// revocation lists if they have any.
+        /// A file with the authorities (PEM) that sign clients' certificates, with their revocation lists, if any.
         tls_client_ca: Option<PathBuf> = "";
-        /// Whether clients show a certificate: `off` asks for none, `optional` refuses wrong ones,
-        /// `required` also clients without one.
+        /// Whether clients show a certificate: `off` requests none, `optional` refuses certificates that are not
+        /// valid, `required` also refuses clients without one.
         tls_client_certificates: ClientCertificateMode = "off";
         /// Whether HTTP without TLS is served on the same port, or refused with 400.
         tls_plain: PlainMode = "allow";
@@ -156,50 +154,49 @@ options! {
     /// Control's part in building instances: the cells that it has, and how it deals with them. Without
     /// cells and without the compute API, only placement and the scheduler run.
     control: ControlOptions {
-        /// The cells, as NAME=UUID@HOST:PORT; `placewright cell` says its UUID and address when it
-        /// starts.
+        /// The cells, as NAME=UUID@HOST:PORT. `placewright cell` logs its UUID and address when it starts.
         cells: CellAddresses = "";
-        /// Address and port (gRPC) on which cells reach placement, 127.0.0.1:8775 for example. Not
-        /// set: only cells in the same process do.
+        /// Address and port (gRPC) on which cells reach placement, 127.0.0.1:8775 for example. Not set: only cells in
+        /// the same process reach placement.
         listen: Option<SocketAddr> = "";
         /// The folder of control's certificate (`identity.pem`, `ca.pem`, `crl.pem`; docs/operations.md,
-        /// "Identities"). With it, cells are reached with TLS, and let in by what their certificates say.
-        /// Not set: `control` in `control.authority_path`, if that is set.
+        /// "Identities"). With it, connections with cells use TLS, and a cell may make the calls that its certificate
+        /// allows. Not set: `control` in `control.authority_path`, if that is set.
         identity_path: Option<PathBuf> = "";
         /// The folder of the installation's authority (`placewright pki init`). With it, control renews
         /// the certificates of cells and agents, and lets new ones enrol.
         authority_path: Option<PathBuf> = "";
-        /// A file with a secret of 16 characters or more that control, cells and agents share, for
-        /// loopback. With it, control refuses cells there that do not have it, and shows it to them.
+        /// A file with a secret of 16 characters or more that control, cells and agents share, for loopback. With it,
+        /// control refuses cells on loopback that do not send the secret, and sends it to the cells that it calls.
         token_file: Option<PathBuf> = "";
         /// Most connections of cells at the same time.
         #[unit("connections")]
         connections_max: Number<1, 1_000_000> = "1024";
-        /// Most connections of one peer of these. 0: no limit.
+        /// Most connections with one peer at the same time. 0: no limit.
         #[unit("connections")]
         connections_per_peer_max: Number<0, 1_000_000> = "512";
-        /// Time that a caller has, after it connected, for a call that is let in. It has a third of it
-        /// for the first byte.
+        /// Time within which a caller that connected has to make a call that it may make, or it is disconnected. Its
+        /// first byte has to come within a third of this time.
         #[unit("milliseconds")]
         first_call_timeout_ms: Number<100, 3_600_000> = "30000";
-        /// Whether to take the place of the control that runs on the same store, if there is one: it
-        /// hands its sockets over, ends its requests and ends. Nobody is refused meanwhile.
+        /// Whether to replace the control process that runs on the same store, if there is one: that process hands
+        /// over its sockets, completes its requests and ends. No client is refused meanwhile.
         take_over: bool = "false";
-        /// How many hosts of the same cell an instance gets besides the chosen one, for builds that
-        /// fail.
+        /// How many alternates a build has: further hosts in the cell of the chosen one, which are tried when the
+        /// build fails.
         #[unit("hosts")]
         alternates: Number<0, 100> = "2";
-        /// Whether a resize may end on the host where the instance is.
+        /// Whether a resize may choose the host where the instance is.
         resize_to_same_host: bool = "true";
-        /// A cell that was silent for so long is down: its instances are shown as UNKNOWN, and new
-        /// ones go elsewhere.
+        /// A cell that sent nothing for this long is down: its instances are shown as UNKNOWN, and new ones go
+        /// elsewhere.
         #[unit("milliseconds")]
         cell_down_after_ms: Number<2_000, 3_600_000> = "5000";
-        /// Time that a cell has for an answer.
+        /// Time within which a cell has to answer.
         #[unit("milliseconds")]
         cell_answer_timeout_ms: Number<100, 600_000> = "10000";
-        /// What a cell did not answer or finish is said again after this time, and then after twice as
-        /// long each time, up to a minute.
+        /// A message to a cell that was not answered, or whose work is not finished, is sent again after this time,
+        /// and then after twice as long each time, up to a minute.
         #[unit("milliseconds")]
         resend_ms: Number<100, 60_000> = "5000";
     }
@@ -209,12 +206,12 @@ options! {
     compute: ComputeApiOptions {
         /// Address and port to listen on, 127.0.0.1:8774 for example. Not set: there is no compute API.
         listen: Option<SocketAddr> = "";
-        /// Scheme and host that clients use (`https://cloud.example:8774`), where that is not what
-        /// their requests say.
+        /// Scheme and host that clients use (`https://cloud.example:8774`), if they differ from those in the requests
+        /// that arrive, as behind a proxy.
         public_url: Option<String> = "";
-        /// A file with the properties of images, as the image service lists them (`GET /v2/images`):
-        /// what they say decides about places and rebuilds. Read again when it changes. Not set: an
-        /// image is any UUID and decides nothing.
+        /// A file with the properties of images, as the image service lists them (`GET /v2/images`). They take part in
+        /// choosing hosts and in deciding about rebuilds. Read again when it changes. Not set: every UUID is an image
+        /// without properties.
         images_file: Option<PathBuf> = "";
         /// The longest body of a request that creates a server or does something with one (`POST
         /// /servers`, `POST /servers/{server_id}/action`). User data have 65,535 bytes of it at most.
@@ -223,8 +220,8 @@ options! {
         /// The longest body of any other request.
         #[unit("bytes")]
         body_bytes_max: Number<1_024, 16_777_216> = "131072";
-        /// The most bytes that the records of all servers of one `POST /servers` have together: control
-        /// keeps one for all, but each cell gets one for each server.
+        /// The most bytes that the records of all servers of one `POST /servers` (Nova: of one reservation) have
+        /// together: control keeps one record for all servers, but a cell gets one for each.
         #[unit("bytes")]
         reservation_bytes_max: Number<65_536, 1_073_741_824> = "67108864";
         /// The most bytes of a request's scheduler hints, names and values together. Topology rules
@@ -239,12 +236,12 @@ options! {
         /// How long one list of servers may match names and descriptions against regular expressions.
         #[unit("milliseconds")]
         match_ms_max: Number<1, 600_000> = "1000";
-        /// The most bytes of one page of servers: a page that gets longer ends there, with a link to
-        /// the next, however many servers were asked for.
+        /// The most bytes of one page of servers: a page that gets longer ends there, with a link to the next, however
+        /// many servers were requested.
         #[unit("bytes")]
         page_bytes_max: Number<65_536, 1_073_741_824> = "4194304";
-        /// The most bytes that the records of a project's servers may have together: what was said of each
-        /// when it was made, rebuilt or labelled, and 2,048 bytes for each server besides.
+        /// The most bytes that the records of a project's servers may have together: what was specified for each when
+        /// it was created, rebuilt or labelled, and 2,048 bytes more for each server.
         #[unit("bytes")]
         project_bytes_max: Number<65_536, 1_099_511_627_776> = "67108864";
         /// The most key pairs that a user may have.
@@ -253,77 +250,76 @@ options! {
         server_groups_max: Number<0, 1_000_000> = "1000";
         /// The most members that a server group may have.
         server_group_members_max: Number<1, 1_000_000> = "2000";
-        /// A file with the certificate (PEM) that the compute API shows, and those of the authorities between it
-        /// and the root after it. With it the port takes HTTPS; docs/operations.md, "TLS". Not set: HTTP only.
+        /// A file with the certificate (PEM) that the compute API shows, then those of the authorities between it
+        /// and the root. With it the port takes HTTPS; docs/operations.md, "TLS". Not set: HTTP only.
         tls_certificate: Option<PathBuf> = "";
-        /// The file with the private key of that certificate. Not set: it is in the same file.
+        /// The file with the private key of the certificate. Not set: the key is in the file `tls_certificate`, too.
         tls_key: Option<PathBuf> = "";
-        /// A file with the authorities (PEM) that may have signed clients' certificates, with their
-        /// revocation lists if they have any.
+        /// A file with the authorities (PEM) that sign clients' certificates, with their revocation lists, if any.
         tls_client_ca: Option<PathBuf> = "";
-        /// Whether clients show a certificate: `off` asks for none, `optional` refuses wrong ones,
-        /// `required` also clients without one.
+        /// Whether clients show a certificate: `off` requests none, `optional` refuses certificates that are not
+        /// valid, `required` also refuses clients without one.
         tls_client_certificates: ClientCertificateMode = "off";
         /// Whether HTTP without TLS is served on the same port, or refused with 400.
         tls_plain: PlainMode = "allow";
         /// Where the quotas of projects come from: `local` is this API (`/os-quota-sets`) with
         /// `quota_defaults`, `unified` is Keystone's limits for the service of type `compute`.
         quota_driver: QuotaDriver = "local";
-        /// The quotas of projects for which nobody set others: `instances=10`, `cores=20`,
-        /// `ram=51200` (MiB), `key_pairs`, `server_groups`, `server_group_members`, and
-        /// `class:NAME` for a resource class. -1 and what is not named: unlimited.
+        /// The quotas of projects that have none of their own: `instances=10`, `cores=20`, `ram=51200` (MiB),
+        /// `key_pairs`, `server_groups`, `server_group_members`, and `class:NAME` for a resource class. -1 means
+        /// unlimited, and so are resources that are not named.
         quota_defaults: QuotaDefaults = "";
-        /// With `unified`: the region whose limits hold. Not set: all count, and of several the
-        /// least.
+        /// With `unified`: the region whose limits apply. Not set: those of all regions apply, and where several limit
+        /// the same resource, the lowest.
         quota_region: Option<String> = "";
-        /// With `unified`: how often Keystone is asked for the limits, and so how old they may be.
-        /// While it does not answer, those that were known last hold.
+        /// With `unified`: how often the limits are read from Keystone, and so how old they may be. While Keystone
+        /// does not answer, the last known limits apply.
         #[unit("seconds")]
         quota_refresh_s: Number<1, 86_400> = "30";
     }
 
-    /// Health and metrics on a port of their own, which a thread of its own answers while everything else
-    /// is busy, and whose connections nobody else can take.
+    /// Health checks and metrics on a port of their own: a thread of its own answers them while everything else is
+    /// busy, and clients of other ports cannot use up its connections.
     health: HealthOptions {
         /// Address and port (HTTP) for `/healthz`, `/readyz` and `/metrics`, 127.0.0.1:8777 for example.
-        /// They need no authentication. Not set: `up` takes that one, or a free port; else there are none.
+        /// No authentication. Not set: `placewright up` takes that address, or a free port; other commands have none.
         listen: Option<SocketAddr> = "";
-        /// Whether the ports of the APIs show `/metrics` too, to everybody who reaches them. `/healthz`
-        /// and `/readyz` they always show.
+        /// Whether the ports of the APIs show `/metrics` too, to everybody who reaches them. They always show
+        /// `/healthz` and `/readyz`.
         metrics_on_apis: bool = "false";
-        /// A file with the certificate (PEM) that the health listener shows, and those of the authorities between it
-        /// and the root after it. With it the port takes HTTPS; docs/operations.md, "TLS". Not set: HTTP only.
+        /// A file with the certificate (PEM) that the health listener shows, then those of the authorities between it
+        /// and the root. With it the port takes HTTPS; docs/operations.md, "TLS". Not set: HTTP only.
         tls_certificate: Option<PathBuf> = "";
-        /// The file with the private key of that certificate. Not set: it is in the same file.
+        /// The file with the private key of the certificate. Not set: the key is in the file `tls_certificate`, too.
         tls_key: Option<PathBuf> = "";
-        /// A file with the authorities (PEM) that may have signed clients' certificates, with their
-        /// revocation lists if they have any.
+        /// A file with the authorities (PEM) that sign clients' certificates, with their revocation lists, if any.
         tls_client_ca: Option<PathBuf> = "";
-        /// Whether clients show a certificate: `off` asks for none, `optional` refuses wrong ones,
-        /// `required` also clients without one.
+        /// Whether clients show a certificate: `off` requests none, `optional` refuses certificates that are not
+        /// valid, `required` also refuses clients without one.
         tls_client_certificates: ClientCertificateMode = "off";
         /// Whether HTTP without TLS is served on the same port, or refused with 400.
         tls_plain: PlainMode = "allow";
     }
 
-    /// What the listeners share that speak TLS (those with a `tls_certificate`, and those of the roles for each
-    /// other), and when files are read again.
+    /// What the listeners with TLS share (those with a `tls_certificate`, and those on which roles reach each other),
+    /// and how often files are checked for changes.
     tls: TlsOptions {
-        /// Most TLS handshakes under way at a time, of all APIs; a port of the roles for each other has as many of
-        /// its own. Further ones wait; after a second of it the oldest one that waits for its client gives way.
+        /// Most TLS handshakes under way at a time, of all APIs together; each port on which roles reach each other
+        /// has as many of its own. Further handshakes wait; after a second of waiting, the oldest handshake that waits
+        /// for its client is ended for them.
         #[unit("handshakes")]
         handshakes_max: Number<1, 100_000> = "1024";
         /// Most TLS handshakes of one peer that are under way at a time. Further ones wait in the same way.
         #[unit("handshakes")]
         handshakes_per_peer_max: Number<1, 100_000> = "128";
-        /// Time that a handshake has, with the time that it waits for its place.
+        /// Time that a handshake may take, including the time that it waits to begin.
         #[unit("milliseconds")]
         handshake_timeout_ms: Number<100, 600_000> = "10000";
         /// Threads that compute handshakes, apart from those of requests. 0: one for two processors.
         #[unit("threads")]
         handshake_threads: Number<0, 256> = "0";
-        /// How often the files of certificates, keys and authorities are looked at, those for Keystone
-        /// too. What has changed, and stays the same for one look more, is read again.
+        /// How often the files of certificates, keys and authorities, also those for Keystone, are checked for
+        /// changes. A file that has changed is read again when the next check finds no further change.
         #[unit("milliseconds")]
         reload_check_ms: Number<100, 3_600_000> = "5000";
     }
@@ -331,17 +327,17 @@ options! {
     /// Admission control of the REST services (docs/limits.md): callers with the role `admin` or `service`
     /// have seats of their own, and all others share theirs fairly, by project and then by user.
     admission: AdmissionControlOptions {
-        /// Whether there is any. Without it every request is carried out at once.
-        enabled: bool = "false";
+        /// Whether there is admission control. Without it every request is carried out at once.
+        enabled: bool = "true";
         /// Requests of administrators and services that run at a time. Further ones wait.
         #[unit("requests")]
         operator_seats: Number<1, 1_000_000> = "4096";
-        /// Requests of tenants that run at a time, of kinds that take less than a millisecond of a processor;
-        /// half of them of one project. 0: four for each processor, at least eight.
+        /// Requests of tenants that run at a time, of kinds that take less than a millisecond of a processor; at most
+        /// half of these seats for one project. 0: four for each processor, at least eight.
         #[unit("requests")]
         tenant_seats: Number<0, 1_000_000> = "0";
-        /// The same of kinds that take longer; all but one of them of one project. Keep it below
-        /// `placement.costly_running_max`. 0: one more than there are processors.
+        /// Requests of tenants that run at a time, of kinds that take longer; one project may have all but one of
+        /// these seats. Keep it below `placement.costly_running_max`. 0: one more than there are processors.
         #[unit("requests")]
         tenant_costly_seats: Number<0, 10_000> = "0";
         /// Most requests of one project that wait. A further one gets 429.
@@ -352,29 +348,28 @@ options! {
         queue_time_ms: Number<10, 600_000> = "2000";
     }
 
-    /// The store: where the journal is kept, how often it is summed up in a snapshot.
+    /// The store: where the journal is kept, and how often a snapshot of the state is made.
     store: StoreOptions {
-        /// The store's directory, made when missing; one program at a time may use it. Not set means
-        /// `placement` in systemd's `$STATE_DIRECTORY`, else in `placewright-data` in the working
-        /// directory.
+        /// The store's directory, created when missing; one program at a time may use it. Not set means `placement` in
+        /// systemd's `$STATE_DIRECTORY`, else in `placewright-data` in the working directory.
         path: Option<PathBuf> = "";
-        /// Most bytes that the journal's file may grow to; -1 means as large as the disk allows. A
-        /// write beyond gets 503, reads go on.
+        /// Most bytes that the journal's file may grow to; -1 means as large as the disk allows. A write that would
+        /// exceed this gets 503, reads go on.
         #[unit("bytes")]
         file_bytes_max: Number<-1, 9_223_372_036_854_775_807> = "-1";
         /// A snapshot of the state is made in the background after this many journal entries, or
         /// after `snapshot_bytes`. More often: a faster start. Less often: less writing.
         #[unit("entries")]
         snapshot_entries: Number<1, 9_223_372_036_854_775_807> = "1000000";
-        /// A snapshot is made after this many bytes of journal entries, and at least as many as the
-        /// newest snapshot has itself.
+        /// A snapshot is made after this many bytes of journal entries, or after as many as the newest
+        /// snapshot has, if these are more.
         #[unit("bytes")]
         snapshot_bytes: Number<4_096, 9_223_372_036_854_775_807> = "67108864";
-        /// Snapshots that are kept. Entries before the oldest are given up, so that one damaged
+        /// Snapshots that are kept, with all entries after the oldest of them: so that one damaged
         /// snapshot loses nothing.
         #[unit("snapshots")]
         snapshots_kept: Number<1, 1_000> = "2";
-        /// The newest entries that readers of the change stream can always resume from.
+        /// How many of the newest entries readers of the change stream can always resume from.
         #[unit("entries")]
         retain_entries: Number<0, 9_223_372_036_854_775_807> = "100000";
         /// Memory for the newest entries, so that readers of the change stream seldom touch the disk.
@@ -394,17 +389,18 @@ options! {
 
     /// Who is calling: how the identity of a client is found out.
     auth: AuthOptions {
-        /// `noauth2` believes what the client says (loopback only), `http_basic` checks passwords
-        /// against an htpasswd file, `keystone` asks a Keystone v3 API about tokens.
+        /// `noauth2` believes what the client says (loopback only), `http_basic` checks passwords against an htpasswd
+        /// file, `keystone` validates tokens with a Keystone v3 API.
         strategy: AuthStrategy = "noauth2";
-        /// Lets `noauth2`, and a cell without a token, listen on an address that other machines
-        /// reach. Everybody who reaches it may then do everything.
+        /// Lets `noauth2`, and control and cells without certificates, listen on an address that other machines reach.
+        /// Everybody who reaches it may then do everything.
         i_know_this_is_open: bool = "false";
-        /// Addresses of proxies in front of the service. Of a request that comes from one of them,
-        /// `X-Forwarded-For` says from which address it really comes; limits by address count that one.
+        /// Addresses of proxies in front of the service. Of a request that comes from one of them, `X-Forwarded-For`
+        /// says from which address it really comes, and limits by address use that address.
         proxies: Addresses = "";
-        /// Longest time that credentials wait for their check. Those beyond the allowance of their
-        /// address wait until it has grown again, and get 429 when that takes longer; others get 503.
+        /// Longest time that credentials wait for their check; then they get 503. Those of an address with too many
+        /// wrong ones (`failures_burst`) wait first until the address may send another, and get 429 if that takes
+        /// longer.
         #[unit("milliseconds")]
         wait_max_ms: Number<100, 600_000> = "10000";
         /// Most addresses, and names of users, whose wrong credentials are remembered.
@@ -417,55 +413,55 @@ options! {
 
     /// Users and passwords in a file, for `auth.strategy = "http_basic"`.
     http_basic: HttpBasicOptions {
-        /// The file, as `htpasswd -B` writes it: lines `user:hash`, bcrypt only. A changed file is
-        /// read again; while it is wrong, the users of the last good one stay.
+        /// The file, as `htpasswd -B` writes it: lines `user:hash`, bcrypt only. A changed file is read again; while
+        /// it is not valid, the users of the last valid file stay.
         user_file: Option<PathBuf> = "";
         /// What a browser shows when it asks for the password.
         realm: String = "Placement";
         /// The roles of users that `users` does not name.
         roles: Vec<String> = "admin,service";
-        /// The project that all users have whom `users` does not name. Not set: each of them has a
-        /// project of its own, whose ID is made of the name.
+        /// The project of users that `users` does not name. Not set: each of them has a project of its own, whose ID
+        /// is made of the user's name.
         project_id: Option<String> = "";
-        /// Users with roles or a project of their own. Without `@PROJECT_ID` the project is the user's
-        /// alone, and its ID is made of the name.
+        /// Users with roles or a project of their own. Without `@PROJECT_ID` the user has a project that no other user
+        /// has, and whose ID is made of the user's name.
         users: UserGrants = "";
-        /// For how long a password that was right is taken without the slow check. A change of the
-        /// user's line in the file ends it at once.
+        /// For how long a password that was right is accepted without the slow check. A change of the user's line in
+        /// the file ends this at once.
         #[unit("seconds")]
         cache_seconds: Number<0, 86_400> = "300";
         /// Most users whose last right password is remembered.
         #[unit("users")]
         cache_entries: Number<1, 1_000_000> = "1024";
-        /// How often the file is looked at for changes.
+        /// How often the file is checked for changes.
         #[unit("milliseconds")]
         reload_check_ms: Number<10, 86_400_000> = "1000";
         /// Most passwords that are checked at the same time. Each check keeps a processor busy for 0.05
         /// to 1 s. 0: half as many as there are processors.
         #[unit("checks")]
         checks_max: Number<0, 1_024> = "0";
-        /// Most passwords that wait for their check, of each kind of caller: such as were let in before,
-        /// new ones, and such as were wrong often. A further one gets 503.
+        /// Most passwords that wait for their check, for each of three kinds of callers: those that were authenticated
+        /// before, new ones, and those that often sent wrong passwords. A further password gets 503.
         #[unit("passwords")]
         waiting_max: Number<1, 100_000> = "256";
         /// Most passwords of one address that wait for their check. A further one gets 429.
         #[unit("passwords")]
         waiting_per_source_max: Number<1, 100_000> = "64";
-        /// How many wrong passwords may come from one address at once. Further ones wait, behind those
-        /// of others. Passwords that were right before are not held up.
+        /// How many wrong passwords may come from one address at once. Further ones wait, behind those of others.
+        /// Passwords that were right before are not delayed.
         #[unit("passwords")]
         failures_burst: Number<1, 1_000_000> = "10";
-        /// How many wrong passwords may come from one address in a minute after that.
+        /// How many wrong passwords may come from one address in a minute, after `failures_burst`.
         #[unit("passwords a minute")]
         failures_per_minute: Number<1, 60_000> = "60";
     }
 
-    /// The Keystone that vouches for tokens, and the service user that asks it, for
-    /// `auth.strategy = "keystone"`.
+    /// The Keystone that validates tokens, and the service user with which it is called, for `auth.strategy =
+    /// "keystone"`.
     keystone: KeystoneOptions {
         /// Keystone's address, as `https://keystone.example.org:5000/v3`; `/v3` may be left out.
         auth_url: Option<String> = "";
-        /// The address that callers without a token are pointed to. Not set: `auth_url`.
+        /// The address to which callers without a token are referred. Not set: `auth_url`.
         www_authenticate_uri: Option<String> = "";
         /// The service user.
         username: Option<String> = "";
@@ -478,48 +474,48 @@ options! {
         user_domain_name: String = "Default";
         /// The service user's project. Not set: its token has system scope.
         project_name: Option<String> = "service";
-        /// The name of that project's domain.
+        /// The name of the domain of the service user's project.
         project_domain_name: String = "Default";
-        /// Certificates (PEM) that Keystone's must be signed by, instead of the system's.
+        /// Authorities (PEM) of which one must have signed Keystone's certificate, instead of the system's.
         cafile: Option<PathBuf> = "";
-        /// For how long a token that Keystone vouched for is taken without asking again. A revoked
-        /// token may live on for so long. 0: always ask.
+        /// For how long a token that Keystone validated is accepted without another request. A revoked token may be
+        /// accepted for so long. 0: always request.
         #[unit("seconds")]
         cache_seconds: Number<0, 86_400> = "300";
-        /// For how long a refused token is refused without asking again.
+        /// For how long a refused token is refused without another request.
         #[unit("seconds")]
         negative_cache_seconds: Number<0, 86_400> = "10";
-        /// Most tokens remembered that Keystone vouched for.
+        /// Most validated tokens that are remembered.
         #[unit("tokens")]
         cache_entries: Number<1, 10_000_000> = "10000";
-        /// Most refused tokens remembered.
+        /// Most refused tokens that are remembered.
         #[unit("tokens")]
         negative_cache_entries: Number<1, 10_000_000> = "1024";
         /// Roles of which a service token must have one.
         service_token_roles: Vec<String> = "service";
         /// Whether a service token without such a role is refused.
         service_token_roles_required: bool = "true";
-        /// Longest time for a connection to Keystone.
+        /// Longest time for connecting to Keystone.
         #[unit("milliseconds")]
         connect_timeout_ms: Number<10, 600_000> = "5000";
         /// Longest time for an answer of Keystone.
         #[unit("milliseconds")]
         request_timeout_ms: Number<10, 600_000> = "10000";
-        /// Most questions to Keystone at the same time. Further ones wait.
-        #[unit("questions")]
+        /// Most requests to Keystone at the same time. Further ones wait.
+        #[unit("requests")]
         requests_max: Number<1, 10_000> = "64";
-        /// Most tokens that wait for a question, of each kind of caller: such as were let in before, new
-        /// ones, and such as were wrong often. A further one gets 503.
+        /// Most tokens that wait to be validated, for each of three kinds of callers: those that were authenticated
+        /// before, new ones, and those that often sent wrong tokens. A further token gets 503.
         #[unit("tokens")]
         waiting_max: Number<1, 100_000> = "1024";
-        /// Most tokens of one address that wait for a question. A further one gets 429.
+        /// Most tokens of one address that wait to be validated. A further token gets 429.
         #[unit("tokens")]
         waiting_per_source_max: Number<1, 100_000> = "512";
-        /// How many wrong tokens may come from one address at once. Further ones wait, behind those of
-        /// others. Tokens that were good before are not held up.
+        /// How many wrong tokens may come from one address at once. Further ones wait, behind those of others. Tokens
+        /// that were valid before are not delayed.
         #[unit("tokens")]
         failures_burst: Number<1, 1_000_000> = "256";
-        /// How many wrong tokens may come from one address in a minute after that.
+        /// How many wrong tokens may come from one address in a minute, after `failures_burst`.
         #[unit("tokens a minute")]
         failures_per_minute: Number<1, 60_000> = "600";
     }
@@ -528,7 +524,7 @@ options! {
     policy: PolicyOptions {
         /// A `policy.yaml` that overrides the default rules; `placewright policy sample` prints one.
         file: Option<PathBuf> = "";
-        /// Whether only the new defaults hold, without the deprecated rules beside them.
+        /// Whether only the new default rules apply, without the deprecated rules beside them.
         enforce_new_defaults: bool = "true";
         /// Whether a token of the wrong scope (system, domain) is refused.
         enforce_scope: bool = "true";
@@ -542,7 +538,7 @@ options! {
         allow_credentials: bool = "true";
         /// Headers of answers that scripts may read.
         expose_headers: Vec<String> = "X-Auth-Token,X-Openstack-Request-Id,X-Subject-Token,X-Service-Token,OpenStack-API-Version";
-        /// How long a browser may remember what it was allowed; 0 means that nothing is said.
+        /// How long a browser may remember what it was allowed; 0: the header for it is left out.
         #[unit("seconds")]
         max_age_s: Number<0, 604_800> = "3600";
         /// Methods that may be used.
@@ -551,114 +547,113 @@ options! {
         allow_headers: Vec<String> = "X-Auth-Token,X-Openstack-Request-Id,X-Identity-Status,X-Roles,X-Service-Catalog,X-User-Id,X-Tenant-Id,OpenStack-API-Version";
     }
 
-    /// One cell (`placewright cell`): its instances, and the agents of its hosts. How its store is
-    /// written is said in `[store]`.
+    /// One cell (`placewright cell`): its instances, and the agents of its hosts. The options of `[store]` but `path`
+    /// are also those of its store.
     cell: CellOptions {
-        /// The cell's UUID. Not set: one is made at the first start, and kept in the store.
+        /// The cell's UUID. Not set: a random one is created at the first start, and kept in the store.
         uuid: Option<Uuid> = "";
         /// Address and port (gRPC) on which control and agents reach the cell.
         listen: SocketAddr = "127.0.0.1:8780";
-        /// Address and port (gRPC) on which the cell reaches placement: control's.
+        /// Address and port (gRPC) on which control offers placement to the cell.
         placement: String = "127.0.0.1:8775";
-        /// The store's directory, made when missing; one program at a time may use it. Not set means
-        /// `cell` in systemd's `$STATE_DIRECTORY`, else in `placewright-data` in the working
-        /// directory.
+        /// The store's directory, created when missing; one program at a time may use it. Not set means `cell` in
+        /// systemd's `$STATE_DIRECTORY`, else in `placewright-data` in the working directory.
         store_path: Option<PathBuf> = "";
         /// The folder of the cell's certificate (`identity.pem`, `ca.pem`, `crl.pem`; docs/operations.md,
-        /// "Identities"). With it, control and agents are let in by what their certificates say, and
-        /// control is reached with TLS.
+        /// "Identities"). With it, connections with control and agents use TLS, and each of them may make the calls
+        /// that its certificate allows.
         identity_path: Option<PathBuf> = "";
-        /// A file with a secret of 16 characters or more that control, cells and agents share, for
-        /// loopback. With it, the cell refuses callers there that do not have it, and shows it to
+        /// A file with a secret of 16 characters or more that control, cells and agents share, for loopback. With it,
+        /// the cell refuses callers on loopback that do not send the secret, and sends the secret when it calls
         /// placement.
         token_file: Option<PathBuf> = "";
-        /// Address and port (HTTP) for `GET /metrics`, `/healthz` and `/readyz`, answered by a thread
-        /// of their own. Not set: there are none.
+        /// Address and port (HTTP) for `GET /metrics`, `/healthz` and `/readyz`, which a thread of its own answers.
+        /// Not set: there is no such port.
         metrics_listen: Option<SocketAddr> = "";
         /// Most connections of agents and control at the same time.
         #[unit("connections")]
         connections_max: Number<1, 1_000_000> = "4096";
-        /// Most connections of one peer of these. 0: no limit.
+        /// Most connections with one peer at the same time. 0: no limit.
         #[unit("connections")]
         connections_per_peer_max: Number<0, 1_000_000> = "2048";
-        /// Time that a caller has, after it connected, for a call that is let in. It has a third of it
-        /// for the first byte.
+        /// Time within which a caller that connected has to make a call that it may make, or it is disconnected. Its
+        /// first byte has to come within a third of this time.
         #[unit("milliseconds")]
         first_call_timeout_ms: Number<100, 3_600_000> = "30000";
-        /// A host is down when its agent was silent for so long. Agents say that they are there at
-        /// least three times in it.
+        /// A host is down when its agent sent nothing for this long. Agents send at least three heartbeats in this
+        /// time.
         #[unit("milliseconds")]
         host_timeout_ms: Number<1_000, 86_400_000> = "30000";
         /// Time that an agent has for each step of a build or move. Then the build goes to an
         /// alternate.
         #[unit("milliseconds")]
         step_timeout_ms: Number<1_000, 4_294_967_295> = "600000";
-        /// What was not answered is asked for again after this time, and then after twice as long
-        /// each time, up to a minute.
+        /// A message that was not answered is sent again after this time, and then after twice as long each time, up
+        /// to a minute.
         #[unit("milliseconds")]
         resend_ms: Number<100, 60_000> = "5000";
-        /// Time that placement has for an answer.
+        /// Time within which placement has to answer.
         #[unit("milliseconds")]
         ask_timeout_ms: Number<100, 600_000> = "10000";
-        /// How long deletions are remembered, so that a message that was late creates nothing again.
+        /// How long deletions are remembered, so that a late message does not create a deleted instance again.
         #[unit("seconds")]
         remember_deleted_s: Number<60, 31_536_000> = "86400";
-        /// The most hosts that the cell knows. Others that come are ignored, with a warning.
+        /// The most hosts that the cell may have. Further hosts are ignored, with a warning.
         hosts_max: Number<1, 10_000_000> = "200000";
         /// Time that calls under way have to end after SIGTERM or SIGINT.
         #[unit("milliseconds")]
         drain_timeout_ms: Number<0, 86_400_000> = "5000";
     }
 
-    /// A compute agent (`placewright agent`, docs/agents.md): the hosts that it looks after, their
-    /// cell, and the driver that builds instances on them.
+    /// A compute agent (`placewright agent`, docs/agents.md): the hosts that it manages, their cell, and the driver
+    /// that builds instances on them.
     agent: AgentOptions {
-        /// What builds instances: `simulated` builds nothing and only takes its time, `command` runs
-        /// executables.
+        /// What builds instances: `simulated` builds nothing and only takes time, `command` runs executables.
         driver: DriverKind = "simulated";
         /// Address and port (gRPC) of the hosts' cell.
         cell: String = "127.0.0.1:8780";
         /// The folder of the agent's certificate (`identity.pem`, `ca.pem`, `crl.pem`; docs/operations.md,
-        /// "Identities"), which says for which hosts it speaks. With it, the cell is reached with TLS.
+        /// "Identities"), which names the hosts for which the agent may send messages. With it, the connection to the
+        /// cell uses TLS.
         identity_path: Option<PathBuf> = "";
-        /// A file with a secret of 16 characters or more that control, cells and agents share, for
-        /// loopback.
+        /// A file with a secret of 16 characters or more that control, cells and agents share, for loopback. With it,
+        /// the agent sends the secret to its cell.
         token_file: Option<PathBuf> = "";
-        /// The Placement API that is told what the hosts have.
+        /// The Placement API to which the inventories of the hosts are written.
         placement_url: String = "http://127.0.0.1:8778";
-        /// The token that placement is shown; `noauth2` takes `admin`.
+        /// The token for placement; `noauth2` accepts `admin`.
         #[secret(true)]
         placement_token: String = "admin";
-        /// The user that placement is told, for `http_basic`; with `placement_password_file` instead of
-        /// a token.
+        /// The user for placement, if that has `auth.strategy = "http_basic"`; needs `placement_password_file`, and
+        /// replaces the token.
         placement_user: Option<String> = "";
-        /// A file with that user's password in its first line.
+        /// A file with the password of `placement_user` in its first line.
         placement_password_file: Option<PathBuf> = "";
-        /// Whether placement is shown tokens of the service user of `[keystone]`, for a placement with
-        /// `auth.strategy = "keystone"`. Of that section `auth_url`, `cafile`, the user, its domain and
-        /// its project count.
+        /// Whether the agent gets tokens for placement from Keystone, as the service user of `[keystone]`, for a
+        /// placement with `auth.strategy = "keystone"`. Of that section it reads `auth_url`, `cafile`, the time-outs,
+        /// the user, its domain and its project.
         placement_keystone: bool = "false";
-        /// The name of the service that looks after all hosts, as for bare-metal nodes. Not set: each
-        /// host has a service of its own name.
+        /// The service host of all hosts, as for bare-metal nodes. Not set: each host has a service host with its own
+        /// name.
         service_host: Option<String> = "";
-        /// The directory of what the agent has to know after a restart, made when missing: its guest
-        /// log, and what executables keep. Not set means `agent` in systemd's
-        /// `$STATE_DIRECTORY`, else in `placewright-data` in the working directory.
+        /// The directory of what the agent has to know after a restart, created when missing: its guest log, and files
+        /// of executables. Not set means `agent` in systemd's `$STATE_DIRECTORY`, else in `placewright-data` in the
+        /// working directory.
         state_path: Option<PathBuf> = "";
-        /// How often the cell hears that the hosts are there; at least three times in its
-        /// `cell.host_timeout_ms`.
+        /// How often the agent sends its cell a heartbeat; at least three times in the cell's `cell.host_timeout_ms`.
         #[unit("milliseconds")]
         heartbeat_ms: Number<100, 3_600_000> = "5000";
-        /// For how long changes of hosts are gathered before the cell hears of them.
+        /// For how long changes of hosts are gathered before they are sent to the cell.
         #[unit("milliseconds")]
         gather_ms: Number<1, 60_000> = "50";
         /// How often the driver `command` is asked what hosts there are. 0: at the start only.
         #[unit("seconds")]
         inspect_s: Number<0, 86_400> = "60";
-        /// How often placement is compared with what the hosts have. 0: only when that changes.
+        /// How often the inventories in placement are compared with those of the hosts. 0: only when those of the
+        /// hosts change.
         #[unit("seconds")]
         resync_s: Number<0, 86_400> = "600";
-        /// Time that devices have to be ready before a build.
+        /// Time within which the devices of an instance have to be ready, before it is built.
         #[unit("milliseconds")]
         prepare_timeout_ms: Number<1, 86_400_000> = "60000";
         /// Most builds at the same time on one host. Further ones wait.
@@ -667,15 +662,15 @@ options! {
         /// Time that builds under way have to end after SIGTERM or SIGINT.
         #[unit("milliseconds")]
         drain_timeout_ms: Number<0, 86_400_000> = "10000";
-        /// Simulated hosts, all alike.
+        /// The number of simulated hosts, which are identical.
         #[unit("hosts")]
         hosts: Number<1, 1_000_000> = "10";
-        /// What the names of simulated hosts begin with; a number follows.
+        /// The beginning of the names of simulated hosts; a number follows.
         prefix: String = "sim-";
         /// Processors of a simulated host.
         #[unit("processors")]
         vcpus: Number<0, 2_147_483_647> = "64";
-        /// How often a processor of a simulated host may be promised.
+        /// The allocation ratio of a simulated host's processors.
         cpu_allocation_ratio: Ratio = "4.0";
         /// Memory of a simulated host.
         #[unit("mebibytes")]
@@ -686,10 +681,10 @@ options! {
         /// GPUs of a simulated host. Each is a resource provider with 1,000 `CUSTOM_GPU_MILLI`.
         #[unit("devices")]
         gpus: Number<0, 1_024> = "0";
-        /// What these GPUs are: `T4` gives them the trait `CUSTOM_GPU_MODEL_T4`.
+        /// The model of the simulated GPUs: `T4` gives them the trait `CUSTOM_GPU_MODEL_T4`.
         gpu_model: Option<String> = "";
-        /// A CSV file with the machines of a trace (`sn,cpu_milli,memory_mib,gpu,model`), to simulate
-        /// those instead.
+        /// A CSV file with the machines of a trace (`sn,cpu_milli,memory_mib,gpu,model`), which are simulated in place
+        /// of identical hosts.
         nodes_file: Option<PathBuf> = "";
         /// Which part of the simulated hosts: `2/3` is the second of three, with every third host.
         part: String = "1/1";
@@ -699,32 +694,32 @@ options! {
         times_ms: Vec<String> = "spawn=20-80";
         /// How often simulated steps fail, as VERB=RATE: with `spawn=0.1` a tenth of the builds.
         failures: Vec<String> = "";
-        /// Where the random numbers of the simulation begin.
+        /// The seed of the simulation's random numbers.
         seed: Number<0, 9_223_372_036_854_775_807> = "1";
         /// The directory of executables for the driver `command`.
         commands: Option<PathBuf> = "";
-        /// Time that an executable has, unless `command_timeouts_s` says something else.
+        /// Time that an executable has, unless `command_timeouts_s` names its operation.
         #[unit("seconds")]
         command_timeout_s: Number<1, 86_400> = "600";
-        /// Times for single ones, as VERB=SECONDS.
+        /// Time-outs for single operations, as VERB=SECONDS.
         command_timeouts_s: Vec<String> = "";
-        /// Names of variables of the agent's environment that executables get besides those that every
-        /// program needs (docs/agents.md).
+        /// Names of variables of the agent's environment that executables get, besides those that every program needs
+        /// (docs/agents.md).
         command_environment: Vec<String> = "";
     }
 
-    /// What is secret of servers (user data, passwords) is sealed in the stores of control and cells,
-    /// with keys that do not lie in the stores. Each role has keys of its own.
+    /// The secrets of servers (user data, passwords) are sealed in the stores of control and cells, with keys that are
+    /// outside the stores. Each role has keys of its own.
     secrets: SecretsOptions {
-        /// The file with the keys, one a line: the first one seals, the others still open. It may not
-        /// lie in the store. `placewright secrets new-key` makes it. Not set, and no command either:
-        /// a file beside the store, with `.key` behind its name, made when missing.
+        /// The file with the keys, one a line: the first one seals, the others still open. It may not be in the store.
+        /// `placewright secrets new-key` creates it. If neither a file nor a command is set: a file beside the store,
+        /// with the name of the store and `.key`, created when missing.
         key_file: Option<PathBuf> = "";
-        /// A command that prints the same lines, for a service that has the keys: the program and its
-        /// arguments. No shell reads it, and it gets nothing of the environment but `PATH`, `HOME`,
-        /// `USER`, `LOGNAME`, `LANG`, `LANGUAGE`, `LC_*`, `TZ` and `TMPDIR`.
+        /// A command that prints the lines of a key file, for a service that has the keys: the program and its
+        /// arguments. It is not run by a shell, and of the environment it gets only `PATH`, `HOME`, `USER`, `LOGNAME`,
+        /// `LANG`, `LANGUAGE`, `LC_*`, `TZ` and `TMPDIR`.
         key_command: Vec<String> = "";
-        /// Environment variables that the command gets besides.
+        /// Further environment variables that the command gets.
         key_command_environment: Vec<String> = "";
         /// The command is killed after this time.
         #[unit("milliseconds")]
@@ -734,21 +729,21 @@ options! {
         /// which it is neither shown nor given to another guest. Passwords are always forgotten once
         /// the guest is built.
         user_data_until: UserDataUntil = "deleted";
-        /// Whether the process may leave core dumps, and may be looked into by others of its user.
+        /// Whether the process may leave core dumps, and other processes of its user may read its memory.
         core_dumps: bool = "false";
     }
 
-    /// The audit log: who did what, one line of JSON for each write and each refusal for want of rights
-    /// (docs/audit.md). Of control, of cells, and of `up`.
+    /// The audit log: who did what, one line of JSON for each write, and for each refusal for lack of rights
+    /// (docs/audit.md). Control, cells and `placewright up` have it.
     audit: AuditLogOptions {
         /// Where lines go: `off`, to a `file`, to the machine's `syslog`, or to standard error (`stderr`).
         destination: AuditDestination = "off";
-        /// The file, which only its owner may read. It is opened again when it was moved away, and on SIGHUP.
-        /// Not set: `audit.log` in the directory of the store.
+        /// The file, which only its owner may read. It is opened again after it was moved away, and on SIGHUP. Not
+        /// set: `audit.log` in the directory of the store.
         file: Option<PathBuf> = "";
         /// The socket of the machine's syslog. Lines have the facility `authpriv`.
         syslog_socket: String = "/dev/log";
-        /// Most memory of requests whose lines are not written yet. Further ones are left out and
+        /// Most memory of requests whose lines are not written yet. The lines of further requests are left out and
         /// counted: no request waits for the log.
         #[unit("bytes")]
         queue_bytes_max: Number<65_536, 17_179_869_184> = "16777216";
@@ -787,7 +782,7 @@ mod tests {
                 "{}: help is sentences",
                 spec.key()
             );
-            assert!(!(spec.allowed)().is_empty());
+            assert!(!(spec.describe_allowed)().is_empty());
         }
         let texts: Vec<&str> = OPTIONS.iter().map(|spec| spec.default).collect();
         let options = Options::from_texts(&texts).unwrap();

@@ -25,7 +25,7 @@ pub fn default_key_file(store: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The source of the keys, and whether its file is made if it is missing. Nothing is read.
+/// The source of the keys, and whether its file is created if it is missing. Nothing is read.
 ///
 /// # Errors
 ///
@@ -61,49 +61,51 @@ pub fn source(options: &SecretsOptions, store: &Path) -> Result<(KeySource, bool
     Ok((KeySource::File(file.clone()), false))
 }
 
-/// Checks the options, and a key file that is there. No command is run.
+/// Checks the options, and the key file if it exists. No command is run. Returns the path of the key file;
+/// `None` if a command has the keys.
 ///
 /// # Errors
 ///
-/// Whatever is wrong with them.
+/// The options contradict each other, or the key file is not valid.
 pub(crate) fn check(
     options: &SecretsOptions,
     store: &Path,
 ) -> Result<Option<PathBuf>, ConfigErrors> {
-    let (source, makes_missing_file) = source(options, store)?;
+    let (source, creates_missing_file) = source(options, store)?;
     let KeySource::File(path) = &source else {
         return Ok(None);
     };
-    if path.exists() || !makes_missing_file {
+    if path.exists() || !creates_missing_file {
         source
             .read()
-            .map_err(|error| wrong_keys(&error, makes_missing_file))?;
+            .map_err(|error| wrong_keys(&error, creates_missing_file))?;
     }
     Ok(Some(path.clone()))
 }
 
-/// Reads the keys; makes the key file beside the store if it is missing. It may wait for a command.
+/// Reads the keys, and creates the default key file if it is missing and in use. Blocks while a command
+/// prints the keys.
 ///
 /// # Errors
 ///
-/// There are no keys.
-pub(crate) fn sealer(options: &SecretsOptions, store: &Path) -> anyhow::Result<Sealer> {
-    let (source, makes_missing_file) = source(options, store)?;
-    if let (KeySource::File(path), true) = (&source, makes_missing_file)
+/// The keys cannot be read, or the default key file cannot be created.
+pub(crate) fn open_sealer(options: &SecretsOptions, store: &Path) -> anyhow::Result<Sealer> {
+    let (source, creates_missing_file) = source(options, store)?;
+    if let (KeySource::File(path), true) = (&source, creates_missing_file)
         && !path.exists()
     {
-        make_default(path)?;
+        create_default_key_file(path)?;
     }
-    let until = match options.user_data_until {
+    let retention = match options.user_data_until {
         options::UserDataUntil::Deleted => UserDataRetention::UntilDeleted,
         options::UserDataUntil::Built => UserDataRetention::UntilBuilt,
     };
-    let sealer =
-        Sealer::open(source, until).map_err(|error| wrong_keys(&error, makes_missing_file))?;
+    let sealer = Sealer::open(source, retention)
+        .map_err(|error| wrong_keys(&error, creates_missing_file))?;
     Ok(sealer)
 }
 
-fn make_default(path: &Path) -> anyhow::Result<()> {
+fn create_default_key_file(path: &Path) -> anyhow::Result<()> {
     if let Some(parent) = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty())
@@ -118,16 +120,16 @@ fn make_default(path: &Path) -> anyhow::Result<()> {
             );
             Ok(())
         }
-        // Another process made it meanwhile.
+        // Another process created the file meanwhile.
         Err(KeyError::Exists(_)) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-fn wrong_keys(error: &KeyError, makes_missing_file: bool) -> ConfigErrors {
+fn wrong_keys(error: &KeyError, creates_missing_file: bool) -> ConfigErrors {
     let is_missing = matches!(error, KeyError::File { source, .. }
         if source.kind() == std::io::ErrorKind::NotFound);
-    let advice = match is_missing && !makes_missing_file {
+    let advice = match is_missing && !creates_missing_file {
         true => "; `placewright secrets new-key` makes one",
         false => "",
     };
@@ -140,7 +142,7 @@ pub(crate) fn forbid_core_dumps(options: &SecretsOptions) {
     if options.core_dumps {
         return;
     }
-    // Programs that this one starts may allow it again for themselves.
+    // The maximum stays, so that programs that this one starts may allow core dumps for themselves.
     let limit = rustix::process::getrlimit(Resource::Core);
     let limit = Rlimit {
         current: Some(0),
@@ -158,7 +160,7 @@ pub(crate) fn register(registry: &mut Registry, sealer: &Sealer) {
     registry.register_collector(Box::new(SecretCounts(sealer.clone())));
 }
 
-/// Collects the counts when Prometheus asks for them.
+/// Collects the counts when Prometheus requests them.
 #[derive(Debug)]
 struct SecretCounts(Sealer);
 

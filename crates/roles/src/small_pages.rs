@@ -5,9 +5,9 @@
 /// programs, because those would inherit the setting.
 ///
 /// The allocator asks for huge pages, and the first access to one waits until 2 MiB are available.
-/// In a virtual machine whose unused memory the host reclaims that takes 5 ms: clients of a new
-/// service were paused several times while it took up its first thousand hosts, a quarter of the
-/// time in all (measured with `tests/sidebyside/run`). Claims and decisions are as fast with small
+/// In a virtual machine whose unused memory the host reclaims, this wait takes 5 ms: while a new service took up
+/// its first thousand hosts, its clients waited for a quarter of the time (measured with
+/// `tests/sidebyside/run`). Claims and decisions are as fast with small
 /// pages, and the state needs less memory.
 pub fn use_small_pages() {
     #[cfg(target_os = "linux")]

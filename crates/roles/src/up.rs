@@ -1,8 +1,8 @@
 //! `placewright up`: a whole installation in one process, on embedded stores under one directory:
 //! control with its three APIs, cells, and simulated hosts.
 //!
-//! Cells also listen for agents, so that hosts of other machines can join. Started again on the
-//! same directory, it continues where it was.
+//! Cells also listen for agents, so that hosts of other machines can join. When `up` is started again on the
+//! same directory, the installation continues where it was.
 
 mod certificates;
 mod hosts;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use placewright_agent::Agent;
 use placewright_cell::Cell;
@@ -31,7 +31,7 @@ use uuid::Uuid;
 use crate::config::{Config, ConfigErrors, Environment, Source, UpFlags};
 use crate::control::observer::LoggingObserver;
 use crate::control::running::{self, RunningControl};
-use crate::control::signals::{self, wait_for_stop};
+use crate::control::signals::{self, wait_for_stops};
 use crate::control::{BACKLOG, bind, check_open_listeners, logs, option_conversion, systemd};
 use crate::options::{self, AuthStrategy, Options, PlainMode};
 use crate::secrets;
@@ -45,11 +45,11 @@ pub struct Up {
     #[arg(long, value_name = "DIRECTORY", default_value = "state")]
     folder: PathBuf,
 
-    /// Cells
+    /// The number of cells
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     cells: u32,
 
-    /// Simulated hosts, spread over the cells; 0: none, agents join by gRPC
+    /// The number of simulated hosts, spread over the cells; with 0, hosts join by their agents only
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     hosts: u32,
 
@@ -61,7 +61,7 @@ pub struct Up {
     #[arg(long, value_name = "MS", default_value = "0")]
     build_ms: String,
 
-    /// How many percent of the simulated builds fail, at random
+    /// The percentage of simulated builds that fail, at random
     #[arg(long, value_name = "PERCENT", default_value_t = 0,
           value_parser = clap::value_parser!(u8).range(0..=100))]
     fail: u8,
@@ -94,7 +94,7 @@ const DEFAULT_LOG_FILTER: &str = "info,placewright_server::access=warn";
 pub fn run(up: &Up) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut config = Config::load(&up.flags, &Environment::of_process())?;
-    // By default requests are not logged: they would hide the suggestions of what to try.
+    // By default requests are not logged: their lines would hide the summary with its suggestions.
     if options::find("log.filter")
         .is_some_and(|index| config.values[index].source == Source::Default)
     {
@@ -105,18 +105,19 @@ pub fn run(up: &Up) -> anyhow::Result<()> {
     up.set_defaults(&mut config)?;
     check_open_listeners(&config.options)?;
     let simulation = up.simulation()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let tokio_runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     let serve = up.serve(&config, simulation, start);
-    let result = runtime.block_on(supervise(Task::Main, serve));
+    let result = tokio_runtime.block_on(supervise(Task::Main, serve));
     // The thread of a store that is still being loaded is not waited for.
-    runtime.shutdown_background();
+    tokio_runtime.shutdown_background();
     drop(log);
     result
 }
 
-/// The address of a port on loopback, or of a free port if that one is in use.
+/// The address of this port on loopback; if the port is in use, the address with port 0, for which the system
+/// chooses a free port.
 fn preferred_or_free(port: u16) -> std::io::Result<SocketAddr> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let is_in_use = std::net::TcpListener::bind(address).is_err();
@@ -174,6 +175,7 @@ impl Up {
         }
     }
 
+    /// Whether there are simulated hosts.
     fn simulates(&self) -> bool {
         self.nodes.is_some() || self.hosts > 0
     }
@@ -193,40 +195,39 @@ impl Up {
         Certificates::ensure_authority(&config.options)?;
         let Some(control) = RunningControl::start(config, &stops, self.cells as usize).await?
         else {
+            // A signal came while the state was loaded.
             return Ok(());
         };
         control.reread_access_files(&config.options, hang_ups);
-        let Some(runtime) = control.runtime.clone() else {
-            bail!("there is no conductor");
-        };
+        let runtime = conductor_runtime(&control)?;
         let engine = control.engine.clone();
         let placement = control.placement_address()?;
         let mut summary = self.summary(&control, simulation.hosts.len())?;
-        let mut grpc = JoinSet::new();
-        let cells = self.start_cells(config, &control, (&stops, &mut grpc));
+        let mut cell_servers = JoinSet::new();
+        let cells = self.start_cells(config, &control, (&stops, &mut cell_servers));
         let (cells, addresses) = cells.await?;
         summary.cells = addresses;
         control.log_ready(config, start).await?;
         let stops_of_serving = stops.clone();
-        let (options, restart) = (config.options.clone(), Arc::clone(&control.restart));
+        let (options, hand_over) = (config.options.clone(), Arc::clone(&control.hand_over));
         let serve = async move { control.serve(&options, &stops_of_serving).await };
         let mut serving = tokio::spawn(supervise(Task::Serving, serve));
         let agents = tokio::select! {
             agents = self.start_agents(simulation, &cells, placement) => agents?,
-            () = wait_for_stop(&stops, 1) => Vec::new(),
+            () = wait_for_stops(&stops, 1) => Vec::new(),
         };
         tokio::select! {
-            () = ready(&agents, &runtime, summary.hosts) => {
+            () = wait_until_ready(&agents, &runtime, summary.hosts) => {
                 tracing::info!(hosts = summary.hosts, start_ms = start.elapsed().as_millis(), "up");
                 summary.print()?;
                 systemd::ready();
                 systemd::feed_watchdog();
             }
-            () = wait_for_stop(&stops, 1) => {}
+            () = wait_for_stops(&stops, 1) => {}
             served = &mut serving => return served?,
         }
         tokio::select! {
-            () = wait_for_stop(&stops, 1) => {}
+            () = wait_for_stops(&stops, 1) => {}
             served = &mut serving => return served?,
         }
         tracing::info!("stopping: requests under way end first; a second signal ends it at once");
@@ -239,14 +240,14 @@ impl Up {
                 cell.shutdown().await;
             }
             serving.await??;
-            while grpc.join_next().await.is_some() {}
+            while cell_servers.join_next().await.is_some() {}
             running::close(Some(runtime), engine).await?;
-            restart.finish();
+            hand_over.finish();
             anyhow::Ok(())
         };
         tokio::select! {
             stopped = stopped => stopped?,
-            () = wait_for_stop(&stops, 2) => bail!("ended at once by a second signal"),
+            () = wait_for_stops(&stops, 2) => bail!("ended at once by a second signal"),
         }
         tracing::info!("stopped");
         Ok(())
@@ -257,21 +258,19 @@ impl Up {
         &self,
         config: &Config,
         control: &RunningControl,
-        (stops, grpc): (&watch::Receiver<u32>, &mut JoinSet<()>),
+        (stops, cell_servers): (&watch::Receiver<u32>, &mut JoinSet<()>),
     ) -> anyhow::Result<(Vec<Arc<Cell>>, Vec<(CellId, SocketAddr)>)> {
-        let Some(runtime) = &control.runtime else {
-            bail!("there is no conductor");
-        };
+        let runtime = conductor_runtime(control)?;
         let mut certificates = Certificates::open(&config.options, &self.folder)?;
         let (mut cells, mut addresses) = (Vec::new(), Vec::new());
         for number in 1..=self.cells {
-            let cell = self.open_cell(config, runtime, number).await?;
+            let cell = self.open_cell(config, &runtime, number).await?;
             let options = ServeOptions {
                 credentials: certificates.ensure_for_cell(number)?,
-                ..control.cell_options(&config.options)
+                ..control.cell_server_options(&config.options)
             };
             let certificate_link = control.identity.certificate_link();
-            let listener = self.listen(&cell, certificate_link, options, stops, grpc);
+            let listener = self.listen(&cell, certificate_link, options, stops, cell_servers);
             addresses.push(listener.await?);
             cells.push(cell);
         }
@@ -303,6 +302,7 @@ impl Up {
         runtime: &Arc<Runtime>,
         number: u32,
     ) -> anyhow::Result<Arc<Cell>> {
+        // A cell has the same UUID after each restart.
         let id = CellId(Uuid::from_u128(
             0xce11_0000_0000_4000_8000_0000_0000_0000 + u128::from(number),
         ));
@@ -310,7 +310,8 @@ impl Up {
         let options = placewright_cell::Options {
             engine: option_conversion::cell_engine(&config.options),
             host_timeout: HOST_TIMEOUT,
-            // All roles are one process, and all stores are below one folder.
+            // A cell seals with control's keys: keys of its own would protect nothing, as all roles are one
+            // process and all stores are below one folder.
             sealer: runtime.control().sealer().fork(),
             ..placewright_cell::Options::new(id)
         };
@@ -341,9 +342,9 @@ impl Up {
         certificates: Option<Arc<dyn CertificateLink>>,
         options: ServeOptions,
         stops: &watch::Receiver<u32>,
-        grpc: &mut JoinSet<()>,
+        cell_servers: &mut JoinSet<()>,
     ) -> anyhow::Result<(CellId, SocketAddr)> {
-        let number = u16::try_from(grpc.len()).unwrap_or(0);
+        let number = u16::try_from(cell_servers.len()).unwrap_or(0);
         let address = preferred_or_free(CELLS_PORT.saturating_add(number))?;
         let listener: TcpListener = bind(address, "cell")?.listen(BACKLOG)?;
         let address = listener.local_addr()?;
@@ -354,8 +355,8 @@ impl Up {
             certificates,
         };
         let stops = stops.clone();
-        grpc.spawn(supervise(Task::CellServer, async move {
-            let stop = async move { wait_for_stop(&stops, 1).await };
+        cell_servers.spawn(supervise(Task::CellServer, async move {
+            let stop = async move { wait_for_stops(&stops, 1).await };
             if let Err(error) = placewright_rpc::serve(listener, services, options, stop).await {
                 let message = format!("agents cannot reach the cell at {address}: {error}");
                 placewright_tasks::task_ended(Task::CellServer, &message);
@@ -371,10 +372,10 @@ impl Up {
         placement: SocketAddr,
     ) -> anyhow::Result<Vec<Agent>> {
         let mut agents = Vec::new();
-        for (number, cell) in cells.iter().enumerate() {
-            let driver = simulation.driver(number, cells.len());
+        for (index, cell) in cells.iter().enumerate() {
+            let driver = simulation.driver(index, cells.len());
             let Some(driver) = driver else { continue };
-            let directory = self.folder.join(format!("cell{}", number + 1));
+            let directory = self.folder.join(format!("cell{}", index + 1));
             let options = placewright_agent::Options {
                 guest_log: Some(directory.join("guests")),
                 // Simulated guests do not outlive the machine, so their log need not be durable.
@@ -383,7 +384,7 @@ impl Up {
                     format!("http://{placement}"),
                     placewright_agent::placement::Credentials::Token("admin".to_owned()),
                 )),
-                drain: AGENT_DRAIN,
+                drain_timeout: AGENT_DRAIN,
                 ..placewright_agent::Options::default()
             };
             let link = Arc::clone(cell) as _;
@@ -393,17 +394,23 @@ impl Up {
     }
 }
 
+/// The runtime of control's conductor. There is one, because control was started with cells.
+fn conductor_runtime(control: &RunningControl) -> anyhow::Result<Arc<Runtime>> {
+    let runtime = control.runtime.clone();
+    runtime.context("there is no conductor")
+}
+
 /// Waits until all hosts can get instances.
-async fn ready(agents: &[Agent], runtime: &Arc<Runtime>, hosts: usize) {
+async fn wait_until_ready(agents: &[Agent], runtime: &Arc<Runtime>, hosts: usize) {
     for agent in agents {
-        agent.ready().await;
+        agent.wait_until_ready().await;
     }
     while runtime.host_count() < hosts {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// Logs the events of the cells' engines; in this role they have no metrics.
+/// Logs the events of the cells' engines. In this process the cells have no metrics.
 fn observer() -> impl Observer {
     LoggingObserver(())
 }

@@ -11,6 +11,8 @@ use crate::options::{AuthStrategy, DriverKind, OPTIONS, Options, QuotaDriver};
 const OTHERS_READ: u32 = 0o004;
 /// The permission bit with which users other than owner and group may write a file.
 const OTHERS_WRITE: u32 = 0o002;
+/// The permission bits of users other than owner and group: read, write and execute.
+const OTHERS: u32 = 0o007;
 
 /// Writes warnings to the log.
 pub(crate) fn log(warnings: &[String]) {
@@ -19,7 +21,7 @@ pub(crate) fn log(warnings: &[String]) {
     }
 }
 
-/// Warnings about control's options and files, without those that its parts give themselves.
+/// Warnings about control's options and files, without those that are found while the files are loaded.
 pub(crate) fn control_warnings(config: &Config) -> Vec<String> {
     let options = &config.options;
     let mut warnings = config_file_warnings(config);
@@ -140,16 +142,16 @@ fn warn_of_commands(warnings: &mut Vec<String>, directory: Option<&Path>) {
     let Some(directory) = directory else { return };
     let files = std::fs::read_dir(directory).into_iter().flatten();
     let files = files.filter_map(|entry| Some(entry.ok()?.path()));
-    let is_accessible =
+    let is_writable =
         |path: &PathBuf| permissions(path).is_some_and(|bits| bits & OTHERS_WRITE != 0);
-    if let Some(accessible) = std::iter::once(directory.to_owned())
+    if let Some(writable) = std::iter::once(directory.to_owned())
         .chain(files)
-        .find(is_accessible)
+        .find(is_writable)
     {
         warnings.push(format!(
             "agent.commands: everybody on this machine may write {}, and the agent executes what is there: \
              chmod o-w",
-            accessible.display()
+            writable.display()
         ));
     }
 }
@@ -160,12 +162,12 @@ fn config_file_warnings(config: &Config) -> Vec<String> {
         return Vec::new();
     };
     let values = OPTIONS.iter().zip(&config.values);
-    let mut secrets = values.filter(|(spec, value)| {
+    let mut secrets_in_file = values.filter(|(spec, value)| {
         spec.secret && !value.text.is_empty() && matches!(value.source, Source::File { .. })
     });
     let bits = permissions(file).unwrap_or(0);
     let mut warnings = Vec::new();
-    if let Some((spec, _)) = secrets.next()
+    if let Some((spec, _)) = secrets_in_file.next()
         && bits & OTHERS_READ != 0
     {
         warnings.push(format!(
@@ -189,8 +191,8 @@ fn warn_of_keystone_password(warnings: &mut Vec<String>, options: &Options) {
     warn_of_writable_files(warnings, [("keystone.cafile", &options.keystone.cafile)]);
 }
 
-/// Warns about files without secrets that others may write, who decide with it what a role does. A
-/// missing file is reported elsewhere.
+/// Warns about files that others may write, and with which they decide what a role does. The files have no
+/// secrets, so others may read them. A missing file is reported elsewhere.
 fn warn_of_writable_files<'a>(
     warnings: &mut Vec<String>,
     files: impl IntoIterator<Item = (&'a str, &'a Option<PathBuf>)>,
@@ -227,10 +229,9 @@ fn warn_of_private_key(warnings: &mut Vec<String>, key: &str, folder: Option<&Pa
     }
 }
 
-/// Warns about a store that others may read. If they cannot enter the directory, its content is
-/// safe.
+/// Warns about a store that others may read. If others cannot enter the directory, its content is safe.
 fn warn_of_store(warnings: &mut Vec<String>, directory: &Path) {
-    let is_accessible = |path: &Path| permissions(path).is_some_and(|bits| bits & 0o007 != 0);
+    let is_accessible = |path: &Path| permissions(path).is_some_and(|bits| bits & OTHERS != 0);
     if !is_accessible(directory) {
         return;
     }

@@ -3,15 +3,15 @@
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FromAgent {
     /// The version of the protocol that this batch is in: 1. A cell refuses versions that it does not
-    /// know, with FAILED_PRECONDITION and those that it does.
+    /// know, with FAILED_PRECONDITION and the versions that it knows.
     #[prost(uint32, tag = "1")]
     pub version: u32,
     /// In the first batch: the newest version of the protocol that the agent speaks. The agent speaks
-    /// the oldest that it knows until the cell names another. Agents that speak one version only need
-    /// not say this.
+    /// the oldest version that it knows until the cell names another. Agents that speak only one version
+    /// may leave this field out.
     #[prost(uint32, tag = "3")]
     pub newest: u32,
-    /// What it says, in order.
+    /// What the agent says, in order.
     #[prost(message, repeated, tag = "2")]
     pub messages: ::prost::alloc::vec::Vec<AgentMessage>,
 }
@@ -43,17 +43,17 @@ pub struct Started {
     /// The host: the UUID of the root of its tree of resource providers.
     #[prost(string, tag = "1")]
     pub host: ::prost::alloc::string::String,
-    /// Its name, unique over all cells: the name of that root provider.
+    /// The host's name, unique over all cells: the name of the root provider.
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
-    /// The session's number, greater than those before.
+    /// The session's number, greater than all before.
     #[prost(uint64, tag = "3")]
     pub session: u64,
     /// All the guests that the host has.
     #[prost(message, repeated, tag = "4")]
     pub guests: ::prost::alloc::vec::Vec<Guest>,
 }
-/// A guest: an instance as a host has it. In a move an instance has two, perhaps on one host.
+/// A guest: an instance as a host has it. In a move an instance has two guests, perhaps on one host.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Guest {
     /// The instance's UUID.
@@ -75,7 +75,7 @@ pub struct StepEnded {
     pub session: u64,
     #[prost(uint32, tag = "4")]
     pub attempt: u32,
-    /// Why it failed; absent if it did not.
+    /// Why the step failed; absent if it succeeded.
     #[prost(message, optional, tag = "5")]
     pub failure: ::core::option::Option<Failure>,
 }
@@ -84,11 +84,11 @@ pub struct Failure {
     /// What happened, in a sentence that a user may read.
     #[prost(string, tag = "1")]
     pub message: ::prost::alloc::string::String,
-    /// Whether another host may do better: false for a bad image, say.
+    /// Whether the step may succeed on another host: false for a bad image, say.
     #[prost(bool, tag = "2")]
     pub may_retry: bool,
 }
-/// The host has no such guest (any more).
+/// The host does not have the guest with this number, or not any more.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Destroyed {
     #[prost(string, tag = "1")]
@@ -110,10 +110,10 @@ pub struct Alive {
 pub struct HostUpdate {
     #[prost(string, tag = "1")]
     pub host: ::prost::alloc::string::String,
-    /// Grows with every start of the agent.
+    /// The number of this stream of updates; it grows with each. One stream for each session will do.
     #[prost(uint64, tag = "2")]
     pub incarnation: u64,
-    /// Counts the host's updates since the agent's start, from 1, without gaps. The first is `full`.
+    /// Counts the updates of the incarnation, from 1, without gaps. The first update is `full`.
     #[prost(uint64, tag = "3")]
     pub sequence: u64,
     #[prost(oneof = "host_update::Update", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
@@ -123,19 +123,19 @@ pub struct HostUpdate {
 pub mod host_update {
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Update {
-        /// Everything.
+        /// The whole soft state.
         #[prost(message, tag = "4")]
         Full(super::HostReport),
         /// Nothing changed.
         #[prost(message, tag = "5")]
         Alive(super::Nothing),
-        /// Something changed that hardly ever does.
+        /// Facts that hardly ever change: all of them, after one has changed.
         #[prost(message, tag = "6")]
         Facts(super::HostFacts),
         /// How busy the host is now.
         #[prost(message, tag = "7")]
         Load(super::Load),
-        /// What is measured now, instead of all that was measured before.
+        /// The present metrics, in place of all earlier ones.
         #[prost(message, tag = "8")]
         Metrics(super::Metrics),
         /// An instance came.
@@ -144,13 +144,13 @@ pub mod host_update {
         /// An instance went.
         #[prost(message, tag = "10")]
         InstanceWent(super::InstanceWent),
-        /// New instances may not come for a reason, or may come again.
+        /// Whether the host is disabled for new instances, and why.
         #[prost(message, tag = "11")]
         Disabled(super::Disabled),
-        /// Whether somebody said that the host is down, whatever it says itself.
+        /// Whether somebody declared the host down, whatever the host reports itself.
         #[prost(bool, tag = "12")]
         ForcedDown(bool),
-        /// It is no host any more.
+        /// The host does not exist any more.
         #[prost(message, tag = "13")]
         Gone(super::Nothing),
     }
@@ -167,7 +167,7 @@ pub struct HostReport {
     pub metrics: ::prost::alloc::vec::Vec<Metric>,
     #[prost(message, repeated, tag = "4")]
     pub instances: ::prost::alloc::vec::Vec<InstanceReport>,
-    /// Why no new instance may come; absent if they may.
+    /// Why the host is disabled for new instances; absent if it is enabled.
     #[prost(string, optional, tag = "5")]
     pub disabled: ::core::option::Option<::prost::alloc::string::String>,
     #[prost(bool, tag = "6")]
@@ -175,16 +175,16 @@ pub struct HostReport {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct HostFacts {
-    /// The name of the service that looks after the host; one may look after many nodes.
+    /// The name of the compute service that manages the host; a service may manage many hosts.
     #[prost(string, tag = "1")]
     pub service_host: ::prost::alloc::string::String,
-    /// The name of the node: that of the root provider.
+    /// The name of the host: that of its root provider.
     #[prost(string, tag = "2")]
     pub node: ::prost::alloc::string::String,
     /// The cell's UUID.
     #[prost(string, tag = "3")]
     pub cell: ::prost::alloc::string::String,
-    /// Its address, as text.
+    /// The host's address, as text.
     #[prost(string, optional, tag = "4")]
     pub ip: ::core::option::Option<::prost::alloc::string::String>,
     /// The name that the hypervisor has for itself.
@@ -193,13 +193,13 @@ pub struct HostFacts {
     /// What runs the instances: `QEMU`, `ironic`, …
     #[prost(string, optional, tag = "6")]
     pub hypervisor_type: ::core::option::Option<::prost::alloc::string::String>,
-    /// Its version as one number: 6002001 for 6.2.1.
+    /// The hypervisor's version as one number: 6002001 for 6.2.1.
     #[prost(int32, optional, tag = "7")]
     pub hypervisor_version: ::core::option::Option<i32>,
     /// The CPU's description: a JSON object as text.
     #[prost(string, optional, tag = "8")]
     pub cpu_info: ::core::option::Option<::prost::alloc::string::String>,
-    /// What can run there.
+    /// The kinds of guests that can run on the host.
     #[prost(message, repeated, tag = "9")]
     pub supported_instances: ::prost::alloc::vec::Vec<SupportedInstance>,
     /// Whatever else the host says of itself, by name.
@@ -247,10 +247,10 @@ pub struct Metric {
 pub struct InstanceReport {
     #[prost(string, tag = "1")]
     pub uuid: ::prost::alloc::string::String,
-    /// The UUID of its server group.
+    /// The UUID of the instance's server group.
     #[prost(string, optional, tag = "2")]
     pub group: ::core::option::Option<::prost::alloc::string::String>,
-    /// The properties of the image that it runs.
+    /// The properties of the image that the instance runs.
     #[prost(map = "string, string", tag = "3")]
     pub image_properties: ::std::collections::HashMap<
         ::prost::alloc::string::String,
@@ -273,7 +273,7 @@ pub struct InstanceWent {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Disabled {
-    /// Why; absent when they may come again.
+    /// Why the host is disabled; absent if it is enabled again.
     #[prost(string, optional, tag = "1")]
     pub reason: ::core::option::Option<::prost::alloc::string::String>,
 }
@@ -312,17 +312,17 @@ pub mod cell_message {
 pub struct StepOrder {
     #[prost(string, tag = "1")]
     pub host: ::prost::alloc::string::String,
-    /// The session that it is for.
+    /// The session that the order is for.
     #[prost(uint64, tag = "2")]
     pub session: u64,
     #[prost(string, tag = "3")]
     pub instance: ::prost::alloc::string::String,
-    /// Which attempt; goes into the answer.
+    /// The number of the attempt, which the answer repeats.
     #[prost(uint32, tag = "4")]
     pub attempt: u32,
     #[prost(enumeration = "Step", tag = "5")]
     pub step: i32,
-    /// The number of the guest that it is about.
+    /// The number of the guest that the step is for.
     #[prost(uint32, tag = "6")]
     pub number: u32,
     /// Whether the guest runs while it moves.
@@ -331,14 +331,14 @@ pub struct StepOrder {
     /// What the instance is to be.
     #[prost(message, optional, tag = "8")]
     pub spec: ::core::option::Option<Spec>,
-    /// What is claimed for it on the target, by resource provider: of the host itself, of its parts
-    /// (NUMA nodes, devices), and of providers that it shares with others.
+    /// What is claimed for the instance on the target, by resource provider: of the host itself, of its
+    /// parts (NUMA nodes, devices), and of providers that it shares with others.
     #[prost(message, repeated, tag = "9")]
     pub amounts: ::prost::alloc::vec::Vec<Amounts>,
-    /// Where it comes from, in a move.
+    /// The guest on the old host, in a move.
     #[prost(message, optional, tag = "10")]
     pub origin: ::core::option::Option<Place>,
-    /// Where it goes.
+    /// The guest on the target.
     #[prost(message, optional, tag = "11")]
     pub target: ::core::option::Option<Place>,
 }
@@ -351,7 +351,7 @@ pub struct Spec {
     pub project: ::prost::alloc::string::String,
     #[prost(string, tag = "3")]
     pub user: ::prost::alloc::string::String,
-    /// The UUID of its server group.
+    /// The UUID of the instance's server group.
     #[prost(string, optional, tag = "4")]
     pub group: ::core::option::Option<::prost::alloc::string::String>,
     /// Hard rules towards other instances.
@@ -360,22 +360,22 @@ pub struct Spec {
     /// Everything else (flavor, image, networks, …): a JSON object as text.
     #[prost(string, tag = "6")]
     pub body: ::prost::alloc::string::String,
-    /// When it was asked for.
+    /// When the instance was requested, in microseconds since 1970.
     #[prost(int64, tag = "7")]
     pub created_at_us: i64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HardRule {
-    /// The level of the topology whose places the rule speaks of; absent: hosts.
+    /// The level of the topology whose places the rule compares; absent: hosts.
     #[prost(string, optional, tag = "1")]
     pub level: ::core::option::Option<::prost::alloc::string::String>,
-    /// A place that holds fewer than so many of the others; absent: the place of the others.
+    /// The place must hold fewer of the others than this; absent: it must be the place of the others.
     #[prost(uint32, optional, tag = "2")]
     pub fewer_than: ::core::option::Option<u32>,
-    /// The UUIDs of the others; none for the members of the instance's group.
+    /// The UUIDs of the other instances; empty for the members of the instance's group.
     #[prost(string, repeated, tag = "3")]
     pub others: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// A place that has at most so many more than the emptiest one; then `fewer_than` is absent.
+    /// The place may hold at most this many more than the emptiest place; then `fewer_than` is absent.
     #[prost(uint32, optional, tag = "4")]
     pub max_skew: ::core::option::Option<u32>,
 }
@@ -404,7 +404,7 @@ pub struct Place {
     #[prost(uint32, tag = "2")]
     pub number: u32,
 }
-/// Destroy a guest, and answer with `destroyed`.
+/// Destroy the guest with this number, and answer with `destroyed`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DestroyOrder {
     #[prost(string, tag = "1")]

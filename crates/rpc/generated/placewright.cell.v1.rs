@@ -6,11 +6,11 @@ pub struct Identity {
     /// The cell's UUID, as text; empty for placement.
     #[prost(string, tag = "1")]
     pub cell: ::prost::alloc::string::String,
-    /// The oldest version of payloads that it speaks: the only one that releases without the next
-    /// fields look at, and speak.
+    /// The oldest version of payloads that the server speaks. Releases without the next two fields
+    /// speak only this version, and look at no other field.
     #[prost(uint32, tag = "2")]
     pub version: u32,
-    /// The versions of payloads that it speaks: all from the oldest to the newest.
+    /// The versions of payloads that the server speaks: all from the oldest to the newest.
     #[prost(uint32, tag = "3")]
     pub oldest: u32,
     #[prost(uint32, tag = "4")]
@@ -18,8 +18,8 @@ pub struct Identity {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Payload {
-    /// The version of the form of `body`. One that the server does not speak is refused with
-    /// FAILED_PRECONDITION; the answer has the version of the call.
+    /// The version of the form of `body`. A version that the server does not speak is refused with
+    /// FAILED_PRECONDITION. The answer has the version of the call.
     #[prost(uint32, tag = "1")]
     pub version: u32,
     #[prost(bytes = "bytes", tag = "2")]
@@ -117,7 +117,7 @@ pub mod cell_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Which cell it is, and what it speaks.
+        /// Which cell this is, and which versions it speaks.
         pub async fn identify(
             &mut self,
             request: impl tonic::IntoRequest<super::IdentifyRequest>,
@@ -161,7 +161,7 @@ pub mod cell_client {
                 .insert(GrpcMethod::new("placewright.cell.v1.Cell", "Deliver"));
             self.inner.unary(req, path, codec).await
         }
-        /// Does something that only the cell decides.
+        /// Performs an operation that only the cell can decide.
         pub async fn act(
             &mut self,
             request: impl tonic::IntoRequest<super::Payload>,
@@ -183,7 +183,7 @@ pub mod cell_client {
                 .insert(GrpcMethod::new("placewright.cell.v1.Cell", "Act"));
             self.inner.unary(req, path, codec).await
         }
-        /// What was done with an instance.
+        /// The actions that were done with an instance.
         pub async fn actions(
             &mut self,
             request: impl tonic::IntoRequest<super::Payload>,
@@ -205,7 +205,7 @@ pub mod cell_client {
                 .insert(GrpcMethod::new("placewright.cell.v1.Cell", "Actions"));
             self.inner.unary(req, path, codec).await
         }
-        /// All that the cell has, then every change.
+        /// Streams all that the cell has, then every change.
         pub async fn follow(
             &mut self,
             request: impl tonic::IntoRequest<super::Payload>,
@@ -245,7 +245,7 @@ pub mod cell_server {
     /// Generated trait containing gRPC methods that should be implemented for use with CellServer.
     #[async_trait]
     pub trait Cell: std::marker::Send + std::marker::Sync + 'static {
-        /// Which cell it is, and what it speaks.
+        /// Which cell this is, and which versions it speaks.
         async fn identify(
             &self,
             request: tonic::Request<super::IdentifyRequest>,
@@ -255,12 +255,12 @@ pub mod cell_server {
             &self,
             request: tonic::Request<super::Payload>,
         ) -> std::result::Result<tonic::Response<super::Payload>, tonic::Status>;
-        /// Does something that only the cell decides.
+        /// Performs an operation that only the cell can decide.
         async fn act(
             &self,
             request: tonic::Request<super::Payload>,
         ) -> std::result::Result<tonic::Response<super::Payload>, tonic::Status>;
-        /// What was done with an instance.
+        /// The actions that were done with an instance.
         async fn actions(
             &self,
             request: tonic::Request<super::Payload>,
@@ -271,7 +271,7 @@ pub mod cell_server {
             >
             + std::marker::Send
             + 'static;
-        /// All that the cell has, then every change.
+        /// Streams all that the cell has, then every change.
         async fn follow(
             &self,
             request: tonic::Request<super::Payload>,
@@ -702,7 +702,7 @@ pub mod placement_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// What it speaks. Releases without this call speak version 2.
+        /// Which versions placement speaks. Releases without this call speak version 2.
         pub async fn identify(
             &mut self,
             request: impl tonic::IntoRequest<super::IdentifyRequest>,
@@ -724,7 +724,7 @@ pub mod placement_client {
                 .insert(GrpcMethod::new("placewright.cell.v1.Placement", "Identify"));
             self.inner.unary(req, path, codec).await
         }
-        /// Asks; answered when the answers are durable.
+        /// Sends claim requests; answered when the responses are durable.
         pub async fn ask(
             &mut self,
             request: impl tonic::IntoRequest<super::Payload>,
@@ -761,12 +761,12 @@ pub mod placement_server {
     /// Generated trait containing gRPC methods that should be implemented for use with PlacementServer.
     #[async_trait]
     pub trait Placement: std::marker::Send + std::marker::Sync + 'static {
-        /// What it speaks. Releases without this call speak version 2.
+        /// Which versions placement speaks. Releases without this call speak version 2.
         async fn identify(
             &self,
             request: tonic::Request<super::IdentifyRequest>,
         ) -> std::result::Result<tonic::Response<super::Identity>, tonic::Status>;
-        /// Asks; answered when the answers are durable.
+        /// Sends claim requests; answered when the responses are durable.
         async fn ask(
             &self,
             request: tonic::Request<super::Payload>,

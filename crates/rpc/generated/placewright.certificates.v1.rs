@@ -134,7 +134,7 @@ pub mod certificates_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Renews a certificate: the new one says what the present one says, for as long, and nothing more.
+        /// Renews a certificate: the new one has the names of the present one and is valid for as long.
         /// Called by the holder with its present certificate, or by a cell for one of its agents.
         pub async fn renew(
             &mut self,
@@ -159,7 +159,7 @@ pub mod certificates_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// Gives somebody new, who has no certificate, the one that an invitation promises.
+        /// Gives a new role, which has no certificate, the one that its invitation is for.
         pub async fn enrol(
             &mut self,
             request: impl tonic::IntoRequest<super::EnrolRequest>,
@@ -225,13 +225,13 @@ pub mod certificates_server {
     /// Generated trait containing gRPC methods that should be implemented for use with CertificatesServer.
     #[async_trait]
     pub trait Certificates: std::marker::Send + std::marker::Sync + 'static {
-        /// Renews a certificate: the new one says what the present one says, for as long, and nothing more.
+        /// Renews a certificate: the new one has the names of the present one and is valid for as long.
         /// Called by the holder with its present certificate, or by a cell for one of its agents.
         async fn renew(
             &self,
             request: tonic::Request<super::RenewRequest>,
         ) -> std::result::Result<tonic::Response<super::Certified>, tonic::Status>;
-        /// Gives somebody new, who has no certificate, the one that an invitation promises.
+        /// Gives a new role, which has no certificate, the one that its invitation is for.
         async fn enrol(
             &self,
             request: tonic::Request<super::EnrolRequest>,

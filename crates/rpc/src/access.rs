@@ -99,11 +99,14 @@ impl Authorizer {
         call: impl for<'a> FnOnce(&'a str) -> Call<'a>,
     ) -> Result<Option<CertificateHolder>, Status> {
         let remote = remote_of(request);
-        let peer = match (
+        let (peer, own_credentials) = match (
             request.extensions().get::<CallerIdentity>(),
             &self.own_credentials,
         ) {
-            (Some(CallerIdentity::Certificate(peer)), Some(_)) => peer,
+            (Some(CallerIdentity::Certificate(peer)), Some(own_credentials)) => {
+                (peer, own_credentials)
+            }
+            // A call without an identity did not pass the interceptor. Only a server without TLS takes it.
             (Some(CallerIdentity::Trusted), _) | (None, None) => return Ok(None),
             _ => {
                 return Err(refusals::refuse_unauthenticated(
@@ -111,9 +114,6 @@ impl Authorizer {
                     &"there is no certificate",
                 ));
             }
-        };
-        let Some(own_credentials) = &self.own_credentials else {
-            return Ok(None);
         };
         let holder = CertificateHolder {
             peer: Arc::clone(peer),
@@ -143,11 +143,12 @@ impl CertificateHolder {
         let current = self.own_credentials.current();
         let installation = current.identity().installation();
         let allowed = self.peer.facts.identity.check_call(installation, call);
-        let name = &self.peer.facts.identity;
-        allowed.map_err(|refusal| refusals::refuse_call_of_holder(self.peer.remote, name, &refusal))
+        let caller = &self.peer.facts.identity;
+        allowed
+            .map_err(|refusal| refusals::refuse_call_of_holder(self.peer.remote, caller, &refusal))
     }
 
-    /// The name of the caller's cell.
+    /// The name of the caller's cell; empty if the caller is control.
     pub(crate) fn cell(&self) -> &str {
         self.peer.facts.identity.cell().unwrap_or_default()
     }

@@ -70,10 +70,10 @@ impl AgentLink for AgentClient {
                 // The channel is new, so it is not full.
                 let _ = to_network.try_send(first_message);
                 let request = request.map(|()| ReceiverStream::new(batches));
-                let orders = client.join(request).await?;
-                Ok(orders.map(|orders| (to_network, orders)))
+                let response = client.join(request).await?;
+                Ok(response.map(|from_network| (to_network, from_network)))
             };
-            let (to_network, orders) = peer.call(&client, &(), join).await?;
+            let (to_network, from_network) = peer.call(&client, &(), join).await?;
             let (to_cell, from_agent) = mpsc::channel(QUEUE_MESSAGES);
             let (to_agent, from_cell) = mpsc::channel(QUEUE_MESSAGES);
             let peer = peer.clone();
@@ -81,11 +81,11 @@ impl AgentLink for AgentClient {
                 let agreed_version = AtomicU32::new(PROTOCOL_OLDEST);
                 tokio::select! {
                     () = send_to_cell(from_agent, to_network.clone(), &agreed_version) => {}
-                    // The agent reconnects with the new certificate.
+                    // The agent reconnects: its certificate was renewed, or the cell's was revoked.
                     () = peer.until_must_reconnect() => {
-                        tracing::info!("the certificate is another one: connecting to the cell anew");
+                        tracing::info!("a certificate was renewed or revoked: connecting to the cell anew");
                     }
-                    ended = receive_from_cell(orders, to_agent, &to_network, &agreed_version) => {
+                    ended = receive_from_cell(from_network, to_agent, &to_network, &agreed_version) => {
                         if let Err(status) = ended {
                             let error = link_error(&peer.name, &status);
                             tracing::warn!(%error, "the connection to the cell ended");
@@ -110,7 +110,7 @@ async fn send_to_cell(
         > 0
     {
         let encoded = messages.drain(..).map(encode::to_cell);
-        for messages in batches(encoded, AgentMessage::encoded_len) {
+        for messages in group_into_batches(encoded, AgentMessage::encoded_len) {
             let batch = FromAgent {
                 version: agreed_version.load(Ordering::Relaxed),
                 // Only the first batch of a stream names the newest version.
@@ -125,14 +125,14 @@ async fn send_to_cell(
 }
 
 async fn receive_from_cell(
-    mut orders: Streaming<FromCell>,
+    mut from_network: Streaming<FromCell>,
     to_agent: mpsc::Sender<ToAgent>,
     to_network: &mpsc::Sender<FromAgent>,
     agreed_version: &AtomicU32,
 ) -> Result<(), Status> {
     loop {
         let batch = tokio::select! {
-            batch = orders.message() => batch?,
+            batch = from_network.message() => batch?,
             () = to_agent.closed() => return Ok(()),
         };
         let Some(batch) = batch else { return Ok(()) };
@@ -144,7 +144,7 @@ async fn receive_from_cell(
             }
             other => return Err(unsupported_version(other)),
         }
-        FieldPath::message("messages").count(batch.messages.len(), LIST_MAX)?;
+        FieldPath::message("messages").check_count(batch.messages.len(), LIST_MAX)?;
         for message in batch.messages {
             let message = match decode::to_agent(message) {
                 Ok(Some(message)) => message,
@@ -155,10 +155,10 @@ async fn receive_from_cell(
                     continue;
                 }
                 // One malformed order must not end the connection of all other hosts.
-                Err(refused) => {
-                    let why = refused.error.message();
+                Err(undecodable) => {
+                    let why = undecodable.error.message();
                     tracing::error!(why, "what the cell said is refused");
-                    if let Some(answer) = refused.answer {
+                    if let Some(answer) = undecodable.answer {
                         send_answer(answer, to_network, agreed_version).await;
                     }
                     continue;
@@ -205,10 +205,10 @@ impl Agents for AgentService {
             .check(&request, |cell| Call::JoinCell { cell })?;
         let connection = self.agents.connect().await;
         let connection = connection.map_err(|error| status(&error))?;
-        let (to_network, orders) = mpsc::channel(QUEUE_BATCHES);
+        let (to_network, batches) = mpsc::channel(QUEUE_BATCHES);
         let serve = serve_stream(request.into_inner(), holder, connection, to_network);
         spawn_contained(ContainedWork::GrpcStream, serve);
-        Ok(Response::new(ReceiverStream::new(orders)))
+        Ok(Response::new(ReceiverStream::new(batches)))
     }
 }
 
@@ -256,7 +256,7 @@ async fn receive_from_agent(
             // A closed channel means that the agent is gone; the stream ends then.
             let _ = to_network.send(Ok(agreed_version)).await;
         }
-        FieldPath::message("messages").count(batch.messages.len(), LIST_MAX)?;
+        FieldPath::message("messages").check_count(batch.messages.len(), LIST_MAX)?;
         for message in batch.messages {
             let message = decode::to_cell(message)?;
             if let Some(authorized_stream) = &mut authorized_stream {
@@ -283,7 +283,7 @@ async fn send_to_agent(
             return;
         }
         let encoded = messages.drain(..).map(encode::to_agent);
-        for messages in batches(encoded, CellMessage::encoded_len) {
+        for messages in group_into_batches(encoded, CellMessage::encoded_len) {
             let batch = FromCell {
                 messages,
                 // The agreed version stays.
@@ -305,7 +305,10 @@ fn unsupported_version(version: u32) -> Status {
 }
 
 /// Groups messages into batches of limited size, in bytes as `size_of` counts them.
-fn batches<T>(messages: impl Iterator<Item = T>, size_of: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+fn group_into_batches<T>(
+    messages: impl Iterator<Item = T>,
+    size_of: impl Fn(&T) -> usize,
+) -> Vec<Vec<T>> {
     let (mut batches, mut batch, mut bytes) = (Vec::new(), Vec::new(), 0);
     for message in messages {
         let size = size_of(&message);

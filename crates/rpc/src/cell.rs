@@ -60,7 +60,7 @@ impl CellClient {
         Client::new(self.peer.channel()).max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
-    fn refused(&self, why: String) -> LinkError {
+    fn refusal(&self, why: String) -> LinkError {
         LinkError::Refused {
             peer: self.peer.name.clone(),
             why,
@@ -102,14 +102,14 @@ impl CellClient {
         let peer = &self.peer;
         let mut replies = Vec::with_capacity(messages.len());
         let parts = pack_parts(self.version().await?, messages);
-        for (count, payload) in parts.map_err(|status| link_error(&peer.name, &status))? {
+        for (message_count, payload) in parts.map_err(|status| link_error(&peer.name, &status))? {
             let deliver =
                 |mut client: GeneratedClient, request| async move { client.deliver(request).await };
             let response = peer.call(&self.client(), &payload, deliver).await?;
             let mut part: Vec<Reply> = self.unpack("replies", &response)?;
-            if part.len() != count {
-                return Err(self.refused(format!(
-                    "it gave {} replies to {count} messages",
+            if part.len() != message_count {
+                return Err(self.refusal(format!(
+                    "it gave {} replies to {message_count} messages",
                     part.len()
                 )));
             }
@@ -151,7 +151,7 @@ impl CellLink for CellClient {
         Box::pin(async {
             let (identity, _) = self.agreed_version.reset_on_error(self.identify().await)?;
             let uuid = Uuid::parse_str(&identity.cell);
-            let uuid = uuid.map_err(|_| self.refused("it does not say its UUID".into()))?;
+            let uuid = uuid.map_err(|_| self.refusal("it does not say its UUID".into()))?;
             Ok(CellId(uuid))
         })
     }
@@ -206,7 +206,7 @@ async fn receive_events(
             Ok(Ok(None)) => return,
             Ok(Err(status)) => {
                 let error = link_error(&peer.name, &status);
-                tracing::debug!(%error, "a stream of news ended");
+                tracing::debug!(%error, "a stream of events ended");
                 return;
             }
             Err(_) => {
@@ -219,7 +219,7 @@ async fn receive_events(
                 Ok(batch) => batch,
                 Err(status) => {
                     let error = undecodable_response(&peer.name, &status);
-                    tracing::error!(%error, "a stream of news cannot be read");
+                    tracing::error!(%error, "a stream of events cannot be read");
                     return;
                 }
             };
@@ -238,7 +238,7 @@ pub(crate) struct CellService {
     pub(crate) authorizer: Authorizer,
 }
 
-/// The call that callers of this service need the right to make: only control has it.
+/// The call for which callers of this service need the right. Only control has the right.
 fn control_cell(cell: &str) -> Call<'_> {
     Call::ControlCell { cell }
 }
@@ -324,8 +324,8 @@ async fn send_events(
         }
         match pack_parts(version, &batch) {
             Ok(parts) => {
-                for (_, part) in parts {
-                    if sender.send(Ok(part)).await.is_err() {
+                for (_event_count, payload) in parts {
+                    if sender.send(Ok(payload)).await.is_err() {
                         return;
                     }
                 }

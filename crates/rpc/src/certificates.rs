@@ -8,7 +8,7 @@ use placewright_identity::Call;
 use placewright_link::{CertificateLink, Certified, Enrolment, LinkError, LinkFuture, Renewal};
 use placewright_pki::invitation::Word;
 use placewright_pki::{
-    Credentials, Issued, KeyRequest, PkiError, REQUEST_BYTES_MAX, check_enrolment, holder,
+    Credentials, Issued, KeyRequest, PkiError, SIGNING_REQUEST_BYTES_MAX, check_enrolment, holder,
     pinned_client,
 };
 use ring::digest::{SHA256, digest};
@@ -27,7 +27,7 @@ use crate::proto::certificates::certificates_server::Certificates;
 use crate::refusals;
 
 /// The largest message of this service.
-pub(crate) const CERTIFICATES_BYTES_MAX: usize = 4 << 20;
+pub(crate) const CERTIFICATES_MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// The largest certificate that is parsed.
 const CERTIFICATE_BYTES_MAX: usize = 64 << 10;
 
@@ -35,7 +35,7 @@ const CERTIFICATE_BYTES_MAX: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct CertificatesClient {
     peer: PeerChannel,
-    /// Whether it forwards the renewals of other holders, which only cells may do.
+    /// Whether this client forwards the renewals of other holders, which only cells may do.
     forwards_renewals: bool,
 }
 
@@ -53,7 +53,7 @@ impl CertificatesClient {
         })
     }
 
-    /// Makes it forward the renewals of other holders, which only cells may do.
+    /// Makes the client forward the renewals of other holders, which only cells may do.
     #[must_use]
     pub fn forwarding_renewals(self) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl CertificatesClient {
     }
 
     fn client(&self) -> Client<Channel> {
-        Client::new(self.peer.channel()).max_decoding_message_size(CERTIFICATES_BYTES_MAX)
+        Client::new(self.peer.channel()).max_decoding_message_size(CERTIFICATES_MESSAGE_BYTES_MAX)
     }
 
     /// The revocation list, unless `known_list` is the current one.
@@ -89,9 +89,9 @@ impl CertificatesClient {
 impl CertificateLink for CertificatesClient {
     fn renew(&self, renewal: Renewal) -> LinkFuture<'_, Certified> {
         Box::pin(async move {
-            let request = proto::RenewRequest {
-                request: renewal.request,
-                // The certificate of the caller itself is known from the handshake.
+            let message = proto::RenewRequest {
+                request: renewal.signing_request,
+                // Empty for the certificate of the caller itself, which is known from the handshake.
                 holder: if self.forwards_renewals {
                     renewal.present_certificate
                 } else {
@@ -100,21 +100,21 @@ impl CertificateLink for CertificatesClient {
             };
             let renew =
                 |mut client: Client<Channel>, request| async move { client.renew(request).await };
-            let response = self.peer.call(&self.client(), &request, renew).await?;
+            let response = self.peer.call(&self.client(), &message, renew).await?;
             Ok(certified(response))
         })
     }
 
     fn enrol(&self, enrolment: Enrolment) -> LinkFuture<'_, Certified> {
         Box::pin(async move {
-            let request = proto::EnrolRequest {
+            let message = proto::EnrolRequest {
                 id: enrolment.id,
                 secret: enrolment.secret,
-                request: enrolment.request,
+                request: enrolment.signing_request,
             };
             let enrol =
                 |mut client: Client<Channel>, request| async move { client.enrol(request).await };
-            let response = self.peer.call(&self.client(), &request, enrol).await?;
+            let response = self.peer.call(&self.client(), &message, enrol).await?;
             Ok(certified(response))
         })
     }
@@ -137,7 +137,7 @@ pub enum EnrolError {
     /// The server cannot be reached, is not the one that the invitation is for, or refuses.
     #[error("the enrolment failed: {0}")]
     Link(#[from] LinkError),
-    /// The certificate that it issued is not valid, or cannot be written to disk.
+    /// The certificate that the server issued is not valid, or cannot be written to disk.
     #[error(transparent)]
     Pki(#[from] PkiError),
 }
@@ -156,16 +156,16 @@ pub async fn enrol(word: &Word, options: ClientOptions, folder: &Path) -> Result
         peer,
         forwards_renewals: false,
     };
-    let request = KeyRequest::new()?;
+    let key_request = KeyRequest::new()?;
     let enrolment = Enrolment {
         id: word.id.to_vec(),
         secret: word.secret.to_vec(),
-        request: request.request.clone(),
+        signing_request: key_request.request.clone(),
     };
     let certified = client.enrol(enrolment).await?;
     let issued = to_issued(certified);
     let facts = check_enrolment(word, &issued)?;
-    holder::write(folder, &request, &issued)?;
+    holder::write(folder, &key_request, &issued)?;
     tracing::info!(identity = %facts.identity, folder = %folder.display(), "enrolled");
     Ok(())
 }
@@ -194,22 +194,23 @@ impl CertificatesService {
         &self,
         request: &Request<proto::RenewRequest>,
     ) -> Result<Vec<u8>, Status> {
-        let holder = self.authorizer.check(request, |_| Call::RenewCertificate)?;
+        let caller = self.authorizer.check(request, |_| Call::RenewCertificate)?;
         let remote = remote_of(request);
         let no_certificate =
             || refusals::refuse_unauthenticated(remote, &"there is no certificate to renew");
-        let holder = holder.ok_or_else(no_certificate)?;
+        let caller = caller.ok_or_else(no_certificate)?;
+        // The certificate of an agent that its cell forwards.
         let forwarded = &request.get_ref().holder;
         if forwarded.is_empty() {
-            return Ok(holder.peer.certificate.to_vec());
+            return Ok(caller.peer.certificate.to_vec());
         }
         if forwarded.len() > CERTIFICATE_BYTES_MAX {
             return Err(Status::invalid_argument("holder: it is too long"));
         }
         let current = self.credentials.current();
         let checked = current.check_client(&CertificateDer::from(forwarded.as_slice()));
-        let facts = checked.map_err(|error| holder.refuse(&chain(&error)))?;
-        holder.check(&Call::RenewAgentCertificate {
+        let facts = checked.map_err(|error| caller.refuse(&chain(&error)))?;
+        caller.check(&Call::RenewAgentCertificate {
             holder: &facts.identity,
         })?;
         Ok(forwarded.clone())
@@ -223,10 +224,10 @@ impl Certificates for CertificatesService {
         request: Request<proto::RenewRequest>,
     ) -> Result<Response<proto::Certified>, Status> {
         let present_certificate = self.certificate_to_renew(&request)?;
-        let request = within_limit(request.into_inner().request)?;
+        let signing_request = within_limit(request.into_inner().request)?;
         let renewal = Renewal {
             present_certificate,
-            request,
+            signing_request,
         };
         response_of(self.authority.renew(renewal).await)
     }
@@ -240,9 +241,10 @@ impl Certificates for CertificatesService {
         let enrolment = Enrolment {
             id: within_limit(enrol_request.id)?,
             secret: within_limit(enrol_request.secret)?,
-            request: within_limit(enrol_request.request)?,
+            signing_request: within_limit(enrol_request.request)?,
         };
         match self.authority.enrol(enrolment).await {
+            // Somebody may be guessing words, so the refusal is logged and goes to the audit log.
             Err(LinkError::Refused { why, .. }) => Err(refusals::refuse_call(remote, &why)),
             other => response_of(other),
         }
@@ -252,6 +254,7 @@ impl Certificates for CertificatesService {
         &self,
         request: Request<proto::RevocationsRequest>,
     ) -> Result<Response<proto::RevocationList>, Status> {
+        // Whoever may renew its own certificate, which is every role, may have the list.
         self.authorizer
             .check(&request, |_| Call::RenewCertificate)?;
         let current = self.credentials.current();
@@ -262,11 +265,11 @@ impl Certificates for CertificatesService {
     }
 }
 
-/// Returns a field of a request, unless it is too long.
+/// Returns a field of a request. Each may be as long as the longest of them, a signing request.
 fn within_limit(bytes: Vec<u8>) -> Result<Vec<u8>, Status> {
-    if bytes.len() > REQUEST_BYTES_MAX {
+    if bytes.len() > SIGNING_REQUEST_BYTES_MAX {
         return Err(Status::invalid_argument(format!(
-            "{} bytes, and at most {REQUEST_BYTES_MAX} are allowed",
+            "{} bytes, and at most {SIGNING_REQUEST_BYTES_MAX} are allowed",
             bytes.len()
         )));
     }

@@ -12,7 +12,8 @@ use tonic::transport::{Channel, Endpoint};
 use crate::connector::{ClientIdentity, Connector};
 use crate::token::{Token, attach_token};
 
-/// The largest message in bytes. Batches are far smaller; the APIs limit the size of one spec.
+/// The largest message in bytes. Batches are far smaller, and no single item is larger: the APIs limit the size
+/// of a spec.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// The size in bytes at which a batch is ended.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
@@ -25,6 +26,8 @@ pub(crate) const CONNECTION_WINDOW: u32 = 32 << 20;
 pub(crate) const PING_EVERY: Duration = Duration::from_secs(5);
 /// A connection is closed if a ping is not answered within this time.
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a connection is idle before the operating system probes whether its peer is still there.
+const TCP_KEEPALIVE_AFTER: Duration = Duration::from_secs(15);
 
 /// How a client reaches its server.
 #[derive(Clone, Debug)]
@@ -92,14 +95,14 @@ pub(crate) struct PeerChannel {
 
 impl PeerChannel {
     /// Creates the channel without connecting. It has to be called in a Tokio runtime.
-    pub(crate) fn new(what: &str, options: ClientOptions) -> Result<Self, EndpointError> {
+    pub(crate) fn new(server_role: &str, options: ClientOptions) -> Result<Self, EndpointError> {
         let connector = options.identity.clone().map(Connector::of);
-        Self::with_connector(what, options, connector)
+        Self::with_connector(server_role, options, connector)
     }
 
     /// Creates the channel with a connector other than that of the options.
     pub(crate) fn with_connector(
-        what: &str,
+        server_role: &str,
         options: ClientOptions,
         connector: Option<Connector>,
     ) -> Result<Self, EndpointError> {
@@ -109,6 +112,7 @@ impl PeerChannel {
         };
         let uri = match address.split_once("://") {
             Some(("http", _)) => address.to_owned(),
+            // The connector makes the TLS connection, so the endpoint gets an address without TLS.
             Some(("https", rest)) if connector.is_some() => format!("http://{rest}"),
             Some(_) => return Err(bad_address()),
             None => format!("http://{address}"),
@@ -120,16 +124,16 @@ impl PeerChannel {
         let endpoint = endpoint
             .connect_timeout(options.connect_timeout)
             .tcp_nodelay(true)
-            .tcp_keepalive(Some(Duration::from_secs(15)))
+            .tcp_keepalive(Some(TCP_KEEPALIVE_AFTER))
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .http2_keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_TIMEOUT)
             .keep_alive_while_idle(true);
-        let name = format!("{what} at {address}");
+        let name = format!("{server_role} at {address}");
         let first_channel = NumberedChannel {
             credentials_number: credentials_number(&options),
-            channel: connect(&endpoint, connector.as_ref()),
+            channel: lazy_channel(&endpoint, connector.as_ref()),
         };
         Ok(Self {
             endpoint,
@@ -147,7 +151,7 @@ impl PeerChannel {
         if current_channel.credentials_number != credentials_number {
             *current_channel = NumberedChannel {
                 credentials_number,
-                channel: connect(&self.endpoint, self.connector.as_ref()),
+                channel: lazy_channel(&self.endpoint, self.connector.as_ref()),
             };
         }
         current_channel.channel.clone()
@@ -202,7 +206,8 @@ fn credentials_number(options: &ClientOptions) -> u64 {
     identity.map_or(0, |identity| identity.credentials.current().number)
 }
 
-fn connect(endpoint: &Endpoint, connector: Option<&Connector>) -> Channel {
+/// A channel that connects when it is first used.
+fn lazy_channel(endpoint: &Endpoint, connector: Option<&Connector>) -> Channel {
     match connector {
         None => endpoint.connect_lazy(),
         Some(connector) => endpoint.connect_with_connector_lazy(connector.clone()),

@@ -45,7 +45,7 @@ impl Caller {
     /// Notes that a call passed authentication. From then on only unanswered keep-alive pings close the
     /// connection.
     pub(crate) fn set_authenticated(&self) {
-        self.state.set_busy(true);
+        self.state.set_busy();
     }
 
     pub(crate) fn remote(&self) -> SocketAddr {
@@ -81,7 +81,7 @@ impl Connected for Connection {
 /// How a server accepts connections.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionOptions {
-    /// The own certificate; if there is one, connections have TLS.
+    /// The server's own certificate; if there is one, connections have TLS.
     pub(crate) credentials: Option<Arc<Credentials>>,
     /// Whether there is a shared token, so that connections from loopback need no TLS.
     pub(crate) has_token: bool,
@@ -90,14 +90,15 @@ pub(crate) struct ConnectionOptions {
     pub(crate) timeouts: NewConnectionTimeouts,
 }
 
-/// Accepts the connections of a listening socket, until the receiver is dropped.
-pub(crate) fn incoming(
+/// Accepts the connections of a listening socket, until the returned stream is dropped.
+pub(crate) fn accept_connections(
     listener: TcpListener,
     connection_options: ConnectionOptions,
 ) -> ReceiverStream<io::Result<Connection>> {
-    // A connection beyond the limits is closed without an answer, as HTTP/2 has none that early.
     let limiter = ConnectionLimiter::new(connection_options.limits, ConnectionMetrics::default());
-    let mut listener_with_limits = Listener::new(listener, limiter, |_| String::new());
+    // A connection beyond the limits is closed without a response: HTTP/2 has none before its handshake.
+    let empty_response = |_: &str| String::new();
+    let mut listener_with_limits = Listener::new(listener, limiter, empty_response);
     let (sender, receiver) = mpsc::channel(1);
     placewright_tasks::spawn(Task::GrpcListener, async move {
         loop {
@@ -119,10 +120,10 @@ pub(crate) fn incoming(
                 }
                 continue;
             };
-            // Each handshake runs in a task of its own, so that a slow one delays no other connection.
             let admits_without_tls =
                 connection_options.has_token && remote.ip().to_canonical().is_loopback();
             let (sender, handshakes) = (sender.clone(), connection_options.handshakes.clone());
+            // Each handshake runs in a task of its own, so that a slow one delays no other connection.
             spawn_contained(ContainedWork::GrpcStream, async move {
                 let handshake = ServerHandshake {
                     handshakes: &handshakes,
@@ -145,6 +146,7 @@ pub(crate) fn incoming(
     ReceiverStream::new(receiver)
 }
 
+/// A connection whose first byte is not one of TLS, or whose server has no certificate.
 fn without_tls(
     connection: LimitedConnection,
     state: Arc<ConnectionState>,

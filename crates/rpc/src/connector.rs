@@ -106,7 +106,8 @@ impl Connector {
         let mut changes = identity.credentials.changes();
         let credentials_before = identity.credentials.current();
         loop {
-            // It fails only without a sender, and the credentials, which the identity holds, have it.
+            // `changed` fails only after its sender was dropped, and `identity` keeps the credentials, which
+            // have the sender.
             let _ = changes.changed().await;
             let current = identity.credentials.current();
             let is_renewed = current.facts.serial != credentials_before.facts.serial;
@@ -129,6 +130,7 @@ impl Connector {
                 let config = Arc::clone(&identity.credentials.current().client);
                 (config, identity.server.dns_name())
             }
+            // Before its enrolment the client does not know whether the server is control or a cell.
             Self::Unenrolled(config) => (Arc::clone(config), "new.placewright.internal"),
         };
         let name = ServerName::try_from(name).map_err(io::Error::other)?;
@@ -138,7 +140,7 @@ impl Connector {
         let certificate = server_chain.and_then(|chain| chain.first());
         let certificate = certificate.ok_or_else(|| io::Error::other("it has no certificate"))?;
         let facts = CertificateFacts::read(certificate).map_err(io::Error::other)?;
-        self.check(&facts.identity)?;
+        self.check_server(&facts.identity)?;
         if let Self::Enrolled { server_serial, .. } = self {
             *server_serial.lock() = facts.serial;
         }
@@ -146,7 +148,7 @@ impl Connector {
     }
 
     /// Checks that the server has the expected role. It is called before any call is sent.
-    fn check(&self, server: &Identity) -> io::Result<()> {
+    fn check_server(&self, server: &Identity) -> io::Result<()> {
         match self {
             Self::Enrolled { identity, .. } => {
                 let current = identity.credentials.current();

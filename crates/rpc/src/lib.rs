@@ -1,8 +1,8 @@
 //! The links between the roles of Placewright over the network, with gRPC.
 //!
-//! For each trait of `placewright_link` there is a client that implements it, and [`serve`] exposes
-//! any implementation of it: [`CellClient`], [`PlacementClient`], [`AgentClient`]. So neither side
-//! knows whether the other is in its process.
+//! For each trait of `placewright_link` there is a client that implements it ([`CellClient`],
+//! [`PlacementClient`], [`AgentClient`], [`CertificatesClient`]), and [`serve`] exposes any other
+//! implementation of the trait to such clients. So neither side knows whether the other is in its process.
 //!
 //! - Agents and cells exchange typed messages (`proto/placewright/agent.proto`), so that others can
 //!   write agents.
@@ -12,8 +12,8 @@
 //! - A message that cannot be decoded is rejected with a reason and changes nothing.
 //! - With credentials, connections have TLS, both sides show a certificate, and every call is checked
 //!   against the names in its caller's certificate (`access.rs`, `agent/authorized_stream.rs`). Without
-//!   credentials nothing is encrypted, and each call has to carry the shared token if there is one:
-//!   that is for loopback.
+//!   credentials nothing is encrypted, and each call has to carry the shared token if there is one;
+//!   this is meant for connections over loopback.
 
 mod access;
 mod agent;

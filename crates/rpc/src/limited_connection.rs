@@ -27,7 +27,7 @@ pub(crate) struct LimitedConnection {
     stream: TcpStream,
     permit: ConnectionPermit,
     timeouts: NewConnectionTimeouts,
-    /// When it began to wait for its first byte or first authenticated call.
+    /// When the connection began to wait for its first byte or first authenticated call.
     waiting_since: Instant,
     has_received: bool,
     timer: PeerTimer,
@@ -69,7 +69,7 @@ impl LimitedConnection {
         if !connection_state.is_new() {
             return Poll::Pending;
         }
-        connection_state.wake_by(context);
+        connection_state.register_waker(context);
         if connection_state.must_close() {
             return Poll::Ready(());
         }

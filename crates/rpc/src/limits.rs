@@ -37,7 +37,7 @@ pub(crate) const TIME_MAX: Timestamp = Timestamp(253_402_300_799_999_999);
 /// Agents use counters, or times in micro- or nanoseconds, as session numbers. The limit prevents a
 /// peer from using the highest numbers for a host, after which its agent could start no session.
 const SESSION_AHEAD_MAX: u64 = 315_576_000_000_000_000;
-/// The same limit for a session number that a cell sends to an agent. It is larger, because the cell
+/// The same limit for a session number that a cell sends to an agent. This limit is larger, because the cell
 /// accepted the number by its own time of day, which may differ from the agent's.
 const EARLIER_SESSION_AHEAD_MAX: u64 = SESSION_AHEAD_MAX + SESSION_AHEAD_MAX / 10;
 
@@ -99,34 +99,42 @@ impl FieldPath<'_> {
         LimitExceeded(format!("{self}: {what}, and at most {limit} is allowed"))
     }
 
-    pub(crate) fn text(&self, text: &str, max: usize) -> Result<(), LimitExceeded> {
-        self.bytes(text.len(), max)
+    pub(crate) fn check_text(&self, text: &str, max: usize) -> Result<(), LimitExceeded> {
+        self.check_bytes(text.len(), max)
     }
 
-    pub(crate) fn bytes(&self, count: usize, max: usize) -> Result<(), LimitExceeded> {
+    pub(crate) fn check_bytes(&self, count: usize, max: usize) -> Result<(), LimitExceeded> {
         if count > max {
             return Err(self.exceeded(format_args!("{count} bytes"), max));
         }
         Ok(())
     }
 
-    pub(crate) fn maybe_text(&self, text: Option<&str>, max: usize) -> Result<(), LimitExceeded> {
-        text.map_or(Ok(()), |text| self.text(text, max))
+    pub(crate) fn check_optional_text(
+        &self,
+        text: Option<&str>,
+        max: usize,
+    ) -> Result<(), LimitExceeded> {
+        text.map_or(Ok(()), |text| self.check_text(text, max))
     }
 
-    pub(crate) fn count(&self, count: usize, max: usize) -> Result<(), LimitExceeded> {
+    pub(crate) fn check_count(&self, count: usize, max: usize) -> Result<(), LimitExceeded> {
         if count > max {
             return Err(self.exceeded(format_args!("{count} of them"), max));
         }
         Ok(())
     }
 
-    pub(crate) fn each<T: Validate>(&self, list: &[T], max: usize) -> Result<(), LimitExceeded> {
-        self.count(list.len(), max)?;
+    pub(crate) fn check_each<T: Validate>(
+        &self,
+        list: &[T],
+        max: usize,
+    ) -> Result<(), LimitExceeded> {
+        self.check_count(list.len(), max)?;
         list.iter().try_for_each(|item| item.check(*self))
     }
 
-    pub(crate) fn number(&self, number: u64) -> Result<(), LimitExceeded> {
+    pub(crate) fn check_number(&self, number: u64) -> Result<(), LimitExceeded> {
         if number >= NUMBER_END {
             return Err(self.exceeded(number, NUMBER_END - 1));
         }
@@ -134,21 +142,21 @@ impl FieldPath<'_> {
     }
 
     /// Checks the number of a session that begins.
-    pub(crate) fn session(&self, session: u64) -> Result<(), LimitExceeded> {
+    pub(crate) fn check_new_session(&self, session: u64) -> Result<(), LimitExceeded> {
         self.check_session(session, SESSION_AHEAD_MAX)
     }
 
     /// Checks the number that a cell sends as that of an earlier session.
-    pub(crate) fn earlier_session(&self, session: u64) -> Result<(), LimitExceeded> {
+    pub(crate) fn check_earlier_session(&self, session: u64) -> Result<(), LimitExceeded> {
         self.check_session(session, EARLIER_SESSION_AHEAD_MAX)
     }
 
     /// Checks that a session number is at most `ahead_max` above the present time.
     fn check_session(&self, number: u64, ahead_max: u64) -> Result<(), LimitExceeded> {
-        self.number(number)?;
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = since.map_or(0, |since| {
-            u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+        self.check_number(number)?;
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = since_epoch.map_or(0, |since_epoch| {
+            u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX)
         });
         let number_max = now.saturating_add(ahead_max);
         if number > number_max {
@@ -157,7 +165,7 @@ impl FieldPath<'_> {
         Ok(())
     }
 
-    pub(crate) fn amount(&self, amount: i64) -> Result<(), LimitExceeded> {
+    pub(crate) fn check_amount(&self, amount: i64) -> Result<(), LimitExceeded> {
         if !(0..=AMOUNT_MAX).contains(&amount) {
             return Err(LimitExceeded(format!(
                 "{self}: {amount}, and 0 to {AMOUNT_MAX} is allowed"
@@ -166,7 +174,7 @@ impl FieldPath<'_> {
         Ok(())
     }
 
-    pub(crate) fn time(&self, time: Timestamp) -> Result<(), LimitExceeded> {
+    pub(crate) fn check_time(&self, time: Timestamp) -> Result<(), LimitExceeded> {
         if time < Timestamp(0) || time > TIME_MAX {
             return Err(LimitExceeded(format!(
                 "{self}: {} is no time from 1970 to 9999 in microseconds",
@@ -176,7 +184,7 @@ impl FieldPath<'_> {
         Ok(())
     }
 
-    pub(crate) fn finite(&self, value: f64) -> Result<(), LimitExceeded> {
+    pub(crate) fn check_finite(&self, value: f64) -> Result<(), LimitExceeded> {
         if !value.is_finite() {
             return Err(LimitExceeded(format!("{self}: {value} is no number")));
         }

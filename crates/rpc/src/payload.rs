@@ -63,12 +63,13 @@ pub(crate) fn unpack_valid_items<T: Form + Validate>(
 ) -> Result<Vec<T>, Status> {
     check_before_decoding::<Vec<T>>(versions, what, payload)?;
     let decoded = message::decode_known(payload.version, &payload.body);
-    let (mut list, unknown): (Vec<T>, usize) = decoded.map_err(|error| unreadable(what, error))?;
-    if unknown > 0 {
+    let (mut list, unknown_count): (Vec<T>, usize) =
+        decoded.map_err(|error| unreadable(what, error))?;
+    if unknown_count > 0 {
         tracing::warn!(
-            unknown,
+            unknown = unknown_count,
             what,
-            "a peer said things that this release does not know"
+            "a peer sent items of kinds that this release does not know; they are ignored"
         );
     }
     let mut first_exceeded = None;
@@ -85,7 +86,7 @@ pub(crate) fn unpack_valid_items<T: Form + Validate>(
         tracing::error!(
             why,
             count,
-            "what a peer said is ignored: nobody can mean it"
+            "items that a peer sent are ignored: their values are beyond the limits"
         );
     }
     Ok(list)
@@ -103,7 +104,7 @@ fn check_before_decoding<T: Validate>(
         && let Some(count) = message::claimed_count(&payload.body)
     {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
-        FieldPath::message(what).count(count, LIST_MAX)?;
+        FieldPath::message(what).check_count(count, LIST_MAX)?;
     }
     Ok(())
 }

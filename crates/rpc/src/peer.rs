@@ -64,7 +64,7 @@ impl Peer {
             if let Err(reason) = self.check(&own_credentials) {
                 return reason;
             }
-            // It is still valid in the second `not_after`.
+            // The certificate is still valid in the second `not_after`.
             let remaining = self.facts.not_after.saturating_sub(now()).saturating_add(1);
             let remaining = Duration::from_secs(u64::try_from(remaining).unwrap_or(1));
             tokio::select! {

@@ -69,17 +69,17 @@ impl PlacementClient {
         let peer = &self.peer;
         let mut responses = Vec::with_capacity(requests.len());
         let parts = pack_parts(self.version().await?, requests);
-        for (count, payload) in parts.map_err(|status| link_error(&peer.name, &status))? {
+        for (request_count, payload) in parts.map_err(|status| link_error(&peer.name, &status))? {
             let ask =
                 |mut client: Client<Channel>, request| async move { client.ask(request).await };
             let response = peer.call(&self.client(), &payload, ask).await?;
             let versions = peer.options.versions;
             let mut part: Vec<ClaimResponse> =
                 unpack_from(versions, &peer.name, "answers", &response)?;
-            if part.len() != count {
+            if part.len() != request_count {
                 return Err(LinkError::Refused {
                     peer: peer.name.clone(),
-                    why: format!("it gave {} answers to {count} asks", part.len()),
+                    why: format!("it gave {} answers to {request_count} asks", part.len()),
                 });
             }
             responses.append(&mut part);

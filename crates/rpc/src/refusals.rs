@@ -47,14 +47,19 @@ pub(crate) fn record_refused_handshake(remote: SocketAddr, why: &impl Display) {
 }
 
 /// Writes a refusal to the audit log of the process, if it has one.
-fn audit(remote: Option<SocketAddr>, name: Option<String>, (what, code): (&str, &str), text: &str) {
+fn audit(
+    remote: Option<SocketAddr>,
+    name: Option<String>,
+    (method, code): (&str, &str),
+    text: &str,
+) {
     let Some(log) = placewright_audit_log::process_log() else {
         return;
     };
     log.offer(Event {
         at: SystemTime::now(),
         service: "roles",
-        method: what.to_owned(),
+        method: method.to_owned(),
         route: None,
         path: String::new(),
         request_id: None,
@@ -78,14 +83,15 @@ fn audit(remote: Option<SocketAddr>, name: Option<String>, (what, code): (&str, 
 /// Logs a refusal, unless too many were logged in this second.
 fn log_refusal(remote: Option<SocketAddr>, what: &'static str, why: &str) {
     static LAST_SECOND: AtomicI64 = AtomicI64::new(0);
-    static LINES_IN_SECOND: AtomicU32 = AtomicU32::new(0);
+    // Counts all refusals of that second, also those that were not logged.
+    static REFUSALS_IN_SECOND: AtomicU32 = AtomicU32::new(0);
     let now = placewright_pki::now();
     let last_second = LAST_SECOND.swap(now, Ordering::Relaxed);
-    let lines_before = if last_second == now {
-        LINES_IN_SECOND.fetch_add(1, Ordering::Relaxed)
+    let refusals_before = if last_second == now {
+        REFUSALS_IN_SECOND.fetch_add(1, Ordering::Relaxed)
     } else {
         // This refusal is the first one of its second.
-        let left_out = LINES_IN_SECOND
+        let left_out = REFUSALS_IN_SECOND
             .swap(1, Ordering::Relaxed)
             .saturating_sub(LINES_PER_SECOND_MAX);
         if left_out > 0 {
@@ -93,7 +99,7 @@ fn log_refusal(remote: Option<SocketAddr>, what: &'static str, why: &str) {
         }
         0
     };
-    if lines_before < LINES_PER_SECOND_MAX {
+    if refusals_before < LINES_PER_SECOND_MAX {
         tracing::warn!(remote = remote.map(tracing::field::display), why, "{what}");
     }
 }

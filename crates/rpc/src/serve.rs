@@ -16,11 +16,11 @@ use tonic::transport::server::Router;
 use crate::access::{AuthInterceptor, Authorizer};
 use crate::agent::AgentService;
 use crate::cell::CellService;
-use crate::certificates::{CERTIFICATES_BYTES_MAX, CertificatesService};
+use crate::certificates::{CERTIFICATES_MESSAGE_BYTES_MAX, CertificatesService};
 use crate::channel::{
     CONNECTION_WINDOW, MESSAGE_BYTES_MAX, PING_EVERY, PING_TIMEOUT, STREAM_WINDOW,
 };
-use crate::connection::{ConnectionOptions, incoming};
+use crate::connection::{ConnectionOptions, accept_connections};
 use crate::limited_connection::NewConnectionTimeouts;
 use crate::placement::PlacementService;
 use crate::proto::agent::agents_server::AgentsServer;
@@ -58,8 +58,9 @@ pub struct Services {
 pub struct ServeOptions {
     /// The shared secret that callers have to send, if any.
     pub token: Option<Token>,
-    /// The own certificate. With it, connections have TLS, and every call is checked against the names
-    /// in its caller's certificate. Only connections from loopback need no TLS if they have the token.
+    /// The server's own certificate. With it, connections have TLS, and every call is checked against the
+    /// names in its caller's certificate. If there is a token too, connections from loopback need no TLS:
+    /// the token authenticates their calls.
     pub credentials: Option<Arc<Credentials>>,
     /// How long calls under way may take after the server was told to stop. Default 5 s.
     pub drain_timeout: Duration,
@@ -128,7 +129,7 @@ pub async fn serve(
         },
     };
     let router = router(services, &options);
-    let incoming = incoming(listener, connection_options);
+    let connections = accept_connections(listener, connection_options);
     let (stop_sender, stop_receiver) = tokio::sync::oneshot::channel();
     let stop = async {
         stop.await;
@@ -136,7 +137,7 @@ pub async fn serve(
         // has ended.
         let _ = stop_sender.send(());
     };
-    let serving = router.serve_with_incoming_shutdown(incoming, stop);
+    let serving = router.serve_with_incoming_shutdown(connections, stop);
     let drain_timeout = async {
         // The sender is dropped without a message only when the server has ended; then this future
         // is not polled any more.
@@ -196,7 +197,7 @@ fn router(services: Services, options: &ServeOptions) -> Router {
             credentials,
             authorizer,
         });
-        let server = server.max_decoding_message_size(CERTIFICATES_BYTES_MAX);
+        let server = server.max_decoding_message_size(CERTIFICATES_MESSAGE_BYTES_MAX);
         let interceptor = AuthInterceptor {
             admits_unenrolled: true,
             ..authenticated()

@@ -8,7 +8,7 @@ use tonic::Request;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 
 /// The key of the gRPC metadata that carries the token.
-const KEY: &str = "authorization";
+const METADATA_KEY: &str = "authorization";
 /// The fewest bytes of a token; shorter ones could be guessed.
 const BYTES_MIN: usize = 16;
 
@@ -71,7 +71,7 @@ impl Token {
     /// Whether the metadata of a call has the token.
     pub(crate) fn is_in(&self, metadata: &MetadataMap) -> bool {
         let sent = metadata
-            .get(KEY)
+            .get(METADATA_KEY)
             .map_or(&[] as &[u8], |value| value.as_bytes());
         let expected = self.0.as_bytes();
         // Compares in constant time, so that the duration does not reveal how much of a guess is
@@ -93,6 +93,8 @@ impl std::fmt::Debug for Token {
 /// Adds the token to the metadata of a call.
 pub(crate) fn attach_token<T>(token: Option<&Token>, request: &mut Request<T>) {
     if let Some(token) = token {
-        request.metadata_mut().insert(KEY, (*token.0).clone());
+        request
+            .metadata_mut()
+            .insert(METADATA_KEY, (*token.0).clone());
     }
 }

@@ -17,7 +17,7 @@ use crate::proto::cell::Identity;
 const FIRST_VERSION: u32 = 2;
 
 /// The part of a refusal by which a client recognises that its version is not supported. Releases of
-/// version 2 send it too.
+/// version 2 send this text too.
 const NOT_SUPPORTED: &str = "of the protocol is not known here";
 
 /// The version that a client uses with its server; 0 until they have agreed.

@@ -15,6 +15,7 @@ use hostile::{HostileCell, Rng};
 use placewright_agent::simulated::{self, IdenticalHosts, SimulatedDriver};
 use placewright_agent::{Agent, Options};
 use placewright_cell::Cell;
+use placewright_conductor::ids::NUMBER_END;
 use placewright_conductor::message::Envelope;
 use placewright_conductor::{CellId, ClaimRequest, ClaimResponse, HostId, Message};
 use placewright_journal::MemoryJournal;
@@ -51,8 +52,12 @@ fn assert_no_panics() {
     assert_eq!(PANICS.load(Ordering::SeqCst), 0, "something panicked");
 }
 
-fn cell_message(kind: CellKind) -> proto::CellMessage {
-    proto::CellMessage { kind: Some(kind) }
+/// A cell's request to start a session with a number greater than `after`.
+fn start_again(host: &str, after: u64) -> proto::CellMessage {
+    let host = host.to_owned();
+    proto::CellMessage {
+        kind: Some(CellKind::StartAgain(proto::StartAgain { host, after })),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,15 +86,15 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
     let link = AgentClient::new(ClientOptions::new(address.to_string())).unwrap();
     let options = Options {
         guest_log: Some(folder.path().join("guests")),
-        drain: Duration::ZERO,
-        reconnect_max: Duration::from_millis(200),
+        drain_timeout: Duration::ZERO,
+        reconnect_delay_max: Duration::from_millis(200),
         ..Options::default()
     };
     let agent = Agent::start(options, Arc::new(driver), Arc::new(link))
         .await
         .unwrap();
     for seed in 0..4 {
-        let mut peer = timeout(TEST_TIMEOUT, hostile_cell.next_connection())
+        let mut stream = timeout(TEST_TIMEOUT, hostile_cell.next_stream())
             .await
             .unwrap();
         let mut rng = Rng::new(seed);
@@ -97,29 +102,22 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
             let messages: Vec<_> = (0..rng.below(4))
                 .map(|_| hostile::random_cell_message(&mut rng, &ids))
                 .collect();
-            if !peer.send(messages).await {
-                peer = timeout(TEST_TIMEOUT, hostile_cell.next_connection())
+            if !stream.send(messages).await {
+                stream = timeout(TEST_TIMEOUT, hostile_cell.next_stream())
                     .await
                     .unwrap();
             }
         }
-        // The cell claims that the greatest session number is in use, which the agent must not follow.
-        // Then it sends a plausible number, which the agent has to follow.
-        let host = ids[0].clone();
-        let session = peer.start_session(&host).await;
-        for after in [u64::MAX, u64::MAX - 1, 1 << 62, (1 << 62) - 1] {
-            let host = host.clone();
-            let start_again = proto::StartAgain { host, after };
-            peer.send(vec![cell_message(CellKind::StartAgain(start_again))])
-                .await;
+        // The cell orders sessions after numbers that are too great, which the agent must ignore. Then the cell
+        // orders a session after the present one, which the agent must start.
+        let session = stream.start_session(&ids[0]).await;
+        for after in [u64::MAX, u64::MAX - 1, NUMBER_END, NUMBER_END - 1] {
+            stream.send(vec![start_again(&ids[0], after)]).await;
         }
-        let after = session;
-        let start_again = proto::StartAgain { host, after };
-        peer.send(vec![cell_message(CellKind::StartAgain(start_again))])
-            .await;
-        let next_session = peer.start_after(&ids[0], session).await;
+        stream.send(vec![start_again(&ids[0], session)]).await;
+        let next_session = stream.wait_for_session_after(&ids[0], session).await;
         assert!(
-            next_session > session && next_session < 1 << 62,
+            next_session > session && next_session < NUMBER_END,
             "{next_session} after {session}"
         );
     }
@@ -169,7 +167,8 @@ fn started(host: &str, session: u64) -> proto::AgentMessage {
     }
 }
 
-/// Sends these messages on a stream of their own, and returns how the stream ended.
+/// Sends these messages on a stream of their own, and returns the error with which the stream ended; `None` if it
+/// ended without an error.
 async fn send(url: &str, messages: Vec<proto::AgentMessage>) -> Option<tonic::Status> {
     let mut client = AgentsClient::connect(url.to_owned()).await.unwrap();
     let batch = proto::FromAgent {
@@ -178,12 +177,12 @@ async fn send(url: &str, messages: Vec<proto::AgentMessage>) -> Option<tonic::St
         messages,
     };
     let joined = client.join(tokio_stream::iter([batch])).await;
-    let mut orders = match joined {
-        Ok(orders) => orders.into_inner(),
+    let mut from_cell = match joined {
+        Ok(response) => response.into_inner(),
         Err(status) => return Some(status),
     };
     loop {
-        match orders.message().await {
+        match from_cell.message().await {
             Ok(Some(_)) => {}
             Ok(None) => return None,
             Err(status) => return Some(status),
@@ -196,7 +195,8 @@ async fn a_cell_outlives_agents_that_say_anything() {
     count_panics();
     let (cell, url) = cell().await;
     let hosts: Vec<String> = (1..4).map(|n| Uuid::from_u128(n).to_string()).collect();
-    for session in [u64::MAX, 1 << 62, (1 << 62) - 1] {
+    // The last of these numbers is in range, but too far above the present time.
+    for session in [u64::MAX, NUMBER_END, NUMBER_END - 1] {
         let status = send(&url, vec![started(&hosts[0], session)]).await.unwrap();
         assert_eq!(status.code(), Code::InvalidArgument, "{status}");
         assert!(status.message().contains("started.session"), "{status}");
@@ -208,18 +208,17 @@ async fn a_cell_outlives_agents_that_say_anything() {
         messages.extend((0..count).map(|_| hostile::random_agent_message(&mut rng, &hosts)));
         timeout(TEST_TIMEOUT, send(&url, messages)).await.unwrap();
     }
-    // Every host is still usable by its own agent, whose session number is greater than those
-    // before.
+    // Every host is still usable by its own agent, whose session number is greater than all before.
     while cell.metrics().queued > 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let session = cell.engine().read_now(|machine| {
-        let sessions = machine.0.hosts().values().map(|row| row.session);
+        let sessions = machine.state.hosts().values().map(|row| row.session);
         1 + sessions.max().unwrap_or_default()
     });
-    assert!(session < 1 << 62);
+    assert!(session < NUMBER_END);
     let mut client = AgentsClient::connect(url).await.unwrap();
-    let (to, batches) = tokio::sync::mpsc::channel(4);
+    let (to_cell, batches) = tokio::sync::mpsc::channel(4);
     let messages = hosts.iter().map(|host| started(host, session)).collect();
     let version = 1;
     let batch = proto::FromAgent {
@@ -227,14 +226,14 @@ async fn a_cell_outlives_agents_that_say_anything() {
         newest: 0,
         messages,
     };
-    to.send(batch).await.unwrap();
+    to_cell.send(batch).await.unwrap();
     let stream = tokio_stream::wrappers::ReceiverStream::new(batches);
-    let _orders = client.join(stream).await.unwrap();
+    let _from_cell = client.join(stream).await.unwrap();
     let up = async {
         let is_up = |host: &String| {
             let id = HostId(Uuid::parse_str(host).unwrap());
             cell.engine().read_now(|machine| {
-                let row = machine.0.hosts().get(&id);
+                let row = machine.state.hosts().get(&id);
                 row.is_some_and(|row| row.is_up && row.session == session)
             })
         };
@@ -269,7 +268,7 @@ async fn a_cell_outlives_a_control_that_says_anything() {
     let status = client.deliver(payload(body)).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     assert!(status.message().contains("delete.claim"), "{status}");
-    // A list that claims to be longer than the limit is rejected before it is decoded.
+    // A list begins with its length. One longer than the limit is rejected before the list is decoded.
     let body = message::encode(PAYLOAD_VERSION, &u64::MAX).unwrap();
     let status = client.deliver(payload(body)).await.unwrap_err();
     assert!(status.message().contains("at most 100000"), "{status}");
@@ -279,6 +278,7 @@ async fn a_cell_outlives_a_control_that_says_anything() {
         let messages: Vec<Envelope> = (0..rng.below(3))
             .map(|_| hostile::random_envelope(&mut rng))
             .collect();
+        // Every third message is in the previous version, and every second one is corrupted.
         let version = PAYLOAD_VERSION - u32::from(round % 3 == 0);
         let mut body = message::encode(version, &messages).unwrap();
         if round % 2 == 1 {

@@ -35,6 +35,7 @@ async fn wait_until_closed(mut stream: TcpStream) {
         .expect("the server closes");
 }
 
+/// Limits of connections; 0 for `per_peer` is no limit.
 fn limits(connections: usize, per_peer: usize) -> Limits {
     Limits {
         connections,
@@ -68,8 +69,7 @@ async fn a_connection_without_an_authenticated_call_is_closed() {
     assert!(start.elapsed() < Duration::from_millis(900));
     wait_until_closed(greeting).await;
     assert!(start.elapsed() >= Duration::from_millis(900));
-    // A call with a wrong token does not count as authenticated; a connection with the right one
-    // stays.
+    // A call without the token is refused; the connection whose calls have it stays.
     assert!(
         CellClient::new(options_with_token(None))
             .unwrap()
@@ -114,5 +114,6 @@ async fn many_silent_connections_do_not_displace_callers() {
             .unwrap()
             .is_some()
     );
+    // The first of the silent connections had to give way to later ones.
     wait_until_closed(silent_connections.swap_remove(0)).await;
 }

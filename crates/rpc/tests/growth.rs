@@ -21,6 +21,14 @@ use prost_reflect::{
 const ADDED_FIELD: &str = "of_a_later_release";
 const PACKAGE: &str = "placewright.agent.v1";
 
+/// The release whose messages are made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Release {
+    Present,
+    /// The added field of each message has a value.
+    Later,
+}
+
 /// The protocol as a later release has it.
 fn later_protocol() -> DescriptorPool {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
@@ -47,7 +55,7 @@ fn later_protocol() -> DescriptorPool {
 /// Messages of a type with a value in every field, one for each choice of a `oneof`.
 fn complete_messages(
     descriptor: &MessageDescriptor,
-    is_later: bool,
+    release: Release,
     tested: &mut BTreeSet<String>,
 ) -> Vec<Value> {
     tested.insert(descriptor.name().to_owned());
@@ -60,12 +68,12 @@ fn complete_messages(
     };
     for field in descriptor.fields().filter(|field| !is_choice(field)) {
         if is_added(&field) {
-            if is_later {
+            if release == Release::Later {
                 base.set_field(&field, Value::String("anything".into()));
             }
             continue;
         }
-        let mut values = values_of_field(&field, is_later, tested);
+        let mut values = values_of_field(&field, release, tested);
         let value = match field.cardinality() {
             _ if field.is_map() => {
                 let value = values.remove(0);
@@ -78,7 +86,7 @@ fn complete_messages(
     }
     let mut messages = Vec::new();
     for field in descriptor.fields().filter(is_choice) {
-        for value in values_of_field(&field, is_later, tested) {
+        for value in values_of_field(&field, release, tested) {
             let mut message = base.clone();
             message.set_field(&field, value);
             messages.push(Value::Message(message));
@@ -93,14 +101,14 @@ fn complete_messages(
 /// Values for a field, or for the items of a list or map.
 fn values_of_field(
     field: &FieldDescriptor,
-    is_later: bool,
+    release: Release,
     tested: &mut BTreeSet<String>,
 ) -> Vec<Value> {
     match field.kind() {
         Kind::Message(entry) if field.is_map() => {
-            values_of_field(&entry.map_entry_value_field(), is_later, tested)
+            values_of_field(&entry.map_entry_value_field(), release, tested)
         }
-        Kind::Message(descriptor) => complete_messages(&descriptor, is_later, tested),
+        Kind::Message(descriptor) => complete_messages(&descriptor, release, tested),
         Kind::Enum(_) => vec![Value::EnumNumber(1)],
         Kind::String => vec![Value::String("text".into())],
         Kind::Bool => vec![Value::Bool(true)],
@@ -121,20 +129,20 @@ fn assert_grows<T: Message + Default + PartialEq + Debug>(
     let descriptor = pool
         .get_message_by_name(&format!("{PACKAGE}.{name}"))
         .unwrap();
-    let later = complete_messages(&descriptor, true, tested);
-    let today = complete_messages(&descriptor, false, tested);
-    assert_eq!(later.len(), today.len());
-    for (later, today) in later.iter().zip(&today) {
+    let later_messages = complete_messages(&descriptor, Release::Later, tested);
+    let present_messages = complete_messages(&descriptor, Release::Present, tested);
+    assert_eq!(later_messages.len(), present_messages.len());
+    for (later, present) in later_messages.iter().zip(&present_messages) {
         let bytes = |value: &Value| value.as_message().unwrap().encode_to_vec();
-        assert_ne!(bytes(later), bytes(today));
+        assert_ne!(bytes(later), bytes(present));
         // This release reads what a later one writes, without the added field.
         let decoded = T::decode(&*bytes(later)).unwrap();
-        assert_eq!(decoded, T::decode(&*bytes(today)).unwrap());
+        assert_eq!(decoded, T::decode(&*bytes(present)).unwrap());
         assert_ne!(decoded, T::default());
         // A later release reads what this one writes, with the added field empty.
         let read_by_later =
             DynamicMessage::decode(descriptor.clone(), &*decoded.encode_to_vec()).unwrap();
-        assert_eq!(Value::Message(read_by_later), *today);
+        assert_eq!(Value::Message(read_by_later), *present);
         // A later release reads what it writes.
         let later_by_later = DynamicMessage::decode(descriptor.clone(), &*bytes(later)).unwrap();
         assert_eq!(Value::Message(later_by_later), *later);

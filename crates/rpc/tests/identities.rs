@@ -32,12 +32,12 @@ use uuid::Uuid;
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An installation's authority, and a cell with its certificate.
-struct Site {
+struct Installation {
     folder: TempDir,
     authority: Authority,
     fake_cell: Arc<FakeCell>,
     server: TestServer,
-    cell: Arc<Credentials>,
+    cell_credentials: Arc<Credentials>,
 }
 
 fn agent_of(cell: &str, host: &str) -> Role {
@@ -56,7 +56,7 @@ fn issue_and_load(authority: &Authority, folder: &Path, role: Role) -> Arc<Crede
     Credentials::load(folder, Some(&authority.revocation_list_path())).unwrap()
 }
 
-impl Site {
+impl Installation {
     async fn new(token: Option<Token>) -> Self {
         Self::with(ServeOptions {
             token,
@@ -68,14 +68,14 @@ impl Site {
     async fn with(options: ServeOptions) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::create(&folder.path().join("pki"), "test").unwrap();
-        let cell = issue_and_load(
+        let cell_credentials = issue_and_load(
             &authority,
             &folder.path().join("cell"),
             Role::Cell("c1".into()),
         );
         let fake_cell = FakeCell::new();
         let options = ServeOptions {
-            credentials: Some(Arc::clone(&cell)),
+            credentials: Some(Arc::clone(&cell_credentials)),
             ..options
         };
         let server = TestServer::start_with(listen().await, &fake_cell, options);
@@ -84,7 +84,7 @@ impl Site {
             authority,
             fake_cell,
             server,
-            cell,
+            cell_credentials,
         }
     }
 
@@ -103,12 +103,13 @@ impl Site {
         }
     }
 
-    fn to_cell(&self, credentials: &Arc<Credentials>) -> ClientOptions {
+    /// The options of a client of the cell.
+    fn options_to_cell(&self, credentials: &Arc<Credentials>) -> ClientOptions {
         self.options(credentials, ServerRole::Cell("c1".into()))
     }
 
     /// The next message that the cell receives; `None` when the connection has ended.
-    async fn received(&self) -> Option<ToCell> {
+    async fn next_message(&self) -> Option<ToCell> {
         let mut received = self.fake_cell.received.lock().await;
         timeout(TEST_TIMEOUT, received.recv())
             .await
@@ -138,22 +139,24 @@ async fn an_abandoned_handshake_gives_way_to_others() {
         total: 1,
         ..HandshakeLimits::default()
     };
-    let site = Site::with(ServeOptions {
+    let installation = Installation::with(ServeOptions {
         handshakes: Handshakes::new(limits, None),
         ..ServeOptions::default()
     })
     .await;
-    let control = site.issue_and_load("control", Role::Control);
-    let mut abandoned = TcpStream::connect(site.server.address).await.unwrap();
-    // The beginning of a client's greeting, and nothing more of it.
+    let control = installation.issue_and_load("control", Role::Control);
+    let mut abandoned = TcpStream::connect(installation.server.address)
+        .await
+        .unwrap();
+    // The first three bytes of a TLS handshake: a record with a handshake message, of version 3.1.
     abandoned.write_all(&[0x16, 3, 1]).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let client = CellClient::new(site.to_cell(&control)).unwrap();
+    let client = CellClient::new(installation.options_to_cell(&control)).unwrap();
     timeout(TEST_TIMEOUT, client.cell_id())
         .await
         .unwrap()
         .unwrap();
-    // It is closed long before the time-out for its first call.
+    // The abandoned connection is closed long before the time-out for its first call.
     let mut buffer = [0; 256];
     let end = async { while matches!(abandoned.read(&mut buffer).await, Ok(1..)) {} };
     timeout(Duration::from_secs(5), end).await.unwrap();
@@ -165,17 +168,17 @@ fn error_text<T: std::fmt::Debug>(refused: Result<T, placewright_link::LinkError
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cell_is_conducted_by_control_only() {
-    let site = Site::new(None).await;
-    let control = site.issue_and_load("control", Role::Control);
-    let client = CellClient::new(site.to_cell(&control)).unwrap();
-    assert_eq!(client.cell_id().await.unwrap(), site.fake_cell.id);
+    let installation = Installation::new(None).await;
+    let control = installation.issue_and_load("control", Role::Control);
+    let client = CellClient::new(installation.options_to_cell(&control)).unwrap();
+    assert_eq!(client.cell_id().await.unwrap(), installation.fake_cell.id);
     for (name, role) in [
         ("agent", agent_of("c1", "*")),
         ("self", Role::Cell("c1".into())),
         ("other", Role::Cell("c2".into())),
     ] {
-        let wrong_caller = site.issue_and_load(name, role);
-        let client = CellClient::new(site.to_cell(&wrong_caller)).unwrap();
+        let wrong_caller = installation.issue_and_load(name, role);
+        let client = CellClient::new(installation.options_to_cell(&wrong_caller)).unwrap();
         let instance = InstanceId(Uuid::nil());
         for refused in [
             error_text(client.cell_id().await),
@@ -190,9 +193,9 @@ async fn a_cell_is_conducted_by_control_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_speaks_for_its_own_hosts_only() {
-    let site = Site::new(None).await;
-    let agent = site.issue_and_load("agent", agent_of("c1", "h1"));
-    let client = AgentClient::new(site.to_cell(&agent)).unwrap();
+    let installation = Installation::new(None).await;
+    let agent = installation.issue_and_load("agent", agent_of("c1", "h1"));
+    let client = AgentClient::new(installation.options_to_cell(&agent)).unwrap();
     let (own_host, other) = (uuid_of_name("h1"), uuid_of_name("h2"));
     let alive = |host| ToCell::Alive {
         hosts: vec![HostId(host)],
@@ -204,10 +207,14 @@ async fn an_agent_speaks_for_its_own_hosts_only() {
         .await
         .unwrap();
     connection.to_cell.send(alive(own_host)).await.unwrap();
-    assert_eq!(site.received().await, Some(start(own_host, "h1")));
-    assert_eq!(site.received().await, Some(alive(own_host)));
+    assert_eq!(
+        installation.next_message().await,
+        Some(start(own_host, "h1"))
+    );
+    assert_eq!(installation.next_message().await, Some(alive(own_host)));
     drop(connection);
-    assert_eq!(site.received().await, None);
+    assert_eq!(installation.next_message().await, None);
+    // No session is started before these messages: each is the first one on its connection.
     for message in [
         start(other, "h2"),
         start(other, "h1"),
@@ -224,20 +231,20 @@ async fn an_agent_speaks_for_its_own_hosts_only() {
         connection.to_cell.send(message.clone()).await.unwrap();
         wait_until_ended(connection).await;
         // The cell received nothing before the connection ended.
-        assert_eq!(site.received().await, None, "{message:?}");
+        assert_eq!(installation.next_message().await, None, "{message:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn others_do_not_join_a_cell() {
-    let site = Site::new(None).await;
+    let installation = Installation::new(None).await;
     for (name, role) in [
         ("foreign", agent_of("c2", "*")),
         ("cell", Role::Cell("c1".into())),
         ("control", Role::Control),
     ] {
-        let wrong_caller = site.issue_and_load(name, role);
-        let client = AgentClient::new(site.to_cell(&wrong_caller)).unwrap();
+        let wrong_caller = installation.issue_and_load(name, role);
+        let client = AgentClient::new(installation.options_to_cell(&wrong_caller)).unwrap();
         let refused = error_text(client.connect().await.map(drop));
         assert!(refused.contains("does not allow it to join"), "{refused}");
     }
@@ -245,15 +252,15 @@ async fn others_do_not_join_a_cell() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn placement_accepts_claim_requests_of_cells_only() {
-    let site = Site::new(None).await;
+    let installation = Installation::new(None).await;
     for (name, role, text) in [
         ("agent", agent_of("c1", "*"), "only a cell may"),
         ("control", Role::Control, "only a cell may"),
         // A cell may make the call, but the fake placement has none of its claims.
         ("c2", Role::Cell("c2".into()), "there is no cell"),
     ] {
-        let holder = site.issue_and_load(name, role);
-        let client = PlacementClient::new(site.to_cell(&holder)).unwrap();
+        let holder = installation.issue_and_load(name, role);
+        let client = PlacementClient::new(installation.options_to_cell(&holder)).unwrap();
         let refused = error_text(client.request_claims(peers::claim_requests(2)).await);
         assert!(refused.contains(text), "{name}: {refused}");
     }
@@ -261,9 +268,9 @@ async fn placement_accepts_claim_requests_of_cells_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_checks_the_role_of_its_server() {
-    let site = Site::new(None).await;
-    let agent = site.issue_and_load("agent", agent_of("c2", "*"));
-    let wrong_role = site.options(&agent, ServerRole::Cell("c2".into()));
+    let installation = Installation::new(None).await;
+    let agent = installation.issue_and_load("agent", agent_of("c2", "*"));
+    let wrong_role = installation.options(&agent, ServerRole::Cell("c2".into()));
     let refused = error_text(
         AgentClient::new(wrong_role)
             .unwrap()
@@ -275,8 +282,8 @@ async fn a_client_checks_the_role_of_its_server() {
         refused.contains("does not allow it to answer as"),
         "{refused}"
     );
-    let cell = site.issue_and_load("c2", Role::Cell("c2".into()));
-    let wrong_role = site.options(&cell, ServerRole::Control);
+    let cell = installation.issue_and_load("c2", Role::Cell("c2".into()));
+    let wrong_role = installation.options(&cell, ServerRole::Control);
     let refused = error_text(
         PlacementClient::new(wrong_role)
             .unwrap()
@@ -292,10 +299,11 @@ async fn a_client_checks_the_role_of_its_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_certificate_nobody_is_let_in_but_by_the_token_on_loopback() {
     let token = Token::new("0123456789abcdef").unwrap();
-    let site = Site::new(None).await;
+    // A server without a token needs a certificate of every caller, whatever token the caller sends.
+    let installation = Installation::new(None).await;
     let without_tls = ClientOptions {
         token: Some(token.clone()),
-        ..client_options(site.server.address)
+        ..client_options(installation.server.address)
     };
     assert!(
         CellClient::new(without_tls)
@@ -304,39 +312,44 @@ async fn without_a_certificate_nobody_is_let_in_but_by_the_token_on_loopback() {
             .await
             .is_err()
     );
-    let site = Site::new(Some(token.clone())).await;
+    let installation = Installation::new(Some(token.clone())).await;
     let without_tls = |token| ClientOptions {
         token,
-        ..client_options(site.server.address)
+        ..client_options(installation.server.address)
     };
     let with_token = CellClient::new(without_tls(Some(token))).unwrap();
-    assert_eq!(with_token.cell_id().await.unwrap(), site.fake_cell.id);
+    assert_eq!(
+        with_token.cell_id().await.unwrap(),
+        installation.fake_cell.id
+    );
     let refused = error_text(CellClient::new(without_tls(None)).unwrap().cell_id().await);
     assert!(refused.contains("token"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revoked_certificate_ends_its_streams() {
-    let site = Site::new(None).await;
-    let agent = site.issue_and_load("agent", agent_of("c1", "h1"));
-    let client = AgentClient::new(site.to_cell(&agent)).unwrap();
+    let installation = Installation::new(None).await;
+    let agent = installation.issue_and_load("agent", agent_of("c1", "h1"));
+    let client = AgentClient::new(installation.options_to_cell(&agent)).unwrap();
     let connection = client.connect().await.unwrap();
     let own_host = start(uuid_of_name("h1"), "h1");
     connection.to_cell.send(own_host.clone()).await.unwrap();
-    assert_eq!(site.received().await, Some(own_host));
+    assert_eq!(installation.next_message().await, Some(own_host));
     let serial = agent.current().facts.serial_text();
-    let revoked = site.authority.revoke(|entry| entry.serial == serial);
+    let revoked = installation
+        .authority
+        .revoke(|entry| entry.serial == serial);
     assert_eq!(revoked.unwrap().len(), 1);
-    assert!(site.cell.reload_if_changed().unwrap());
+    assert!(installation.cell_credentials.reload_if_changed().unwrap());
     wait_until_ended(connection).await;
     assert!(client.connect().await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewed_certificate_is_used_for_later_calls() {
-    let site = Site::new(None).await;
-    let control = site.issue_and_load("control", Role::Control);
-    let client = CellClient::new(site.to_cell(&control)).unwrap();
+    let installation = Installation::new(None).await;
+    let control = installation.issue_and_load("control", Role::Control);
+    let client = CellClient::new(installation.options_to_cell(&control)).unwrap();
     let mut events = client.follow().await.unwrap();
     assert!(
         timeout(TEST_TIMEOUT, events.recv())
@@ -346,22 +359,26 @@ async fn a_renewed_certificate_is_used_for_later_calls() {
     );
     let request = KeyRequest::new().unwrap();
     let present = control.current().certificate.clone();
-    let issued = site.authority.renew(&present, &request.request).unwrap();
+    let issued = installation
+        .authority
+        .renew(&present, &request.request)
+        .unwrap();
     holder::write(control.directory(), &request, &issued).unwrap();
     assert!(control.reload_if_changed().unwrap());
     // The stream ends, so that its caller opens it anew, with the new certificate.
     let read_to_end = async { while events.recv().await.is_some() {} };
     timeout(TEST_TIMEOUT, read_to_end).await.unwrap();
     let serial = |credentials: &Credentials| credentials.current().facts.serial_text();
-    let entries = site.authority.entries().unwrap();
-    // The last entry is that of the renewed certificate.
+    let entries = installation.authority.entries().unwrap();
+    // The last entry is that of the renewed certificate, the one before it that of the first certificate.
     let (first_entry, _) = entries.iter().rev().nth(1).unwrap();
     let first_serial = first_entry.serial.clone();
     assert_ne!(first_serial, serial(&control));
-    site.authority
+    installation
+        .authority
         .revoke(|entry| entry.serial == first_serial)
         .unwrap();
-    assert!(site.cell.reload_if_changed().unwrap());
-    assert_eq!(client.cell_id().await.unwrap(), site.fake_cell.id);
+    assert!(installation.cell_credentials.reload_if_changed().unwrap());
+    assert_eq!(client.cell_id().await.unwrap(), installation.fake_cell.id);
     assert!(client.follow().await.is_ok());
 }

@@ -103,11 +103,11 @@ async fn every_message_between_agents_and_their_cell_arrives() {
     for message in every_message_of_agents() {
         connection.to_cell.send(message).await.unwrap();
     }
-    for order in every_message_to_agents() {
+    for message in every_message_to_agents() {
         let received = timeout(TEST_TIMEOUT, connection.from_cell.recv())
             .await
             .unwrap();
-        assert_eq!(received, Some(order));
+        assert_eq!(received, Some(message));
     }
     let mut received = fake_cell.received.lock().await;
     for message in every_message_of_agents() {
@@ -212,6 +212,7 @@ async fn callers_without_the_token_are_refused() {
     let token = Token::new("a-secret-of-its-own").unwrap();
     let fake_cell = FakeCell::new();
     let server = TestServer::start(listen().await, &fake_cell, Some(token.clone()));
+    // A wrong token of the same length.
     let other = Token::new("a-secret-of-my-own1").unwrap();
     for wrong in [None, Some(other)] {
         let options = || ClientOptions {
@@ -331,10 +332,10 @@ async fn an_agent_that_sends_malformed_messages_is_disconnected_with_a_reason() 
     ] {
         let mut client = AgentsClient::connect(url.clone()).await.unwrap();
         let request = tokio_stream::iter([sent]);
-        let mut orders = client.join(request).await.unwrap().into_inner();
+        let mut from_cell = client.join(request).await.unwrap().into_inner();
         let ended = async {
             loop {
-                match orders.message().await {
+                match from_cell.message().await {
                     Ok(Some(_)) => {}
                     Ok(None) => panic!("it ended without a reason"),
                     Err(status) => return status,

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
-#[allow(dead_code, reason = "others use the rest")]
+#[allow(dead_code, reason = "other tests use the rest of it")]
 mod peers;
 
 use std::net::SocketAddr;
@@ -87,12 +87,13 @@ async fn assert_claim_requests_arrive(options: ClientOptions) {
         .request_claims(vec![claim_request()])
         .await
         .unwrap();
+    // The fake placement answers each request with the index that is the request's number.
     assert_eq!(responses, [ClaimResponse::Swapped { index: 7 }]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn neighbouring_releases_understand_each_other() {
-    for (server, client) in [
+    for (server_versions, client_versions) in [
         (Versions::SUPPORTED, Versions::SUPPORTED),
         (OLDER, Versions::SUPPORTED),
         (Versions::SUPPORTED, OLDER),
@@ -100,9 +101,12 @@ async fn neighbouring_releases_understand_each_other() {
         (NEWER, Versions::SUPPORTED),
         (Versions::SUPPORTED, NEWER),
     ] {
-        let server =
-            TestServer::start_with(listen().await, &FakeCell::new(), serve_options(server));
-        assert_messages_arrive(options_with_versions(server.address, client)).await;
+        let server = TestServer::start_with(
+            listen().await,
+            &FakeCell::new(),
+            serve_options(server_versions),
+        );
+        assert_messages_arrive(options_with_versions(server.address, client_versions)).await;
     }
 }
 
@@ -212,17 +216,18 @@ impl Cell for FirstRelease {
         request: Request<Payload>,
     ) -> Result<Response<Self::FollowStream>, Status> {
         let () = decode_version_2(request.get_ref())?;
-        let (to, from) = tokio::sync::mpsc::channel(1);
+        let (sender, receiver) = tokio::sync::mpsc::channel(1);
         let events: Vec<CellEvent> = (0..500)
             .map(|number| CellEvent::Instance {
                 instance: instance(number),
                 view: None,
             })
             .collect();
-        to.send(Ok(encode_version_2(&events).into_inner()))
+        sender
+            .send(Ok(encode_version_2(&events).into_inner()))
             .await
             .unwrap();
-        Ok(Response::new(ReceiverStream::new(from)))
+        Ok(Response::new(ReceiverStream::new(receiver)))
     }
 }
 
@@ -234,10 +239,10 @@ impl Placement for FirstRelease {
 
     async fn ask(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
         let claim_requests: Vec<ClaimRequest> = decode_version_2(request.get_ref())?;
-        let index = |claim_request: &ClaimRequest| ClaimResponse::Swapped {
+        let response = |claim_request: &ClaimRequest| ClaimResponse::Swapped {
             index: u32::try_from(claim_request.number).unwrap(),
         };
-        let responses: Vec<ClaimResponse> = claim_requests.iter().map(index).collect();
+        let responses: Vec<ClaimResponse> = claim_requests.iter().map(response).collect();
         Ok(encode_version_2(&responses))
     }
 }
@@ -261,7 +266,7 @@ async fn control_of_the_first_releases_is_understood() {
     let url = format!("http://{}", server.address);
     let mut raw = RawCell::connect(url).await.unwrap();
     let identity = raw.identify(IdentifyRequest {}).await.unwrap().into_inner();
-    // They refuse every other version.
+    // Control of the first releases refuses every other version in this field.
     assert_eq!(identity.version, 2);
     let payload = encode_version_2(&envelopes(2, 10)).into_inner();
     let response = raw.deliver(payload).await.unwrap().into_inner();
@@ -280,17 +285,18 @@ async fn control_of_the_first_releases_is_understood() {
     assert!(!events.is_empty());
 }
 
-/// Joins as an agent with this first batch, and returns the version that the cell names.
+/// Joins as an agent with this first batch, and returns the version that the cell names; `None` if it names none
+/// within half a second.
 async fn joined_version(url: &str, first: FromAgent) -> Result<Option<u32>, Status> {
     let mut client = AgentsClient::connect(url.to_owned()).await.unwrap();
-    let (to, batches) = tokio::sync::mpsc::channel(1);
-    to.send(first).await.unwrap();
-    let mut orders = client
+    let (to_cell, batches) = tokio::sync::mpsc::channel(1);
+    to_cell.send(first).await.unwrap();
+    let mut from_cell = client
         .join(ReceiverStream::new(batches))
         .await?
         .into_inner();
     loop {
-        match timeout(Duration::from_millis(500), orders.message()).await {
+        match timeout(Duration::from_millis(500), from_cell.message()).await {
             Ok(batch) => match batch? {
                 Some(batch) if batch.version != 0 => return Ok(Some(batch.version)),
                 Some(_) => {}
@@ -322,8 +328,8 @@ async fn an_agent_and_a_cell_take_the_newest_version_that_both_know() {
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
     let agent = AgentClient::new(client_options(server.address)).unwrap();
     let mut connection = agent.connect().await.unwrap();
-    let order = timeout(TEST_TIMEOUT, connection.from_cell.recv())
+    let message = timeout(TEST_TIMEOUT, connection.from_cell.recv())
         .await
         .unwrap();
-    assert!(order.is_some());
+    assert!(message.is_some());
 }

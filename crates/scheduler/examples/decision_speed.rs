@@ -109,9 +109,9 @@ fn zone(number: u64) -> Uuid {
     Uuid::from_u128(0xa000 + u128::from(number))
 }
 
-/// Hosts of three sizes; one in ten is a tree whose two NUMA nodes hold its CPUs.
+/// Hosts of three sizes; one in ten is a tree whose two NUMA nodes hold its CPUs. Three in four have each trait.
 #[expect(clippy::too_many_lines, reason = "one fleet, described in a row")]
-fn fleet(hosts: u32, numbers: &mut RandomNumbers) -> State {
+fn fleet(host_count: u32, numbers: &mut RandomNumbers) -> State {
     let mut state = State::default();
     execute(&mut state, &Command::SyncStandardNames { at: AT });
     let create = |uuid, name: String, parent| Command::CreateProvider {
@@ -120,14 +120,14 @@ fn fleet(hosts: u32, numbers: &mut RandomNumbers) -> State {
         parent,
         at: AT,
     };
-    let set = |provider, inventories| Command::SetInventories {
+    let set_inventories = |provider, inventories| Command::SetInventories {
         provider,
         generation: None,
         inventories,
         may_reserve_all: true,
         at: AT,
     };
-    for number in 0..hosts {
+    for number in 0..host_count {
         let host = host_uuid(number);
         let size = [32, 64, 128][numbers.below(3) as usize];
         execute(&mut state, &create(host, format!("host{number}"), None));
@@ -143,12 +143,12 @@ fn fleet(hosts: u32, numbers: &mut RandomNumbers) -> State {
                     &create(uuid, format!("numa{number}-{node}"), Some(host)),
                 );
                 let cpus = vec![("VCPU".to_owned(), Inventory::new(size / 2, 4.0))];
-                execute(&mut state, &set(uuid, cpus));
+                execute(&mut state, &set_inventories(uuid, cpus));
             }
         } else {
             inventories.push(("VCPU".to_owned(), Inventory::new(size, 4.0)));
         }
-        execute(&mut state, &set(host, inventories));
+        execute(&mut state, &set_inventories(host, inventories));
         let mut traits = vec!["COMPUTE_NODE".to_owned()];
         for (bit, name) in [
             "HW_CPU_X86_AVX2",
@@ -183,7 +183,7 @@ fn fleet(hosts: u32, numbers: &mut RandomNumbers) -> State {
         };
         execute(&mut state, &command);
     }
-    let racks = 0..hosts.div_ceil(RACK_HOSTS);
+    let racks = 0..host_count.div_ceil(RACK_HOSTS);
     let levels = vec![Level {
         name: "rack".into(),
         aggregates: racks.map(|number| rack(number).to_string()).collect(),
@@ -216,13 +216,13 @@ fn plain_request(numbers: &mut RandomNumbers) -> RequestSpec {
 /// A random request: 60 % plain, 20 % with traits and aggregates, 10 % granular, 10 % in groups.
 fn mixed_request(numbers: &mut RandomNumbers) -> RequestSpec {
     let mut request = plain_request(numbers);
-    let extra = &mut request.flavor.extra_specs;
+    let extra_specs = &mut request.flavor.extra_specs;
     match numbers.below(10) {
         0..6 => {}
         6 | 7 => {
-            extra.insert("trait:HW_CPU_X86_AVX2".into(), "required".into());
+            extra_specs.insert("trait:HW_CPU_X86_AVX2".into(), "required".into());
             if numbers.below(2) == 0 {
-                extra.insert("trait:HW_CPU_X86_VMX".into(), "forbidden".into());
+                extra_specs.insert("trait:HW_CPU_X86_VMX".into(), "forbidden".into());
             }
             request.requested_destination = Some(Destination {
                 aggregates: vec![vec![zone(numbers.below(4))]],
@@ -230,10 +230,10 @@ fn mixed_request(numbers: &mut RandomNumbers) -> RequestSpec {
             });
         }
         8 => {
-            extra.insert("resources:VCPU".into(), "0".into());
-            extra.insert("resources1:VCPU".into(), "1".into());
-            extra.insert("resources2:VCPU".into(), "1".into());
-            extra.insert("group_policy".into(), "isolate".into());
+            extra_specs.insert("resources:VCPU".into(), "0".into());
+            extra_specs.insert("resources1:VCPU".into(), "1".into());
+            extra_specs.insert("resources2:VCPU".into(), "1".into());
+            extra_specs.insert("group_policy".into(), "isolate".into());
         }
         _ => {
             let group = u32::try_from(numbers.below(u64::from(ANTI_AFFINITY_GROUPS))).unwrap_or(0);
@@ -247,8 +247,8 @@ struct Bench {
     state: State,
     scheduler: Scheduler,
     numbers: RandomNumbers,
-    alive: Vec<(ConsumerUuid, u64)>,
-    /// The memory in use in MiB, and its limit.
+    /// The instances with their memory, the memory in use, and its limit, all in MiB.
+    instances: Vec<(ConsumerUuid, u64)>,
     used_mb: u64,
     used_max_mb: u64,
     next_consumer: u128,
@@ -267,12 +267,12 @@ struct Times {
 }
 
 impl Bench {
-    fn new(hosts: u32) -> Self {
+    fn new(host_count: u32) -> Self {
         let mut numbers = RandomNumbers(0x9e37_79b9_7f4a_7c15);
-        let state = fleet(hosts, &mut numbers);
+        let state = fleet(host_count, &mut numbers);
         let mut scheduler = Scheduler::new(SchedulerConfig::default(), PrepareOptions::default())
             .expect("the defaults are right");
-        for number in 0..hosts {
+        for number in 0..host_count {
             let mut report = HostReport::default();
             report.facts.names.service_host = format!("host{number}");
             report.facts.names.node = format!("host{number}");
@@ -285,7 +285,7 @@ impl Bench {
             state,
             scheduler,
             numbers,
-            alive: Vec::new(),
+            instances: Vec::new(),
             used_mb: 0,
             used_max_mb: u64::MAX,
             next_consumer: 1,
@@ -294,8 +294,8 @@ impl Bench {
     }
 
     /// Fills hosts at random until 80 % of the memory is in use.
-    fn fill(&mut self, hosts: u32) {
-        for number in 0..hosts {
+    fn fill(&mut self, host_count: u32) {
+        for number in 0..host_count {
             let slot = self
                 .state
                 .provider_id(host_uuid(number))
@@ -354,7 +354,7 @@ impl Bench {
         if claimed {
             let memory = u64::from(request.flavor.memory_mb);
             self.used_mb += memory;
-            self.alive.push((consumer, memory));
+            self.instances.push((consumer, memory));
         }
         claimed
     }
@@ -362,8 +362,8 @@ impl Bench {
     /// Deletes instances until no more memory is in use than at the start.
     fn delete_instances(&mut self) {
         while self.used_mb > self.used_max_mb {
-            let index = self.numbers.below(self.alive.len() as u64) as usize;
-            let (consumer, memory) = self.alive.swap_remove(index);
+            let index = self.numbers.below(self.instances.len() as u64) as usize;
+            let (consumer, memory) = self.instances.swap_remove(index);
             self.used_mb -= memory;
             execute(&mut self.state, &Command::Release { consumer });
         }
@@ -377,7 +377,7 @@ impl Bench {
             state: self.state.clone(),
             scheduler,
             numbers: RandomNumbers(self.numbers.0),
-            alive: self.alive.clone(),
+            instances: self.instances.clone(),
             name_filter: self.name_filter.clone(),
             ..*self
         }
@@ -389,8 +389,8 @@ impl Bench {
         }
     }
 
-    /// Measures decisions; of repeated requests, rounds before `first` only fill the caches.
-    fn run(&mut self, name: &str, requests: &[RequestSpec], decisions: usize, first: usize) {
+    /// Measures decisions. If requests are repeated, the first `unmeasured` rounds only fill the caches.
+    fn run(&mut self, name: &str, requests: &[RequestSpec], decisions: usize, unmeasured: usize) {
         let mut times = Times::default();
         let mut without_host = 0;
         for round in 0..decisions {
@@ -411,7 +411,7 @@ impl Bench {
                 .rank(&self.state, request, &prepared, &scope)
                 .expect("a good request");
             let ranked_at = Instant::now();
-            if round >= first || requests.len() == decisions {
+            if round >= unmeasured || requests.len() == decisions {
                 if is_split {
                     times.observe.push((observed_at - start).as_nanos());
                     times.prepare.push((prepared_at - observed_at).as_nanos());
@@ -463,7 +463,7 @@ impl Times {
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let sizes: Vec<u32> = match arguments.next().map(|word| word.parse()) {
-        Some(Ok(hosts)) => vec![hosts],
+        Some(Ok(host_count)) => vec![host_count],
         _ => vec![10_000, 100_000],
     };
     let decisions = arguments
@@ -471,17 +471,17 @@ fn main() {
         .and_then(|word| word.parse().ok())
         .unwrap_or(20_000);
     let name_filter = arguments.next().unwrap_or_default();
-    for hosts in sizes {
-        let mut bench = Bench::new(hosts);
+    for host_count in sizes {
+        let mut bench = Bench::new(host_count);
         bench.name_filter.clone_from(&name_filter);
-        bench.fill(hosts);
+        bench.fill(host_count);
         println!(
-            "{hosts} hosts, {} instances; times in us",
-            bench.alive.len()
+            "{host_count} hosts, {} instances; times in us",
+            bench.instances.len()
         );
-        println!("                              decision              of it, p50          claim");
+        println!("                              decision              parts, p50          claim");
         println!(
-            "                             p50     p99     max   take  make  rank     p50    p99   a second  no host"
+            "                             p50     p99     max   obs.  prep. rank     p50    p99   a second  no host"
         );
         let numbers = &mut bench.numbers;
         let mix: Vec<RequestSpec> = (0..200).map(|_| mixed_request(numbers)).collect();
@@ -532,8 +532,8 @@ impl Bench {
         ] {
             let requests = numbers().map(|number| {
                 let mut request = request(number);
-                let start = number as usize * 8 % (self.alive.len() - 8);
-                let compared = self.alive[start..start + 8].iter();
+                let start = number as usize * 8 % (self.instances.len() - 8);
+                let compared = self.instances[start..start + 8].iter();
                 let mut rule = TopologyRule::hard("rack", relation);
                 rule.to = compared
                     .filter_map(|(consumer, _)| consumer.as_str().parse().ok())

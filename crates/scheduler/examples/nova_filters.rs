@@ -2,9 +2,9 @@
 //!
 //! `cargo run --example nova_filters -- --list` writes the names, flags and default options.
 //! Without `--list`, each input line has `config`, `aggregates`, `hosts`, `request`, `instance` and
-//! `all_filters`. Its output line has the hosts that pass each single filter, those that pass all
-//! of `all_filters`, the values of each single weigher, and the weights and the order of hosts by
-//! `config.weight_classes`.
+//! `all_filters`. Its output line has the hosts that pass each single filter (`filters`), those that
+//! pass all of `all_filters`, those that `MetricsWeigher` does not exclude (`measured`), the values of
+//! each single weigher, and the weights and the order of hosts by `config.weight_classes`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
@@ -122,6 +122,8 @@ fn policy(config: SchedulerConfig) -> Policy {
     Policy::new(config).unwrap_or_else(|errors| panic!("{errors:?}"))
 }
 
+/// For each host, whether it passes these filters and what these weighers exclude; or the refusal of the
+/// request.
 fn passing(
     input: &Input,
     hosts: &HostTable,
@@ -135,7 +137,7 @@ fn passing(
         ..input.config.clone()
     });
     let compiled = match policy.compile(request, hosts, input.instance) {
-        Err(refused) => return json!({"refused": refused.to_string()}),
+        Err(error) => return json!({"refused": error.to_string()}),
         Ok(compiled) => compiled.filters,
     };
     let slots = 0..u32::try_from(input.hosts.len()).expect("few hosts");
@@ -179,7 +181,7 @@ fn weights(
 
 fn evaluate(input: &Input) -> Value {
     let request: RequestSpec = match request::read(&input.request) {
-        Err(refused) => return json!({"refused": refused.to_string()}),
+        Err(error) => return json!({"refused": error.to_string()}),
         Ok(request) => request,
     };
     let hosts = table(input);

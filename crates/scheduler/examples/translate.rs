@@ -125,7 +125,7 @@ fn translate_input(input: &Input, output: &mut Output) -> Result<(), Refusal> {
     let spec = &input.spec;
     let mut translation = translate(spec, &options)
         .map_err(|error| Refusal::new("translate", error.field(), &error))?;
-    output.numa = translation.numa.as_ref().map(cells);
+    output.numa = translation.numa.as_ref().map(topology_json);
     let prefilters = input.prefilters.clone().unwrap_or_default();
     let added = prefilter::apply(spec, &translation, &prefilters, input)
         .map_err(|error| Refusal::new("prefilter", error.field().unwrap_or_default(), &error))?;
@@ -175,7 +175,7 @@ fn translate_input(input: &Input, output: &mut Output) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn cells(guest: &GuestTopology) -> serde_json::Value {
+fn topology_json(guest: &GuestTopology) -> serde_json::Value {
     let cells = guest.cells.iter().map(|cell| {
         serde_json::json!({
             "shared": cell.shared_cpus,

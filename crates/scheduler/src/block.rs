@@ -23,11 +23,12 @@ pub(crate) fn smaller(a: f64, b: f64) -> f64 {
     if a < b { a } else { b }
 }
 
-/// The number of lanes processed together where a mask has to be expanded; four mask bits index a
-/// table.
+/// The number of values that are processed together where a mask selects values: four bits of the mask
+/// index a table of penalties.
 const LANES: usize = 4;
 
-/// By value of four mask bits: 0.0 for a set bit, minus infinity for a clear one.
+/// By value of four mask bits: 0.0 for a set bit, minus infinity for a clear one. A penalty that is added to
+/// a value keeps it out of a maximum, and one that is subtracted keeps it out of a minimum.
 static PENALTIES: [[f64; LANES]; 1 << LANES] = {
     let mut table = [[0.0; LANES]; 1 << LANES];
     let mut bits = 0;
@@ -44,6 +45,7 @@ static PENALTIES: [[f64; LANES]; 1 << LANES] = {
     table
 };
 
+/// The penalties of four values, by the bits of the mask from `LANES * chunk` on.
 #[inline(always)]
 fn penalties(mask: u64, chunk: usize) -> &'static [f64; LANES] {
     // Four bits always index a table of sixteen.
@@ -217,6 +219,7 @@ pub(crate) fn add_share(
 #[inline]
 pub(crate) fn position(numbers: &[f64], wanted: f64) -> Option<usize> {
     let (chunks, remainder) = numbers.as_chunks::<8>();
+    // Without an early end, so that the eight comparisons are vectorised.
     let contains_wanted = |numbers: &[f64]| {
         numbers
             .iter()

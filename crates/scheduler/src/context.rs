@@ -35,7 +35,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The value of an image property; `None` if it is absent or empty.
+    /// The value of an image property; `None` if the property is absent or empty.
     pub(crate) fn image_property(&self, name: &str) -> Option<&'a str> {
         let value = self.request.image.as_ref()?.properties.get(name);
         value.filter(|value| !value.is_empty())

@@ -23,9 +23,9 @@
 //! assert_eq!((error.line, error.column), (2, 6));
 //! ```
 //!
-//! A filter is a condition: `host.io_ops < 4`. If it cannot be computed for a host, for example
+//! A filter is a condition: `host.io_ops < 4`. If the condition cannot be computed for a host, for example
 //! because the host lacks a statistic, the host does not pass. A weigher is a number:
-//! `host.metrics['cpu.percent']`. If it cannot be computed for a host, its raw value is 0. Errors
+//! `host.metrics['cpu.percent']`. If the number cannot be computed for a host, the host's raw value is 0. Errors
 //! that concern every host, such as an unknown field or a text compared with a number, are found
 //! when the configuration is read.
 
@@ -80,7 +80,7 @@ pub struct Expression {
     multiplier_key: String,
     purpose: Purpose,
     program: Program,
-    /// Whether its value may differ from host to host.
+    /// Whether the value of the expression may differ from host to host.
     reads_host: bool,
 }
 
@@ -149,14 +149,16 @@ impl Expression {
             let first_error = errors.errors.first();
             let from_one = |number: isize| usize::try_from(number).unwrap_or(0).max(1);
             let position = first_error.map_or(start, |error| {
-                (from_one(error.pos.0), from_one(error.pos.1))
+                let (line, column) = error.pos;
+                (from_one(line), from_one(column))
             });
             let message = first_error.map_or("cannot be read", |error| error.msg.as_str());
             error_at(position, message.to_owned())
         })?;
         let analysis = check::analyse(program.expression()).map_err(|error| {
             let offset = program.source_info().offset_for(error.node);
-            let offset = usize::try_from(offset.map_or(0, |(start, _)| start)).unwrap_or(0);
+            let offset =
+                usize::try_from(offset.map_or(0, |(node_start, _)| node_start)).unwrap_or(0);
             error_at(line_and_column(source, offset), error.message)
         })?;
         let expression = Self {
@@ -172,7 +174,7 @@ impl Expression {
         Ok(expression)
     }
 
-    /// The name under which explanations list it.
+    /// The name under which explanations list the expression.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -224,7 +226,7 @@ impl Expression {
         })
     }
 
-    /// The compiled weigher, if the expression is one.
+    /// The compiled weigher, if the expression is a weigher.
     #[must_use]
     pub fn weigher<'a>(&'a self, context: &context::Context<'a>) -> Option<CompiledWeigher<'a>> {
         let Purpose::Weigher { multiplier } = self.purpose else {
@@ -248,7 +250,7 @@ impl Expression {
     }
 }
 
-/// Converts a value to a finite number; `None` if it is not one.
+/// Converts a value to a finite number; `None` if the value is not a finite number.
 fn number(value: &Value) -> Option<f64> {
     let number = match value {
         Value::Bool(value) => f64::from(u8::from(*value)),

@@ -153,7 +153,7 @@ impl Policy {
         }
         let expressions = self.expressions.iter();
         let compiled = expressions.filter_map(|expression| expression.weigher(&context));
-        weighers.extend(compiled.filter(|weigher| !weigher.is_idle()));
+        weighers.extend(compiled.filter(|weigher| !weigher.has_no_effect()));
         Ok(CompiledPolicy {
             filters: self.compile_filters(&context)?,
             weighers: CompiledWeighers::new(hosts, weighers),
@@ -332,8 +332,8 @@ impl<'a> CompiledFilters<'a> {
         filters.all(|filter| filter.verdict.passes(slot))
     }
 
-    /// The shortest list of hosts to which a filter restricts the request; no other host passes.
-    /// `None` if no filter lists hosts.
+    /// The shortest list of hosts to which a filter restricts the request; no host outside of the list
+    /// passes. `None` if no filter lists hosts.
     #[must_use]
     pub fn listed_hosts(&self) -> Option<&SlotSet> {
         let sets = self

@@ -2,7 +2,7 @@
 //!
 //! There are two rankers. [`Linear`](linear::Linear) looks at every host; its few lines define the
 //! correct result. [`Indexed`](indexed::Indexed) looks at few hosts, because it keeps data from one
-//! decision to the next, and returns the same result. It can only be used if all weighers of the
+//! decision to the next, and returns the same result. `Indexed` can only be used if all weighers of the
 //! request read their values from columns.
 
 pub mod feasibility;

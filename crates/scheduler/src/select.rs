@@ -53,7 +53,7 @@ pub struct Scheduler {
     policy: Policy,
     options: PrepareOptions,
     hosts: HostTable,
-    classes: ClassCache,
+    class_cache: ClassCache,
     scores: SharedScores,
     /// The version of the oldest compute service.
     compute_version_min: u32,
@@ -91,14 +91,14 @@ impl Environment for StateEnvironment<'_> {
             Some(host) => self.hosts.nodes_of(host).collect(),
             None => self.hosts.slots().iter().collect(),
         };
-        let states = slots.into_iter().filter_map(|slot| self.hosts.get(slot));
-        states
-            .filter(|state| target.node.is_none_or(|node| state.names.node == node))
-            .filter(|state| target.cell.is_none_or(|cell| state.names.cell == cell))
-            .map(|state| ComputeNode {
-                uuid: state.uuid,
-                host: state.names.service_host.clone(),
-                node: state.names.node.clone(),
+        let hosts = slots.into_iter().filter_map(|slot| self.hosts.get(slot));
+        hosts
+            .filter(|host| target.node.is_none_or(|node| host.names.node == node))
+            .filter(|host| target.cell.is_none_or(|cell| host.names.cell == cell))
+            .map(|host| ComputeNode {
+                uuid: host.uuid,
+                host: host.names.service_host.clone(),
+                node: host.names.node.clone(),
             })
             .collect()
     }
@@ -115,7 +115,7 @@ impl Scheduler {
             hosts: HostTable::new(&config),
             policy: Policy::new(config)?,
             options,
-            classes: ClassCache::default(),
+            class_cache: ClassCache::default(),
             scores: SharedScores::default(),
             compute_version_min: 0,
         })
@@ -194,8 +194,8 @@ impl Scheduler {
         let version = (self.hosts.aggregates().version(), self.compute_version_min);
         let options = &self.options;
         let prepare_now = || prepare(request, options, &environment);
-        self.classes
-            .prepared(request, version, &self.hosts, prepare_now)
+        self.class_cache
+            .find_or_prepare(request, version, &self.hosts, prepare_now)
     }
 
     /// The best hosts for a request, best first; fewer than `scope.count` if fewer are feasible.
@@ -271,8 +271,8 @@ impl Scheduler {
         let listed = context.listed_hosts(listed_by_rules.as_ref());
         for query in std::iter::once(&prepared.query).chain(&prepared.fallback) {
             let caches = self
-                .classes
-                .caches(prepared, query, scope.cell, &self.hosts);
+                .class_cache
+                .find_or_insert(prepared, query, scope.cell, &self.hosts);
             let ranked = search::best(
                 &context,
                 query,

@@ -1,5 +1,5 @@
-//! The kind that the host table records of a change covers all that changed, so that readers can skip
-//! changes of the weaker kinds.
+//! The kind that the host table records of a change is at least as strong as what changed, so that readers
+//! can skip changes of the weaker kinds.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ enum Step {
     AddPending(u32, u8),
     RemovePending(u32, u8),
     SetAmounts(u32, Amounts),
-    Reduce(u32, Amounts),
+    SetAmountsAfterCapacityLoss(u32, Amounts),
 }
 
 fn uuid(number: u32) -> Uuid {
@@ -82,7 +82,8 @@ fn step() -> impl Strategy<Value = Step> {
         (host(), 0u8..6).prop_map(|(host, number)| Step::AddPending(host, number)),
         (host(), 0u8..6).prop_map(|(host, number)| Step::RemovePending(host, number)),
         (host(), amounts()).prop_map(|(host, amounts)| Step::SetAmounts(host, amounts)),
-        (host(), amounts()).prop_map(|(host, amounts)| Step::Reduce(host, amounts)),
+        (host(), amounts())
+            .prop_map(|(host, amounts)| Step::SetAmountsAfterCapacityLoss(host, amounts)),
     ]
 }
 
@@ -96,7 +97,9 @@ fn apply(table: &mut HostTable, step: &Step) {
             table.remove_pending_instance(*host, instance(*number).uuid);
         }
         Step::SetAmounts(host, amounts) => table.set_amounts(*host, *amounts),
-        Step::Reduce(host, amounts) => table.set_reduced_amounts(*host, *amounts),
+        Step::SetAmountsAfterCapacityLoss(host, amounts) => {
+            table.set_amounts_after_capacity_loss(*host, *amounts);
+        }
     }
 }
 
@@ -116,7 +119,7 @@ fn is_capacity_loss(before: &[f64; column::COUNT], after: &[f64; column::COUNT])
 
 proptest! {
     #[test]
-    fn a_change_is_at_least_of_the_kind_that_is_recorded(
+    fn the_recorded_kind_covers_what_changed(
         batches in proptest::collection::vec(proptest::collection::vec(step(), 1..5), 0..30),
     ) {
         let mut table = HostTable::new(&SchedulerConfig::default());
@@ -151,6 +154,8 @@ proptest! {
     }
 }
 
+/// Of 100 MiB, two instances of 30 MiB are expected to take 60. Then one of them is claimed on this host,
+/// and the other is no longer expected here: 70 MiB are free, more than before.
 #[test]
 fn a_smaller_reduction_than_before_is_a_gain_of_capacity() {
     let mut table = HostTable::new(&SchedulerConfig::default());
@@ -167,18 +172,18 @@ fn a_smaller_reduction_than_before_is_a_gain_of_capacity() {
     table.set_amounts(0, with_free(100));
     drop(table.drain_changes());
     let mut kind_of = |free| {
-        table.set_reduced_amounts(0, with_free(free));
+        table.set_amounts_after_capacity_loss(0, with_free(free));
         let changes: Vec<_> = table.drain_changes().collect();
         changes.iter().map(|change| change.kind).collect::<Vec<_>>()
     };
     assert_eq!(
         kind_of(40),
         [ChangeKind::CapacityLoss],
-        "two instances are pending"
+        "two instances are expected"
     );
     assert_eq!(
         kind_of(70),
         [ChangeKind::CapacityChange],
-        "one of them was claimed"
+        "one of them was claimed, the other not"
     );
 }

@@ -31,11 +31,8 @@ impl Environment for WithoutAggregates {
     }
     fn compute_nodes(&self, target: Target<'_>) -> Vec<ComputeNode> {
         let host = target.host.unwrap_or_default();
-        let number = host
-            .bytes()
-            .fold(0, |sum, byte| sum * 256 + u128::from(byte));
         vec![ComputeNode {
-            uuid: Uuid::from_u128(number),
+            uuid: uuid_of(host),
             host: host.to_owned(),
             node: host.to_owned(),
         }]
@@ -56,7 +53,7 @@ impl Fleet {
         let name = "CUSTOM_GPU".to_owned();
         fleet.execute(&Command::CreateClass {
             name,
-            ensure: true,
+            exist_ok: true,
             at,
         });
         fleet
@@ -70,7 +67,7 @@ impl Fleet {
         }
     }
 
-    /// Adds a provider whose UUID is its name.
+    /// Adds a provider. Its UUID is made of its name by [`uuid_of`].
     fn add_provider(
         &mut self,
         name: &str,
@@ -140,7 +137,7 @@ impl Fleet {
         self.add_provider(&gpu, Some(name), &[("CUSTOM_GPU", 1)], &[]);
     }
 
-    /// For every candidate that satisfies the rules: which providers serve each group, as text.
+    /// For every candidate that satisfies the rules: which providers serve each group, as `suffix=provider`.
     fn candidates(&self, prepared: &Prepared) -> Vec<String> {
         let state = &self.state;
         let query = &prepared.query;
@@ -167,6 +164,7 @@ impl Fleet {
     }
 }
 
+/// The UUID whose bytes are the letters of a name.
 fn uuid_of(name: &str) -> Uuid {
     Uuid::from_u128(
         name.bytes()
@@ -201,6 +199,7 @@ fn candidates(fleet: &Fleet, spec: &RequestSpec) -> Vec<String> {
     fleet.candidates(&prepare(spec, &options(), &WithoutAggregates).expect("valid"))
 }
 
+/// A host `n` with NUMA nodes `n0` and `n1` and a GPU `ng`, and a flat one `f` with a GPU `fg`.
 fn fleet_with_and_without_nodes() -> Fleet {
     let mut fleet = Fleet::new();
     fleet.add_numa_host("n");
@@ -320,8 +319,8 @@ fn tasks_of_a_trace_get_the_gpu_models_that_they_accept() {
     let at = Timestamp::from_seconds(1);
     for name in [placewright_trace::MILLI_CPU, placewright_trace::GPU_MILLI] {
         let name = name.to_owned();
-        let ensure = true;
-        fleet.execute(&Command::CreateClass { name, ensure, at });
+        let exist_ok = true;
+        fleet.execute(&Command::CreateClass { name, exist_ok, at });
     }
     for node in &nodes {
         let providers = providers(node);
@@ -339,6 +338,7 @@ fn tasks_of_a_trace_get_the_gpu_models_that_they_accept() {
             fleet.add_provider(&provider.name, parent, &totals, &traits);
         }
     }
+    // The columns `num_gpu`, `gpu_milli` and `gpu_spec` of a task, and how many candidates it has.
     let rows = [
         ("0,0,", 4),
         ("1,460,", 5),

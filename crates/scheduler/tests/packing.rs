@@ -69,7 +69,7 @@ fn state_of_hosts(cpus: &[u8]) -> State {
         &mut state,
         &Command::CreateClass {
             name,
-            ensure: true,
+            exist_ok: true,
             at: AT,
         },
     );
@@ -106,14 +106,14 @@ fn request(cpus: u32, devices: u32, share: u32) -> RequestSpec {
     RequestSpec::new(flavor)
 }
 
-/// The free capacity of a host, computed from its inventories.
+/// The free CPUs and memory of a host, and the free shares of each of its devices, computed from inventories.
 fn free_capacity(state: &State, host: u32) -> (u64, u64, Vec<u32>) {
     let free = |uuid: Uuid, class: &str| {
         let class = state.class_id(class).unwrap();
         let provider = state.provider_by_uuid(uuid).unwrap();
-        let mut records = provider.inventories.iter();
-        let record = records.find(|record| record.class == class).unwrap();
-        u64::try_from(record.inventory.capacity() - record.used).unwrap()
+        let mut rows = provider.inventories.iter();
+        let row = rows.find(|row| row.class == class).unwrap();
+        u64::try_from(row.inventory.capacity() - row.used).unwrap()
     };
     let devices = (0..host % (DEVICES + 1)).map(|device| {
         let free = free(device_uuid(host, device), CLASS);
@@ -148,8 +148,8 @@ proptest! {
             let full = HostUpdate::Full(Box::new(report));
             scheduler.hosts_mut().apply(host_uuid(number), AT, &full);
         }
-        for (number, (cpus, devices, tenth)) in (0u128..).zip(sizes) {
-            let request = request(cpus, devices, tenth * 100);
+        for (number, (cpus, devices, tenths)) in (0u128..).zip(sizes) {
+            let request = request(cpus, devices, tenths * WHOLE_DEVICE / 10);
             scheduler.observe(&state, AT);
             let prepared = scheduler.prepare_cached(&state, &request).unwrap();
             let instance = Uuid::from_u128(0xc000 + number);
@@ -170,7 +170,7 @@ proptest! {
             };
             let uuid = scheduler.hosts().get(best.slot).unwrap().uuid;
             let host = u32::try_from(uuid.as_u128() - 0x1000).unwrap();
-            let growth = growths.iter().find(|(_, slot)| *slot == host).unwrap().0;
+            let (growth, _) = growths.iter().find(|(_, number)| *number == host).unwrap();
             prop_assert!((growth - minimum).abs() < 1e-6, "{growth} is not {minimum}");
             let (cpu, memory, devices) = free_capacity(&state, host);
             let before = forecast.fragmentation(&FreeCapacity { cpu, memory, devices: &devices });
@@ -188,10 +188,10 @@ proptest! {
                 alongside: Vec::new(),
             };
             execute(&mut state, &Command::ClaimFirst { intents: vec![intent], least: 1, at: AT });
-            // The claimed devices are the best ones too.
+            // The candidate that was claimed has the host's best devices, too.
             let (cpu, memory, devices) = free_capacity(&state, host);
             let after = forecast.fragmentation(&FreeCapacity { cpu, memory, devices: &devices });
-            prop_assert!((after - before - growth).abs() < 1e-6, "{after} {before} {growth}");
+            prop_assert!((after - before - *growth).abs() < 1e-6, "{after} {before} {growth}");
         }
     }
 }

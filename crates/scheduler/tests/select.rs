@@ -45,7 +45,8 @@ fn execute(state: &mut State, command: &Command) -> bool {
     accepted
 }
 
-/// A fleet in which every third host is a tree with two NUMA nodes that hold its CPUs.
+/// A fleet in which every third host is a tree with two NUMA nodes that hold its CPUs. A host with size n has
+/// `n % 8 + 1` times 2 VCPU (in each NUMA node), 1,024 MB of memory and 10 GB of disk.
 #[expect(
     clippy::too_many_lines,
     reason = "one fleet, described in one function"
@@ -139,7 +140,14 @@ fn fleet(sizes: &[u8]) -> State {
     state
 }
 
-/// Topology rules for some kinds of requests: hard ones for 1 and 2, soft ones for 3.
+/// Kinds of requests: two granular groups, a hard rule between racks, soft rules; nothing for the others.
+const GRANULAR: u8 = 0;
+const DIFFERENT_RACKS: u8 = 1;
+const SPREAD_OVER_RACKS: u8 = 2;
+const SOFT_RULES: u8 = 3;
+const KINDS: u8 = 12;
+
+/// The topology rules of a kind of requests.
 fn topology_rules(kind: u8) -> Vec<TopologyRule> {
     let instances = |count: u128| {
         (0..count)
@@ -148,16 +156,16 @@ fn topology_rules(kind: u8) -> Vec<TopologyRule> {
     };
     let mut rule = TopologyRule::hard("rack", TopologyRelation::Different);
     match kind {
-        1 => {
+        DIFFERENT_RACKS => {
             rule.to = instances(2);
             vec![rule]
         }
-        2 => {
+        SPREAD_OVER_RACKS => {
             rule.relation = TopologyRelation::Spread;
             rule.to = instances(12);
             vec![rule]
         }
-        3 => {
+        SOFT_RULES => {
             rule.strength = Strength::Soft;
             rule.to = instances(3);
             let mut near = rule.clone();
@@ -174,7 +182,7 @@ fn request() -> impl Strategy<Value = RequestSpec> {
         1 => Just(Some((0xe1, GroupPolicy::AntiAffinity))),
         1 => Just(Some((0xe2, GroupPolicy::Affinity))),
     ];
-    // There are few values, so that requests of one class are repeated after claims.
+    // All parts have few values, so that requests of one class are repeated after claims.
     let conditions = prop::sample::select(vec![
         ("capabilities:free_ram_mb", "<= 2500"),
         ("capabilities:vcpus_used", ">= 3"),
@@ -188,50 +196,52 @@ fn request() -> impl Strategy<Value = RequestSpec> {
         0u32..4,
         any::<bool>(),
         group,
-        0u8..12,
+        0..KINDS,
         condition,
     )
-        .prop_map(|(vcpus, memory, disk, avx, group, kind, condition)| {
-            let (vcpus, memory, disk, avx) = match condition {
-                Some(_) => (1, memory % 2, 1, false),
-                None => (vcpus, memory, disk, avx),
-            };
-            let mut flavor = Flavor {
-                vcpus,
-                memory_mb: 512 + memory * 1024,
-                root_gb: disk * 5,
-                ..Flavor::default()
-            };
-            let mut add_extra_spec = |key: &str, value: &str| {
-                flavor.extra_specs.insert(key.into(), value.into());
-            };
-            if avx {
-                add_extra_spec("trait:HW_CPU_X86_AVX", "required");
-            }
-            if let Some((name, condition)) = condition {
-                add_extra_spec(name, condition);
-            }
-            if kind == 0 {
-                // Two groups, each served by a NUMA node.
-                add_extra_spec("resources:VCPU", "0");
-                add_extra_spec("resources1:VCPU", "1");
-                add_extra_spec("resources2:VCPU", "1");
-                add_extra_spec("group_policy", "isolate");
-            }
-            let mut request = RequestSpec::new(flavor);
-            request.instance_group = group.map(|(uuid, policy)| ServerGroup {
-                uuid: Uuid::from_u128(uuid),
-                policy: Some(policy),
-                max_server_per_host: None,
-                members: (0..6)
-                    .map(|number| Uuid::from_u128(0xc000 + number))
-                    .collect(),
-                hosts: BTreeSet::new(),
-                topology_rules: Vec::new(),
-            });
-            request.topology_rules = topology_rules(kind);
-            request
-        })
+        .prop_map(
+            |(vcpus, memory_step, disk_step, needs_avx, group, kind, condition)| {
+                let (vcpus, memory_step, disk_step, needs_avx) = match condition {
+                    Some(_) => (1, memory_step % 2, 1, false),
+                    None => (vcpus, memory_step, disk_step, needs_avx),
+                };
+                let mut flavor = Flavor {
+                    vcpus,
+                    memory_mb: 512 + memory_step * 1024,
+                    root_gb: disk_step * 5,
+                    ..Flavor::default()
+                };
+                let mut add_extra_spec = |key: &str, value: &str| {
+                    flavor.extra_specs.insert(key.into(), value.into());
+                };
+                if needs_avx {
+                    add_extra_spec("trait:HW_CPU_X86_AVX", "required");
+                }
+                if let Some((name, condition)) = condition {
+                    add_extra_spec(name, condition);
+                }
+                if kind == GRANULAR {
+                    // Two groups, each served by a NUMA node.
+                    add_extra_spec("resources:VCPU", "0");
+                    add_extra_spec("resources1:VCPU", "1");
+                    add_extra_spec("resources2:VCPU", "1");
+                    add_extra_spec("group_policy", "isolate");
+                }
+                let mut request = RequestSpec::new(flavor);
+                request.instance_group = group.map(|(uuid, policy)| ServerGroup {
+                    uuid: Uuid::from_u128(uuid),
+                    policy: Some(policy),
+                    max_server_per_host: None,
+                    members: (0..6)
+                        .map(|number| Uuid::from_u128(0xc000 + number))
+                        .collect(),
+                    hosts: BTreeSet::new(),
+                    topology_rules: Vec::new(),
+                });
+                request.topology_rules = topology_rules(kind);
+                request
+            },
+        )
 }
 
 /// Whether every usable host passes the filters and rules.
@@ -254,8 +264,8 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         6 => (request(), 0u8..40).prop_map(|(request, number)| Event::Claim(Box::new(request), number)),
         2 => (0u8..40).prop_map(Event::Release),
-        1 => (0..HOSTS, any::<bool>()).prop_map(|(host, on)| Event::Disable(host, on)),
-        1 => (0..HOSTS, 0u32..4).prop_map(|(host, ops)| Event::Load(host, ops)),
+        1 => (0..HOSTS, any::<bool>()).prop_map(|(host, is_disabled)| Event::Disable(host, is_disabled)),
+        1 => (0..HOSTS, 0u32..4).prop_map(|(host, io_ops)| Event::Load(host, io_ops)),
     ]
 }
 
@@ -264,10 +274,10 @@ fn instance(number: u8) -> Uuid {
 }
 
 /// A scheduler that has the reports of all hosts of a fleet.
-fn scheduler_of(hosts: u32, now: Timestamp) -> Scheduler {
+fn scheduler_of(host_count: u32, now: Timestamp) -> Scheduler {
     let mut scheduler =
         Scheduler::new(SchedulerConfig::default(), PrepareOptions::default()).unwrap();
-    for number in 0..hosts {
+    for number in 0..host_count {
         let mut report = HostReport::default();
         report.facts.names.service_host = format!("host{number}");
         report.facts.names.node = format!("host{number}");
@@ -294,7 +304,7 @@ fn ranked_slots(scheduler: &mut Scheduler, state: &State, request: &RequestSpec)
     [best, all].map(|hosts| hosts.iter().map(|host| host.slot).collect())
 }
 
-/// A condition on a free amount can become true by a claim, which in general makes no host
+/// A condition on a free amount can become true by a claim, although claims in general make no host
 /// feasible.
 #[test]
 fn a_host_that_only_lost_capacity_can_become_feasible() {
@@ -304,7 +314,7 @@ fn a_host_that_only_lost_capacity_can_become_feasible() {
         ("disk_mb_used", ">= 5120"),
         ("free_disk_mb", "<= 36000"),
     ] {
-        // Hosts with 4,096 MB of memory and 40 GB of disk.
+        // Hosts with 4,096 MB of memory and 40 GB of disk: four times the amounts of the smallest.
         let mut state = fleet(&[3; 6]);
         let mut scheduler = scheduler_of(6, Timestamp::from_seconds(100));
         let mut request = RequestSpec::new(Flavor {
@@ -402,14 +412,14 @@ proptest! {
                         prop_assert!((sum - host.score).abs() < 1e-9, "{host:?} {weights:?}");
                     }
                     for (indexed, linear) in ranked.iter().zip(&ranked_linearly) {
-                        let is_tie = (indexed.score - linear.score).abs() < 1e-9;
-                        prop_assert!(indexed.slot == linear.slot || is_tie, "{indexed:?} {linear:?}");
-                        prop_assert!(is_tie || ranked_linearly.len() < 2);
+                        let scores_agree = (indexed.score - linear.score).abs() < 1e-9;
+                        prop_assert!(indexed.slot == linear.slot || scores_agree, "{indexed:?} {linear:?}");
+                        prop_assert!(scores_agree || ranked_linearly.len() < 2);
                     }
                     // Without filters and rules, the feasible hosts are those of placement's
                     // candidates.
                     let offered = find_candidates(&state, &prepared.query).unwrap();
-                    let roots: BTreeSet<u32> = offered
+                    let offered_roots: BTreeSet<u32> = offered
                         .iter()
                         .flat_map(|candidate| candidate.allocations().to_vec())
                         .filter_map(|allocation| Some(state.provider(allocation.provider)?.root.0))
@@ -417,7 +427,7 @@ proptest! {
                         .collect();
                     if is_unconditional(request) {
                         let slots: BTreeSet<u32> = ranked_linearly.iter().map(|host| host.slot).collect();
-                        prop_assert_eq!(slots, roots);
+                        prop_assert_eq!(slots, offered_roots);
                     }
                     let candidates: Vec<_> = ranked
                         .iter()

@@ -142,9 +142,9 @@ fn instance(number: u8) -> Uuid {
 /// A step of one of the schedulers.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// It ranks hosts by its copy of the state, and claims on the state itself.
+    /// The scheduler ranks hosts by its copy of the state, and claims on the state itself.
     Claim(u8),
-    /// It gets a new copy of the state.
+    /// The scheduler gets a new copy of the state.
     Refresh,
     /// An instance is deleted, even if that makes the spread uneven.
     Release(u8),
@@ -184,13 +184,14 @@ fn open_rooms(state: &State, max_skew: u32) -> BTreeSet<u32> {
     let counts = instances_by_room(state);
     let minimum = *counts.values().min().unwrap();
     let vcpu = state.class_id("VCPU").unwrap();
-    let free = (0..HOSTS).filter(|host| {
+    let free_hosts = (0..HOSTS).filter(|host| {
         let provider = state.provider_by_uuid(host_uuid(*host)).unwrap();
-        let mut records = provider.inventories.iter();
-        let record = records.find(|record| record.class == vcpu).unwrap();
-        record.used < record.inventory.capacity()
+        let mut rows = provider.inventories.iter();
+        let row = rows.find(|row| row.class == vcpu).unwrap();
+        row.used < row.inventory.capacity()
     });
-    free.map(room_of)
+    free_hosts
+        .map(room_of)
         .filter(|room| counts[room] + 1 - minimum <= max_skew as usize)
         .collect()
 }

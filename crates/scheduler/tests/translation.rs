@@ -57,7 +57,7 @@ fn decoded(query: &str) -> String {
         .replace("limit=1000&", "")
 }
 
-fn field_of(spec: &RequestSpec, options: &TranslateOptions) -> String {
+fn field_of_refusal(spec: &RequestSpec, options: &TranslateOptions) -> String {
     let error = match translate(spec, options) {
         Err(error) => error,
         Ok(translation) => translation.request.to_candidate_query().expect_err("wrong"),
@@ -273,16 +273,16 @@ fn image_field(name: &str) -> String {
     format!("image.properties[{name:?}]")
 }
 
-fn assert_fields<const ROWS: usize>(rows: [(Value, Value, String); ROWS]) {
+fn assert_fields_of_refusals<const ROWS: usize>(rows: [(Value, Value, String); ROWS]) {
     for (extra_specs, properties, field) in rows {
         let request = request_with(extra_specs, properties);
-        assert_eq!(field_of(&request, &nova()), field);
+        assert_eq!(field_of_refusal(&request, &nova()), field);
     }
 }
 
 #[test]
 fn contradictions_about_processors_name_their_field() {
-    assert_fields([
+    assert_fields_of_refusals([
         (
             json!({"hw:cpu_policy": "odd"}),
             json!({}),
@@ -328,7 +328,7 @@ fn contradictions_about_processors_name_their_field() {
 
 #[test]
 fn other_contradictions_name_their_field() {
-    assert_fields([
+    assert_fields_of_refusals([
         (
             json!({}),
             json!({"hw_mem_page_size": "large"}),
@@ -417,7 +417,7 @@ fn invalid_requests_are_refused_with_a_field() {
     ];
     for (mut request, field) in rows {
         request["flavor"] = flavor.clone();
-        assert_eq!(field_of(&spec(request), &nova()), field);
+        assert_eq!(field_of_refusal(&spec(request), &nova()), field);
     }
 }
 
@@ -487,7 +487,7 @@ fn very_large_guests_are_translated_or_refused() {
             pci_in_placement: true,
             ..nova()
         };
-        field_of(&spec(json!({"flavor": flavor})), &options);
+        field_of_refusal(&spec(json!({"flavor": flavor})), &options);
     }
 }
 
@@ -513,7 +513,7 @@ fn one_of_several_traits_can_be_required_if_that_is_possible() {
         "placewright:any_trait": "CUSTOM_A,CUSTOM_B",
         "resources:VCPU": 0, "resources:MEMORY_MB": 0, "resources:DISK_GB": 0, "resources1:VGPU": 1,
     });
-    assert_fields([
+    assert_fields_of_refusals([
         (in_group(""), json!({}), flavor_field(key)),
         (in_group("CUSTOM_A,,CUSTOM_C"), json!({}), flavor_field(key)),
         (in_group("custom a"), json!({}), flavor_field(key)),

@@ -115,7 +115,7 @@ pub(crate) fn remove_from_json(body: &str) -> Option<(String, SecretFields)> {
     let Object(server) = serde_json::from_str(server.get()).ok()?;
     let mut fields = SecretFields::default();
     for (name, value) in &server {
-        if let Some(field) = fields.field(name) {
+        if let Some(field) = fields.field_mut(name) {
             let text: Option<String> = serde_json::from_str(value.get()).ok()?;
             *field = text.map(Secret::new);
         }
@@ -126,13 +126,16 @@ pub(crate) fn remove_from_json(body: &str) -> Option<(String, SecretFields)> {
     if !has_secrets {
         return None;
     }
-    let mut rest = String::with_capacity(body.len());
+    let mut server_rest = String::with_capacity(body.len());
     let server = server
         .iter()
         .map(|(name, value)| (name.as_str(), value.get()));
-    write_object(&mut rest, server.filter(|(name, _)| !NAMES.contains(name)));
+    write_object(
+        &mut server_rest,
+        server.filter(|(name, _)| !NAMES.contains(name)),
+    );
     let members = whole.iter().map(|(name, value)| match name.as_str() {
-        "server" => ("server", rest.as_str()),
+        "server" => ("server", server_rest.as_str()),
         name => (name, value.get()),
     });
     let mut text = String::with_capacity(body.len());
@@ -150,10 +153,12 @@ pub fn without_secrets(body: &str) -> Option<String> {
 pub(crate) fn add_to_json(body: &str, fields: &SecretFields) -> Option<String> {
     let Object(whole) = serde_json::from_str(body).ok()?;
     let (_, server) = whole.iter().find(|(name, _)| name == "server")?;
-    let before = server.get().trim_end().strip_suffix('}')?;
-    let mut open = zeroize::Zeroizing::new(String::with_capacity(before.len() + fields.len() * 2));
-    open.push_str(before);
-    let mut is_first = before.trim_end().ends_with('{');
+    let unclosed_server = server.get().trim_end().strip_suffix('}')?;
+    // With room for escapes, so that no reallocation leaves a copy of the secrets in memory.
+    let capacity = unclosed_server.len() + fields.byte_len() * 2;
+    let mut open = zeroize::Zeroizing::new(String::with_capacity(capacity));
+    open.push_str(unclosed_server);
+    let mut is_first = unclosed_server.trim_end().ends_with('{');
     for (name, value) in fields.iter() {
         if !std::mem::take(&mut is_first) {
             open.push(',');

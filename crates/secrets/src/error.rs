@@ -90,7 +90,7 @@ pub enum OpenError {
     /// The keyring does not have the key.
     #[error("the key {0} is not in the keyring")]
     UnknownKey(KeyId),
-    /// Authentication failed: it was sealed with another key or for another record, or was changed.
+    /// Authentication failed: the secret was sealed with another key or for another record, or was changed.
     #[error("it was sealed for another record, or was changed")]
     NotAuthentic,
     /// The text is not a sealed secret in a known format.

@@ -29,10 +29,11 @@ impl SecretFields {
 
     /// The number of bytes of the fields in a record in which they are not sealed.
     #[must_use]
-    pub fn len(&self) -> usize {
-        // A name in quotes, a colon, the quotes of the value, and a comma.
+    pub fn byte_len(&self) -> usize {
+        // The quotes of the name and of the value, a colon and a comma.
+        const PUNCTUATION_BYTES: usize = 6;
         self.iter()
-            .map(|(name, value)| name.len() + value.len() + 6)
+            .map(|(name, value)| name.len() + value.len() + PUNCTUATION_BYTES)
             .sum()
     }
 
@@ -47,7 +48,7 @@ impl SecretFields {
     }
 
     /// The field with this name; none for a name that is not that of a secret field.
-    pub(crate) fn field(&mut self, name: &str) -> Option<&mut Option<Secret<String>>> {
+    pub(crate) fn field_mut(&mut self, name: &str) -> Option<&mut Option<Secret<String>>> {
         match name {
             USER_DATA => Some(&mut self.user_data),
             ADMIN_PASS => Some(&mut self.admin_pass),
@@ -67,10 +68,12 @@ impl SecretFields {
 
     /// The bytes to seal: for each field its name, the length of its value, and the value.
     pub(crate) fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let length = self
+        // At least the digits of a length and two spaces, so that no reallocation leaves a copy in memory.
+        const LENGTH_BYTES_MAX: usize = 16;
+        let lengths = self
             .iter()
-            .map(|(name, value)| name.len() + value.len() + 16);
-        let mut bytes = Zeroizing::new(Vec::with_capacity(length.sum()));
+            .map(|(name, value)| name.len() + value.len() + LENGTH_BYTES_MAX);
+        let mut bytes = Zeroizing::new(Vec::with_capacity(lengths.sum()));
         for (name, value) in self.iter() {
             bytes.extend_from_slice(name.as_bytes());
             bytes.push(b' ');
@@ -90,7 +93,7 @@ impl SecretFields {
             let (length, rest) = rest.split_once(' ').ok_or(OpenError::Unreadable)?;
             let length: usize = length.parse().map_err(|_| OpenError::Unreadable)?;
             let (value, rest) = rest.split_at_checked(length).ok_or(OpenError::Unreadable)?;
-            if let Some(field) = fields.field(name) {
+            if let Some(field) = fields.field_mut(name) {
                 *field = Some(Secret::new(value.to_owned()));
             }
             text = rest;

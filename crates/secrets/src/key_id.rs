@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 /// The length of a key's id in bytes.
 const ID_BYTES: usize = 6;
 
-/// The id of a key: a prefix of its hash, so that it does not have to be stored with the key.
+/// The id of a key: a prefix of the key's hash, so that key files need not contain ids.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId([u8; ID_BYTES]);
 

@@ -18,7 +18,7 @@ use crate::keyring::Keyring;
 /// The length of the nonce in bytes: so long that random nonces do not collide.
 const NONCE_BYTES: usize = 24;
 
-/// The record that a sealed secret belongs to. It cannot be opened for another one.
+/// The record that a sealed secret belongs to. The secret cannot be opened for another record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// The UUID of the server.
@@ -39,7 +39,7 @@ impl Binding {
 /// A secret under a key of a [`Keyring`], for one field of one server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sealed {
-    key: KeyId,
+    key_id: KeyId,
     nonce: [u8; NONCE_BYTES],
     ciphertext: Vec<u8>,
 }
@@ -54,7 +54,7 @@ impl Sealed {
         let key = keyring.current();
         let (nonce, ciphertext) = encrypt(key.bytes(), &binding.bytes(), secret)?;
         Ok(Self {
-            key: key.id(),
+            key_id: key.id(),
             nonce,
             ciphertext,
         })
@@ -70,15 +70,15 @@ impl Sealed {
         keyring: &Keyring,
         binding: &Binding,
     ) -> Result<Zeroizing<Vec<u8>>, OpenError> {
-        let key = keyring.key(self.key);
-        let key = key.ok_or(OpenError::UnknownKey(self.key))?;
+        let key = keyring.key(self.key_id);
+        let key = key.ok_or(OpenError::UnknownKey(self.key_id))?;
         decrypt(key.bytes(), &binding.bytes(), &self.nonce, &self.ciphertext)
     }
 
-    /// The id of the key that it was sealed with.
+    /// The id of the key that the secret was sealed with.
     #[must_use]
-    pub fn key(&self) -> KeyId {
-        self.key
+    pub fn key_id(&self) -> KeyId {
+        self.key_id
     }
 
     /// Reads the text that [`Display`](fmt::Display) writes.
@@ -87,10 +87,10 @@ impl Sealed {
     ///
     /// [`OpenError::Unreadable`].
     pub fn parse(text: &str) -> Result<Self, OpenError> {
-        let (key, rest) = text.split_once('.').ok_or(OpenError::Unreadable)?;
+        let (key_id, rest) = text.split_once('.').ok_or(OpenError::Unreadable)?;
         let (nonce, ciphertext) = decode(rest)?;
         Ok(Self {
-            key: KeyId::parse(key).ok_or(OpenError::Unreadable)?,
+            key_id: KeyId::parse(key_id).ok_or(OpenError::Unreadable)?,
             nonce,
             ciphertext,
         })
@@ -101,7 +101,7 @@ impl Sealed {
 impl fmt::Display for Sealed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rest = encode(&self.nonce, &self.ciphertext);
-        write!(formatter, "{}.{rest}", self.key)
+        write!(formatter, "{}.{rest}", self.key_id)
     }
 }
 
@@ -109,7 +109,7 @@ impl fmt::Debug for Sealed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Sealed")
-            .field("key", &self.key)
+            .field("key", &self.key_id)
             .field("bytes", &self.ciphertext.len())
             .finish()
     }
@@ -139,7 +139,7 @@ impl DataKey {
         &self.0[..]
     }
 
-    /// Seals bytes, as text. The text is not bound to a server, because this key is.
+    /// Seals bytes, as text. The text is not bound to a server: the sealed copies of the data key are.
     pub(crate) fn seal(&self, field: &str, secret: &[u8]) -> Result<String, SealError> {
         let (nonce, ciphertext) = encrypt(&self.0[..], field.as_bytes(), secret)?;
         Ok(encode(&nonce, &ciphertext))
@@ -166,6 +166,7 @@ fn derive_key(key: &[u8], nonce: &[u8; NONCE_BYTES]) -> Option<LessSafeKey> {
     Some(LessSafeKey::new(UnboundKey::from(material)))
 }
 
+/// The cipher's own nonce, which may be constant: see [`derive_key`].
 fn zero_nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; 12])
 }
@@ -177,6 +178,7 @@ fn encrypt(
 ) -> Result<([u8; NONCE_BYTES], Vec<u8>), SealError> {
     let mut nonce = [0; NONCE_BYTES];
     fill(&mut nonce)?;
+    // A key of the cipher's length can always be derived.
     let cipher = derive_key(key, &nonce).ok_or(SealError::TooLarge)?;
     // With capacity for the tag, so that no reallocation leaves a copy of the secret in memory.
     let mut bytes = Vec::with_capacity(secret.len() + CHACHA20_POLY1305.tag_len());
@@ -200,6 +202,7 @@ fn decrypt(
     Ok(bytes)
 }
 
+/// A nonce and a ciphertext in base 64.
 fn encode(nonce: &[u8; NONCE_BYTES], ciphertext: &[u8]) -> String {
     let mut bytes = Vec::with_capacity(NONCE_BYTES + ciphertext.len());
     bytes.extend_from_slice(nonce);
@@ -207,6 +210,7 @@ fn encode(nonce: &[u8; NONCE_BYTES], ciphertext: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
+/// Reads what [`encode`] returned.
 fn decode(text: &str) -> Result<([u8; NONCE_BYTES], Vec<u8>), OpenError> {
     let bytes = URL_SAFE_NO_PAD.decode(text);
     let bytes = bytes.map_err(|_| OpenError::Unreadable)?;

@@ -79,6 +79,7 @@ struct Shared {
     source: Option<KeySource>,
     user_data_retention: UserDataRetention,
     last_read: Mutex<LastRead>,
+    /// In the order of the fields of [`SecretCounts`].
     secret_counts: [AtomicU64; 3],
 }
 
@@ -185,18 +186,18 @@ impl Sealer {
         let Some(source) = &self.shared.source else {
             return Ok(false);
         };
-        let mut last = self.shared.last_read.lock();
+        let mut last_read = self.shared.last_read.lock();
         let fingerprint = source.fingerprint();
         let is_due = match source {
-            KeySource::File(_) => fingerprint != last.fingerprint,
-            KeySource::Command(_) => last.at.elapsed() >= command_interval,
+            KeySource::File(_) => fingerprint != last_read.fingerprint,
+            KeySource::Command(_) => last_read.at.elapsed() >= command_interval,
         };
         if !is_due {
             return Ok(false);
         }
-        last.at = Instant::now();
+        last_read.at = Instant::now();
         let new = source.read()?;
-        last.fingerprint = fingerprint;
+        last_read.fingerprint = fingerprint;
         let ids = |keyring: &Keyring| {
             let older = keyring.older().collect::<Vec<KeyId>>();
             (keyring.current().id(), older)
@@ -300,17 +301,17 @@ impl Sealer {
         Ok(())
     }
 
-    /// The specification as another role receives it, for comparisons of digests; none if its secrets
+    /// A copy of the specification as another role receives it, for comparisons of digests; none if its secrets
     /// cannot be opened.
     #[must_use]
-    pub fn opened_spec(&self, instance: InstanceId, spec: &Spec) -> Option<Spec> {
+    pub fn clone_opened(&self, instance: InstanceId, spec: &Spec) -> Option<Spec> {
         let mut spec = spec.clone();
         self.open_spec(instance, &mut spec).ok().map(|()| spec)
     }
 
-    /// The specification with its secrets sealed with the current key; none if they are already. With
-    /// `with_bodies`, secrets that an earlier release left in the body are sealed too; that takes
-    /// longer.
+    /// The specification with its secrets sealed with the current key; none if they are sealed with it already.
+    /// If `with_bodies`, secrets that an earlier release left in the body are sealed too, for which the body has
+    /// to be read.
     ///
     /// # Errors
     ///
@@ -355,9 +356,9 @@ impl Sealer {
             if text.is_empty() {
                 continue;
             }
-            let key = key_id_of(&text.text());
-            let known = key.and_then(|key| keyring.key(key));
-            let count = match known {
+            let key_id = key_id_of(&text.text());
+            let known_key = key_id.and_then(|id| keyring.key(id));
+            let count = match known_key {
                 Some(key) if key.id() == keyring.current().id() => &mut counts.current,
                 Some(_) => &mut counts.older,
                 None => &mut counts.unknown,
@@ -436,8 +437,8 @@ impl SealedSet {
         instance: InstanceId,
     ) -> Result<SharedText, SealError> {
         let sealed = Sealed::seal(keyring, &binding(self.set, instance), self.data_key.bytes())?;
-        let own = format!(".{sealed}");
-        Ok(SharedText::from_parts(Arc::clone(&self.fields), own))
+        let own_part = format!(".{sealed}");
+        Ok(SharedText::from_parts(Arc::clone(&self.fields), own_part))
     }
 }
 
@@ -449,14 +450,16 @@ fn binding(set: SecretSet, instance: InstanceId) -> Binding {
 }
 
 /// The sealed fields and the sealed data key in a set's text.
-fn split(text: &str) -> Result<(&str, Sealed), OpenError> {
+fn split_set(text: &str) -> Result<(&str, Sealed), OpenError> {
     let (fields, key) = text.split_once('.').ok_or(OpenError::Unreadable)?;
     Ok((fields, Sealed::parse(key)?))
 }
 
+/// The id of the installation's key in a set's text.
 fn key_id_of(text: &str) -> Option<KeyId> {
-    let (_, rest) = text.split_once('.')?;
-    KeyId::parse(rest.split_once('.')?.0)
+    let mut parts = text.split('.');
+    let (_fields, key_id, _data_key) = (parts.next()?, parts.next()?, parts.next()?);
+    KeyId::parse(key_id)
 }
 
 fn open_set(
@@ -465,7 +468,7 @@ fn open_set(
     instance: InstanceId,
     text: &str,
 ) -> Result<SecretFields, OpenError> {
-    let (fields, sealed) = split(text)?;
+    let (fields, sealed) = split_set(text)?;
     let data_key = DataKey::new(&sealed.open(keyring, &binding(set, instance))?)?;
     SecretFields::decode(&data_key.open(set.name(), fields)?)
 }
@@ -479,7 +482,7 @@ fn resealed_set(
     text: &SharedText,
 ) -> Result<SharedText, OpenError> {
     let whole = text.text();
-    let (fields, sealed) = split(&whole)?;
+    let (fields, sealed) = split_set(&whole)?;
     let binding = binding(set, instance);
     let data_key = sealed.open(keyring, &binding)?;
     let sealed = Sealed::seal(keyring, &binding, &data_key).map_err(|_| OpenError::Unreadable)?;

@@ -41,9 +41,9 @@ pub enum KeySource {
 pub struct KeyCommand {
     /// The program and its arguments. They are not interpreted by a shell.
     pub line: Vec<String>,
-    /// The time after which it is killed.
+    /// The time after which the command is killed.
     pub timeout: Duration,
-    /// Names of further environment variables that it receives.
+    /// Names of further environment variables that the command receives.
     pub environment: Vec<String>,
 }
 
@@ -73,8 +73,13 @@ impl KeySource {
     pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
         match self {
             Self::File(path) => {
-                let found = fs::metadata(path).ok()?;
-                Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
+                let metadata = fs::metadata(path).ok()?;
+                Some((
+                    metadata.ino(),
+                    metadata.len(),
+                    metadata.mtime(),
+                    metadata.mtime_nsec(),
+                ))
             }
             Self::Command(_) => None,
         }
@@ -87,7 +92,7 @@ pub(crate) type Fingerprint = (u64, u64, i64, i64);
 fn read_file(path: &Path) -> io::Result<Zeroizing<String>> {
     let mut text = Zeroizing::new(String::new());
     let file = File::open(path)?;
-    // With capacity for all of it, so that no reallocation leaves a copy of the keys in memory.
+    // With capacity for the whole file, so that no reallocation leaves a copy of the keys in memory.
     let length = file.metadata()?.len().min(TEXT_BYTES_MAX);
     text.reserve(usize::try_from(length).unwrap_or(0) + 1);
     file.take(TEXT_BYTES_MAX).read_to_string(&mut text)?;
@@ -157,11 +162,11 @@ fn replace(path: &Path, keyring: &Keyring) -> io::Result<()> {
     replaced
 }
 
-/// Writes keys to a new file. `set_owner` is called before the keys are written.
+/// Writes keys to a new file. `set_attributes`, for the owner and the mode, is called before the keys are written.
 fn write_new(
     path: &Path,
     keyring: &Keyring,
-    set_owner: impl FnOnce(&File) -> io::Result<()>,
+    set_attributes: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut file = options
@@ -169,7 +174,7 @@ fn write_new(
         .create_new(true)
         .mode(0o600)
         .open(path)?;
-    let written = set_owner(&file).and_then(|()| {
+    let written = set_attributes(&file).and_then(|()| {
         file.write_all(keyring.text().as_bytes())?;
         file.sync_all()?;
         sync_directory(path)
@@ -221,12 +226,13 @@ impl KeyCommand {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // A group of its own, so that `kill` reaches its child processes too.
             .process_group(0)
             .spawn()
             .map_err(run_error)?;
         let output = start_reader(child.stdout.take(), TEXT_BYTES_MAX);
         let errors = start_reader(child.stderr.take(), TEXT_BYTES_MAX);
-        let status = self.wait(&mut child).map_err(run_error)?;
+        let status = self.wait_or_time_out(&mut child).map_err(run_error)?;
         let Some(status) = status else {
             kill(&mut child);
             return Err(KeyError::TimedOut {
@@ -234,7 +240,8 @@ impl KeyCommand {
                 seconds: self.timeout.as_secs(),
             });
         };
-        // Child processes that are still running may keep the pipes open.
+        // Child processes that are still running may keep the pipes open: the readers are not waited for without
+        // end.
         let deadline = Instant::now() + self.timeout;
         if !status.success() {
             let errors = join_reader(errors, deadline).unwrap_or_default();
@@ -262,7 +269,7 @@ impl KeyCommand {
     }
 
     /// Waits until the command ends; none if it exceeds the time-out.
-    fn wait(&self, child: &mut Child) -> io::Result<Option<ExitStatus>> {
+    fn wait_or_time_out(&self, child: &mut Child) -> io::Result<Option<ExitStatus>> {
         let deadline = Instant::now() + self.timeout;
         loop {
             if let Some(status) = child.try_wait()? {
@@ -290,7 +297,7 @@ fn start_reader(pipe: Option<impl io::Read + Send + 'static>, bytes_max: u64) ->
     }))
 }
 
-/// The bytes that a reader has read; none if it does not end in time.
+/// The bytes that a reader has read; none if the reader does not end in time.
 fn join_reader(reader: Reader, deadline: Instant) -> Option<Zeroizing<Vec<u8>>> {
     let reader = reader?;
     while !reader.is_finished() {
@@ -302,13 +309,14 @@ fn join_reader(reader: Reader, deadline: Instant) -> Option<Zeroizing<Vec<u8>>> 
     reader.join().ok()
 }
 
+/// Kills a process with its group.
 fn kill(child: &mut Child) {
     let leader = i32::try_from(child.id()).ok();
     if let Some(leader) = leader.and_then(rustix::process::Pid::from_raw) {
-        // It fails only when no process of the group is left.
+        // This fails only if no process of the group is left.
         let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
     }
-    // It was killed, so this returns at once.
+    // The process was killed, or has ended before, so this returns at once.
     let _ = child.wait();
 }
 

@@ -11,7 +11,7 @@ use placewright_secrets::{
 };
 
 /// The user of a service, for tests that run as root.
-const SERVICE: u32 = 4242;
+const SERVICE_USER: u32 = 4242;
 
 fn text(keyring: &Keyring) -> String {
     keyring.text().as_str().to_owned()
@@ -31,15 +31,15 @@ fn a_keyring_is_read_as_it_was_written() {
 #[test]
 fn keys_are_read_in_base_64_and_in_hexadecimal_digits() {
     let digits = "00112233445566778899aabbccddeeff".repeat(2);
-    let base = "ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8=";
+    let base_64 = "ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8=";
     let ids = [
         digits.as_str(),
-        base,
-        base.trim_end_matches('='),
-        &base.replace('/', "_"),
+        base_64,
+        base_64.trim_end_matches('='),
+        &base_64.replace('/', "_"),
     ]
     .map(|line| {
-        Keyring::parse("a test", &format!("\n # it\n {line} \n"))
+        Keyring::parse("a test", &format!("\n # a comment\n {line} \n"))
             .unwrap()
             .current()
             .id()
@@ -113,19 +113,20 @@ fn a_replaced_key_file_keeps_its_owner_and_its_mode() {
     make_key_file(&path, &keys).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     // Only root can change the owner; other users run the rest of the test.
-    let is_root = chown(&path, Some(SERVICE), Some(SERVICE)).is_ok();
+    let is_root = chown(&path, Some(SERVICE_USER), Some(SERVICE_USER)).is_ok();
     let link = folder.path().join("link");
     symlink(&path, &link).unwrap();
-    let found = || {
-        let found = fs::symlink_metadata(&path).unwrap();
-        (found.uid(), found.gid(), found.mode())
+    let owner_group_and_mode = || {
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        (metadata.uid(), metadata.gid(), metadata.mode())
     };
-    let before = found();
-    assert!(!is_root || before.0 == SERVICE);
+    let before = owner_group_and_mode();
+    let (owner, ..) = before;
+    assert!(!is_root || owner == SERVICE_USER);
     for name in [&path, &link] {
         let rotated = keys.clone().rotated(Key::random().unwrap());
         replace_key_file(name, &rotated).unwrap();
-        assert_eq!(found(), before);
+        assert_eq!(owner_group_and_mode(), before);
         let read = KeySource::File(path.clone()).read().unwrap();
         assert_eq!(read.current().id(), rotated.current().id());
     }
@@ -136,16 +137,17 @@ fn a_replaced_key_file_keeps_its_owner_and_its_mode() {
 #[test]
 fn a_key_file_that_root_creates_belongs_to_the_owner_of_its_directory() {
     let folder = tempfile::tempdir().unwrap();
-    let owner = match chown(folder.path(), Some(SERVICE), Some(SERVICE)) {
-        Ok(()) => SERVICE,
+    let owner = match chown(folder.path(), Some(SERVICE_USER), Some(SERVICE_USER)) {
+        Ok(()) => SERVICE_USER,
         Err(_) => fs::metadata(folder.path()).unwrap().uid(),
     };
     let path = folder.path().join("secrets.key");
     make_key_file(&path, &Keyring::random().unwrap()).unwrap();
-    let found = fs::metadata(&path).unwrap();
-    assert_eq!((found.uid(), found.mode() & 0o777), (owner, 0o600));
+    let metadata = fs::metadata(&path).unwrap();
+    assert_eq!((metadata.uid(), metadata.mode() & 0o777), (owner, 0o600));
 }
 
+/// A key command that runs a shell script.
 fn command(folder: &Path, script: &str) -> KeyCommand {
     let path = folder.join("keys");
     fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("writes");
@@ -164,7 +166,7 @@ fn keys_are_read_from_a_command() {
     let command = command(
         folder.path(),
         &format!(
-            "test \"$1\" = 'an argument' && test -z \"$CARGO_MANIFEST_DIR\" && echo; echo ' {key} '"
+            "test \"$1\" = 'an argument' && test -z \"$CARGO_MANIFEST_DIR\" && {{ echo; echo ' {key} '; }}"
         ),
     );
     let keys = KeySource::Command(command).read().unwrap();

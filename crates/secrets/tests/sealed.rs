@@ -26,7 +26,7 @@ proptest! {
     fn what_was_sealed_opens(secret in secret(), binding in binding()) {
         let keys = keyring();
         let sealed = Sealed::seal(&keys, &binding, &secret).unwrap();
-        prop_assert_eq!(sealed.key(), keys.current().id());
+        prop_assert_eq!(sealed.key_id(), keys.current().id());
         let read = Sealed::parse(&sealed.to_string()).unwrap();
         prop_assert_eq!(&read, &sealed);
         let opened = read.open(&keys, &binding).unwrap();
@@ -41,7 +41,7 @@ proptest! {
         let keys = old_keys.rotated(Key::random().unwrap());
         prop_assert_eq!(&sealed.open(&keys, &binding).unwrap()[..], &secret[..]);
         let again = Sealed::seal(&keys, &binding, &secret).unwrap();
-        prop_assert_ne!(again.key(), old);
+        prop_assert_ne!(again.key_id(), old);
         let keys = keys.without(old).unwrap();
         prop_assert_eq!(sealed.open(&keys, &binding), Err(OpenError::UnknownKey(old)));
         prop_assert_eq!(&again.open(&keys, &binding).unwrap()[..], &secret[..]);

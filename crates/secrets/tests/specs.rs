@@ -8,6 +8,10 @@ use placewright_types::server::{OwnFields, ServerBody, ServerFields};
 use proptest::prelude::*;
 use uuid::Uuid;
 
+/// Values of `with_bodies` of [`Sealer::resealed`].
+const WITHOUT_BODIES: bool = false;
+const WITH_BODIES: bool = true;
+
 const BODY: &str = r#"{"request":{"a":1.50},"server":{"b":[1,2],"hostname":"vm"}}"#;
 
 fn instance(number: u128) -> InstanceId {
@@ -38,11 +42,13 @@ fn fields(user_data: Option<&str>, admin_pass: Option<&str>) -> SecretFields {
 }
 
 fn sealed(sealer: &Sealer, number: u128) -> Spec {
-    let seal = sealer
+    let request_secrets = sealer
         .seal(fields(Some("aGk="), Some("pass")))
         .expect("seals");
     let mut spec = spec(BODY);
-    (spec.build_secrets, spec.secrets) = seal.for_instance(instance(number)).expect("seals");
+    (spec.build_secrets, spec.secrets) = request_secrets
+        .for_instance(instance(number))
+        .expect("seals");
     spec
 }
 
@@ -56,8 +62,8 @@ proptest! {
         let given = fields(user_data.as_deref(), admin_pass.as_deref());
         let before = {
             let mut spec = spec(BODY);
-            let seal = control.seal(given.clone()).unwrap();
-            (spec.build_secrets, spec.secrets) = seal.for_instance(instance(1)).unwrap();
+            let request_secrets = control.seal(given.clone()).unwrap();
+            (spec.build_secrets, spec.secrets) = request_secrets.for_instance(instance(1)).unwrap();
             spec
         };
         prop_assert_eq!(&control.open_fields(instance(1), &before).unwrap(), &given);
@@ -80,12 +86,12 @@ proptest! {
     }
 }
 
-/// A row with a field that a later release added.
+/// The row, with a field that a later release added to its common part.
 fn with_later_field(row: &SharedRow) -> SharedRow {
     let mut from = Reader::new(row.common(), Layout::Growing);
-    let today = from.bytes().expect("writes");
+    let present_fields = from.bytes().expect("the row can be read");
     let mut out = Writer::new(Vec::new(), Layout::Growing);
-    out.bytes(&[today, b"of a later release"].concat());
+    out.bytes(&[present_fields, b"of a later release"].concat());
     SharedRow::from_parts(out.into_bytes().into(), row.own())
 }
 
@@ -108,10 +114,10 @@ fn secrets_of_a_body_that_is_a_row_are_opened_and_sealed_again() {
     };
     for row in [with_later_field(&row), row] {
         let (control, cell) = (Sealer::default(), Sealer::default());
-        let seal = control.seal(fields(Some("aGk="), Some("pass"))).unwrap();
+        let request_secrets = control.seal(fields(Some("aGk="), Some("pass"))).unwrap();
         let mut before = spec("");
         before.body = SpecBody::Row(row);
-        (before.build_secrets, before.secrets) = seal.for_instance(instance(1)).unwrap();
+        (before.build_secrets, before.secrets) = request_secrets.for_instance(instance(1)).unwrap();
         let mut sent = before.clone();
         control.open_spec(instance(1), &mut sent).unwrap();
         let shown = format!("{:?}", sent.body);
@@ -125,8 +131,8 @@ fn secrets_of_a_body_that_is_a_row_are_opened_and_sealed_again() {
         assert!(cell.seal_spec(instance(1), &mut sent).unwrap());
         assert_eq!(sent.body, before.body);
         assert_eq!(sent.digest(), before.digest());
-        let taken = cell.open_fields(instance(1), &sent).unwrap();
-        assert_eq!(taken, fields(Some("aGk="), Some("pass")));
+        let opened = cell.open_fields(instance(1), &sent).unwrap();
+        assert_eq!(opened, fields(Some("aGk="), Some("pass")));
         assert!(!cell.seal_spec(instance(1), &mut sent).unwrap());
     }
 }
@@ -164,11 +170,11 @@ fn secrets_are_not_opened_for_another_server() {
 #[test]
 fn servers_of_one_request_share_the_fields() {
     let sealer = Sealer::default();
-    let seal = sealer.seal(fields(Some("aGk="), None)).unwrap();
-    let (none, one) = seal.for_instance(instance(1)).unwrap();
-    let (_, two) = seal.for_instance(instance(2)).unwrap();
-    assert!(none.is_empty());
-    assert!(one.shares_prefix(&two) && one != two);
+    let request_secrets = sealer.seal(fields(Some("aGk="), None)).unwrap();
+    let (build_secrets, first) = request_secrets.for_instance(instance(1)).unwrap();
+    let (_, second) = request_secrets.for_instance(instance(2)).unwrap();
+    assert!(build_secrets.is_empty());
+    assert!(first.shares_prefix(&second) && first != second);
 }
 
 #[test]
@@ -177,7 +183,10 @@ fn secrets_are_sealed_again_with_a_new_key() {
     let old = keys.current().id();
     let before = Sealer::with_keyring(keys.clone());
     let mut spec = sealed(&before, 1);
-    assert_eq!(before.resealed(instance(1), &spec, false), Ok(None));
+    assert_eq!(
+        before.resealed(instance(1), &spec, WITHOUT_BODIES),
+        Ok(None)
+    );
     // As it is read from a store, where the shared part is not separated from the rest.
     spec.secrets = SharedText::from(spec.secrets.text().into_owned());
     let keys = keys.rotated(Key::random().unwrap());
@@ -185,7 +194,10 @@ fn secrets_are_sealed_again_with_a_new_key() {
     let mut counts = SecretCounts::default();
     after.count(&spec, &mut counts);
     assert_eq!((counts.current, counts.older, counts.unknown), (0, 2, 0));
-    let new = after.resealed(instance(1), &spec, false).unwrap().unwrap();
+    let new = after
+        .resealed(instance(1), &spec, WITHOUT_BODIES)
+        .unwrap()
+        .unwrap();
     assert_eq!(new.digest(), spec.digest());
     assert_eq!(
         Sealer::key_ids_of(&new).collect::<Vec<_>>(),
@@ -199,7 +211,7 @@ fn secrets_are_sealed_again_with_a_new_key() {
         Err(OpenError::UnknownKey(old))
     );
     assert_eq!(
-        last.resealed(instance(1), &spec, false),
+        last.resealed(instance(1), &spec, WITHOUT_BODIES),
         Err(OpenError::UnknownKey(old))
     );
     counts = SecretCounts::default();
@@ -212,7 +224,9 @@ fn secrets_are_sealed_again_with_a_new_key() {
 fn secrets_that_an_earlier_release_left_in_the_clear_are_sealed() {
     let sealer = Sealer::default();
     let open = r#"{"request":{},"server":{"user_data":"aGk=","b":1,"admin_pass":"pass"}}"#;
-    let new = sealer.resealed(instance(1), &spec(open), true).unwrap();
+    let new = sealer
+        .resealed(instance(1), &spec(open), WITH_BODIES)
+        .unwrap();
     let new = new.unwrap();
     assert_eq!(
         server::json(&new.body),
@@ -220,6 +234,9 @@ fn secrets_that_an_earlier_release_left_in_the_clear_are_sealed() {
     );
     let opened = sealer.open_fields(instance(1), &new).unwrap();
     assert_eq!(opened, fields(Some("aGk="), Some("pass")));
-    assert_eq!(sealer.resealed(instance(1), &new, true), Ok(None));
-    assert_eq!(sealer.resealed(instance(1), &spec(BODY), true), Ok(None));
+    assert_eq!(sealer.resealed(instance(1), &new, WITH_BODIES), Ok(None));
+    assert_eq!(
+        sealer.resealed(instance(1), &spec(BODY), WITH_BODIES),
+        Ok(None)
+    );
 }

@@ -1,6 +1,6 @@
 //! Fault injection in test builds: a panic in a chosen task.
 //!
-//! `PLACEWRIGHT_TEST_PANIC_IN` names a task. After SIGUSR2 it panics once, in its next iteration.
+//! `PLACEWRIGHT_TEST_PANIC_IN` names a task. After SIGUSR2 that task panics once, in its next iteration.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ static IS_PENDING: AtomicBool = AtomicBool::new(false);
 static WAKERS: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
 
 /// The name of the task that is to panic.
-fn chosen() -> Option<&'static str> {
+fn chosen_task() -> Option<&'static str> {
     static CHOSEN: OnceLock<Option<String>> = OnceLock::new();
     let chosen = CHOSEN.get_or_init(|| std::env::var("PLACEWRIGHT_TEST_PANIC_IN").ok());
     chosen.as_deref()
@@ -42,14 +42,14 @@ pub(crate) fn listen() {
 
 /// Panics if this task is to panic.
 pub(crate) fn panic_if_pending(name: &str) {
-    if chosen() == Some(name) && IS_PENDING.swap(false, Ordering::SeqCst) {
+    if chosen_task() == Some(name) && IS_PENDING.swap(false, Ordering::SeqCst) {
         panic!("a panic was put into {name}");
     }
 }
 
-/// As [`panic_if_pending`], for a future, which is woken when it is to panic.
-pub(crate) fn poll(name: &str, context: &Context<'_>) {
-    if chosen() == Some(name) {
+/// As [`panic_if_pending`], when a future is polled. The future is woken when it is to panic.
+pub(crate) fn panic_in_poll_if_pending(name: &str, context: &Context<'_>) {
+    if chosen_task() == Some(name) {
         let mut wakers = WAKERS.lock();
         if !wakers.iter().any(|waker| waker.will_wake(context.waker())) {
             wakers.push(context.waker().clone());

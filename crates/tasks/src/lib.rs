@@ -20,7 +20,7 @@ mod panic;
 mod supervise;
 
 pub use group::Tasks;
-pub use names::{ContainedWork, Role, Task};
+pub use names::{ContainedWork, ProcessKind, Task};
 pub use panic::{EXIT_CODE, Panicked, has_failed_task, install, panics, task_ended};
 pub use supervise::{
     contain_panic, contain_panic_sync, injection_point, spawn, spawn_contained, spawn_thread,

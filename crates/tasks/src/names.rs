@@ -1,8 +1,8 @@
 //! The names of all tasks, and of work that is contained.
 
-/// A kind of process.
+/// A kind of process, by the roles that it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ProcessKind {
     /// All roles in a single process.
     Up,
     /// The process of the control role.
@@ -13,8 +13,8 @@ pub enum Role {
     Agent,
 }
 
-impl Role {
-    /// The name of the command that starts it.
+impl ProcessKind {
+    /// The name of the command that starts such a process.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -26,16 +26,16 @@ impl Role {
     }
 }
 
-use Role::{Agent, Cell, Control, Up};
+use ProcessKind::{Agent, Cell, Control, Up};
 
-const EVERY: &[Role] = &[Up, Control, Cell, Agent];
-const OF_CONTROL: &[Role] = &[Up, Control];
-const OF_CELLS: &[Role] = &[Up, Cell];
-const OF_AGENTS: &[Role] = &[Up, Agent];
-const WITH_STORE: &[Role] = &[Up, Control, Cell];
+const EVERY: &[ProcessKind] = &[Up, Control, Cell, Agent];
+const OF_CONTROL: &[ProcessKind] = &[Up, Control];
+const OF_CELLS: &[ProcessKind] = &[Up, Cell];
+const OF_AGENTS: &[ProcessKind] = &[Up, Agent];
+const WITH_STORE: &[ProcessKind] = &[Up, Control, Cell];
 
 macro_rules! tasks {
-    ($($(#[$doc:meta])* $task:ident = $name:literal in $roles:expr;)*) => {
+    ($($(#[$doc:meta])* $task:ident = $name:literal in $processes:expr;)*) => {
         /// A task or thread that lives as long as its role.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Task {
@@ -52,10 +52,11 @@ macro_rules! tasks {
                 match self { $(Self::$task => $name,)* }
             }
 
-            /// The kinds of processes that it runs in.
+            /// The kinds of processes that run the task with the options of `tests/panics/run`, which makes it
+            /// panic in each of them.
             #[must_use]
-            pub fn roles(self) -> &'static [Role] {
-                match self { $(Self::$task => $roles,)* }
+            pub fn processes(self) -> &'static [ProcessKind] {
+                match self { $(Self::$task => $processes,)* }
             }
         }
     };
@@ -66,7 +67,7 @@ tasks! {
     Main = "main" in EVERY;
     /// Receives the signals that stop the process.
     Signals = "signals" in EVERY;
-    /// Handles SIGHUP where there is nothing to reload.
+    /// Handles SIGHUP in processes that have nothing to reload.
     HangUps = "hang-ups" in &[Cell, Agent];
     /// Reloads policies and passwords on SIGHUP.
     Access = "access" in OF_CONTROL;
@@ -76,9 +77,9 @@ tasks! {
     Log = "log" in EVERY;
     /// The thread that writes the audit log.
     AuditLog = "audit-log" in WITH_STORE;
-    /// The listeners of control for clients.
+    /// Control's servers for API clients.
     Serving = "serving" in OF_CONTROL;
-    /// The listener of a cell for agents, in a process with other roles.
+    /// The server of a cell for agents, in a process with other roles.
     CellServer = "cell-server" in &[Up];
     /// Accepts connections of gRPC clients.
     GrpcListener = "grpc-door" in WITH_STORE;
@@ -92,13 +93,13 @@ tasks! {
     ControlFollow = "control-follow" in OF_CONTROL;
     /// Finds remaining work that was not triggered by a change.
     ControlSweep = "control-sweep" in OF_CONTROL;
-    /// Counts the instances of earlier releases for quotas, and reads Keystone's limits.
+    /// Counts the instances that releases without quotas accepted, and reads Keystone's limits.
     ControlQuotas = "control-quotas" in OF_CONTROL;
     /// Keeps the secrets in control's state under the current key.
     ControlSecrets = "control-secrets" in OF_CONTROL;
     /// The thread that ranks hosts for waiting builds and moves.
     ControlPlaces = "control-places" in OF_CONTROL;
-    /// Processes the outcomes of the claims of that thread.
+    /// Processes the outcomes of the claims that [`Self::ControlPlaces`] makes.
     ControlOutcomes = "control-outcomes" in OF_CONTROL;
     /// Delivers messages to one cell.
     ControlOutbox = "control-outbox" in OF_CONTROL;

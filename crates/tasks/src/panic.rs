@@ -13,9 +13,9 @@ use crate::{ContainedWork, Task};
 /// The exit code of a process that lost one of its tasks (`EX_SOFTWARE` of sysexits.h).
 pub const EXIT_CODE: i32 = 70;
 
-/// The time in which the log is flushed before the process exits, and the time after which it is
-/// aborted because exiting hangs.
+/// The time between the panic of a task and the exit of the process, in which the log is flushed.
 const EXIT_AFTER: Duration = Duration::from_millis(500);
+/// The time between the panic of a task and the abort of the process, in case exiting hangs.
 const ABORT_AFTER: Duration = Duration::from_millis(800);
 
 /// The error of contained work that panicked. The log has the details.

@@ -13,8 +13,8 @@ use crate::context::{Context, within};
 use crate::panic::{Panicked, task_panicked, thread_panicked};
 use crate::{ContainedWork, Task};
 
-/// A point at which test builds can inject a panic. Each long-lived thread calls it once in each
-/// iteration; for tasks [`supervise`] does it.
+/// A point at which test builds can inject a panic. Each long-lived thread calls this function once in each
+/// iteration; a long-lived task need not, because [`supervise`] injects panics into tasks.
 #[inline]
 pub fn injection_point(task: Task) {
     #[cfg(feature = "fault-injection")]
@@ -32,7 +32,7 @@ pin_project! {
     }
 }
 
-/// The same future as a long-lived task, whose panic ends the process.
+/// Makes a future a long-lived task: its panic ends the process.
 pub fn supervise<F: Future>(task: Task, future: F) -> impl Future<Output = F::Output> {
     Supervised { task, future }
 }
@@ -45,7 +45,7 @@ impl<F: Future> Future for Supervised<F> {
         let task = *this.task;
         let poll = || {
             #[cfg(feature = "fault-injection")]
-            crate::injection::poll(task.name(), context);
+            crate::injection::panic_in_poll_if_pending(task.name(), context);
             this.future.poll(context)
         };
         let polled = within(Context::Task(task), || catch_unwind(AssertUnwindSafe(poll)));
@@ -84,7 +84,7 @@ pin_project! {
     }
 }
 
-/// The same future, whose panic becomes an error.
+/// Makes a future contained work: its panic becomes an error.
 ///
 /// # Errors
 /// [`Panicked`] if the future panicked.
@@ -103,7 +103,7 @@ impl<F: Future> Future for Contained<F> {
         let kind = *this.kind;
         let poll = || {
             #[cfg(feature = "fault-injection")]
-            crate::injection::poll(kind.name(), context);
+            crate::injection::panic_in_poll_if_pending(kind.name(), context);
             this.future.poll(context)
         };
         let polled = within(Context::Contained(kind), || {

@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use placewright_tasks::{
-    ContainedWork, EXIT_CODE, Panicked, Role, Task, Tasks, contain_panic, contain_panic_sync,
-    install, panics, spawn_contained, spawn_thread, supervise,
+    ContainedWork, EXIT_CODE, Panicked, ProcessKind, Task, Tasks, contain_panic,
+    contain_panic_sync, install, panics, spawn_contained, spawn_thread, supervise,
 };
 
 #[tokio::test]
@@ -48,8 +48,8 @@ fn names_are_unique() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), count);
-    assert!(Task::ALL.iter().all(|task| !task.roles().is_empty()));
-    assert_eq!(Role::Up.name(), "up");
+    assert!(Task::ALL.iter().all(|task| !task.processes().is_empty()));
+    assert_eq!(ProcessKind::Up.name(), "up");
 }
 
 /// The variable that tells a child process of the tests below which scenario to run.

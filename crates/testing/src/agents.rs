@@ -12,10 +12,15 @@ use placewright_types::host_state::NumberedUpdate;
 use crate::world::World;
 use crate::world::agent::Agent;
 
+/// The time between the end of a connection and the next attempt to connect.
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(50);
+/// The interval of an agent's heartbeats.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(200);
+
 /// The hosts of a test.
 pub trait Hosts: Send + Sync + 'static {
     /// Calls a function with the state of a host's agent.
-    fn with_agent<T>(&self, host: HostId, change: impl FnOnce(&mut Agent) -> T) -> T;
+    fn with_agent<T>(&self, host: HostId, access: impl FnOnce(&mut Agent) -> T) -> T;
 
     /// Carries out an effect of the cell on a host; `None` if the host does not answer.
     fn carry_out(&self, host: HostId, effect: &Effect) -> Option<Event>;
@@ -25,7 +30,7 @@ pub trait Hosts: Send + Sync + 'static {
         host.to_string()
     }
 
-    /// The soft state that a host reports when it begins a session.
+    /// Is called once when a host begins a session. Returns the soft state that the host then reports.
     fn report(&self, _start: &SessionStart) -> Option<NumberedUpdate> {
         None
     }
@@ -37,7 +42,7 @@ pub async fn run(link: Arc<dyn AgentLink>, ids: Vec<HostId>, hosts: Arc<impl Hos
         if let Ok(connection) = link.connect().await {
             serve(connection, &ids, &*hosts).await;
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(RECONNECT_INTERVAL).await;
     }
 }
 
@@ -47,7 +52,7 @@ async fn serve(mut connection: AgentConnection, ids: &[HostId], hosts: &impl Hos
             return;
         }
     }
-    let mut heartbeat = tokio::time::interval(Duration::from_millis(200));
+    let mut heartbeat = tokio::time::interval(HEARTBEAT_INTERVAL);
     loop {
         let message = tokio::select! {
             message = connection.from_cell.recv() => message,
@@ -89,8 +94,8 @@ async fn serve(mut connection: AgentConnection, ids: &[HostId], hosts: &impl Hos
             }
             Some(ToAgent::SendState { .. }) => continue,
             Some(ToAgent::StartAgain { host, after }) => {
-                let is_old = hosts.with_agent(host, |agent| agent.session <= after);
-                if is_old && start_session(&connection, host, hosts).await.is_none() {
+                let is_session_old = hosts.with_agent(host, |agent| agent.session <= after);
+                if is_session_old && start_session(&connection, host, hosts).await.is_none() {
                     return;
                 }
                 continue;
@@ -104,6 +109,7 @@ async fn serve(mut connection: AgentConnection, ids: &[HostId], hosts: &impl Hos
     }
 }
 
+/// Begins a new session of a host's agent; `None` if the connection has ended.
 async fn start_session(
     connection: &AgentConnection,
     host: HostId,
@@ -157,10 +163,10 @@ fn message_of(event: Event) -> ToCell {
     }
 }
 
-/// The agents of a world; their steps fail as the world says.
+/// The agents of a world; their steps fail if the host is in `failing`, or at random.
 impl Hosts for Mutex<World> {
-    fn with_agent<T>(&self, host: HostId, change: impl FnOnce(&mut Agent) -> T) -> T {
-        change(self.lock().agents.get_mut(&host).unwrap())
+    fn with_agent<T>(&self, host: HostId, access: impl FnOnce(&mut Agent) -> T) -> T {
+        access(self.lock().agents.get_mut(&host).unwrap())
     }
 
     fn carry_out(&self, host: HostId, effect: &Effect) -> Option<Event> {

@@ -16,6 +16,8 @@ pub const COUNTERS: usize = 16;
 /// What no counter may exceed.
 pub const LIMIT: u64 = 1_000;
 const VERSION: u8 = 1;
+/// The bytes of an encoded change: the counter and its value.
+const CHANGE_BYTES: usize = 9;
 
 /// The commands of the counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +28,7 @@ pub enum Command {
     Move { from: usize, to: usize, amount: u64 },
     /// Returns a counter's value.
     Get { counter: usize },
-    /// Adds 1 to the first counter; its decision takes this long.
+    /// Adds 1 to the first counter; the decision takes this long.
     Slow { micros: u64 },
     /// Panics while it is decided, as a bug would.
     Panic,
@@ -121,7 +123,7 @@ impl Machine for Counters {
             }
             Command::Panic => {
                 changes.push(Self::change(0, LIMIT + 1));
-                panic!("asked for")
+                panic!("the command asks for a panic")
             }
         }
     }
@@ -156,11 +158,11 @@ impl Machine for Counters {
                 supported: VERSION.into(),
             });
         }
-        let (changes, rest) = rest.as_chunks::<9>();
+        let (changes, rest) = rest.as_chunks::<CHANGE_BYTES>();
         if !rest.is_empty() {
             return Err(damaged());
         }
-        let change = |&[counter, ref value @ ..]: &[u8; 9]| Change {
+        let change = |&[counter, ref value @ ..]: &[u8; CHANGE_BYTES]| Change {
             counter,
             value: u64::from_le_bytes(*value),
         };

@@ -23,8 +23,9 @@ pub const TRAITS: [&str; 4] = [
 ];
 /// The trait of sharing providers.
 pub const SHARING: &str = TRAITS[3];
-/// Names that no fleet has.
+/// A class that no fleet has.
 const NO_CLASS: &str = "CUSTOM_NO_CLASS";
+/// A trait that no fleet has.
 const NO_TRAIT: &str = "CUSTOM_NO_TRAIT";
 
 /// An inventory with its usage.
@@ -38,7 +39,7 @@ pub struct Stock {
 /// One provider of a fleet.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// The index of its parent in the fleet, always smaller than its own.
+    /// The index of the parent in the fleet, always smaller than that of the member.
     pub parent: Option<usize>,
     pub stocks: Vec<Stock>,
     pub traits: Vec<&'static str>,
@@ -70,7 +71,8 @@ fn inventory_with_usage() -> impl Strategy<Value = (Inventory, i64)> {
         0i64..5,
     )
         .prop_map(
-            |(total, reserved, min_unit, max_unit, step_size, ratio, used)| {
+            |(total, reserved, min_unit, max_unit, step_size, ratio_index, used)| {
+                // About half of the inventories allow every amount; which ones does not matter.
                 let is_unrestricted = used % 2 == 0;
                 let inventory = Inventory {
                     total,
@@ -78,7 +80,7 @@ fn inventory_with_usage() -> impl Strategy<Value = (Inventory, i64)> {
                     min_unit: if is_unrestricted { 1 } else { min_unit },
                     max_unit: if is_unrestricted { i32::MAX } else { max_unit },
                     step_size: if is_unrestricted { 1 } else { step_size },
-                    allocation_ratio: [1.0, 1.0, 1.0, 1.0, 1.0, 1.5, 2.0, 0.5][ratio],
+                    allocation_ratio: [1.0, 1.0, 1.0, 1.0, 1.0, 1.5, 2.0, 0.5][ratio_index],
                 };
                 (inventory, used)
             },
@@ -158,7 +160,7 @@ fn any_of_aggregates() -> impl Strategy<Value = Vec<Vec<String>>> {
         0..3,
     )
     .prop_map(|mut lists: Vec<Vec<String>>| {
-        // Usually none, because every list removes most of so small a fleet.
+        // One list less, so usually none: every list excludes most of so small a fleet.
         lists.truncate(lists.len().saturating_sub(1));
         lists
     })
@@ -242,21 +244,23 @@ pub fn query() -> impl Strategy<Value = CandidateQuery> {
         prop::bool::weighted(0.85),
     )
         .prop_map(
-            |(mut groups, group_policy, subtrees, empties, required, forbidden, nested)| {
+            |(mut groups, policy, with_subtrees, with_empty_group, required, forbidden, nested)| {
                 let mut same_subtree = Vec::new();
                 let suffixed: Vec<String> = (groups.iter().map(|group| &group.suffix))
                     .filter(|suffix| !suffix.is_empty())
                     .cloned()
                     .collect();
-                if nested && subtrees && !suffixed.is_empty() {
+                if nested && with_subtrees && !suffixed.is_empty() {
                     let pair = suffixed.iter().take(2).cloned().collect();
                     same_subtree.push(pair);
-                    if suffixed.len() > 2 && empties {
+                    if suffixed.len() > 2 && with_empty_group {
                         same_subtree.push(suffixed[1..].to_vec());
                     }
-                    let emptied = suffixed.last().filter(|_| empties && groups.len() > 1);
+                    let empty_group = suffixed
+                        .last()
+                        .filter(|_| with_empty_group && groups.len() > 1);
                     for group in &mut groups {
-                        if Some(&group.suffix) == emptied
+                        if Some(&group.suffix) == empty_group
                             && same_subtree
                                 .iter()
                                 .any(|set: &Vec<_>| set.contains(&group.suffix))
@@ -267,7 +271,7 @@ pub fn query() -> impl Strategy<Value = CandidateQuery> {
                 }
                 CandidateQuery {
                     groups,
-                    group_policy,
+                    group_policy: policy,
                     same_subtree,
                     root_required: required.unwrap_or_default(),
                     root_forbidden: forbidden.unwrap_or_default(),
@@ -300,18 +304,18 @@ fn device(parent: usize) -> impl Strategy<Value = Member> {
     )
 }
 
-/// One tree: a host, two NUMA nodes, and devices below any of them that differ little.
+/// One tree: a host, two NUMA nodes, and devices below any of these three. The devices differ little.
 pub fn device_tree() -> impl Strategy<Value = Fleet> {
-    let node = |parent: Option<usize>, traits: &[&'static str]| Member {
+    let provider_without_stocks = |parent: Option<usize>, traits: &[&'static str]| Member {
         parent,
         stocks: Vec::new(),
         traits: traits.to_vec(),
         aggregates: Vec::new(),
     };
     let top = vec![
-        node(None, &[]),
-        node(Some(0), &TRAITS[2..3]),
-        node(Some(0), &TRAITS[2..3]),
+        provider_without_stocks(None, &[]),
+        provider_without_stocks(Some(0), &TRAITS[2..3]),
+        provider_without_stocks(Some(0), &TRAITS[2..3]),
     ];
     prop::collection::vec(device(2), 2..7).prop_map(move |devices| {
         let mut fleet = top.clone();
@@ -339,7 +343,7 @@ pub fn device_query() -> impl Strategy<Value = CandidateQuery> {
         prop::bool::ANY,
         prop::bool::weighted(0.9),
     )
-        .prop_map(|(groups, unsuffixed, isolate, nested)| {
+        .prop_map(|(groups, unsuffixed, is_isolated, nested)| {
             let group = |suffix: String, (vgpu, disk): (i64, Option<i64>)| RequestGroup {
                 suffix,
                 resources: ([("VGPU", Some(vgpu)), ("DISK_GB", disk)].into_iter())
@@ -349,7 +353,7 @@ pub fn device_query() -> impl Strategy<Value = CandidateQuery> {
             };
             let mut query = CandidateQuery {
                 nested,
-                group_policy: Some(if isolate {
+                group_policy: Some(if is_isolated {
                     GroupPolicy::Isolate
                 } else {
                     GroupPolicy::None
@@ -395,18 +399,20 @@ pub fn provider_query() -> impl Strategy<Value = ProviderQuery> {
         group(String::new()),
         prop::bool::ANY,
     )
-        .prop_map(|(name, uuid, in_tree, group, resources)| ProviderQuery {
-            name: name.map(|index| format!("p{index}")),
-            uuid: uuid.map(|index| uuid_at(index).to_string()),
-            in_tree,
-            required: group.required,
-            forbidden: group.forbidden,
-            member_of: group.member_of,
-            forbidden_aggregates: group.forbidden_aggregates,
-            resources: if resources {
-                group.resources
-            } else {
-                Vec::new()
+        .prop_map(
+            |(name, uuid, in_tree, group, with_resources)| ProviderQuery {
+                name: name.map(|index| format!("p{index}")),
+                uuid: uuid.map(|index| uuid_at(index).to_string()),
+                in_tree,
+                required: group.required,
+                forbidden: group.forbidden,
+                member_of: group.member_of,
+                forbidden_aggregates: group.forbidden_aggregates,
+                resources: if with_resources {
+                    group.resources
+                } else {
+                    Vec::new()
+                },
             },
-        })
+        )
 }

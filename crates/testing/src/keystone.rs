@@ -36,6 +36,7 @@ struct State {
     login_tokens: HashSet<String>,
     login_lifetime: Duration,
     logins: usize,
+    /// Also counts requests for lists.
     validations: usize,
     last_query: String,
     last_login: Value,
@@ -106,7 +107,7 @@ impl FakeKeystone {
     }
 
     /// Validates this token from now on, with this body.
-    pub fn know(&self, name: &str, body: Value) {
+    pub fn add_token(&self, name: &str, body: Value) {
         self.shared
             .state
             .lock()
@@ -115,13 +116,13 @@ impl FakeKeystone {
     }
 
     /// Answers requests of a path below `/v3` with this list, whatever their query is.
-    pub fn list(&self, path: &str, body: Value) {
+    pub fn set_list(&self, path: &str, body: Value) {
         let path = format!("/v3{path}");
         self.shared.state.lock().lists.insert(path, body);
     }
 
     /// Does not validate this token any more.
-    pub fn forget(&self, name: &str) {
+    pub fn remove_token(&self, name: &str) {
         self.shared.state.lock().tokens.remove(name);
     }
 
@@ -136,27 +137,27 @@ impl FakeKeystone {
     }
 
     /// Sets for how long a token from a login is valid.
-    pub fn logins_last(&self, lifetime: Duration) {
+    pub fn set_login_lifetime(&self, lifetime: Duration) {
         self.shared.state.lock().login_lifetime = lifetime;
     }
 
-    /// Answers all validations and lists with this status, instead of what they ask for.
-    pub fn answer_questions_with(&self, status: Option<u16>) {
+    /// Answers all requests but logins with this status and nothing else; `None` answers them as usual.
+    pub fn set_error_status(&self, status: Option<u16>) {
         self.shared.state.lock().error_status = status;
     }
 
     /// Delays each answer by this time.
-    pub fn take(&self, time: Duration) {
+    pub fn set_answer_delay(&self, time: Duration) {
         self.shared.state.lock().answer_delay = time;
     }
 
-    /// Delays all answers until they are released.
-    pub fn hold(&self) {
+    /// Holds all answers back until [`Self::release_answers_after_a_request`].
+    pub fn hold_answers(&self) {
         self.shared.holds_answers.send_replace(true);
     }
 
-    /// Releases the delayed answers, once a request is waiting.
-    pub async fn release_after_waiting(&self) {
+    /// Waits until a request has arrived, then releases the answers that are held back.
+    pub async fn release_answers_after_a_request(&self) {
         self.shared
             .arrived_requests
             .subscribe()
@@ -170,6 +171,7 @@ impl FakeKeystone {
         self.shared.state.lock().logins
     }
 
+    /// The number of requests but logins.
     pub fn validations(&self) -> usize {
         self.shared.state.lock().validations
     }

@@ -5,7 +5,7 @@
 //! | feature | module | what it is |
 //! | --- | --- | --- |
 //! | | [`random`] | random numbers from a seed |
-//! | `fleets` | `fleet`, `model` | random fleets and queries, and a plain reference for the search of candidates |
+//! | `fleets` | `fleet`, `model` | random fleets and queries, and a plain model of the search for candidates |
 //! | `counters` | `counters` | the smallest machine for an engine |
 //! | `world` | `world` | control, cells and agents as pure state machines, with a simulated network |
 //! | `agents` | `agents` | agents that follow the protocol, on simulated hosts |

@@ -1,5 +1,5 @@
-//! A reference for the search of candidates, in its plainest form: it generates every combination
-//! of providers and tests each. It is slow, and shares no code with the search: it works on the
+//! A model of the search for candidates, in its plainest form: it generates every combination of
+//! providers and tests each. It is slow, and shares no code with the search: it works on the
 //! description of a fleet, not on a state. Providers are indexes into the fleet.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use crate::fleet::{CLASSES, Fleet, SHARING, TRAITS, uuid_at};
 pub type Amounts = BTreeMap<(usize, String), i64>;
 
 /// A candidate: its allocations, and the providers that serve each group.
-pub type Found = (Amounts, Vec<BTreeSet<usize>>);
+pub type ModelCandidate = (Amounts, Vec<BTreeSet<usize>>);
 
 /// What a query has to return.
 #[derive(Debug, PartialEq)]
@@ -22,7 +22,7 @@ pub enum QueryResult {
     /// A trait is unknown.
     UnknownTrait(String),
     /// The candidates, and the providers of the summaries.
-    Found(BTreeSet<Found>, BTreeSet<usize>),
+    Found(BTreeSet<ModelCandidate>, BTreeSet<usize>),
 }
 
 /// A way to serve one group.
@@ -32,19 +32,26 @@ struct Way {
     providers: BTreeSet<usize>,
 }
 
-pub struct Model<'a>(pub &'a Fleet);
+/// The search on one fleet.
+pub struct Model<'a> {
+    fleet: &'a Fleet,
+}
 
-impl Model<'_> {
+impl<'a> Model<'a> {
+    pub fn new(fleet: &'a Fleet) -> Self {
+        Self { fleet }
+    }
+
     fn root(&self, provider: usize) -> usize {
-        self.0[provider]
+        self.fleet[provider]
             .parent
             .map_or(provider, |parent| self.root(parent))
     }
 
-    fn ancestors(&self, provider: usize) -> BTreeSet<usize> {
-        let mut ancestors = self.0[provider]
+    fn provider_and_ancestors(&self, provider: usize) -> BTreeSet<usize> {
+        let mut ancestors = self.fleet[provider]
             .parent
-            .map(|parent| self.ancestors(parent))
+            .map(|parent| self.provider_and_ancestors(parent))
             .unwrap_or_default();
         ancestors.insert(provider);
         ancestors
@@ -52,13 +59,13 @@ impl Model<'_> {
 
     /// Whether a provider has one of these traits.
     fn has_any(&self, provider: usize, names: &[String]) -> bool {
-        let traits = &self.0[provider].traits;
+        let traits = &self.fleet[provider].traits;
         names.iter().any(|name| traits.contains(&name.as_str()))
     }
 
     /// Whether a provider is in an aggregate of each list.
     fn is_in_each_list(&self, provider: usize, lists: &[Vec<String>]) -> bool {
-        let aggregates = &self.0[provider].aggregates;
+        let aggregates = &self.fleet[provider].aggregates;
         lists
             .iter()
             .all(|list| list.iter().any(|aggregate| aggregates.contains(aggregate)))
@@ -68,9 +75,10 @@ impl Model<'_> {
         self.is_in_each_list(provider, &[list.to_vec()])
     }
 
-    /// Whether an inventory of a provider can serve this amount.
+    /// Whether an inventory of a provider can serve this amount. As in the reference, the capacity is not rounded
+    /// here, and is rounded down where the amounts of several groups are added.
     fn can_allocate(&self, provider: usize, class: &str, amount: i64) -> bool {
-        self.0[provider].stocks.iter().any(|stock| {
+        self.fleet[provider].stocks.iter().any(|stock| {
             let inventory = &stock.inventory;
             let capacity =
                 f64::from(inventory.total - inventory.reserved) * inventory.allocation_ratio;
@@ -84,22 +92,24 @@ impl Model<'_> {
 
     /// Whether a sharing provider serves the tree of a root.
     fn shares_with(&self, provider: usize, root: usize) -> bool {
-        self.0[provider].traits.contains(&SHARING)
-            && (0..self.0.len()).any(|other| {
+        self.fleet[provider].traits.contains(&SHARING)
+            && (0..self.fleet.len()).any(|other| {
                 self.root(other) == root
-                    && self.0[other]
+                    && self.fleet[other]
                         .aggregates
                         .iter()
-                        .any(|aggregate| self.0[provider].aggregates.contains(aggregate))
+                        .any(|aggregate| self.fleet[provider].aggregates.contains(aggregate))
             })
     }
 
     fn provider_with_uuid(&self, uuid: &str) -> Option<usize> {
-        (0..self.0.len()).find(|provider| uuid_at(*provider).to_string() == uuid)
+        (0..self.fleet.len()).find(|provider| uuid_at(*provider).to_string() == uuid)
     }
 
     /// The ways to serve a group with a suffix from one root.
-    fn granular(&self, group: &RequestGroup, root: usize) -> Vec<Way> {
+    fn ways_of_granular(&self, group: &RequestGroup, root: usize) -> Vec<Way> {
+        // In the reference a group without resources has to require a trait or an aggregate, whatever it
+        // forbids, and `in_tree` has no effect on it.
         let has_constraint = !(group.resources.is_empty()
             && group.required.is_empty()
             && group.member_of.is_empty());
@@ -107,7 +117,7 @@ impl Model<'_> {
             .filter(|_| !group.resources.is_empty())
             .and_then(|uuid| self.provider_with_uuid(uuid))
             .map(|provider| self.root(provider));
-        (0..self.0.len())
+        (0..self.fleet.len())
             .filter(|provider| {
                 has_constraint
                     && (self.root(*provider) == root || self.shares_with(*provider, root))
@@ -132,6 +142,10 @@ impl Model<'_> {
     }
 
     /// Whether a provider may serve a class of the group without suffix, for a candidate of a root.
+    ///
+    /// A provider of the root's tree may if the provider or the root is in the aggregates, a sharing provider only if
+    /// it is in the aggregates itself. With `in_tree` no sharing provider may, and no provider at all if the root is
+    /// in another tree.
     fn serves_class(&self, group: &RequestGroup, root: usize, provider: usize) -> bool {
         let is_in_tree = self.root(provider) == root;
         let is_in_reach = match group.in_tree.as_deref() {
@@ -155,7 +169,7 @@ impl Model<'_> {
     }
 
     /// The ways to serve the group without suffix from one root.
-    fn unsuffixed(&self, group: &RequestGroup, root: usize) -> Vec<Way> {
+    fn ways_of_unsuffixed(&self, group: &RequestGroup, root: usize) -> Vec<Way> {
         let mut ways = vec![Way {
             amounts: Amounts::new(),
             providers: BTreeSet::new(),
@@ -163,7 +177,7 @@ impl Model<'_> {
         for (class, amount) in &group.resources {
             let mut extended_ways = Vec::new();
             for way in &ways {
-                for provider in 0..self.0.len() {
+                for provider in 0..self.fleet.len() {
                     if self.can_allocate(provider, class, *amount)
                         && self.serves_class(group, root, provider)
                     {
@@ -191,17 +205,18 @@ impl Model<'_> {
         ways
     }
 
+    /// The ways to serve a group from one root; none if the query does not admit the root.
     fn ways(&self, query: &CandidateQuery, group: &RequestGroup, root: usize) -> Vec<Way> {
-        let root_is_admitted = self.0[root].parent.is_none()
+        let root_is_admitted = self.fleet[root].parent.is_none()
             && (query.root_required.iter())
                 .all(|name| self.has_any(root, std::slice::from_ref(name)))
             && !self.has_any(root, &query.root_forbidden);
         if !root_is_admitted {
             Vec::new()
         } else if group.suffix.is_empty() {
-            self.unsuffixed(group, root)
+            self.ways_of_unsuffixed(group, root)
         } else {
-            self.granular(group, root)
+            self.ways_of_granular(group, root)
         }
     }
 
@@ -212,7 +227,8 @@ impl Model<'_> {
             let unknown = names.iter().find(|name| !TRAITS.contains(&name.as_str()));
             unknown.map(|name| QueryResult::UnknownTrait(name.clone()))
         };
-        let roots = || (0..self.0.len()).filter(|provider| self.0[*provider].parent.is_none());
+        let roots =
+            || (0..self.fleet.len()).filter(|provider| self.fleet[*provider].parent.is_none());
         for names in [&query.root_required, &query.root_forbidden] {
             if let Some(refusal) = unknown_trait(names) {
                 return refusal;
@@ -230,7 +246,9 @@ impl Model<'_> {
             if let Some((class, _)) = group.resources.iter().find(|(class, _)| !is_class(class)) {
                 return QueryResult::UnknownClass(class.clone());
             }
-            if !(0..self.0.len()).any(|provider| self.is_in_each_list(provider, &group.member_of)) {
+            if !(0..self.fleet.len())
+                .any(|provider| self.is_in_each_list(provider, &group.member_of))
+            {
                 return no_candidates();
             }
             let names = group.required.iter().chain([&group.forbidden]);
@@ -252,16 +270,16 @@ impl Model<'_> {
             let mut chosen = Vec::new();
             self.combine(query, root, &mut chosen, &mut candidates);
         }
-        let summarised = self.summarised(query, &candidates);
-        QueryResult::Found(candidates, summarised)
+        let in_summaries = self.providers_in_summaries(query, &candidates);
+        QueryResult::Found(candidates, in_summaries)
     }
 
     /// The number of roots with a candidate.
-    pub fn serving_roots(&self, query: &CandidateQuery) -> usize {
+    pub fn count_serving_roots(&self, query: &CandidateQuery) -> usize {
         let serves = |root: &usize| {
             let mut candidates = BTreeSet::new();
             self.combine(query, *root, &mut Vec::new(), &mut candidates);
-            self.0[*root].parent.is_none() && !candidates.is_empty()
+            self.fleet[*root].parent.is_none() && !candidates.is_empty()
         };
         let mut trees = query
             .groups
@@ -270,7 +288,7 @@ impl Model<'_> {
         if trees.any(|uuid| self.provider_with_uuid(uuid).is_none()) {
             return 0;
         }
-        (0..self.0.len()).filter(serves).count()
+        (0..self.fleet.len()).filter(serves).count()
     }
 
     /// Combines one way for each group in every possible manner.
@@ -279,7 +297,7 @@ impl Model<'_> {
         query: &CandidateQuery,
         root: usize,
         chosen: &mut Vec<Way>,
-        candidates: &mut BTreeSet<Found>,
+        candidates: &mut BTreeSet<ModelCandidate>,
     ) {
         let Some(group) = query.groups.get(chosen.len()) else {
             candidates.extend(self.checked_candidate(query, chosen));
@@ -293,7 +311,7 @@ impl Model<'_> {
     }
 
     /// The candidate made of one way for each group; `None` if these ways may not be combined.
-    fn checked_candidate(&self, query: &CandidateQuery, chosen: &[Way]) -> Option<Found> {
+    fn checked_candidate(&self, query: &CandidateQuery, chosen: &[Way]) -> Option<ModelCandidate> {
         let granular: Vec<&Way> = (chosen.iter().zip(&query.groups))
             .filter(|(_, group)| !group.suffix.is_empty())
             .map(|(way, _)| way)
@@ -313,7 +331,7 @@ impl Model<'_> {
             let is_common_ancestor = |ancestor: &usize| {
                 providers
                     .iter()
-                    .all(|provider| self.ancestors(*provider).contains(ancestor))
+                    .all(|provider| self.provider_and_ancestors(*provider).contains(ancestor))
             };
             if !providers.iter().any(is_common_ancestor) {
                 return None;
@@ -324,7 +342,7 @@ impl Model<'_> {
             *total.entry((*provider, class.clone())).or_default() += amount;
         }
         let fits = |((provider, class), amount): (&(usize, String), &i64)| {
-            self.0[*provider].stocks.iter().any(|stock| {
+            self.fleet[*provider].stocks.iter().any(|stock| {
                 let inventory = &stock.inventory;
                 let capacity = (f64::from(inventory.total - inventory.reserved)
                     * inventory.allocation_ratio) as i64;
@@ -335,7 +353,9 @@ impl Model<'_> {
         };
         let used: BTreeSet<usize> = total.keys().map(|(provider, _)| *provider).collect();
         let trees: BTreeSet<usize> = used.iter().map(|provider| self.root(*provider)).collect();
-        if !total.iter().all(fits) || (!query.nested && used.len() != trees.len()) {
+        // Clients that do not know trees (before microversion 1.29) get one provider of each.
+        let is_one_per_tree = used.len() == trees.len();
+        if !total.iter().all(fits) || (!query.nested && !is_one_per_tree) {
             return None;
         }
         Some((
@@ -346,10 +366,10 @@ impl Model<'_> {
 
     /// The providers of the summaries: the whole trees of all candidates, or, for clients that do not
     /// know trees, the providers in use.
-    pub fn summarised(
+    pub fn providers_in_summaries(
         &self,
         query: &CandidateQuery,
-        candidates: &BTreeSet<Found>,
+        candidates: &BTreeSet<ModelCandidate>,
     ) -> BTreeSet<usize> {
         let used: BTreeSet<usize> = (candidates.iter())
             .flat_map(|(amounts, _)| amounts.keys().map(|(provider, _)| *provider))
@@ -358,14 +378,14 @@ impl Model<'_> {
             return used;
         }
         let roots: BTreeSet<usize> = used.iter().map(|provider| self.root(*provider)).collect();
-        (0..self.0.len())
+        (0..self.fleet.len())
             .filter(|provider| roots.contains(&self.root(*provider)))
             .collect()
     }
 
-    /// The providers that a query of the list returns; an unknown name is an error.
+    /// The providers that `GET /resource_providers` lists; an unknown name is an error.
     pub fn providers(&self, query: &ProviderQuery) -> Result<Vec<usize>, String> {
-        let all_providers = || 0..self.0.len();
+        let all_providers = || 0..self.fleet.len();
         let mut tree = None;
         if let Some(uuid) = &query.in_tree {
             match self.provider_with_uuid(uuid) {
@@ -373,19 +393,19 @@ impl Model<'_> {
                 None => return Ok(Vec::new()),
             }
         }
-        let unknown = |names: &[String]| {
+        let check_traits = |names: &[String]| {
             let unknown = names.iter().find(|name| !TRAITS.contains(&name.as_str()));
             unknown.map_or(Ok(()), |name| Err(name.clone()))
         };
         for any in &query.required {
-            unknown(any)?;
+            check_traits(any)?;
         }
         let has_all =
             |provider: usize| query.required.iter().all(|any| self.has_any(provider, any));
         if !all_providers().any(has_all) {
             return Ok(Vec::new());
         }
-        unknown(&query.forbidden)?;
+        check_traits(&query.forbidden)?;
         if !all_providers().any(|provider| self.is_in_each_list(provider, &query.member_of)) {
             return Ok(Vec::new());
         }

@@ -32,14 +32,14 @@ use crate::world::agent::Agent;
 use crate::world::{self, World};
 pub use crate::world::{cell, host, instance};
 
-/// The agents of all hosts. They outlive a restart of the site.
+/// The agents of all hosts, which outlive a restart of the site.
 #[derive(Default)]
 pub struct Fleet {
     pub agents: BTreeMap<HostId, Agent>,
     /// The hosts on which all steps fail.
     pub failing: Vec<HostId>,
     /// The hosts whose agents ignore orders until their next session.
-    pub deaf: Vec<HostId>,
+    pub ignoring_orders: Vec<HostId>,
 }
 
 /// A running installation with control, cells and agents.
@@ -59,6 +59,10 @@ pub enum Stores<'a> {
     Memory,
     In(&'a Path),
 }
+
+/// How often a condition is tested, with [`POLL_INTERVAL`] in between, before a test fails.
+const POLLS_MAX: usize = 1200;
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Control reports a job as stuck after this time.
 pub const STUCK_AFTER: Duration = Duration::from_secs(3600);
@@ -99,10 +103,10 @@ impl Site {
         submit_placement(&engine, names).await.unwrap().unwrap();
         let scheduler =
             Scheduler::new(SchedulerConfig::default(), PrepareOptions::default()).unwrap();
-        let ranker = SchedulerHandle::new(engine.clone(), scheduler);
+        let scheduler = SchedulerHandle::new(engine.clone(), scheduler);
         let clock = Clock::movable();
         let conductor = ControlHandle::with_clock(engine.clone(), options(), clock.clone());
-        let runtime = Runtime::start(conductor.clone(), ranker).unwrap();
+        let runtime = Runtime::start(conductor.clone(), scheduler).unwrap();
         let mut site = Self {
             runtime,
             conductor,
@@ -125,7 +129,7 @@ impl Site {
             views.cells.len() == cells as usize && views.cells.values().all(hosts_up)
         })
         .await;
-        site.until_scheduled((cells * hosts) as usize).await;
+        site.wait_for_host_states((cells * hosts) as usize).await;
         site
     }
 
@@ -236,11 +240,11 @@ impl Site {
         what: &str,
         holds: impl Fn(&ControlState, &Views) -> bool + Send + Copy,
     ) {
-        for _ in 0..1200 {
+        for _ in 0..POLLS_MAX {
             if self.conductor.read(holds).await {
                 return;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         let state = self.conductor.read(|control, views| {
             format!(
@@ -253,27 +257,27 @@ impl Site {
         panic!("it never came to: {what}\n{}", state.await);
     }
 
-    /// Waits until the scheduler has the host states of `hosts` hosts. They arrive with the event
-    /// that the host is up, or right after it.
-    async fn until_scheduled(&self, hosts: usize) {
+    /// Waits until the scheduler has the states of `hosts` hosts. A host's state arrives with the event that the
+    /// host is up, or right after that.
+    async fn wait_for_host_states(&self, hosts: usize) {
         let count = |table: &HostTable| {
             let known_hosts = table.slots().iter().filter_map(|slot| table.get(slot));
             known_hosts
                 .filter(|host| !host.names.service_host.is_empty())
                 .count()
         };
-        for _ in 0..1200 {
+        for _ in 0..POLLS_MAX {
             if self.runtime.scheduler().read_hosts(count) == hosts {
                 return;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         panic!("the scheduler never gets the states of all hosts");
     }
 
     /// Waits until nothing is under way, and checks that nothing is lost or left over.
     pub async fn rest(&self) -> World {
-        for _ in 0..1200 {
+        for _ in 0..POLLS_MAX {
             let world = self.world().await;
             if world.is_at_rest() {
                 // An agent's last message may be under way.
@@ -284,7 +288,7 @@ impl Site {
                     return world;
                 }
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         let world = self.world().await;
         panic!("never at rest: {:#?}", world.control.conductor.effects());
@@ -295,7 +299,7 @@ impl Site {
         world.at = now();
         world.control = self.conductor.read(|control, _| control.clone()).await;
         for (id, cell) in &self.cells {
-            let state = cell.engine().read(|machine| machine.0.clone()).await;
+            let state = cell.engine().read(|machine| machine.state.clone()).await;
             world.cells.insert(*id, state);
         }
         world.agents = self.fleet.lock().agents.clone();
@@ -332,13 +336,13 @@ pub fn guest(uuid: Uuid) -> InstanceReport {
 }
 
 impl agents::Hosts for Mutex<Fleet> {
-    fn with_agent<T>(&self, host: HostId, change: impl FnOnce(&mut Agent) -> T) -> T {
-        change(self.lock().agents.get_mut(&host).unwrap())
+    fn with_agent<T>(&self, host: HostId, access: impl FnOnce(&mut Agent) -> T) -> T {
+        access(self.lock().agents.get_mut(&host).unwrap())
     }
 
     fn carry_out(&self, host: HostId, effect: &Effect) -> Option<Event> {
         let mut fleet = self.lock();
-        if matches!(effect, Effect::RequestStep { .. }) && fleet.deaf.contains(&host) {
+        if matches!(effect, Effect::RequestStep { .. }) && fleet.ignoring_orders.contains(&host) {
             return None;
         }
         let fails = fleet.failing.contains(&host);
@@ -350,7 +354,10 @@ impl agents::Hosts for Mutex<Fleet> {
     }
 
     fn report(&self, start: &SessionStart) -> Option<NumberedUpdate> {
-        self.lock().deaf.retain(|deaf| *deaf != start.host);
+        // With a new session the agent no longer ignores orders.
+        self.lock()
+            .ignoring_orders
+            .retain(|host| *host != start.host);
         let mut report = HostReport {
             instances: start.guests.iter().map(|(id, _)| guest(id.0)).collect(),
             ..HostReport::default()

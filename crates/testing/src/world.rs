@@ -21,6 +21,9 @@ use uuid::Uuid;
 
 use crate::random::Rng;
 
+/// The machines undo changes, and apply them again, where the state of the random numbers is a multiple of this.
+const UNDO_ONE_IN: u64 = 64;
+
 const CPU: &str = "CUSTOM_CPU";
 const RAM: &str = "CUSTOM_RAM";
 
@@ -53,6 +56,7 @@ pub struct World {
     pub fails_one_in: usize,
     /// The hosts on which all steps fail.
     pub failing: Vec<HostId>,
+    /// How many alternates each ranking asks for.
     pub alternates: usize,
     pub options: Options,
 }
@@ -119,21 +123,21 @@ impl World {
         };
         let at = world.at;
         for name in [CPU, RAM] {
-            let (name, ensure) = (name.into(), false);
-            world.placement(placement::Command::CreateClass { name, ensure, at });
+            let (name, exist_ok) = (name.into(), false);
+            world.placement(placement::Command::CreateClass { name, exist_ok, at });
         }
-        for c in 0..cells {
+        for cell_number in 0..cells {
             world.conduct(super_conductor::Command::SetCell {
-                cell: cell(c),
-                name: format!("cell{c}"),
+                cell: cell(cell_number),
+                name: format!("cell{cell_number}"),
                 disabled: false,
             });
             let mut state = cell_conductor::State::default();
             let mut host_names = Vec::new();
-            for h in 0..hosts {
-                let id = host(c, h);
+            for host_number in 0..hosts {
+                let id = host(cell_number, host_number);
                 world.add_provider(id, vcpus);
-                host_names.push((id, format!("host-{c}-{h}")));
+                host_names.push((id, format!("host-{cell_number}-{host_number}")));
                 let agent = Agent::new(id);
                 let mut changes = Vec::new();
                 let options = world.options;
@@ -144,9 +148,9 @@ impl World {
                 }
                 world.agents.insert(id, agent);
             }
-            world.cells.insert(cell(c), state);
+            world.cells.insert(cell(cell_number), state);
             world.conduct(super_conductor::Command::MapHosts {
-                cell: cell(c),
+                cell: cell(cell_number),
                 hosts: host_names,
             });
         }
@@ -196,8 +200,8 @@ impl World {
         }
     }
 
-    /// Decides a command, encodes, decodes and applies its changes, and sends the effects. Now and
-    /// then it also undoes the changes and applies them again.
+    /// Decides a command, encodes, decodes and applies the changes, and sends the effects. Now and then it
+    /// also undoes the changes and applies them again.
     fn submit(&mut self, command: &Command) -> Result<Outcome, Refusal> {
         let mut changes = Vec::new();
         let outcome = self.control.decide(command, &mut changes)?;
@@ -207,22 +211,22 @@ impl World {
         let mut encoded = Vec::new();
         records::control::encode(&changes, &mut encoded);
         let changes: Vec<Change> = records::control::decode(&encoded).unwrap();
-        let before = self
+        let digest_before = self
             .rng
             .0
-            .is_multiple_of(64)
+            .is_multiple_of(UNDO_ONE_IN)
             .then(|| records::control::digest(&self.control));
         let mut undos: Vec<_> = changes
             .iter()
             .map(|change| self.control.apply(change))
             .collect();
-        if let Some(before) = before {
+        if let Some(digest_before) = digest_before {
             while let Some(undo) = undos.pop() {
                 self.control.undo(undo);
             }
             assert_eq!(
                 records::control::digest(&self.control),
-                before,
+                digest_before,
                 "undone: {command:?}"
             );
             for change in &changes {
@@ -285,7 +289,7 @@ impl World {
 
     /// Decides an event of a cell, as [`Self::submit`] does a command of control. `None` if the cell
     /// refuses it.
-    pub fn happen(&mut self, cell: CellId, event: &Event) -> Option<Reply> {
+    pub fn decide_event(&mut self, cell: CellId, event: &Event) -> Option<Reply> {
         let state = self.cells.get_mut(&cell).unwrap();
         let mut changes = Vec::new();
         let decided = cell_conductor::decide(state, event, self.at, &self.options, &mut changes);
@@ -293,17 +297,21 @@ impl World {
         let mut encoded = Vec::new();
         records::cell::encode(&changes, &mut encoded);
         let changes: Vec<cell_conductor::Change> = records::cell::decode(&encoded).unwrap();
-        let before = self
+        let digest_before = self
             .rng
             .0
-            .is_multiple_of(64)
+            .is_multiple_of(UNDO_ONE_IN)
             .then(|| records::cell::digest(state));
         let mut undos: Vec<_> = changes.iter().map(|change| state.apply(change)).collect();
-        if let Some(before) = before {
+        if let Some(digest_before) = digest_before {
             while let Some(undo) = undos.pop() {
                 state.undo(undo);
             }
-            assert_eq!(records::cell::digest(state), before, "undone: {event:?}");
+            assert_eq!(
+                records::cell::digest(state),
+                digest_before,
+                "undone: {event:?}"
+            );
             for change in &changes {
                 state.apply(change);
             }
@@ -318,7 +326,7 @@ impl World {
             Packet::Work(effect) => self.schedule(effect),
             Packet::ToCell(cell, envelope) => {
                 let message = envelope.message.clone();
-                if let Some(reply) = self.happen(cell, &Event::Message(envelope)) {
+                if let Some(reply) = self.decide_event(cell, &Event::Message(envelope)) {
                     self.network.push(Packet::ToControl(message, reply));
                 }
             }
@@ -332,7 +340,7 @@ impl World {
                     self.network.push(Packet::FromAgent(cell, event));
                 }
             }
-            Packet::FromAgent(cell, event) => drop(self.happen(cell, &event)),
+            Packet::FromAgent(cell, event) => drop(self.decide_event(cell, &event)),
             Packet::ClaimRequest(cell, request) => {
                 let (instance, number) = (request.instance, request.number);
                 let outcome = self.try_conduct(super_conductor::Command::RequestClaim(request));
@@ -347,7 +355,7 @@ impl World {
                     number,
                     response,
                 };
-                self.happen(cell, &event);
+                self.decide_event(cell, &event);
             }
         }
     }
@@ -390,6 +398,7 @@ impl World {
         }
     }
 
+    /// Requests the builds of the instances with these numbers, in one reservation.
     pub fn create(&mut self, numbers: &[usize]) {
         let at = self.at;
         let builds = numbers.iter().map(|number| NewBuild {
@@ -404,22 +413,26 @@ impl World {
     }
 
     /// Delivers all packets in order, until nothing is under way and no effect is pending.
-    pub fn settle(&mut self) {
+    pub fn come_to_rest(&mut self) {
         for _ in 0..200 {
             self.send_all();
             if self.network.is_empty() {
                 return;
             }
-            let mut budget = 100_000;
+            let mut deliveries_left = 100_000;
             while !self.network.is_empty() {
                 let packet = self.network.remove(0);
                 self.deliver(packet);
-                budget -= 1;
-                assert!(budget > 0, "messages breed: {:?}", self.network);
+                deliveries_left -= 1;
+                assert!(
+                    deliveries_left > 0,
+                    "messages cause messages without end: {:?}",
+                    self.network
+                );
             }
             let cells: Vec<CellId> = self.cells.keys().copied().collect();
             for id in cells {
-                self.happen(id, &Event::Tick);
+                self.decide_event(id, &Event::Tick);
             }
         }
         panic!("never at rest: {:?}", {

@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             let modules = Modules::read(&root)?;
             for cycle in modules.cycles() {
-                let (member_count, files) = (cycle.members.len(), modules.files());
+                let (member_count, files) = (cycle.members.len(), modules.file_count());
                 writeln!(
                     output,
                     "{name}: {member_count} of {files} files: {}",

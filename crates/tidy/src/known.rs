@@ -33,7 +33,7 @@ pub fn check_list(name: &str, measured: &Sizes) -> Result<(), String> {
         Ok(_) => ratchet(&listed, measured),
     };
     if std::env::var_os(UPDATE).is_some() {
-        fs::write(&path, print(&text, &updated)).map_err(|error| file_error(&path, &error))?;
+        fs::write(&path, list_text(&text, &updated)).map_err(|error| file_error(&path, &error))?;
     }
     let differences = compare(&updated, measured);
     if differences.is_empty() {
@@ -131,7 +131,7 @@ fn parse(text: &str) -> Result<Sizes, &str> {
 }
 
 /// The text of a list, with the comments of its previous text.
-fn print(previous_text: &str, entries: &Sizes) -> String {
+fn list_text(previous_text: &str, entries: &Sizes) -> String {
     let comments = previous_text
         .lines()
         .filter(|line| line.starts_with('#'))

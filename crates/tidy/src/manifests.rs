@@ -64,9 +64,9 @@ pub fn read_toml(path: &Path) -> Result<Table, String> {
 pub fn closure(crates: &BTreeMap<String, Dependencies>, name: &str) -> BTreeSet<String> {
     let mut closure = BTreeSet::new();
     let mut pending = vec![name.to_owned()];
-    while let Some(name) = pending.pop() {
+    while let Some(dependent) = pending.pop() {
         for dependency in crates
-            .get(&name)
+            .get(&dependent)
             .into_iter()
             .flat_map(|dependencies| &dependencies.workspace)
         {

@@ -27,7 +27,7 @@ struct Module {
     file_module: usize,
     /// The child modules by name.
     children: BTreeMap<String, usize>,
-    /// The names that it defines.
+    /// The names of the items that the module defines.
     items: BTreeSet<String>,
     /// The imports of its `use` declarations.
     imports: Vec<Import>,
@@ -44,7 +44,7 @@ struct Import {
     path: Vec<String>,
     /// The name in the importing module; `None` for a glob.
     name: Option<String>,
-    /// Whether it is visible outside of the module, as a re-export.
+    /// Whether the name is visible outside of the importing module: a re-export.
     is_public: bool,
 }
 
@@ -71,7 +71,7 @@ impl Modules {
     /// If a file cannot be read, or cannot be split into Rust tokens. The text names it.
     pub fn read(root: &Path) -> Result<Self, String> {
         let mut parser = Parser::default();
-        parser.file(root)?;
+        parser.parse_crate(root)?;
         Ok(Self {
             modules: parser.modules,
         })
@@ -79,7 +79,7 @@ impl Modules {
 
     /// The number of modules that have a file.
     #[must_use]
-    pub fn files(&self) -> usize {
+    pub fn file_count(&self) -> usize {
         self.modules
             .iter()
             .enumerate()

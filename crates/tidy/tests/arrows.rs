@@ -97,11 +97,12 @@ fn every_crate_has_one_level() {
 #[test]
 fn no_crate_depends_on_one_of_a_higher_level() {
     let levels = levels();
-    let level = |name: &str| levels.iter().position(|(_, crates)| crates.contains(name));
+    // The highest level has the index 0.
+    let level_index = |name: &str| levels.iter().position(|(_, crates)| crates.contains(name));
     let mut upward = Vec::new();
     for (name, dependencies) in crates() {
         for dependency in dependencies.workspace {
-            if level(&dependency) < level(&name) {
+            if level_index(&dependency) < level_index(&name) {
                 upward.push(format!("{name} uses {dependency}"));
             }
         }
@@ -140,7 +141,7 @@ fn crates_below_the_apis_do_not_depend_on_http() {
 fn agents_and_cells_do_not_link_the_scheduler() {
     let crates = crates();
     let links_scheduler = |name| manifests::closure(&crates, name).contains("scheduler");
-    // If nothing linked a crate with this name, the scheduler would have another name.
+    // Otherwise the scheduler's crate would have another name, and this test would find nothing.
     assert!(links_scheduler("control"), "control links no `scheduler`");
     for name in CRATES_WITHOUT_SCHEDULER {
         assert!(
@@ -154,7 +155,7 @@ fn agents_and_cells_do_not_link_the_scheduler() {
 /// Only the placer ranks, claims, and goes on to the next candidate; everything else uses it.
 #[test]
 fn only_the_placer_claims_ranked_candidates() {
-    let mut violations = Sizes::new();
+    let mut mention_counts = Sizes::new();
     for file in rust_files(&workspace()).expect("the sources can be read") {
         let is_product = file.path.contains("/src/") && !file.path.ends_with("/tests.rs");
         if !is_product
@@ -169,10 +170,10 @@ fn only_the_placer_claims_ranked_candidates() {
             .map(|path| count_mentions(&file, path).expect("it is Rust"));
         let count: usize = count.sum();
         if count > 0 {
-            violations.insert(file.path, count);
+            mention_counts.insert(file.path, count);
         }
     }
-    if let Err(advice) = check_list("claims.txt", &violations) {
+    if let Err(advice) = check_list("claims.txt", &mention_counts) {
         panic!("{advice}");
     }
 }
@@ -210,7 +211,7 @@ fn all_modules() -> Vec<(String, Modules)> {
             }
         }
     }
-    let files: usize = crates.iter().map(|(_, modules)| modules.files()).sum();
+    let files: usize = crates.iter().map(|(_, modules)| modules.file_count()).sum();
     assert!(files > 300, "only {files} modules found");
     crates
 }

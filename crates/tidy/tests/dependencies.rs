@@ -54,7 +54,7 @@ fn licences() -> BTreeMap<String, String> {
     let host = version_text
         .lines()
         .find_map(|line| line.strip_prefix("host: "))
-        .expect("it says so");
+        .expect("rustc names its host");
     // Only the packages for this platform are certain to be downloaded.
     let output = Command::new(env!("CARGO"))
         .args([

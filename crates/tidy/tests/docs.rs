@@ -64,7 +64,7 @@ fn every_path_in_a_page_exists() {
     );
 }
 
-/// The paths of all source files from the root of the workspace.
+/// Appends the paths of all files below a folder.
 fn collect_files(folder: &Path, files: &mut Vec<String>) {
     for entry in fs::read_dir(folder).expect("it can be read") {
         let path = entry.expect("it can be read").path();

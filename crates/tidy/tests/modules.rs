@@ -14,7 +14,7 @@ fn cycles(files: &[(&str, &str)]) -> Vec<Cycle> {
         fs::write(path, text).expect("it can be written");
     }
     let modules = Modules::read(&folder.path().join(files[0].0)).expect("it can be read");
-    assert_eq!(modules.files(), files.len());
+    assert_eq!(modules.file_count(), files.len());
     modules.cycles()
 }
 

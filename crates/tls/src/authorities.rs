@@ -6,7 +6,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateRevocationListDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use crate::error::Fault;
+use crate::error::TlsError;
 use crate::identity::{chain, with_number};
 use crate::validity::Validity;
 
@@ -20,25 +20,25 @@ pub struct Authorities {
 
 impl Authorities {
     /// The authorities of a PEM text: certificates, and revocation lists (`X509 CRL`) if there are
-    /// any. With a list of an authority, certificates in it are refused; an authority without a list
-    /// has revoked nothing.
+    /// any. A certificate in the revocation list of its authority is refused; an authority without a
+    /// list has revoked nothing.
     ///
     /// # Errors
     ///
     /// The text has no certificate, or something in it is not valid.
-    pub fn from_pem(pem: &[u8]) -> Result<Self, Fault> {
+    pub fn from_pem(pem: &[u8]) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         let mut latest_validity: Option<Validity> = None;
         for (index, certificate) in chain(pem)?.into_iter().enumerate() {
             let number = index + 1;
             let validity =
-                Validity::of(&certificate).map_err(|fault| with_number(fault, number))?;
+                Validity::of(&certificate).map_err(|error| with_number(error, number))?;
             if latest_validity.is_none_or(|latest| latest.not_after_s < validity.not_after_s) {
                 latest_validity = Some(validity);
             }
             roots
                 .add(certificate)
-                .map_err(|error| Fault::BadCertificate {
+                .map_err(|error| TlsError::BadCertificate {
                     number,
                     reason: error.to_string(),
                 })?;
@@ -48,8 +48,8 @@ impl Authorities {
             roots: Arc::new(roots),
             revocations: revocations
                 .collect::<Result<_, _>>()
-                .map_err(Fault::NotPem)?,
-            latest_validity: latest_validity.ok_or(Fault::NoCertificate)?,
+                .map_err(TlsError::NotPem)?,
+            latest_validity: latest_validity.ok_or(TlsError::NoCertificate)?,
         })
     }
 

@@ -6,7 +6,7 @@ use rustls::ClientConfig;
 use rustls::client::WebPkiServerVerifier;
 
 use crate::authorities::Authorities;
-use crate::error::Fault;
+use crate::error::TlsError;
 use crate::identity::Identity;
 use crate::provider::provider;
 
@@ -28,16 +28,16 @@ impl ClientSettings {
     /// # Errors
     ///
     /// rustls refuses a setting, for example a revocation list.
-    pub fn config(&self) -> Result<ClientConfig, Fault> {
+    pub fn config(&self) -> Result<ClientConfig, TlsError> {
         let roots = Arc::clone(self.authorities.roots());
         let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider()))
             .with_crls(self.authorities.revocations().iter().cloned())
             .allow_unknown_revocation_status()
             .build()
-            .map_err(|error| Fault::BadRevocations(error.to_string()))?;
+            .map_err(|error| TlsError::BadRevocations(error.to_string()))?;
         let builder = ClientConfig::builder_with_provider(Arc::clone(provider()))
             .with_safe_default_protocol_versions()
-            .map_err(Fault::Refused)?
+            .map_err(TlsError::Refused)?
             .with_webpki_verifier(verifier);
         let mut config = match &self.identity {
             None => builder.with_no_client_auth(),

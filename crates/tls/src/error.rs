@@ -9,7 +9,7 @@ use thiserror::Error;
 /// What is wrong with the content of a file, whatever its name.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum TlsError {
     /// The file cannot be read.
     #[error("cannot read it: {0}")]
     Unreadable(#[source] io::Error),
@@ -25,7 +25,7 @@ pub enum Fault {
     /// There is no private key in it.
     #[error("it has no private key (BEGIN PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY)")]
     NoKey,
-    /// The private key is encrypted, and a service cannot ask for its passphrase.
+    /// The private key is encrypted, and a service cannot prompt for its passphrase.
     #[error(
         "its private key is encrypted: store it without a passphrase, readable for its owner only"
     )]
@@ -46,7 +46,7 @@ pub enum Fault {
     BadKey(#[source] rustls::Error),
     /// The private key is not the one that the certificate certifies.
     #[error("it is not the key of the certificate")]
-    OtherKey,
+    KeyMismatch,
     /// The certificate that would replace the present one has expired.
     #[error("its certificate expired at {0}")]
     Expired(String),
@@ -55,23 +55,23 @@ pub enum Fault {
     Refused(#[source] rustls::Error),
 }
 
-/// A fault of a file.
+/// The error of a file.
 #[derive(Debug, Error)]
-#[error("{}: {fault}", path.display())]
+#[error("{}: {error}", path.display())]
 pub struct FileError {
     /// The file as the configuration names it.
     pub path: PathBuf,
     /// What is wrong.
     #[source]
-    pub fault: Fault,
+    pub error: TlsError,
 }
 
 impl FileError {
-    /// The fault of a file.
-    pub fn new(path: &Path, fault: Fault) -> Self {
+    /// The error of a file.
+    pub fn new(path: &Path, error: TlsError) -> Self {
         Self {
             path: path.to_owned(),
-            fault,
+            error,
         }
     }
 }

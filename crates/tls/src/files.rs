@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::authorities::Authorities;
-use crate::error::{Fault, FileError};
+use crate::error::{FileError, TlsError};
 use crate::identity::{Identity, chain, private_key};
 
 /// The largest file in bytes. A bundle with all authorities of the Web has a quarter of a MiB.
@@ -26,15 +26,15 @@ impl IdentityFiles {
     ///
     /// # Errors
     ///
-    /// The file that is not valid, and the fault.
+    /// The file that is not valid, and the error.
     pub fn read(&self) -> Result<Identity, FileError> {
         let chain = chain(&contents(&self.certificate)?)
-            .map_err(|fault| FileError::new(&self.certificate, fault))?;
-        let key_error = |fault| FileError::new(&self.key, fault);
+            .map_err(|error| FileError::new(&self.certificate, error))?;
+        let key_error = |error| FileError::new(&self.key, error);
         let key = private_key(&contents(&self.key)?).map_err(key_error)?;
-        Identity::new(chain, key).map_err(|fault| match fault {
-            Fault::OtherKey | Fault::BadKey(_) => key_error(fault),
-            _ => FileError::new(&self.certificate, fault),
+        Identity::new(chain, key).map_err(|error| match error {
+            TlsError::KeyMismatch | TlsError::BadKey(_) => key_error(error),
+            _ => FileError::new(&self.certificate, error),
         })
     }
 }
@@ -45,7 +45,7 @@ impl IdentityFiles {
 ///
 /// The file and what is wrong with it.
 pub fn read_authorities(path: &Path) -> Result<Authorities, FileError> {
-    Authorities::from_pem(&contents(path)?).map_err(|fault| FileError::new(path, fault))
+    Authorities::from_pem(&contents(path)?).map_err(|error| FileError::new(path, error))
 }
 
 /// Whether users other than the owner and the group may read a file, which a private key should not
@@ -56,13 +56,13 @@ pub fn others_may_read(path: &Path) -> bool {
 }
 
 fn contents(path: &Path) -> Result<Vec<u8>, FileError> {
-    let read_error = |error| FileError::new(path, Fault::Unreadable(error));
+    let read_error = |error| FileError::new(path, TlsError::Unreadable(error));
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(read_error)?;
     let mut file = file.take(BYTES_MAX + 1);
     file.read_to_end(&mut bytes).map_err(read_error)?;
     if bytes.len() as u64 > BYTES_MAX {
-        return Err(FileError::new(path, Fault::TooLong(BYTES_MAX)));
+        return Err(FileError::new(path, TlsError::TooLong(BYTES_MAX)));
     }
     Ok(bytes)
 }

@@ -6,7 +6,7 @@ use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-use crate::error::Fault;
+use crate::error::TlsError;
 use crate::names::PeerNames;
 use crate::provider::provider;
 use crate::validity::Validity;
@@ -24,7 +24,7 @@ impl Identity {
     /// # Errors
     ///
     /// One of the texts is not valid, or they do not belong together.
-    pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, Fault> {
+    pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         Self::new(chain(certificates)?, private_key(key)?)
     }
 
@@ -37,13 +37,14 @@ impl Identity {
     pub fn new(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
-    ) -> Result<Self, Fault> {
-        let certificate = chain.first().ok_or(Fault::NoCertificate)?;
+    ) -> Result<Self, TlsError> {
+        let certificate = chain.first().ok_or(TlsError::NoCertificate)?;
         let validity = Validity::of(certificate)?;
+        // Checks that webpki can parse the certificate, so that `Self::names` cannot fail.
         PeerNames::of(certificate)?;
         let key = provider().key_provider.load_private_key(key);
-        let certified = CertifiedKey::new(chain, key.map_err(Fault::BadKey)?);
-        certified.keys_match().map_err(|_| Fault::OtherKey)?;
+        let certified = CertifiedKey::new(chain, key.map_err(TlsError::BadKey)?);
+        certified.keys_match().map_err(|_| TlsError::KeyMismatch)?;
         Ok(Self {
             certified: Arc::new(certified),
             validity,
@@ -70,51 +71,51 @@ impl Identity {
     /// # Errors
     ///
     /// It never fails, because the certificate was checked when the identity was made.
-    pub fn names(&self) -> Result<PeerNames, Fault> {
-        PeerNames::of(self.chain().first().ok_or(Fault::NoCertificate)?)
+    pub fn names(&self) -> Result<PeerNames, TlsError> {
+        PeerNames::of(self.chain().first().ok_or(TlsError::NoCertificate)?)
     }
 }
 
 /// The certificates of a PEM text. There is at least one, and each can be parsed.
-pub(crate) fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Fault> {
+pub(crate) fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let chain: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
-        .map_err(Fault::NotPem)?;
+        .map_err(TlsError::NotPem)?;
     if chain.is_empty() {
-        return Err(Fault::NoCertificate);
+        return Err(TlsError::NoCertificate);
     }
     for (index, certificate) in chain.iter().enumerate() {
-        PeerNames::of(certificate).map_err(|fault| with_number(fault, index + 1))?;
+        PeerNames::of(certificate).map_err(|error| with_number(error, index + 1))?;
     }
     Ok(chain)
 }
 
-/// Adds the number of the certificate to its fault.
-pub(crate) fn with_number(fault: Fault, number: usize) -> Fault {
-    match fault {
-        Fault::BadCertificate { reason, .. } => Fault::BadCertificate { number, reason },
+/// Adds the number of the certificate to its error.
+pub(crate) fn with_number(error: TlsError, number: usize) -> TlsError {
+    match error {
+        TlsError::BadCertificate { reason, .. } => TlsError::BadCertificate { number, reason },
         other => other,
     }
 }
 
 /// The first private key of a PEM text.
-pub(crate) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Fault> {
+pub(crate) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
     match PrivateKeyDer::from_pem_slice(pem) {
         Ok(key) => Ok(key),
-        Err(pem::Error::NoItemsFound) if is_encrypted(pem) => Err(Fault::EncryptedKey),
-        Err(pem::Error::NoItemsFound) => Err(Fault::NoKey),
+        Err(pem::Error::NoItemsFound) if is_encrypted(pem) => Err(TlsError::EncryptedKey),
+        Err(pem::Error::NoItemsFound) => Err(TlsError::NoKey),
         // In OpenSSL's older format an encrypted key has headers, which are not base64.
-        Err(_) if is_encrypted(pem) => Err(Fault::EncryptedKey),
-        Err(error) => Err(Fault::NotPem(error)),
+        Err(_) if is_encrypted(pem) => Err(TlsError::EncryptedKey),
+        Err(error) => Err(TlsError::NotPem(error)),
     }
 }
 
 fn is_encrypted(pem: &[u8]) -> bool {
-    const PREFIXES: [&[u8]; 2] = [
+    const MARKERS: [&[u8]; 2] = [
         b"-----BEGIN ENCRYPTED PRIVATE KEY",
         b"Proc-Type: 4,ENCRYPTED",
     ];
-    PREFIXES
+    MARKERS
         .iter()
-        .any(|prefix| pem.windows(prefix.len()).any(|window| window == *prefix))
+        .any(|marker| pem.windows(marker.len()).any(|window| window == *marker))
 }

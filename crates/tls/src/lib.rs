@@ -41,7 +41,7 @@ mod validity;
 
 pub use authorities::Authorities;
 pub use client::ClientSettings;
-pub use error::{Fault, FileError};
+pub use error::{FileError, TlsError};
 pub use file_backed::{FileBacked, Outcome};
 pub use files::{IdentityFiles, others_may_read, read_authorities};
 pub use identity::Identity;

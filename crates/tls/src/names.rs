@@ -3,7 +3,7 @@
 use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 
-use crate::error::Fault;
+use crate::error::TlsError;
 
 /// The subject alternative names of a certificate. They identify a peer only if its certificate was
 /// verified, as it is in every completed handshake.
@@ -21,9 +21,9 @@ impl PeerNames {
     /// # Errors
     ///
     /// It is not a certificate of X.509.
-    pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, Fault> {
+    pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, TlsError> {
         let certificate =
-            EndEntityCert::try_from(certificate).map_err(|error| Fault::BadCertificate {
+            EndEntityCert::try_from(certificate).map_err(|error| TlsError::BadCertificate {
                 number: 1,
                 reason: error.to_string(),
             })?;

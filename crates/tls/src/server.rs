@@ -10,7 +10,7 @@ use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifi
 use rustls::sign::SingleCertAndKey;
 
 use crate::authorities::Authorities;
-use crate::error::Fault;
+use crate::error::TlsError;
 use crate::identity::Identity;
 use crate::provider::provider;
 
@@ -36,8 +36,8 @@ impl Tickets {
     /// # Errors
     ///
     /// The system has no random numbers.
-    pub fn new() -> Result<Self, Fault> {
-        Ok(Self(ring::Ticketer::new().map_err(Fault::Refused)?))
+    pub fn new() -> Result<Self, TlsError> {
+        Ok(Self(ring::Ticketer::new().map_err(TlsError::Refused)?))
     }
 }
 
@@ -67,10 +67,10 @@ impl ServerSettings {
     /// # Errors
     ///
     /// rustls refuses a setting, for example a revocation list.
-    pub fn config(&self) -> Result<Arc<ServerConfig>, Fault> {
+    pub fn config(&self) -> Result<Arc<ServerConfig>, TlsError> {
         let builder = ServerConfig::builder_with_provider(Arc::clone(provider()))
             .with_safe_default_protocol_versions()
-            .map_err(Fault::Refused)?;
+            .map_err(TlsError::Refused)?;
         let builder = match &self.clients {
             ClientCertificates::Off => builder.with_no_client_auth(),
             ClientCertificates::Optional(authorities)
@@ -93,7 +93,7 @@ impl ServerSettings {
 fn verifier(
     authorities: &Authorities,
     is_required: bool,
-) -> Result<Arc<dyn ClientCertVerifier>, Fault> {
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let roots = Arc::clone(authorities.roots());
     let mut builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider()))
         .with_crls(authorities.revocations().iter().cloned())
@@ -104,5 +104,5 @@ fn verifier(
     }
     builder
         .build()
-        .map_err(|error| Fault::BadRevocations(error.to_string()))
+        .map_err(|error| TlsError::BadRevocations(error.to_string()))
 }

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustls::ServerConfig;
 
 use crate::authorities::Authorities;
-use crate::error::{Fault, FileError};
+use crate::error::{FileError, TlsError};
 use crate::file_backed::FileBacked;
 use crate::files::{IdentityFiles, read_authorities};
 use crate::server::{ClientCertificates, ServerSettings, Tickets};
@@ -65,7 +65,7 @@ impl ServerFiles {
     ///
     /// # Errors
     ///
-    /// The file that is not valid, and the fault.
+    /// The file that is not valid, and the error.
     pub fn load(self) -> Result<FileBacked<LoadedServer, FileError>, FileError> {
         let mut files = vec![self.identity.certificate.clone(), self.identity.key.clone()];
         files.extend(
@@ -77,13 +77,13 @@ impl ServerFiles {
     }
 
     fn read(&self, previous: Option<&LoadedServer>) -> Result<LoadedServer, FileError> {
-        let identity_error = |fault| FileError::new(&self.identity.certificate, fault);
+        let identity_error = |error| FileError::new(&self.identity.certificate, error);
         let identity = self.identity.read()?;
         let validity = identity.validity();
         let now = now_s();
         if validity.is_over(now) && previous.is_some_and(|previous| !previous.validity.is_over(now))
         {
-            return Err(identity_error(Fault::Expired(validity.not_after_text())));
+            return Err(identity_error(TlsError::Expired(validity.not_after_text())));
         }
         let clients = self.clients.as_ref();
         let authorities = clients
@@ -106,9 +106,9 @@ impl ServerFiles {
             tickets: tickets.clone(),
         };
         // Identity and authorities were checked when they were read, but not the revocation lists.
-        let config = settings.config().map_err(|fault| match clients {
-            Some(clients) => FileError::new(&clients.authorities, fault),
-            None => identity_error(fault),
+        let config = settings.config().map_err(|error| match clients {
+            Some(clients) => FileError::new(&clients.authorities, error),
+            None => identity_error(error),
         })?;
         Ok(LoadedServer {
             config,

@@ -8,7 +8,7 @@ use crate::der::{
     CONTEXT_0, GENERALIZED_TIME, INTEGER, SEQUENCE, UTC_TIME, Value, take_value,
     take_value_with_tag,
 };
-use crate::error::Fault;
+use crate::error::TlsError;
 
 /// The time from which seconds are counted.
 const EPOCH: DateTime = datetime(1970, 1, 1, 0, 0, 0, 0);
@@ -28,8 +28,8 @@ impl Validity {
     /// # Errors
     ///
     /// It is not a certificate of X.509.
-    pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, Fault> {
-        read(certificate).ok_or_else(|| Fault::BadCertificate {
+    pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, TlsError> {
+        read(certificate).ok_or_else(|| TlsError::BadCertificate {
             number: 1,
             reason: "it does not say when it is valid".to_owned(),
         })

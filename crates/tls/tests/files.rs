@@ -17,24 +17,24 @@ use placewright_tls::{
 use tempfile::TempDir;
 
 /// A directory with files of a server.
-struct Site {
-    directory: TempDir,
+struct ServerDirectory {
+    root: TempDir,
     ca: Ca,
 }
 
-impl Site {
+impl ServerDirectory {
     fn new() -> Self {
-        let site = Self {
-            directory: tempfile::tempdir().unwrap(),
+        let directory = Self {
+            root: tempfile::tempdir().unwrap(),
             ca: Ca::new("ca"),
         };
-        site.write(&site.ca.good("here"));
-        fs::write(site.path("ca.pem"), site.ca.pem()).unwrap();
-        site
+        directory.write(&directory.ca.good("here"));
+        fs::write(directory.path("ca.pem"), directory.ca.pem()).unwrap();
+        directory
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
+        self.root.path().join(name)
     }
 
     fn write(&self, pem: &Pem) {
@@ -49,36 +49,47 @@ impl Site {
         }
     }
 
-    fn server(&self, requests_certificates: bool) -> FileBacked<LoadedServer, FileError> {
+    fn server(&self) -> FileBacked<LoadedServer, FileError> {
+        self.load(None)
+    }
+
+    fn server_that_requests_certificates(&self) -> FileBacked<LoadedServer, FileError> {
+        self.load(Some(ClientFiles {
+            authorities: self.path("ca.pem"),
+            is_required: false,
+        }))
+    }
+
+    fn load(&self, clients: Option<ClientFiles>) -> FileBacked<LoadedServer, FileError> {
         let files = ServerFiles {
             identity: self.files(),
-            clients: requests_certificates.then(|| ClientFiles {
-                authorities: self.path("ca.pem"),
-                is_required: false,
-            }),
+            clients,
             protocols: Vec::new(),
         };
         files.load().unwrap()
     }
 }
 
-/// The message of an error about a file.
-fn about(path: &Path, fault: &str) -> String {
-    format!("{}: {fault}", path.display())
+/// The message of an error that is about a file.
+fn file_message(path: &Path, message: &str) -> String {
+    format!("{}: {message}", path.display())
 }
 
 #[test]
-fn errors_of_keys_name_the_file_and_the_fault() {
-    let site = Site::new();
-    let other = site.ca.good("there");
-    let error = || site.files().read().unwrap_err().to_string();
-    let key = site.path("server.key");
+fn errors_of_keys_name_the_file_and_the_error() {
+    let directory = ServerDirectory::new();
+    let other = directory.ca.good("there");
+    let error = || directory.files().read().unwrap_err().to_string();
+    let key = directory.path("server.key");
 
     fs::write(&key, &other.key).unwrap();
-    assert_eq!(error(), about(&key, "it is not the key of the certificate"));
+    assert_eq!(
+        error(),
+        file_message(&key, "it is not the key of the certificate")
+    );
     fs::write(&key, "").unwrap();
     assert!(
-        error().starts_with(&about(&key, "it has no private key")),
+        error().starts_with(&file_message(&key, "it has no private key")),
         "{}",
         error()
     );
@@ -88,7 +99,7 @@ fn errors_of_keys_name_the_file_and_the_fault() {
     )
     .unwrap();
     assert!(
-        error().starts_with(&about(&key, "its private key is encrypted")),
+        error().starts_with(&file_message(&key, "its private key is encrypted")),
         "{}",
         error()
     );
@@ -98,66 +109,70 @@ fn errors_of_keys_name_the_file_and_the_fault() {
     )
     .unwrap();
     assert!(
-        error().starts_with(&about(&key, "its private key cannot be used")),
+        error().starts_with(&file_message(&key, "its private key cannot be used")),
         "{}",
         error()
     );
     fs::remove_file(&key).unwrap();
     assert!(
-        error().starts_with(&about(&key, "cannot read it: No such file")),
+        error().starts_with(&file_message(&key, "cannot read it: No such file")),
         "{}",
         error()
     );
 }
 
 #[test]
-fn errors_of_certificates_name_the_file_and_the_fault() {
-    let site = Site::new();
-    let other = site.ca.good("there");
-    let error = || site.files().read().unwrap_err().to_string();
-    let certificate = site.path("server.pem");
+fn errors_of_certificates_name_the_file_and_the_error() {
+    let directory = ServerDirectory::new();
+    let other = directory.ca.good("there");
+    let error = || directory.files().read().unwrap_err().to_string();
+    let certificate = directory.path("server.pem");
     fs::write(&certificate, "no PEM").unwrap();
     assert_eq!(
         error(),
-        about(&certificate, "it holds no certificates (PEM)")
+        file_message(&certificate, "it holds no certificates (PEM)")
     );
     let half_of_it = &other.certificate[..other.certificate.len() / 2];
     fs::write(&certificate, half_of_it).unwrap();
     assert!(
-        error().starts_with(&about(&certificate, "it is not PEM")),
+        error().starts_with(&file_message(&certificate, "it is not PEM")),
         "{}",
         error()
     );
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     fs::write(&certificate, format!("{}{broken}", other.certificate)).unwrap();
     assert!(
-        error().starts_with(&about(&certificate, "certificate 2 in it is not valid")),
+        error().starts_with(&file_message(
+            &certificate,
+            "certificate 2 in it is not valid"
+        )),
         "{}",
         error()
     );
     fs::write(&certificate, vec![b'a'; (4 << 20) + 1]).unwrap();
     assert_eq!(
         error(),
-        about(&certificate, "it has more than 4194304 bytes")
+        file_message(&certificate, "it has more than 4194304 bytes")
     );
 
-    let bundle = site.path("ca.pem");
+    let bundle = directory.path("ca.pem");
     fs::write(&bundle, broken).unwrap();
     let error = read_authorities(&bundle).unwrap_err().to_string();
     assert!(
-        error.starts_with(&about(&bundle, "certificate 1 in it is not valid")),
+        error.starts_with(&file_message(&bundle, "certificate 1 in it is not valid")),
         "{error}"
     );
 }
 
 #[test]
 fn any_bytes_are_refused_without_a_panic() {
-    let site = Site::new();
-    let pem = site.ca.good("here");
+    let directory = ServerDirectory::new();
+    let pem = directory.ca.good("here");
     for length in 0..pem.certificate.len() {
         let _ = Identity::from_pem(&pem.certificate.as_bytes()[..length], pem.key.as_bytes());
     }
-    for position in 28..pem.certificate.len() {
+    let content = "-----BEGIN CERTIFICATE-----\n".len();
+    for position in content..pem.certificate.len() {
         let mut bytes = pem.certificate.clone().into_bytes();
         bytes[position] = if bytes[position] == b'A' { b'B' } else { b'A' };
         let _ = Identity::from_pem(&bytes, pem.key.as_bytes());
@@ -167,8 +182,9 @@ fn any_bytes_are_refused_without_a_panic() {
 
 #[test]
 fn validity_is_that_of_the_certificate() {
-    let site = Site::new();
-    let identity = site.files().read().unwrap();
+    let directory = ServerDirectory::new();
+    let identity = directory.files().read().unwrap();
+    // From the beginning of 2020 to the beginning of 2100.
     assert_eq!(identity.validity().not_before_s, 1_577_836_800);
     assert_eq!(identity.validity().not_after_s, 4_102_444_800);
     assert_eq!(identity.validity().not_after_text(), "2100-01-01T00:00:00Z");
@@ -179,18 +195,18 @@ fn validity_is_that_of_the_certificate() {
 
 #[test]
 fn a_renewed_certificate_is_loaded_unless_it_is_invalid_or_expired() {
-    let site = Site::new();
-    let server = site.server(false);
+    let directory = ServerDirectory::new();
+    let server = directory.server();
     let before = server.current();
-    site.write(&site.ca.issue(&["here"], &[], (2020, 2090), 2));
+    directory.write(&directory.ca.issue(&["here"], &[], (2020, 2090), 2));
     assert!(matches!(server.check(), Outcome::Changing));
     assert!(matches!(server.check(), Outcome::Replaced));
     let after = server.current();
     assert_ne!(before.validity(), after.validity());
 
-    fs::write(site.path("server.pem"), "no PEM").unwrap();
+    fs::write(directory.path("server.pem"), "no PEM").unwrap();
     assert!(matches!(server.reread(), Outcome::Invalid(_)));
-    site.write(&site.ca.issue(&["here"], &[], (2001, 2002), 3));
+    directory.write(&directory.ca.issue(&["here"], &[], (2001, 2002), 3));
     let Outcome::Invalid(error) = server.reread() else {
         panic!("an expired certificate took the place of a good one");
     };
@@ -204,10 +220,10 @@ fn a_renewed_certificate_is_loaded_unless_it_is_invalid_or_expired() {
 
 #[test]
 fn sessions_are_resumed_until_the_authorities_of_clients_change() {
-    let site = Site::new();
-    let server = site.server(true);
+    let directory = ServerDirectory::new();
+    let server = directory.server_that_requests_certificates();
     let client = ClientSettings {
-        authorities: Authorities::from_pem(site.ca.pem().as_bytes()).unwrap(),
+        authorities: Authorities::from_pem(directory.ca.pem().as_bytes()).unwrap(),
         identity: None,
         protocols: Vec::new(),
     };
@@ -217,10 +233,10 @@ fn sessions_are_resumed_until_the_authorities_of_clients_change() {
         session.handshake_kind().unwrap()
     };
     assert_eq!(handshake_kind(), HandshakeKind::Full);
-    site.write(&site.ca.good("here"));
+    directory.write(&directory.ca.good("here"));
     assert!(matches!(server.reread(), Outcome::Replaced));
     assert_eq!(handshake_kind(), HandshakeKind::Resumed);
-    fs::write(site.path("ca.pem"), Ca::new("other").pem()).unwrap();
+    fs::write(directory.path("ca.pem"), Ca::new("other").pem()).unwrap();
     assert!(matches!(server.reread(), Outcome::Replaced));
     assert_eq!(handshake_kind(), HandshakeKind::Full);
 }
@@ -228,11 +244,11 @@ fn sessions_are_resumed_until_the_authorities_of_clients_change() {
 #[test]
 fn keys_that_others_may_read_are_detected() {
     use std::os::unix::fs::PermissionsExt as _;
-    let site = Site::new();
-    let key = site.path("server.key");
+    let directory = ServerDirectory::new();
+    let key = directory.path("server.key");
     for (mode, may_read) in [(0o600, false), (0o640, false), (0o644, true)] {
         fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
         assert_eq!(others_may_read(&key), may_read, "{mode:o}");
     }
-    assert!(!others_may_read(&site.path("missing")));
+    assert!(!others_may_read(&directory.path("missing")));
 }

@@ -136,8 +136,9 @@ fn clients_are_accepted_by_their_certificates() {
 
 #[test]
 fn revoked_certificates_are_refused_and_others_of_their_authority_are_not() {
+    const REVOKED: u64 = 13;
     let ca = Ca::new("ca");
-    let bundle = format!("{}{}", ca.pem(), ca.revocation_list(13));
+    let bundle = format!("{}{}", ca.pem(), ca.revocation_list(REVOKED));
     let bundle = Authorities::from_pem(bundle.as_bytes()).unwrap();
     assert_eq!(bundle.revocations().len(), 1);
     assert_ne!(bundle, authorities(&ca));
@@ -146,12 +147,15 @@ fn revoked_certificates_are_refused_and_others_of_their_authority_are_not() {
         ClientCertificates::Required(bundle),
         &tickets(),
     );
-    let revoked = client(&ca, Some(&ca.issue(&["agent"], &[], (2020, 2100), 13)));
+    let revoked = client(&ca, Some(&ca.issue(&["agent"], &[], (2020, 2100), REVOKED)));
     let (_, error) = shake_hands(&revoked, &server, "here")
         .map(|_| ())
         .unwrap_err();
     assert_eq!(error, CertificateError::Revoked.into());
-    let good = client(&ca, Some(&ca.issue(&["agent"], &[], (2020, 2100), 14)));
+    let good = client(
+        &ca,
+        Some(&ca.issue(&["agent"], &[], (2020, 2100), REVOKED + 1)),
+    );
     shake_hands(&good, &server, "here").unwrap();
 }
 

@@ -50,9 +50,10 @@ impl RandomNumbers {
 
 fn nodes() -> String {
     let mut text = "sn,cpu_milli,memory_mib,gpu,model\n".to_owned();
-    let machine_groups = NODES
-        .iter()
-        .flat_map(|group| (0..group.0).map(move |_| group));
+    let machine_groups = NODES.iter().flat_map(|group| {
+        let (count, ..) = *group;
+        (0..count).map(move |_| group)
+    });
     for (number, (_, cpu, memory, gpus, model)) in machine_groups.enumerate() {
         let _ = writeln!(text, "node-{number:02},{cpu},{memory},{gpus},{model}");
     }

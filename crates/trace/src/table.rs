@@ -62,6 +62,7 @@ const AMOUNT_MAX: u32 = i32::MAX as u32;
 pub(crate) struct Table<'a> {
     file: &'a Path,
     header: csv::StringRecord,
+    /// The rows after the header, each with its line number.
     rows: Vec<(u64, csv::StringRecord)>,
 }
 
@@ -211,5 +212,6 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The longest name in characters. It is short enough for the limits of names that are derived from it.
+/// The longest name in characters: names of providers, servers and flavors, which contain it, stay within
+/// their limits.
 const NAME_LENGTH_MAX: usize = 200;

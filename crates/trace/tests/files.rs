@@ -7,22 +7,22 @@ use placewright_trace::flavor::flavor;
 use placewright_trace::provider::providers;
 use placewright_trace::{nodes, tasks};
 
-const TASKS: &str =
+const TASKS_HEADER: &str =
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,creation_time,deletion_time\n";
 
-fn task_lines(lines: &str) -> Result<Vec<tasks::Task>, String> {
-    let text = format!("{TASKS}{lines}");
+fn parse_tasks(lines: &str) -> Result<Vec<tasks::Task>, String> {
+    let text = format!("{TASKS_HEADER}{lines}");
     tasks::parse(Path::new("tasks.csv"), text.as_bytes()).map_err(|error| error.to_string())
 }
 
-fn node_text(text: &str) -> Result<Vec<nodes::Node>, String> {
+fn parse_nodes(text: &str) -> Result<Vec<nodes::Node>, String> {
     nodes::parse(Path::new("nodes.csv"), text.as_bytes()).map_err(|error| error.to_string())
 }
 
 #[test]
 fn columns_are_found_by_name_and_unknown_ones_ignored() {
     let parsed =
-        node_text("model,colour,gpu,memory_mib,cpu_milli,sn\nT4,red,2,10,2000,a\n,,0,5,1,b\n");
+        parse_nodes("model,colour,gpu,memory_mib,cpu_milli,sn\nT4,red,2,10,2000,a\n,,0,5,1,b\n");
     let parsed = parsed.unwrap();
     assert_eq!((parsed[0].cpu_milli, parsed[0].gpus), (2000, 2));
     assert_eq!(parsed[0].gpu_model.as_deref(), Some("T4"));
@@ -31,7 +31,7 @@ fn columns_are_found_by_name_and_unknown_ones_ignored() {
 
 #[test]
 fn a_machine_becomes_a_tree_with_a_provider_for_each_gpu() {
-    let parsed = node_text("sn,cpu_milli,memory_mib,gpu,model\na,2000,10,2,V100-m16\n").unwrap();
+    let parsed = parse_nodes("sn,cpu_milli,memory_mib,gpu,model\na,2000,10,2,V100-m16\n").unwrap();
     let tree = providers(&parsed[0]);
     let names: Vec<_> = tree.iter().map(|provider| &*provider.name).collect();
     assert_eq!(names, ["a", "a_gpu_0", "a_gpu_1"]);
@@ -43,7 +43,8 @@ fn a_machine_becomes_a_tree_with_a_provider_for_each_gpu() {
 
 #[test]
 fn tasks_come_in_the_order_of_their_submission() {
-    let parsed = task_lines("c,1,1,0,0,,LS,9,10\na,1,1,0,0,,LS,3,\nb,1,1,0,0,,LS,9,9.0\n").unwrap();
+    let parsed =
+        parse_tasks("c,1,1,0,0,,LS,9,10\na,1,1,0,0,,LS,3,\nb,1,1,0,0,,LS,9,9.0\n").unwrap();
     let order: Vec<_> = parsed
         .iter()
         .map(|task| (&*task.name, task.deleted_s))
@@ -53,7 +54,7 @@ fn tasks_come_in_the_order_of_their_submission() {
 
 #[test]
 fn a_task_becomes_a_flavor_with_a_group_for_each_gpu() {
-    let parsed = task_lines(
+    let parsed = parse_tasks(
         "a,1500,64,2,1000,T4|A10|T4,LS,0,1\nb,1500,64,1,460,T4,LS,0,1\nc,1500,64,0,0,,LS,0,1\n",
     );
     let flavors: Vec<_> = parsed.unwrap().iter().map(flavor).collect();
@@ -112,7 +113,7 @@ fn errors_name_the_file_the_line_and_the_column() {
         ),
     ];
     for (text, expected) in nodes {
-        let error = node_text(&text).unwrap_err();
+        let error = parse_nodes(&text).unwrap_err();
         assert!(error.contains(expected), "{error} lacks {expected}");
     }
     let tasks = [
@@ -135,7 +136,7 @@ fn errors_name_the_file_the_line_and_the_column() {
         ),
     ];
     for (lines, expected) in tasks {
-        let error = task_lines(lines).unwrap_err();
+        let error = parse_tasks(lines).unwrap_err();
         assert!(error.contains(expected), "{error} lacks {expected}");
     }
     let error = nodes::read(Path::new("/nowhere/nodes.csv")).unwrap_err();

@@ -42,6 +42,7 @@ impl<'a> ExtraSpecKey<'a> {
         let Some((head, name)) = key.split_once(':') else {
             return Self::Other;
         };
+        // A final newline is dropped, as by the regular expressions of Nova.
         let name = name.strip_suffix('\n').unwrap_or(name);
         if name.contains('\n') {
             return Self::Other;
@@ -71,8 +72,8 @@ impl<'a> ExtraSpecKey<'a> {
 /// Whether a text is a valid suffix of a request group: 1 to 64 letters, digits, `_` and `-`.
 #[must_use]
 pub fn is_suffix(text: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    (1..=SUFFIX_LENGTH_MAX).contains(&text.len()) && text.bytes().all(allowed)
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=SUFFIX_LENGTH_MAX).contains(&text.len()) && text.bytes().all(is_allowed)
 }
 
 #[cfg(test)]
@@ -82,15 +83,16 @@ mod tests {
     #[test]
     fn keys_are_parsed() {
         let resources = |suffix, class| ExtraSpecKey::Resources { suffix, class };
-        let named = |suffix, name| ExtraSpecKey::Trait { suffix, name };
+        let trait_key = |suffix, name| ExtraSpecKey::Trait { suffix, name };
         let long = format!("resources{}:VCPU", "x".repeat(65));
         let cases = [
             ("resources:VCPU", resources("", "VCPU")),
             ("resources1:VCPU", resources("1", "VCPU")),
             ("resources_a-B:CUSTOM_X", resources("_a-B", "CUSTOM_X")),
             ("resources:a:b", resources("", "a:b")),
-            ("trait:X", named("", "X")),
-            ("traits:X", named("s", "X")),
+            ("trait:X", trait_key("", "X")),
+            // The suffix is `s`.
+            ("traits:X", trait_key("s", "X")),
             ("trait.1:X", ExtraSpecKey::Other),
             (
                 "placewright:any_trait",

@@ -29,7 +29,7 @@ pub struct Flavor {
     #[serde(default, alias = "swap")]
     pub swap_mb: u32,
     /// Extra specs: `resources:VGPU` = `1`, `hw:cpu_policy` = `dedicated` …
-    #[serde(default, deserialize_with = "text::map")]
+    #[serde(default, deserialize_with = "text::map_of_texts")]
     pub extra_specs: BTreeMap<String, String>,
 }
 

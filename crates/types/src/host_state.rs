@@ -1,9 +1,9 @@
 //! The soft state of a host: whether it is up, its load, its instances, and facts about it.
 //!
-//! Its agent reports it, and reports it again if it is lost. Capacity and usage are not part of it,
-//! because placement has them.
+//! The agent of the host reports this state, and reports it again if it is lost. Capacity and usage
+//! are not part of the state, because placement has them.
 //!
-//! It is changed only by [`HostUpdate`]s, which agents number so that a lost one is detected.
+//! The state is changed only by [`HostUpdate`]s, which agents number so that a lost one is detected.
 
 use std::collections::BTreeMap;
 
@@ -129,10 +129,10 @@ pub struct NumberedUpdate {
 }
 
 impl NumberedUpdate {
-    /// Whether this update can be applied to a state whose last applied update had this incarnation and
-    /// this sequence.
+    /// The outcome of this update for a receiver that applied the update with this incarnation and this
+    /// sequence last.
     #[must_use]
-    pub fn check_order(&self, (incarnation, sequence): (u64, u64)) -> Receipt {
+    pub fn receipt_after(&self, (incarnation, sequence): (u64, u64)) -> Receipt {
         let is_full = matches!(self.update, HostUpdate::Full(_));
         if (self.incarnation, self.sequence) <= (incarnation, sequence) {
             Receipt::Stale

@@ -69,6 +69,7 @@ impl ImageProperties {
         for (name, value) in given {
             match value {
                 Value::Text(value) => properties.set(&name, &name, &value)?,
+                // A structured property has no influence on placement, so it is not kept.
                 Value::List(_) | Value::Object if matches!(kind(&name), Some(Kind::Structured)) => {
                 }
                 Value::List(_) | Value::Object => {
@@ -223,7 +224,7 @@ impl ImageProperties {
 }
 
 /// Removes and returns the values of `prefix.0`, `prefix.1` and so on, up to the first that is missing.
-/// The compute service passes them on as a list under the bare prefix, which is accepted too.
+/// A list of the values under the prefix alone, which is how Nova's image metadata has them, is accepted too.
 fn extract_numbered(given: &mut BTreeMap<String, Value>, prefix: &str) -> Vec<(String, String)> {
     let as_text = |value: Value| match value {
         Value::Text(text) => text,

@@ -78,7 +78,7 @@ impl<'de> Deserialize<'de> for Text {
 }
 
 /// Reads an object whose values are texts.
-pub(crate) fn map<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
+pub(crate) fn map_of_texts<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
 where
     D: Deserializer<'de>,
 {

@@ -22,8 +22,7 @@ from harness import gabbirun
 
 import servers
 
-# After this many servers that did not come up, when none ever did, there is
-# no point in trying the others.
+# If none of this many servers came up, there is no point in starting others.
 GIVE_UP_AFTER = 3
 
 
@@ -59,8 +58,8 @@ class FileRun:
     def ok(self):
         return not self.count(gabbirun.FAILED)
 
-    def settle(self):
-        """Count every test that gave no outcome as failed."""
+    def fail_missing_tests(self):
+        """Count every test without an outcome as failed."""
         missing = self.planned[len(self.tests) :]
         why = self.error or "the run of this file ended early"
         for test in missing:
@@ -170,12 +169,12 @@ class _Worker:
         state_dir = os.path.join(base_dir, run.name, "state")
         os.makedirs(state_dir)
         log_path = os.path.join(base_dir, run.name, "server.log")
-        self.pipe, theirs = context.Pipe(duplex=False)
+        self.pipe, worker_end = context.Pipe(duplex=False)
         self.process = context.Process(
-            target=_work, args=(run, options, port, state_dir, log_path, theirs)
+            target=_work, args=(run, options, port, state_dir, log_path, worker_end)
         )
         self.process.start()
-        theirs.close()
+        worker_end.close()
 
     def read(self):
         """Take what the worker sent; False when it has closed the pipe."""
@@ -196,7 +195,7 @@ class _Worker:
         return True
 
     def finish(self, grace):
-        """See the worker off: hear it out, and kill it if that takes long."""
+        """Read what the worker still sends; kill it if it does not end in time."""
         end = time.monotonic() + grace
         while self.read() and time.monotonic() < end:
             connection.wait([self.pipe], timeout=0.2)
@@ -206,7 +205,7 @@ class _Worker:
             self.process.join(10)
         self.pipe.close()
         self.run.seconds = time.monotonic() - self.began
-        self.run.settle()
+        self.run.fail_missing_tests()
 
     def stop(self, why, grace):
         """Make the worker stop its server and end."""
@@ -240,19 +239,19 @@ def run_all(runs, options, on_done):
     # The longest files first, so that no worker is left alone at the end.
     queue = sorted(runs, key=lambda r: -len(r.planned))
     active = []
-    dead_starts = ever_started = 0
+    failed_starts = successful_starts = 0
     give_up = ""
     sys.stdout.flush()
     sys.stderr.flush()
 
     def done(worker):
-        nonlocal dead_starts, ever_started, give_up
+        nonlocal failed_starts, successful_starts, give_up
         active.remove(worker)
         worker.finish(grace)
         run = worker.run
-        ever_started += run.started
-        dead_starts += not run.started
-        if not ever_started and dead_starts >= GIVE_UP_AFTER:
+        successful_starts += run.started
+        failed_starts += not run.started
+        if not successful_starts and failed_starts >= GIVE_UP_AFTER:
             give_up = run.error
         if not options.keep and run.ok:
             shutil.rmtree(os.path.join(base_dir, run.name), ignore_errors=True)
@@ -267,7 +266,7 @@ def run_all(runs, options, on_done):
                 if give_up:
                     run.tried = False
                     run.error = "not tried: %s" % give_up
-                    run.settle()
+                    run.fail_missing_tests()
                     on_done(run)
                 else:
                     active.append(

@@ -130,7 +130,6 @@ def host_state(host: dict, aggregates: dict):
         ram_allocation_ratio=host["ram_ratio"],
         disk_allocation_ratio=host["disk_ratio"],
     )
-    # Not every host says its type.
     service = {
         "host": names["service_host"],
         "binary": "nova-compute",
@@ -150,6 +149,7 @@ def host_state(host: dict, aggregates: dict):
     state.update(
         compute, service, [aggregates[one] for one in host["aggregates"]], instances
     )
+    # Not every host reports its type; an object of Nova's cannot be without one.
     if platform["hypervisor_type"] is None:
         state.hypervisor_type = None
     return state
@@ -212,7 +212,7 @@ def verdict(host_filter, state, spec):
 
 
 def states_for(name: str, states: list) -> list:
-    """The CPU's description is text in Nova's records, but one filter wants it read."""
+    """The host states for a filter. One filter needs the CPU's description parsed; others take it as text."""
     if name != "ImagePropertiesFilter":
         return states
     read = [copy.copy(state) for state in states]
@@ -252,12 +252,13 @@ def weigh(names: list, states: list, spec):
         )
     except Exception as error:
         return Raised(error), Raised(error)
-    place = {id(state): number for number, state in enumerate(states)}
+    index_of = {id(state): index for index, state in enumerate(states)}
     found = [0.0] * len(states)
     order = []
-    for one in weighed:
-        found[place[id(one.obj)]] = one.weight
-        order.append(place[id(one.obj)])
+    for weighed_host in weighed:
+        index = index_of[id(weighed_host.obj)]
+        found[index] = weighed_host.weight
+        order.append(index)
     return found, order
 
 

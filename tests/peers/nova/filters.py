@@ -88,7 +88,7 @@ class Tally:
         self.most = most
 
     def note_verdicts(self, what: str, nova) -> None:
-        """How often a filter let a host pass and how often not: both must occur."""
+        """Count how often a filter let a host pass and how often not, to show that both occur."""
         for one in nova if isinstance(nova, list) else ():
             if isinstance(one, bool):
                 self.verdicts[what, one] += 1
@@ -153,49 +153,49 @@ def same_verdicts(nova, ours) -> tuple[bool, bool]:
         return raised, raised
     pairs = zip(nova, ours, strict=True)
     return (
-        all(not us if isinstance(one, Raised) else one == us for one, us in pairs),
+        all(not our_result if isinstance(one, Raised) else one == our_result for one, our_result in pairs),
         raised,
     )
 
 
 def close(nova, ours) -> bool:
     return all(
-        abs(one - us) <= CLOSE * max(1.0, abs(one))
-        for one, us in zip(nova, ours, strict=True)
+        abs(one - our_result) <= CLOSE * max(1.0, abs(one))
+        for one, our_result in zip(nova, ours, strict=True)
     )
 
 
 def compare(case, nova: dict, ours: dict, tally: Tally) -> None:
     from filter_oracle import Raised
 
-    where = f"--case {case.number}"
+    case_option = f"--case {case.number}"
     for name, verdicts in nova["filters"].items():
-        us = ours["filters"][name] if "filters" in ours else ours
-        is_same, raised = same_verdicts(verdicts, us)
+        our_result = ours["filters"][name] if "filters" in ours else ours
+        is_same, raised = same_verdicts(verdicts, our_result)
         tally.raised[name] += raised and is_same
         tally.note_verdicts(name, verdicts)
-        tally.note(name, is_same, lambda: f"{where}\n  Nova {verdicts}\n  ours {us}")
+        tally.note(name, is_same, lambda: f"{case_option}\n  Nova {verdicts}\n  ours {our_result}")
     if "filters" not in ours:
         return
     is_same, raised = same_verdicts(nova["all_filters"], ours["all_filters"])
     if isinstance(ours["all_filters"], dict):
-        # Nova stops at the first filter that leaves nobody, before it reads what we refuse.
+        # Nova stops at the first filter that leaves no host, and may not get to what ours refuses.
         is_same = raised or not any(nova["all_filters"])
     if not raised:
         show = (
-            lambda: f"{where} {case.all_filters}\n  Nova {nova['all_filters']}\n  ours {ours['all_filters']}"
+            lambda: f"{case_option} {case.all_filters}\n  Nova {nova['all_filters']}\n  ours {ours['all_filters']}"
         )
         tally.note("several filters together", is_same, show)
     for name, share in nova["weighers"].items():
-        us = ours["weighers"][name]
+        our_result = ours["weighers"][name]
         if isinstance(share, Raised):
             # A host lacks a metric that is required: ours refuses the host instead.
             refused = name == "MetricsWeigher" and not all(ours["measured"])
             tally.raised[name] += refused
-            tally.note(name, refused, lambda: f"{where}\n  Nova {share}\n  ours {us}")
+            tally.note(name, refused, lambda: f"{case_option}\n  Nova {share}\n  ours {our_result}")
             continue
         tally.note(
-            name, close(share, us), lambda: f"{where}\n  Nova {share}\n  ours {us}"
+            name, close(share, our_result), lambda: f"{case_option}\n  Nova {share}\n  ours {our_result}"
         )
     if isinstance(nova["weights"], Raised):
         return
@@ -203,15 +203,15 @@ def compare(case, nova: dict, ours: dict, tally: Tally) -> None:
     tally.note(
         "weights",
         close(*total),
-        lambda: f"{where}\n  Nova {total[0]}\n  ours {total[1]}",
+        lambda: f"{case_option}\n  Nova {total[0]}\n  ours {total[1]}",
     )
     order = nova["order"], ours["order"]
     tally.note(
-        "order", order[0] == order[1], lambda: f"{where}\n  Nova {order} {total}"
+        "order", order[0] == order[1], lambda: f"{case_option}\n  Nova {order} {total}"
     )
 
 
-def line(case) -> str:
+def input_line(case) -> str:
     return json.dumps(
         {
             "config": case.config,
@@ -246,7 +246,6 @@ def main() -> int:
     )
     compare_names(listed, tally)
     filters = sorted(set(filter_oracle.FILTERS) - LEFT_TO_PLACEMENT)
-    # A host without the metrics that are required ends the request in Nova.
     weighers = sorted(filter_oracle.WEIGHERS)
     numbers = [args.case] if args.case is not None else range(args.count)
     process = subprocess.Popen(
@@ -256,16 +255,16 @@ def main() -> int:
     for number in numbers:
         case = make_case(args.seed, number, filters, weighers)
         hosts += len(case.hosts)
-        process.stdin.write(line(case) + "\n")
+        process.stdin.write(input_line(case) + "\n")
         process.stdin.flush()
         nova = filter_oracle.answer(case, filters, weighers)
         text = process.stdout.readline()
         if not text:
-            print(f"our program ended at --case {number}: {line(case)}")
+            print(f"our program ended at --case {number}: {input_line(case)}")
             return 1
         ours = json.loads(text)
         if args.case is not None:
-            print(json.dumps(json.loads(line(case)), indent=1), nova, text, sep="\n")
+            print(json.dumps(json.loads(input_line(case)), indent=1), nova, text, sep="\n")
         compare(case, nova, ours, tally)
     print(f"{len(numbers)} requests, {hosts} hosts, seed {args.seed}")
     return tally.print()

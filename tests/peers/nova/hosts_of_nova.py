@@ -72,7 +72,7 @@ STATES = [
 
 
 class Case:
-    """One fleet, one configuration, one request."""
+    """One random fleet, with one configuration and one request."""
 
     def __init__(self, seed: str) -> None:
         self.random = random.Random(seed)
@@ -190,6 +190,7 @@ class Case:
         return {"uuid": number, "image_properties": properties}
 
     def host(self, number: int) -> dict:
+        # Hosts are of one of three makes, so that some of them are alike.
         same_make = random.Random(self.upto(2))
         numbers = {
             "ram_total_mb": 65536,

@@ -1,4 +1,4 @@
-"""Nova's answer to a request of requests_of_nova.py, and the request in our words."""
+"""Nova's answer to a request of requests_of_nova.py, and the same request in our format."""
 
 import contextlib
 import logging
@@ -290,7 +290,7 @@ def surroundings(case: dict):
     filters = [
         (
             one_property_at_a_time
-            if one is request_filter.transform_image_metadata and CONF_on(case)
+            if one is request_filter.transform_image_metadata and uses_image_metadata(case)
             else one
         )
         for one in request_filter.ALL_REQUEST_FILTERS
@@ -320,7 +320,7 @@ def surroundings(case: dict):
         yield
 
 
-def CONF_on(case: dict) -> bool:
+def uses_image_metadata(case: dict) -> bool:
     return case["options"]["image_metadata_prefilter"]
 
 
@@ -426,7 +426,7 @@ FAULTS = {
 
 
 def features(nova: dict, ours: dict) -> list[str]:
-    """What to count."""
+    """What a case shows, for counts."""
     if nova.get("raised"):
         refused = ours.get("refused", {})
         where = f"{refused.get('step')} {refused.get('field')}"

@@ -73,13 +73,14 @@ def uid(rng: random.Random) -> str:
 
 
 def case(seed: int, number: int) -> dict:
-    """One request with all that is around it, in plain data."""
+    """One request with everything that it refers to, in plain data."""
     rng = random.Random(f"{seed}/{number}")
-    some = rng.choice([0.01, 0.03, 0.1])
-    flavor = flavor_of(rng, some)
+    # How likely each extra spec and image property is.
+    chance = rng.choice([0.01, 0.03, 0.1])
+    flavor = flavor_of(rng, chance)
     made = {
         "flavor": flavor,
-        "image": image_of(rng, some),
+        "image": image_of(rng, chance),
         "is_bfv": rng.random() < 0.2,
         "project_id": rng.choice(["p1", "p2", "p3"]),
         "zone": rng.choice([None] * 5 + ["north", "south", "nova"] * 2 + ["mars"]),
@@ -110,11 +111,11 @@ def case(seed: int, number: int) -> dict:
     )
     if asks and rng.random() < 0.8:
         properties["hw_firmware_type"] = "uefi"
-    where(rng, made)
+    add_destination(rng, made)
     return made
 
 
-def flavor_of(rng: random.Random, some: float) -> dict:
+def flavor_of(rng: random.Random, chance: float) -> dict:
     vcpus = rng.choice([1, 2, 4, 4, 8])
     specs: dict[str, str] = {}
     for _ in range(rng.choice([0, 0, 1, 2, 3])):
@@ -123,7 +124,7 @@ def flavor_of(rng: random.Random, some: float) -> dict:
     for _ in range(rng.choice([0, 0, 1, 2])):
         value = rng.choice(["required", "required", "forbidden", "forbidden", "maybe"])
         specs[f"trait{rng.choice(SUFFIXES)}:{rng.choice(TRAITS)}"] = value
-    if rng.random() < some:
+    if rng.random() < chance:
         specs["trait:HW_CPU_HYPERTHREADING"] = rng.choice(["required", "forbidden"])
     if rng.random() < 0.6:
         specs["group_policy"] = rng.choice(["none", "isolate"] * 4 + ["x"])
@@ -131,8 +132,8 @@ def flavor_of(rng: random.Random, some: float) -> dict:
         # A bare-metal flavor takes nothing but its own class.
         specs |= {f"resources:{name}": "0" for name in ("VCPU", "MEMORY_MB", "DISK_GB")}
         specs["resources:CUSTOM_BAREMETAL"] = "1"
-    processors(rng, some, specs, vcpus)
-    machine(rng, some, specs)
+    processors(rng, chance, specs, vcpus)
+    machine(rng, chance, specs)
     return {
         "name": "m1",
         "vcpus": vcpus,
@@ -144,9 +145,9 @@ def flavor_of(rng: random.Random, some: float) -> dict:
     }
 
 
-def processors(rng: random.Random, some: float, specs: dict, vcpus: int) -> None:
+def processors(rng: random.Random, chance: float, specs: dict, vcpus: int) -> None:
     def maybe(key: str, values: list[str], more: float = 1) -> None:
-        if rng.random() < some * more:
+        if rng.random() < chance * more:
             specs[key] = pick(rng, values)
 
     maybe("hw:cpu_policy", ["shared", "dedicated", "dedicated", "mixed", "odd"], 6)
@@ -185,7 +186,7 @@ def processors(rng: random.Random, some: float, specs: dict, vcpus: int) -> None
         maybe("hw:numa_cpus.1", ["0-1", "9", "x", "1,^1"], 2)
         specs["hw:numa_mem.0"] = rng.choice(["256", "500", "1024"])
         specs["hw:numa_mem.1"] = rng.choice(["256", "500", "1024", "3072"])
-        if rng.random() < some:
+        if rng.random() < chance:
             del specs["hw:numa_mem.1"]
     sizes = ["small", "large", "any", "2048", "2MB", "1GB", "16Mbit", "512KiB", "odd"]
     maybe("hw:mem_page_size", sizes, 2)
@@ -193,9 +194,9 @@ def processors(rng: random.Random, some: float, specs: dict, vcpus: int) -> None
     maybe("hw:pmem", ["a", "a,b,b", " a , ", "big-one,big one", ""], 2)
 
 
-def machine(rng: random.Random, some: float, specs: dict) -> None:
+def machine(rng: random.Random, chance: float, specs: dict) -> None:
     def maybe(key: str, values: list[str]) -> None:
-        if rng.random() < some:
+        if rng.random() < chance:
             specs[key] = pick(rng, values)
 
     maybe("hw:mem_encryption", ["true", "1", "false"])
@@ -230,11 +231,11 @@ def machine(rng: random.Random, some: float, specs: dict) -> None:
     maybe("capabilities:x", ["y"])
 
 
-def image_of(rng: random.Random, some: float) -> dict:
+def image_of(rng: random.Random, chance: float) -> dict:
     properties: dict[str, str] = {}
 
     def maybe(key: str, values: list[str], more: float = 1) -> None:
-        if rng.random() < some * more:
+        if rng.random() < chance * more:
             properties[key] = pick(rng, values)
 
     for _ in range(rng.choice([0, 0, 0, 1, 2])):
@@ -390,8 +391,8 @@ def aggregates(rng: random.Random) -> dict:
     return found
 
 
-def where(rng: random.Random, made: dict) -> None:
-    """Destination, forced hosts and hints."""
+def add_destination(rng: random.Random, made: dict) -> None:
+    """Add compute nodes, and perhaps a destination, forced hosts and hints."""
     made["nodes"] = [
         {"uuid": uid(rng), "host": host, "node": f"{host}-{number}"}
         for host in HOSTS

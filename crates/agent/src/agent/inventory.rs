@@ -15,6 +15,7 @@ use crate::placement::PlacementWriter;
 
 /// The first delay before failed hosts are written again; it is doubled each time.
 const RETRY_MIN: Duration = Duration::from_millis(200);
+/// The longest such delay.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 /// How many failed hosts the log names; the others are counted.
 const FAILURES_NAMED: usize = 5;
@@ -38,19 +39,19 @@ pub(super) async fn inspect_periodically(
     }
 }
 
-/// Writes hosts to placement when they have changed, and all of them after each interval `resync`. Hosts that
+/// Writes hosts to placement when they have changed, and all of them after each `resync_interval`. Hosts that
 /// could not be written are retried until they are.
 pub(super) async fn write_changed(
     placement: PlacementWriter,
     mut changed: mpsc::UnboundedReceiver<Arc<HostDescription>>,
-    resync: Duration,
-    ready: Arc<watch::Sender<Readiness>>,
+    resync_interval: Duration,
+    readiness: Arc<watch::Sender<Readiness>>,
 ) {
     let mut all: BTreeMap<HostId, Arc<HostDescription>> = BTreeMap::new();
     let mut due: BTreeMap<HostId, Arc<HostDescription>> = BTreeMap::new();
     let mut backoff = RETRY_MIN;
     let mut next_retry = None;
-    let mut next_resync = Instant::now() + resync;
+    let mut next_resync = Instant::now() + resync_interval;
     loop {
         let retry_at = next_retry.unwrap_or_else(Instant::now);
         tokio::select! {
@@ -63,7 +64,7 @@ pub(super) async fn write_changed(
             }
             // The hosts that failed are due already.
             () = sleep_until(retry_at), if next_retry.is_some() => {}
-            () = sleep_until(next_resync), if !resync.is_zero() && next_retry.is_none() => {
+            () = sleep_until(next_resync), if !resync_interval.is_zero() && next_retry.is_none() => {
                 due.clone_from(&all);
             }
         }
@@ -82,11 +83,11 @@ pub(super) async fn write_changed(
             let name = all.get(host).map_or("", |host| host.name.as_str());
             tracing::warn!(%host, name, %error, "placement does not have the host as described");
         }
-        next_resync = Instant::now() + resync;
+        next_resync = Instant::now() + resync_interval;
         if report.failed.is_empty() {
             next_retry = None;
             backoff = RETRY_MIN;
-            ready.send_modify(|ready| ready.is_in_placement = true);
+            readiness.send_modify(|readiness| readiness.is_in_placement = true);
             continue;
         }
         let failed = all.iter().filter(|(id, _)| report.failed.contains_key(id));

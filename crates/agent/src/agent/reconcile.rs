@@ -28,18 +28,19 @@ pub(super) async fn reconcile(
         .collect();
     if let Some(listed) = listed {
         let listed: BTreeSet<_> = listed.iter().map(host_and_key).collect();
-        for (host, guest) in &listed {
-            if !logged.contains_key(&(*host, *guest)) && hosts.contains_key(host) {
-                let (instance, number) = *guest;
+        for (host, key) in &listed {
+            if !logged.contains_key(&(*host, *key)) && hosts.contains_key(host) {
+                let (instance, number) = *key;
                 tracing::warn!(%host, %instance, number, "a guest was found that is not in the guest log");
-                guest_log.put(*host, *guest, &Guest::unlogged());
+                guest_log.put(*host, *key, &Guest::unlogged());
             }
         }
-        for ((host, guest), state) in &logged {
-            if *state != GuestState::Incomplete && !listed.contains(&(*host, *guest)) {
-                let (instance, number) = *guest;
+        for ((host, key), state) in &logged {
+            // An incomplete guest is destroyed below, whether the driver lists it or not.
+            if *state != GuestState::Incomplete && !listed.contains(&(*host, *key)) {
+                let (instance, number) = *key;
                 tracing::warn!(%host, %instance, number, "a guest is gone");
-                guest_log.erase(*host, *guest);
+                guest_log.erase(*host, *key);
             }
         }
     }
@@ -59,17 +60,17 @@ pub(super) async fn reconcile(
     });
     let removed = stream::iter(requests)
         .map(|request| async move {
-            let guest = (request.host, (request.instance, request.number));
-            (guest, driver.carry_out(request).await)
+            let host_and_key = (request.host, (request.instance, request.number));
+            (host_and_key, driver.carry_out(request).await)
         })
         .buffer_unordered(REMOVALS_MAX);
     let removed: Vec<_> = removed.collect().await;
-    for ((host, guest), result) in removed {
+    for ((host, key), result) in removed {
         match result {
-            Ok(()) => guest_log.erase(host, guest),
+            Ok(()) => guest_log.erase(host, key),
             // The guest stays in the log, and the cell will order its removal.
             Err(error) => {
-                let (instance, _) = guest;
+                let (instance, _) = key;
                 tracing::warn!(%host, %instance, %error, "an interrupted build cannot be removed");
             }
         }

@@ -44,7 +44,7 @@ pub(super) struct Runner {
     guest_log: GuestLog,
     hosts: BTreeMap<HostId, HostEntry>,
     to_placement: mpsc::UnboundedSender<Arc<HostDescription>>,
-    ready: Arc<watch::Sender<Readiness>>,
+    readiness: Arc<watch::Sender<Readiness>>,
     running_work: FuturesUnordered<Pin<Box<dyn Future<Output = HostWorkResult> + Send>>>,
     /// Handles that cancel work under way, by host and number of the work.
     cancels: BTreeMap<(HostId, u64), AbortHandle>,
@@ -70,7 +70,7 @@ impl Runner {
         guest_log: GuestLog,
         hosts: BTreeMap<HostId, Arc<HostDescription>>,
         to_placement: mpsc::UnboundedSender<Arc<HostDescription>>,
-        ready: Arc<watch::Sender<Readiness>>,
+        readiness: Arc<watch::Sender<Readiness>>,
     ) -> Self {
         let mut runner = Self {
             options,
@@ -78,7 +78,7 @@ impl Runner {
             guest_log,
             hosts: BTreeMap::new(),
             to_placement,
-            ready,
+            readiness,
             running_work: FuturesUnordered::new(),
             cancels: BTreeMap::new(),
             outbox: VecDeque::new(),
@@ -116,12 +116,17 @@ impl Runner {
         let mut from_cell: Option<mpsc::Receiver<ToAgent>> = None;
         let mut backoff = RECONNECT_MIN;
         let mut connecting = connect(&link, Duration::ZERO);
-        let mut heartbeat = interval(self.options.heartbeat.max(Duration::from_millis(10)));
+        // `interval` panics on 0.
+        let mut heartbeat = interval(
+            self.options
+                .heartbeat_interval
+                .max(Duration::from_millis(10)),
+        );
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut gather = interval(self.options.gather.max(Duration::from_millis(1)));
+        let mut gather = interval(self.options.gather_time.max(Duration::from_millis(1)));
         gather.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut drain_deadline: Option<Instant> = None;
-        let mut has_inspector = !self.options.inspect.is_zero();
+        let mut has_inspector = !self.options.inspect_interval.is_zero();
         loop {
             if drain_deadline.is_some() && self.running_work.is_empty() && self.outbox.is_empty() {
                 return;
@@ -138,7 +143,7 @@ impl Runner {
                     Err(error) => {
                         tracing::warn!(%error, wait = ?backoff, "the cell is tried again");
                         connecting = connect(&link, backoff);
-                        backoff = (backoff * 2).min(self.options.reconnect_max);
+                        backoff = (backoff * 2).min(self.options.reconnect_delay_max);
                     }
                 },
                 // Orders are not received while the cell does not receive the responses.
@@ -165,7 +170,7 @@ impl Runner {
                 stop = stopped.changed(), if drain_deadline.is_none() => {
                     // An error means that the `Agent` was dropped, which stops its runner too.
                     drop(stop);
-                    drain_deadline = Some(Instant::now() + self.options.drain);
+                    drain_deadline = Some(Instant::now() + self.options.drain_timeout);
                 }
                 () = sleep_until(drain_deadline.unwrap_or_else(Instant::now)), if drain_deadline.is_some() => return,
             }
@@ -176,7 +181,8 @@ impl Runner {
     /// connection is full, so that messages are left in the outbox.
     fn send(&mut self, to_cell: Option<&mpsc::Sender<ToCell>>) -> bool {
         if let Err(error) = self.guest_log.write() {
-            // Nothing is sent before it is in the guest log. The write is retried with the next event.
+            // No message is sent before the changes of guests that it reports are in the guest log. The write is
+            // retried with the next event.
             tracing::error!(%error, "the agent cannot answer");
             return false;
         }
@@ -190,7 +196,7 @@ impl Runner {
                     self.outbox.push_front(message);
                     return true;
                 }
-                // The connection has ended; receiving reports it too.
+                // The connection has ended; receiving from the cell reports that.
                 Err(mpsc::error::TrySendError::Closed(_)) => self.outbox.clear(),
             }
         }
@@ -204,9 +210,11 @@ impl Runner {
         for id in ids {
             self.begin_session(id, 0);
         }
-        self.ready.send_modify(|ready| ready.has_sessions = true);
+        self.readiness
+            .send_modify(|readiness| readiness.has_sessions = true);
     }
 
+    /// Begins a session of a host, with a number greater than `after` and than that of its present session.
     fn begin_session(&mut self, id: HostId, after: u64) {
         let Some(entry) = self.hosts.get_mut(&id) else {
             return;
@@ -450,7 +458,7 @@ fn connect(link: &Arc<dyn AgentLink>, delay: Duration) -> Connecting {
     })
 }
 
-/// Receives the cell's next message; none if the connection has ended.
+/// Receives the cell's next message; none if the connection has ended. Without a connection it waits for ever.
 async fn receive(from_cell: &mut Option<mpsc::Receiver<ToAgent>>) -> Option<ToAgent> {
     match from_cell {
         Some(from_cell) => from_cell.recv().await,
@@ -461,7 +469,7 @@ async fn receive(from_cell: &mut Option<mpsc::Receiver<ToAgent>>) -> Option<ToAg
 /// Waits until the connection has capacity or has ended.
 async fn wait_for_capacity(to_cell: Option<&mpsc::Sender<ToCell>>) {
     if let Some(to_cell) = to_cell {
-        // If the connection has ended, receiving reports it.
+        // If the connection has ended, receiving from the cell reports that.
         let _ = to_cell.reserve().await;
     }
 }

@@ -1,4 +1,4 @@
-//! Carries out work: its operations in order, and the removal of the guest if one fails.
+//! Carries out work: its operations in order, and the removal of the guest if an operation fails.
 
 use std::sync::Arc;
 use std::time::Duration;

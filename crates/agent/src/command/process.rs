@@ -48,7 +48,7 @@ struct ProcessGroupGuard {
 impl Drop for ProcessGroupGuard {
     fn drop(&mut self) {
         if let Some(leader) = self.leader {
-            // It fails only when no process of the group is left.
+            // This fails only when no process of the group is left.
             let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
         }
     }
@@ -81,7 +81,7 @@ pub(super) async fn run(spec: ProcessSpec) -> Result<ProcessResult, DriverError>
         .map(|pipe| tokio::spawn(read_tail(pipe)));
     let code = match timeout(spec.timeout, write_input_and_wait(&mut child, &spec.input)).await {
         Ok(status) => {
-            // Processes that it started and that still run are not killed: a guest may be one of them.
+            // Processes that the child started and that still run are not killed: one may be a guest.
             group.leader = None;
             status.map_err(run_error)?.code()
         }

@@ -48,6 +48,7 @@ pub(super) struct Client {
 
 /// A response of placement, and the request that it belongs to.
 pub(super) struct PlacementResponse {
+    /// The method and path of the request.
     request: String,
     status: StatusCode,
     body: Vec<u8>,
@@ -56,7 +57,7 @@ pub(super) struct PlacementResponse {
 impl Client {
     pub(super) fn new(options: &Options) -> Result<Self, PlacementError> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // It fails only if another provider was installed concurrently, which is equally good.
+            // This fails only if another crypto provider was installed concurrently, which serves equally well.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let bad_options = |why: String| PlacementError::BadOptions {
@@ -125,7 +126,7 @@ impl Client {
         path: &str,
         body: Option<&impl Serialize>,
     ) -> Result<PlacementResponse, PlacementError> {
-        let description = format!("{method} {path}");
+        let method_and_path = format!("{method} {path}");
         self.requests.fetch_add(1, Ordering::Relaxed);
         if method != Method::GET {
             self.writes.fetch_add(1, Ordering::Relaxed);
@@ -164,7 +165,7 @@ impl Client {
             }
             let body = response.bytes().await.map_err(unreachable)?.to_vec();
             return Ok(PlacementResponse {
-                request: description,
+                request: method_and_path,
                 status,
                 body,
             });

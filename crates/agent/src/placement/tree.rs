@@ -108,7 +108,7 @@ async fn create<'a>(
     }
     let response = client.post("/resource_providers", &body).await?;
     if response.is_conflict() {
-        // It was created concurrently, or another provider has this name.
+        // The provider was created concurrently, or another one has this name.
         let path = format!("/resource_providers/{}", wanted.uuid);
         let current = client.get(&path).await?;
         if current.is_missing() {

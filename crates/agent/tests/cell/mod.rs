@@ -18,12 +18,15 @@ use placewright_types::host_state::NumberedUpdate;
 use tokio::sync::{Mutex, mpsc};
 use uuid::Uuid;
 
+/// The number of the guest in each order of [`order`].
+const GUEST_NUMBER: u32 = 1;
+
 /// The cell's end of a connection.
 pub struct CellConnection {
     pub from_agent: mpsc::Receiver<ToCell>,
     pub to_agent: mpsc::Sender<ToAgent>,
     /// Soft state that was received while waiting for another message.
-    pub states: Vec<(HostId, NumberedUpdate)>,
+    pub updates: Vec<(HostId, NumberedUpdate)>,
 }
 
 /// The link to the mock cell. The test receives the cell's end of each connection.
@@ -63,7 +66,7 @@ impl AgentLink for MockLink {
             let connection = CellConnection {
                 from_agent,
                 to_agent,
-                states: Vec::new(),
+                updates: Vec::new(),
             };
             self.connections.send(connection).await.unwrap();
             Ok(AgentConnection { to_cell, from_cell })
@@ -81,7 +84,7 @@ impl CellConnection {
                 .await
                 .expect("the agent is connected")
             {
-                ToCell::State { host, update } => self.states.push((host, *update)),
+                ToCell::State { host, update } => self.updates.push((host, *update)),
                 ToCell::Alive { .. } => {}
                 other => return other,
             }
@@ -90,8 +93,8 @@ impl CellConnection {
 
     /// Receives the next update of soft state.
     pub async fn receive_state(&mut self) -> (HostId, NumberedUpdate) {
-        if !self.states.is_empty() {
-            return self.states.remove(0);
+        if !self.updates.is_empty() {
+            return self.updates.remove(0);
         }
         loop {
             match self
@@ -133,7 +136,7 @@ impl CellConnection {
         .await;
     }
 
-    /// Receives the result of a step.
+    /// Receives the result of a step: its instance, its attempt, and its failure if it failed.
     pub async fn receive_step(&mut self) -> (InstanceId, u32, Option<Failure>) {
         match self.receive().await {
             ToCell::StepEnded {
@@ -151,13 +154,13 @@ pub fn instance(number: u32) -> InstanceId {
     InstanceId(Uuid::from_u128(0x1057_0000 + u128::from(number)))
 }
 
-/// An order for a step with an instance that has `memory` MiB of a host.
-pub fn order(host: HostId, instance: InstanceId, step: Step, memory: i64) -> Order {
+/// An order for a step with an instance that has `memory_mb` MiB of a host.
+pub fn order(host: HostId, instance: InstanceId, step: Step, memory_mb: i64) -> Order {
     Order {
         instance,
         attempt: 1,
         step,
-        number: 1,
+        guest_number: GUEST_NUMBER,
         is_live: false,
         spec: Spec {
             name: "vm".into(),
@@ -173,10 +176,13 @@ pub fn order(host: HostId, instance: InstanceId, step: Step, memory: i64) -> Ord
         },
         amounts: vec![Amounts {
             provider: host.0,
-            resources: vec![("MEMORY_MB".into(), memory)],
+            resources: vec![("MEMORY_MB".into(), memory_mb)],
         }],
         origin: None,
-        target: Some(GuestRef { host, number: 1 }),
+        target: Some(GuestRef {
+            host,
+            number: GUEST_NUMBER,
+        }),
     }
 }
 

@@ -115,8 +115,8 @@ fn check_zone(path: &str, zone: &str) -> ApiResult<()> {
     Ok(())
 }
 
-/// Rejects a name that another aggregate has. `own` is the aggregate to which the name is given; none if it
-/// is new.
+/// Rejects a name that another aggregate has. `own` is the aggregate to which the name is given; `None` for a
+/// new aggregate.
 fn check_name_is_free(control: &ControlState, own: Option<Uuid>, name: &str) -> ApiResult<()> {
     let mut rows = control.conductor.aggregates().iter();
     if rows.any(|(uuid, aggregate)| Some(*uuid) != own && aggregate.name == name) {
@@ -160,7 +160,7 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     reply(request, uuid, aggregate).await
 }
 
-/// The command that sets an aggregate. It is refused if the aggregate is no longer as `before`.
+/// The command that sets an aggregate. The command is refused if the stored aggregate is no longer `before`.
 fn set_command(uuid: Uuid, before: Option<&Aggregate>, aggregate: &Aggregate) -> Command {
     Command::Guarded {
         expected: vec![Change::Aggregate(uuid, before.cloned().map(Box::new))],
@@ -171,7 +171,7 @@ fn set_command(uuid: Uuid, before: Option<&Aggregate>, aggregate: &Aggregate) ->
     }
 }
 
-/// Changes the aggregate of the path, and answers with it. It is retried after concurrent changes.
+/// Changes the aggregate of the path, and returns the response with it. Retries after concurrent changes.
 async fn change_aggregate(
     request: &RoutedRequest<'_>,
     change: impl Fn(&ControlState, Uuid, &mut Aggregate) -> ApiResult<()> + Send + Sync,
@@ -324,7 +324,7 @@ pub(crate) async fn action(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     .await
 }
 
-/// Parses the metadata to set. A null value becomes none, and removes its key.
+/// Parses the metadata to set. A null value becomes `None`, and removes its key.
 fn parse_metadata(value: &Value) -> ApiResult<BTreeMap<String, Option<String>>> {
     let path = "set_metadata.metadata";
     let map = value.as_object();

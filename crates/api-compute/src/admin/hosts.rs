@@ -26,6 +26,7 @@ impl<'s> HostRow<'s> {
         rows.collect()
     }
 
+    /// The host with this id, if control has it.
     pub(crate) fn find(control: &'s ControlState, views: &'s Views, id: HostId) -> Option<Self> {
         let mapping = control.conductor.hosts().get(&id)?;
         Some(Self {
@@ -63,8 +64,10 @@ impl<'s> HostRow<'s> {
         }
     }
 
+    /// When the cell last heard from the host's agent; `None` if it has not heard from the agent yet.
     pub(crate) fn last_report_at(&self) -> Option<Timestamp> {
         let reported_at = self.view.map(|view| view.heard_at);
+        // The time is 0 until then.
         reported_at.filter(|time| time.0 > 0)
     }
 }

@@ -112,6 +112,7 @@ fn detailed_json(
 ) -> Value {
     let mut value = brief_json(request, row);
     let id = value["id"].clone();
+    // Clients expect these fields, but agents do not report their values.
     value["host_ip"] = json!("127.0.0.1");
     value["hypervisor_type"] = json!("placewright");
     value["hypervisor_version"] = json!(1);
@@ -306,14 +307,16 @@ pub(crate) async fn search(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     matching_response(request, with_servers).await
 }
 
-/// Lists the same hypervisors with the servers of each.
+/// Lists the hypervisors whose name contains the text in the path, with the servers of each, before version
+/// 2.53.
 pub(crate) async fn servers(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::HypervisorsServers)?;
     let with_servers = true;
     matching_response(request, with_servers).await
 }
 
-/// The hypervisors whose name contains the text in the path, which is the parameter of the id.
+/// Lists the hypervisors whose name contains the text in the path. The table of routes calls that parameter
+/// `hypervisor_id`, because all routes with a parameter in that position have to use one name.
 async fn matching_response(request: &RoutedRequest<'_>, with_servers: bool) -> ApiResult<Reply> {
     let name_part = request.parameter("hypervisor_id");
     let values = request.read(|control, views| {
@@ -340,7 +343,7 @@ async fn matching_response(request: &RoutedRequest<'_>, with_servers: bool) -> A
     Reply::value(200, &json!({"hypervisors": values}))
 }
 
-/// Answers requests for the uptime, which old clients send: it is empty, because it is not known.
+/// Shows the uptime of a hypervisor to old clients. It is always empty, because agents do not report uptimes.
 pub(crate) async fn uptime(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::HypervisorsUptime)?;
     let value = request.read(|control, views| {

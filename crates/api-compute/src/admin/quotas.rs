@@ -15,12 +15,12 @@ use crate::version::Version;
 /// The largest limit, as in Nova.
 const LIMIT_MAX: i64 = i32::MAX as i64;
 
-/// Quotas that nothing counts, so that their limit is constant.
+/// Quotas of things that this service does not have, or does not count. Their limit is constant.
 struct ConstantQuotas {
     names: &'static [&'static str],
     /// The limit of each project.
     limit: i64,
-    /// The microversion that no longer has them, if they were removed.
+    /// The microversion that removed the quotas; `None` if none did.
     removed_in: Option<u16>,
 }
 
@@ -101,12 +101,12 @@ impl Quota {
     }
 }
 
-/// The quotas of a project, or the default quotas. `show` formats each of them.
+/// The quotas of a project, or the default quotas. `quota_json` formats each of them.
 fn quota_set(
     request: &RoutedRequest<'_>,
     control: &ControlState,
     project: Option<&str>,
-    show: fn(&Quota) -> Value,
+    quota_json: fn(&Quota) -> Value,
 ) -> Value {
     let state = &control.conductor;
     let mut set = json!({});
@@ -115,7 +115,7 @@ fn quota_set(
         .keys()
         .filter(|resource| matches!(resource, Resource::Class(_)));
     for resource in RESOURCES.iter().chain(resource_classes) {
-        set[&*resource.name()] = show(&Quota::new(state, project, resource));
+        set[&*resource.name()] = quota_json(&Quota::new(state, project, resource));
     }
     for quotas in CONSTANT_QUOTAS {
         if quotas.exist_in(request.version) {
@@ -124,7 +124,7 @@ fn quota_set(
                 used: 0,
             };
             for name in quotas.names {
-                set[*name] = show(&quota);
+                set[*name] = quota_json(&quota);
             }
         }
     }
@@ -134,9 +134,9 @@ fn quota_set(
 async fn quota_set_response(
     request: &RoutedRequest<'_>,
     project: Option<&str>,
-    show: fn(&Quota) -> Value,
+    quota_json: fn(&Quota) -> Value,
 ) -> ApiResult<Reply> {
-    let set = request.read(|control, _| quota_set(request, control, project, show));
+    let set = request.read(|control, _| quota_set(request, control, project, quota_json));
     let mut set = set.await;
     set["id"] = json!(request.parameter("project_id"));
     Reply::value(200, &json!({"quota_set": set}))
@@ -227,8 +227,8 @@ pub(crate) async fn update_class(request: &RoutedRequest<'_>) -> ApiResult<Reply
     Reply::value(200, &json!({"quota_class_set": set}))
 }
 
-/// Refuses to set the quota of a user, because only projects have one, and any quota while the limits
-/// are Keystone's.
+/// Refuses to set the quota of a user, because only projects have quotas. Refuses to set any quota while the
+/// limits are Keystone's.
 async fn check_settable(request: &RoutedRequest<'_>) -> ApiResult<()> {
     if request.query.get("user_id").is_some() {
         let message = "projects have quotas, users have none of their own";
@@ -289,7 +289,7 @@ fn parse_limits(
             .find(|quotas| quotas.names.contains(&name.as_str()));
         let resource = Resource::parse(name);
         if constant.is_none() && resource.is_none() {
-            // `parser.finish` refuses names that are not taken.
+            // `parser.finish` rejects fields that were not taken.
             continue;
         }
         let value = parser.take_required(name)?;

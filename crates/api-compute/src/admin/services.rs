@@ -79,7 +79,7 @@ async fn change_service(
         .await
 }
 
-/// The id of the service in the path, which is that of its host.
+/// Parses the id of the service in the path. A service has the id of its host.
 fn parse_host_id(request: &RoutedRequest<'_>) -> ApiResult<HostId> {
     let text = request.parameter("service_id");
     match Uuid::try_parse(text) {
@@ -142,7 +142,7 @@ pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     Reply::value(200, &json!({"service": service.await?}))
 }
 
-/// In place of the 404 of an unknown host, one that names the service.
+/// Replaces the 404 of an unknown host by a 404 that names the service.
 fn service_not_found(error: ApiError, host: HostId) -> ApiError {
     match error.status() {
         404 => error::missing("service", &host.to_string()),

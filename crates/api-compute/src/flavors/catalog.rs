@@ -71,11 +71,11 @@ pub(crate) async fn detail(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 
 /// The conditions and the order of a listing.
 struct ListOptions {
-    /// Whether public or private flavors are listed; both if none.
+    /// Whether only public or only private flavors are listed; `None` for both.
     is_public: Option<bool>,
     min_ram: usize,
     min_disk: usize,
-    descending: bool,
+    is_descending: bool,
     sort_key: String,
 }
 
@@ -110,7 +110,7 @@ impl ListOptions {
                 format!("flavors have no {sort_key}"),
             ));
         }
-        let descending = match request.query.get("sort_dir") {
+        let is_descending = match request.query.get("sort_dir") {
             None | Some("asc") => false,
             Some("desc") => true,
             Some(other) => {
@@ -122,7 +122,7 @@ impl ListOptions {
             is_public,
             min_ram: request.query.number("minRam")?.unwrap_or(0),
             min_disk: request.query.number("minDisk")?.unwrap_or(0),
-            descending,
+            is_descending,
             sort_key: sort_key.to_owned(),
         })
     }
@@ -137,20 +137,21 @@ impl ListOptions {
 
     /// Compares two flavors, each with its id.
     fn compare(&self, left: &(String, Flavor), right: &(String, Flavor)) -> Ordering {
-        let ((left_id, a), (right_id, b)) = (left, right);
+        let ((left_id, left), (right_id, right)) = (left, right);
         let order = match self.sort_key.as_str() {
-            "name" => a.name.cmp(&b.name),
-            "vcpus" => a.vcpus.cmp(&b.vcpus),
-            "memory_mb" => a.memory_mb.cmp(&b.memory_mb),
-            "root_gb" => a.root_gb.cmp(&b.root_gb),
-            "ephemeral_gb" => a.ephemeral_gb.cmp(&b.ephemeral_gb),
-            "swap" => a.swap_mb.cmp(&b.swap_mb),
-            "is_public" => a.is_public.cmp(&b.is_public),
-            "description" => a.description.cmp(&b.description),
+            "name" => left.name.cmp(&right.name),
+            "vcpus" => left.vcpus.cmp(&right.vcpus),
+            "memory_mb" => left.memory_mb.cmp(&right.memory_mb),
+            "root_gb" => left.root_gb.cmp(&right.root_gb),
+            "ephemeral_gb" => left.ephemeral_gb.cmp(&right.ephemeral_gb),
+            "swap" => left.swap_mb.cmp(&right.swap_mb),
+            "is_public" => left.is_public.cmp(&right.is_public),
+            "description" => left.description.cmp(&right.description),
+            // Flavors are compared by id last, and have no other column.
             _ => Ordering::Equal,
         };
         let order = order.then_with(|| left_id.cmp(right_id));
-        if self.descending {
+        if self.is_descending {
             order.reverse()
         } else {
             order
@@ -161,7 +162,7 @@ impl ListOptions {
 async fn list_response(
     request: &RoutedRequest<'_>,
     path: &str,
-    show: fn(&RoutedRequest<'_>, &str, &Flavor) -> Value,
+    to_json: fn(&RoutedRequest<'_>, &str, &Flavor) -> Value,
 ) -> ApiResult<Reply> {
     let options = ListOptions::parse(request)?;
     let flavors = request.collect_slices(|control, _, after: Option<&String>| {
@@ -183,7 +184,7 @@ async fn list_response(
     let page = page::paginate(request, flavors, |(id, _), marker| id == marker)?;
     let flavors: Vec<Value> = page
         .iter()
-        .map(|(id, flavor)| show(request, id, flavor))
+        .map(|(id, flavor)| to_json(request, id, flavor))
         .collect();
     let last_id = page.last().map_or("", |(id, _)| id.as_str());
     let mut body = json!({"flavors": flavors});
@@ -228,6 +229,7 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     }
 }
 
+/// Parses an amount that is at least `min`. A missing field has the default; without a default it is required.
 fn parse_amount<'a>(
     parser: &mut ObjectParser<'a>,
     key: &'a str,

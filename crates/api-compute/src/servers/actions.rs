@@ -87,7 +87,7 @@ pub(crate) async fn run_action(request: &RoutedRequest<'_>) -> ApiResult<Reply> 
 
 /// Rejects an action that is not implemented with 501, or with 404 if the server does not exist.
 async fn not_offered(request: &RoutedRequest<'_>, name: &str) -> ApiResult<Reply> {
-    // The policy rule of one of these actions stands for those of all.
+    // The policy rule of one of these actions is checked for all of them.
     let reading = request
         .read(|control, views| find(request, control, views, Rule::ServersStart).map(|_| ()));
     reading.await?;

@@ -1,6 +1,6 @@
-//! The addresses, ports, volumes and security groups of a server. They belong to other services;
-//! what a request has of them is stored and passed on. No ports are known, so their listings are
-//! empty.
+//! The addresses, ports, volumes and security groups of a server. They belong to other services. The volumes and
+//! security groups that a request names are stored and passed on. Addresses and ports are not known, so their
+//! listings are empty.
 
 use placewright_auth::Rule;
 use placewright_http::{ApiResult, Reply};

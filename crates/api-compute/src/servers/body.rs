@@ -20,7 +20,7 @@ pub(crate) fn decode(spec: &Spec) -> ApiResult<ServerBody> {
     })
 }
 
-/// Decodes the body of a specification; empty values if it was not written by this API.
+/// Decodes the body of a specification; empty values if the body was not written by this API.
 pub(crate) fn decode_or_default(spec: &Spec) -> ServerBody {
     server_forms::read(&spec.body).unwrap_or_default()
 }
@@ -36,19 +36,26 @@ pub(crate) fn for_move(mut body: ServerBody) -> ServerBody {
     body
 }
 
-/// Makes a valid host name of a server's name; none if the name has no valid character.
-pub(crate) fn hostname(name: &str) -> Option<String> {
+/// The maximum length of a host name without dots: that of a DNS label.
+const LABEL_CHARS_MAX: usize = 63;
+
+/// Makes a valid host name of a server's name; `None` if the name has no valid character.
+pub(crate) fn hostname_of_name(name: &str) -> Option<String> {
     let mut text = String::with_capacity(name.len());
-    for letter in name.chars() {
-        match letter {
+    for character in name.chars() {
+        match character {
             ' ' | '_' | '.' => text.push('-'),
-            _ if letter.is_ascii_alphanumeric() || letter == '-' => {
-                text.push(letter.to_ascii_lowercase());
+            _ if character.is_ascii_alphanumeric() || character == '-' => {
+                text.push(character.to_ascii_lowercase());
             }
             _ => {}
         }
     }
-    let text: String = text.trim_matches('-').chars().take(63).collect();
+    let text: String = text
+        .trim_matches('-')
+        .chars()
+        .take(LABEL_CHARS_MAX)
+        .collect();
     let text = text.trim_end_matches('-');
     (!text.is_empty()).then(|| text.to_owned())
 }
@@ -64,8 +71,11 @@ mod tests {
             ("-a-", Some("a")),
             ("☃", None),
         ] {
-            assert_eq!(hostname(name).as_deref(), expected, "{name}");
+            assert_eq!(hostname_of_name(name).as_deref(), expected, "{name}");
         }
-        assert_eq!(hostname(&"x".repeat(99)).map(|text| text.len()), Some(63));
+        assert_eq!(
+            hostname_of_name(&"x".repeat(99)).map(|text| text.len()),
+            Some(LABEL_CHARS_MAX)
+        );
     }
 }

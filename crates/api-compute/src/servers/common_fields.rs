@@ -19,8 +19,8 @@ const CERTIFICATES_MAX: usize = 50;
 /// The maximum length of user data, in characters of base 64.
 const USER_DATA_CHARS_MAX: usize = 65_535;
 
-/// Parses the ids of the certificates with which the image has to be signed. They are only stored
-/// and passed on.
+/// Parses the ids of the certificates with which the image has to be signed. The ids are only stored and
+/// passed on.
 pub(crate) fn parse_certificates(parser: &mut ObjectParser<'_>) -> ApiResult<Option<Vec<String>>> {
     match parser.take("trusted_image_certificates") {
         None | Some(Value::Null) => Ok(None),
@@ -39,7 +39,7 @@ pub(crate) fn parse_certificates(parser: &mut ObjectParser<'_>) -> ApiResult<Opt
     }
 }
 
-/// Parses user data, which is checked to be base 64 and kept encoded. None if it is missing or null.
+/// Parses user data, which is checked to be base 64 and kept encoded. `None` if the field is missing or null.
 pub(crate) fn parse_user_data(parser: &mut ObjectParser<'_>) -> ApiResult<Option<Secret<String>>> {
     let data = parser
         .nullable_text("user_data", 0..=USER_DATA_CHARS_MAX)?
@@ -87,7 +87,7 @@ pub(crate) fn parse_disk_config(parser: &mut ObjectParser<'_>) -> ApiResult<Opti
     }
 }
 
-/// Checks the host name of a guest. From version 2.94 on it may contain dots.
+/// Checks the host name of a guest. From version 2.94 on the name may contain dots.
 pub(crate) fn check_hostname(request: &RoutedRequest<'_>, path: &str, name: &str) -> ApiResult<()> {
     let is_label = |label: &str| {
         let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-';

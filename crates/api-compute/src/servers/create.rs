@@ -99,7 +99,7 @@ async fn accept(
     check_size(
         request,
         create_request.count,
-        common_part.len() + create_request.secrets.len(),
+        common_part.len() + create_request.secrets.byte_len(),
     )?;
     let sealed = secrets::seal(request, create_request.secrets.clone())?;
     let rules = Rules::from(rules);
@@ -112,13 +112,13 @@ async fn accept(
         };
         let hostname = match &create_request.hostname {
             Some(hostname) => hostname.clone(),
-            None => body::hostname(&name).unwrap_or_else(|| format!("server-{instance}")),
+            None => body::hostname_of_name(&name).unwrap_or_else(|| format!("server-{instance}")),
         };
         let own_part = server_forms::own(&OwnFields {
             launch_index: index,
             hostname,
         });
-        let (build_secrets, secrets) =
+        let (build_secrets, lasting_secrets) =
             sealed.for_instance(instance).map_err(secrets::not_sealed)?;
         let spec = Spec {
             name,
@@ -130,7 +130,7 @@ async fn accept(
             created_at: request.now,
             usage: usage.clone(),
             build_secrets,
-            secrets,
+            secrets: lasting_secrets,
         };
         builds.push(NewBuild { instance, spec });
     }
@@ -417,7 +417,7 @@ pub(crate) fn parse_image_id(path: &str, text: &str) -> ApiResult<String> {
     }
 }
 
-/// Parses the fields that need no other field.
+/// Parses fields that do not depend on others.
 fn parse_other_fields(
     request: &RoutedRequest<'_>,
     parser: &mut ObjectParser<'_>,

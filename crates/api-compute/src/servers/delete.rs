@@ -12,7 +12,7 @@ pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     Ok(Reply::empty(204))
 }
 
-/// Deletes the server of the path. If its deletion has begun already, nothing is done.
+/// Begins the deletion of the server of the path, unless it has begun already.
 pub(crate) async fn delete_server(request: &RoutedRequest<'_>, rule: Rule) -> ApiResult<()> {
     let reading = request.try_read(|control, views| {
         let server = find(request, control, views, rule)?;

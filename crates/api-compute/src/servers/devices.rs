@@ -94,7 +94,7 @@ fn check_device(path: &str, device: &Value) -> ApiResult<()> {
     Ok(())
 }
 
-/// Converts the older form of block devices. In that form the first one is the boot device.
+/// Converts block devices in the older form, of which the first is the boot device.
 fn convert_old_mappings(items: &[Value]) -> Value {
     let devices = items.iter().enumerate().map(|(index, item)| {
         let is_snapshot = item.get("snapshot_id").is_some_and(|id| !id.is_null());

@@ -1,7 +1,7 @@
 //! Faults, as administrators and as owners see them.
 //!
-//! A stored fault names hosts, numbers of hosts and requested amounts. As in Nova, only
-//! administrators see these. Owners see which parts of their own request could not be satisfied.
+//! A stored fault has names of hosts, numbers of hosts and requested amounts, which, as in Nova, only
+//! administrators see. Owners see which parts of their own request could not be satisfied.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ const NO_HOST: &str = "No valid host was found.";
 /// The name of those parts of a request that become rules of the claim.
 const RULES: &str = "hints or group";
 
-/// The message for any other fault.
+/// The message for a fault of code 500 that is not about a search for a host.
 const OTHER_FAULT: &str = "The server could not be made what it was asked to be.";
 
 /// The explanation of a search that found no host, reduced to what the owner's message depends on.
@@ -89,8 +89,7 @@ fn unsatisfied_parts(explanation: &Explanation) -> BTreeSet<&'static str> {
 }
 
 /// The part of the request from which a constraint of the placement query was derived; traits come
-/// from the flavor or the image. None for aggregates, because they may be a restriction that the
-/// operator made.
+/// from the flavor or the image. `None` for aggregates, because the operator may have made that restriction.
 fn part_of_constraint(constraint: &str) -> Option<&'static str> {
     if constraint.starts_with("resources") || constraint.contains(" of all groups together") {
         return Some("flavor");
@@ -100,7 +99,7 @@ fn part_of_constraint(constraint: &str) -> Option<&'static str> {
     is_about_traits.then_some("traits")
 }
 
-/// The part of the request that a filter checks; none for filters that check hosts only.
+/// The part of the request that a filter checks; `None` for filters that check hosts only.
 fn part_of_filter(filter: &str) -> Option<&'static str> {
     Some(match filter {
         "AvailabilityZoneFilter" => "zone",
@@ -125,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn owners_learn_which_of_their_wishes_left_nothing() {
+    fn owners_see_which_parts_of_their_request_no_host_satisfies() {
         let no_host = "No valid host was found. 0 of 30 hosts have room, nobody has VCPU:99.";
         for (code, message, details, expected) in [
             (500, no_host, "", NO_HOST),

@@ -15,7 +15,7 @@ use crate::routed_request::RoutedRequest;
 
 /// The conditions that listed servers satisfy.
 pub(crate) struct Filter {
-    /// The project whose servers are listed; all if none.
+    /// The project whose servers are listed; `None` for all projects.
     project: Option<String>,
     /// Whether no server can satisfy the conditions.
     matches_nothing: bool,
@@ -58,7 +58,7 @@ enum BodyCondition {
     ConfigDrive(bool),
     Tags {
         tags: BTreeSet<String>,
-        /// Whether all of the tags are required, or only one of them.
+        /// Whether all of the tags are required; otherwise one of them is enough.
         requires_all: bool,
         /// Whether the condition is negated.
         is_negated: bool,
@@ -216,11 +216,12 @@ impl Filter {
                 let pattern = Pattern::parse(request, key, value)?;
                 self.patterns.push((PatternField::Description, pattern));
             }
-            // Deleted servers are not stored, and servers have no addresses.
+            // Deleted servers are not stored. For callers who may not list them, the parameter is ignored.
             "deleted" | "soft_deleted" => {
                 let wanted = request.query.boolean(key)?.unwrap_or(true);
                 self.matches_nothing |= wanted && request.is_allowed(Rule::ServersAllFilters);
             }
+            // Servers have no addresses.
             "ip" | "ip6" | "access_ip_v4" | "access_ip_v6" => {
                 self.matches_nothing |= !value.is_empty();
             }
@@ -281,6 +282,7 @@ impl Filter {
                     let message = format!("there is no status {unknown}");
                     return Err(ApiError::field("status", message));
                 }
+                // Before version 2.38 no server has an unknown status.
                 Some(_) if statuses.len() == 1 => self.matches_nothing = true,
                 _ => {}
             }
@@ -311,11 +313,12 @@ impl Filter {
         Ok(())
     }
 
+    /// Whether no server can satisfy the conditions.
     pub(crate) fn matches_nothing(&self) -> bool {
         self.matches_nothing
     }
 
-    /// The project whose servers are listed; all if none.
+    /// The project whose servers are listed; `None` for all projects.
     pub(crate) fn project(&self) -> Option<&str> {
         self.project.as_deref()
     }
@@ -365,7 +368,7 @@ impl Condition {
         match self {
             Self::User(user) => *user == server.mapping.user,
             Self::Id(id) => server.id.to_string() == *id,
-            Self::Status(statuses) => contains(statuses, server.status().status),
+            Self::Status(statuses) => contains(statuses, server.status().name),
             Self::VmState(states) => contains(states, server.status().vm_state),
             Self::Task(states) => match server.status().task_state {
                 Some(task_state) => contains(states, task_state),

@@ -50,13 +50,14 @@ impl Hints {
         let group = parse_uuids(&filter_hints, "group")?.first().copied();
         let mut host_rules = Vec::new();
         let same_host = parse_uuids(&filter_hints, "same_host")?;
-        // If the hint has several servers, the host of any of them is allowed. Only the filter can
-        // check that.
+        // If the hint has several servers, the host of any of them is allowed, which only the filter can
+        // check.
         if same_host.len() == 1 {
             host_rules.push(host_rule(Relation::Same, same_host));
         }
         let different_hosts = parse_uuids(&filter_hints, "different_host")?;
         if !different_hosts.is_empty() {
+            // Fewer than one of these servers may be on the host: none.
             host_rules.push(host_rule(Relation::FewerThan(1), different_hosts));
         }
         let names_no_servers = topology_rules.iter().any(|rule| rule.to.is_empty());
@@ -116,8 +117,8 @@ impl Hints {
     /// name no servers concern the members of the server group; without a group, these instances are added
     /// to such rules of `request_spec`.
     ///
-    /// [`Self::look_up`] has replaced servers that the caller may not see by the nil UUID in the hints of
-    /// `request_spec`. Here they are replaced in the returned rules.
+    /// In the hints of `request_spec`, [`Self::look_up`] has replaced servers that the caller may not see by the
+    /// nil UUID. This method replaces the same servers in the returned rules.
     pub(super) fn resolve_rules(
         &self,
         request_spec: &mut RequestSpec,

@@ -14,13 +14,14 @@ use super::show::host_id;
 use crate::routed_request::RoutedRequest;
 use crate::{error, page, time};
 
-/// The server of a list of actions, and the names of the hosts in them.
+/// The server of a list of actions, and the names of the hosts in the actions.
 struct ActionContext {
     id: InstanceId,
     project: String,
     user: String,
     /// The creation of the server, while no cell has reported the server.
     pending_create: Option<Action>,
+    /// The hosts of the attempts, each with its name. [`load_actions`] fills them in.
     hosts: Vec<(placewright_conductor::HostId, String)>,
 }
 
@@ -30,8 +31,8 @@ struct ActionWithId {
     action: Action,
 }
 
-/// The request id of a server's action. It is derived from the number of the action, because it is
-/// not stored.
+/// The request id of a server's action. Actions are stored without request ids, so it is derived from the
+/// server and the number of the action.
 fn request_id(instance: InstanceId, number: usize) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(instance.0.as_bytes());
@@ -275,7 +276,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn ids_of_actions_are_uuids_and_stay() {
+    fn request_ids_of_actions_are_uuids_and_do_not_change() {
         let instance = InstanceId(Uuid::from_u128(7));
         let id = request_id(instance, 0);
         assert_eq!(id, request_id(instance, 0));

@@ -10,8 +10,7 @@ use super::body;
 use super::server_view::ServerView;
 use crate::routed_request::RoutedRequest;
 
-/// The labels of a server. Until they are changed for the first time, they are those of the
-/// specification.
+/// The labels of a server. Until labels are changed for the first time, the specification has them.
 pub(crate) fn of_server(server: &ServerView<'_>) -> Labels {
     if let Some(labels) = server.labels {
         return labels.clone();
@@ -32,7 +31,7 @@ pub(crate) fn of_server(server: &ServerView<'_>) -> Labels {
     }
 }
 
-/// The command that sets the labels of a server. It is refused if they have changed meanwhile.
+/// The command that sets the labels of a server. It is refused if the labels have changed meanwhile.
 pub(crate) fn change_command(
     request: &RoutedRequest<'_>,
     server: &ServerView<'_>,
@@ -56,13 +55,13 @@ pub(crate) fn change_command(
 pub(crate) async fn change(
     request: &RoutedRequest<'_>,
     rule: Rule,
-    change: impl Fn(&mut Labels) -> ApiResult<()> + Send + Sync,
+    edit: impl Fn(&mut Labels) -> ApiResult<()> + Send + Sync,
 ) -> ApiResult<Labels> {
     request
         .submit_with_retry(|control, views| {
             let server = super::find_unlocked(request, control, views, rule)?;
             let mut labels = of_server(&server);
-            change(&mut labels)?;
+            edit(&mut labels)?;
             labels.updated_at = request.now;
             Ok((change_command(request, &server, &labels), labels))
         })

@@ -46,7 +46,7 @@ async fn list_response(
     request: &RoutedRequest<'_>,
     path: &str,
     (rule, all_projects_rule): (Rule, Rule),
-    show: fn(&RoutedRequest<'_>, &ServerView<'_>, Visibility) -> Value,
+    to_json: fn(&RoutedRequest<'_>, &ServerView<'_>, Visibility) -> Value,
 ) -> ApiResult<Reply> {
     request.authorize(rule)?;
     let filter = Filter::parse(request, all_projects_rule)?;
@@ -61,7 +61,7 @@ async fn list_response(
     };
     let ids = find_page(request, &filter, &order, marker, limit).await?;
     let visibility = Visibility::of_caller(request);
-    let written = write_page(request, &ids, |server| show(request, server, visibility)).await?;
+    let written = write_page(request, &ids, |server| to_json(request, server, visibility)).await?;
     let last_id = written
         .last_id
         .map(|last_id| last_id.to_string())
@@ -87,7 +87,7 @@ async fn list_response(
     Ok(Reply::ready_pieces(text.finish(), permit))
 }
 
-/// A long text in pieces of about the same length, so that the memory of freed pieces can be used
+/// A long text in pieces of about the same length, so that the allocator can use the memory of freed pieces
 /// for new ones.
 #[derive(Default)]
 struct TextPieces {
@@ -134,7 +134,7 @@ const OPENING: &[u8] = b"{\"servers\":[";
 /// A page of servers, as it is written.
 #[derive(Default)]
 struct Page {
-    /// The body of the response as far as it is written. There is only one copy of it.
+    /// The body of the response as far as it is written. It is sent without being copied.
     text: TextPieces,
     /// The last server that was read, which may have been deleted meanwhile.
     last_id: Option<InstanceId>,
@@ -146,7 +146,7 @@ struct Page {
 async fn write_page(
     request: &RoutedRequest<'_>,
     ids: &[InstanceId],
-    show: impl Fn(&ServerView<'_>) -> Value + Send + Sync,
+    to_json: impl Fn(&ServerView<'_>) -> Value + Send + Sync,
 ) -> ApiResult<Page> {
     let mut page = Page::default();
     page.text.push(OPENING);
@@ -161,7 +161,7 @@ async fn write_page(
             let rows = remaining.iter().enumerate();
             SliceResult::collect(rows, |_, id| {
                 let server = ServerView::find(control, views, *id);
-                Some((*id, server.map(|server| show(&server))))
+                Some((*id, server.map(|server| to_json(&server))))
             })
         });
         let part = part.await.items;
@@ -238,7 +238,7 @@ async fn find_page(
 /// A position after which a scan of servers continues.
 #[derive(Clone, Copy)]
 enum ScanPosition {
-    /// A position in order of age. `after` is none before the first server.
+    /// A position in order of age. `after` is `None` before the first server.
     Age {
         after: Option<ListKey>,
         youngest_first: bool,
@@ -249,8 +249,8 @@ enum ScanPosition {
 }
 
 impl ScanPosition {
-    /// The servers after this position, each with its own position. None in place of a server that
-    /// is not to be listed.
+    /// The servers after this position, each with its own position. `None` stands for a server of another
+    /// project.
     fn servers<'s>(
         self,
         control: &'s ControlState,
@@ -294,7 +294,7 @@ struct ScanPart<T> {
     /// to be matched with.
     values_with_texts: Vec<(T, Vec<String>)>,
     rows_read: usize,
-    /// The position after which the scan continues; none at its end.
+    /// The position after which the scan continues; `None` at the end of the scan.
     continue_after: Option<ScanPosition>,
 }
 
@@ -315,7 +315,7 @@ impl<T> ScanPart<T> {
         let mut slice = TimeSlice::begin();
         let mut last_position = None;
         for (position, server) in start.servers(control, views, filter.project()) {
-            if part.values_with_texts.len() == count_max || slice.is_over() {
+            if part.values_with_texts.len() == count_max || slice.ends_before_next_row() {
                 part.continue_after = last_position;
                 return part;
             }
@@ -331,7 +331,7 @@ impl<T> ScanPart<T> {
         part
     }
 
-    /// The values whose texts match the patterns. They are matched while no lock is held.
+    /// The values whose texts match the patterns. The patterns are matched while no lock is held.
     async fn retain_matching(self, filter: &Filter, budget: &mut MatchBudget) -> ApiResult<Vec<T>> {
         if !filter.has_patterns() {
             return Ok(self
@@ -346,7 +346,7 @@ impl<T> ScanPart<T> {
     }
 }
 
-/// Finds the servers of a page in order of age. None if the filter skips so many servers that
+/// Finds the servers of a page in order of age. `None` if the filter skips so many servers that
 /// scanning all of them is faster.
 async fn find_by_age(
     request: &RoutedRequest<'_>,
@@ -389,13 +389,14 @@ async fn find_sorted(
     let is_after_marker =
         |key: &SortKey| marker.is_none_or(|marker| order.compare(marker, key).is_lt());
     let key = |server: &ServerView<'_>| Some(order.key(server)).filter(is_after_marker);
-    // The index has the servers of each project. It is used for projects that have few of all servers.
+    // The index has the servers of each project by age. For a project with less than a quarter of all servers, its
+    // part of the index is scanned; otherwise all servers in order of id, which is faster for each server.
     let mut position = request
         .read(|control, _| {
             let listing = control.conductor.listing();
-            let is_small =
+            let is_small_project =
                 listing.instance_count(filter.project()) < listing.instance_count(None) / 4;
-            if is_small {
+            if is_small_project {
                 ScanPosition::Age {
                     after: None,
                     youngest_first: false,

@@ -45,6 +45,8 @@ impl MigrationRow {
             Some(conductor.hosts().get(&host)?.name.clone())
         };
         let move_under_way = conductor.moves().get(&id);
+        // Until a resize is confirmed, the stored specification has the old flavor, and the move has the new one.
+        // Of a move that has ended, only the flavor that the server has now is known; it is shown as both.
         let flavor = body::decode_or_default(server.stored_spec).server.flavor_id;
         let new_flavor = move_under_way
             .and_then(|row| row.spec.as_ref())
@@ -89,7 +91,7 @@ fn status(migration: &Migration, server: &ServerView<'_>) -> &'static str {
     match migration.status {
         MigrationStatus::Accepted => "accepted",
         MigrationStatus::Running if is_live => "running",
-        MigrationStatus::Running => match server.status().status {
+        MigrationStatus::Running => match server.status().name {
             "VERIFY_RESIZE" => "finished",
             _ => "migrating",
         },
@@ -279,6 +281,7 @@ pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     )
 }
 
+/// The live migration of the path. Callers that show or refuse it need only the rule for showing.
 async fn find_live(request: &RoutedRequest<'_>) -> ApiResult<MigrationRow> {
     let id = request.parameter("migration_id");
     let rows = live_migrations(request, Rule::ServerMigrationsShow).await?;

@@ -44,7 +44,7 @@ pub(crate) fn new_mark() -> String {
     Uuid::new_v4().simple().to_string()
 }
 
-/// The user data of a server; none if the server has none, or if it cannot be opened.
+/// The user data of a server; `None` if the server has none, or if its secrets cannot be opened.
 pub(crate) fn user_data(
     request: &RoutedRequest<'_>,
     server: &ServerView<'_>,

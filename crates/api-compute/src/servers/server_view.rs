@@ -64,9 +64,9 @@ impl<'s> ServerView<'s> {
             labels: conductor.labels().get(&id),
             build: conductor.builds().get(&id),
             rebuild: rebuild.filter(|rebuild| {
-                let cell = cell.and_then(|cell| views.cells.get(&cell));
-                view.zip(cell)
-                    .is_some_and(|(view, cell)| is_rebuild_under_way(rebuild, view, cell))
+                let cell_view = cell.and_then(|cell| views.cells.get(&cell));
+                view.zip(cell_view)
+                    .is_some_and(|(view, cell_view)| is_rebuild_under_way(rebuild, view, cell_view))
             }),
             view,
             is_out_of_reach: cell.is_some_and(|cell| is_cell_out_of_reach(control, views, cell)),
@@ -89,8 +89,8 @@ impl<'s> ServerView<'s> {
             (_, Some(CellId::CELL0)) => Status::BURIED,
             _ if self.is_out_of_reach => Status::UNKNOWN,
             // The build counts as under way until control has received the cell's answer, even if
-            // the cell has already reported the instance as active: nothing else can be done with
-            // the server before.
+            // the cell has already reported the instance as active: until then no other operation
+            // on the server is accepted.
             (Some(BuildStage::Placed { .. }), _) => self
                 .view
                 .map(Status::from_view)
@@ -109,7 +109,7 @@ impl<'s> ServerView<'s> {
         if self.rebuild.is_some() && status.task_state.is_none() {
             return status.rebuilding();
         }
-        if status.task_state.is_some() || status.status != "ACTIVE" {
+        if status.task_state.is_some() || status.name != "ACTIVE" {
             return status;
         }
         let moves = self.control.conductor.moves();
@@ -121,10 +121,10 @@ impl<'s> ServerView<'s> {
             MoveKind::ColdMigrate | MoveKind::Resize => ("RESIZE", "resize_prep"),
             MoveKind::LiveMigrate => ("MIGRATING", "migrating"),
             MoveKind::Evacuate => ("REBUILD", "rebuilding"),
-            MoveKind::Unshelve => (status.status, "unshelving"),
+            MoveKind::Unshelve => (status.name, "unshelving"),
         };
         Status {
-            status: status_name,
+            name: status_name,
             task_state: Some(task_state),
             ..status
         }
@@ -160,7 +160,7 @@ impl<'s> ServerView<'s> {
             })
     }
 
-    /// The description that its owner gave it.
+    /// The server's description.
     pub(crate) fn description(&self) -> Option<String> {
         match self.labels {
             Some(labels) => labels.description.clone(),
@@ -190,14 +190,14 @@ impl<'s> ServerView<'s> {
             .fold(self.mapping.created_at, Timestamp::max)
     }
 
-    /// The reason of the server's error state.
+    /// The fault that explains the server's error state.
     pub(crate) fn fault(&self) -> Option<&'s Fault> {
         let buried = self.control.conductor.buried().get(&self.id);
         let reported_fault = self.view.and_then(|view| view.fault.as_ref());
         buried.map(|row| &row.fault).or(reported_fault)
     }
 
-    /// The cell that has the server; none before it is placed, and for a server in cell0.
+    /// The cell that has the server; `None` before the server is placed, and for a server in cell0.
     pub(crate) fn cell(&self) -> Option<CellId> {
         self.mapping.cell.filter(|cell| *cell != CellId::CELL0)
     }
@@ -208,7 +208,7 @@ impl<'s> ServerView<'s> {
 const REPORT_DELAY_MAX_US: i64 = 10_000_000;
 
 /// Whether a rebuild is under way, according to its cell.
-fn is_rebuild_under_way(rebuild: &Rebuild, view: &InstanceView, cell: &CellView) -> bool {
+fn is_rebuild_under_way(rebuild: &Rebuild, view: &InstanceView, cell_view: &CellView) -> bool {
     if view
         .job
         .as_ref()
@@ -218,7 +218,7 @@ fn is_rebuild_under_way(rebuild: &Rebuild, view: &InstanceView, cell: &CellView)
     }
     let is_unchanged = view.updated_at == rebuild.view_updated_at;
     if is_unchanged {
-        return cell.heard_at.0.saturating_sub(rebuild.at.0) < REPORT_DELAY_MAX_US;
+        return cell_view.heard_at.0.saturating_sub(rebuild.at.0) < REPORT_DELAY_MAX_US;
     }
     // The cell has completed the rebuild, and control is about to store that.
     view.job.is_none() && has_digest(&rebuild.spec, view.spec_digest)

@@ -22,19 +22,20 @@ use crate::time;
 #[derive(Clone, Copy)]
 pub(crate) struct Visibility {
     /// Whether the fields `OS-EXT-SRV-ATTR:…` are shown.
-    extended_attributes: bool,
+    sees_extended_attributes: bool,
     /// Whether the field `host_status` is shown.
-    host_status: bool,
+    sees_host_status: bool,
     /// Whether faults are shown with their details.
-    fault_details: bool,
+    sees_fault_details: bool,
 }
 
 impl Visibility {
     pub(crate) fn of_caller(request: &RoutedRequest<'_>) -> Self {
         Self {
-            extended_attributes: request.is_allowed(Rule::ServersExtendedAttributes),
-            host_status: request.version.since(16) && request.is_allowed(Rule::ServersHostStatus),
-            fault_details: request.sees_all_projects(),
+            sees_extended_attributes: request.is_allowed(Rule::ServersExtendedAttributes),
+            sees_host_status: request.version.since(16)
+                && request.is_allowed(Rule::ServersHostStatus),
+            sees_fault_details: request.sees_all_projects(),
         }
     }
 }
@@ -120,7 +121,7 @@ pub(crate) fn detailed_json(
     let mut value = json!({
         "id": server.id,
         "name": server.name(),
-        "status": status.status,
+        "status": status.name,
         "tenant_id": server.mapping.project,
         "user_id": server.mapping.user,
         "metadata": metadata,
@@ -145,7 +146,7 @@ pub(crate) fn detailed_json(
         "os-extended-volumes:volumes_attached": volumes_json(request, &server_fields.block_device_mapping_v2),
     });
     if matches!(
-        status.status,
+        status.name,
         "ACTIVE" | "BUILD" | "REBUILD" | "RESIZE" | "VERIFY_RESIZE" | "MIGRATING" | "REVERT_RESIZE"
     ) {
         value["progress"] = json!(0);
@@ -154,23 +155,23 @@ pub(crate) fn detailed_json(
     if status != Status::SCHEDULING || !server_fields.security_groups.is_empty() {
         value["security_groups"] = json!(security_groups.collect::<Vec<_>>());
     }
-    if status.status == "ERROR"
+    if status.name == "ERROR"
         && let Some(fault) = server.fault()
     {
         value["fault"] = json!({
             "code": fault.code,
             "created": time::format_seconds(fault.at),
-            "message": if visibility.fault_details { fault.message.clone() } else { fault::for_owner(fault) },
+            "message": if visibility.sees_fault_details { fault.message.clone() } else { fault::for_owner(fault) },
         });
-        if visibility.fault_details && !fault.details.is_empty() {
+        if visibility.sees_fault_details && !fault.details.is_empty() {
             value["fault"]["details"] = json!(fault.details);
         }
     }
     add_versioned_fields(request, server, &body, &mut value);
-    if visibility.extended_attributes {
+    if visibility.sees_extended_attributes {
         add_extended_attributes(request, server, &body, &mut value);
     }
-    if visibility.host_status {
+    if visibility.sees_host_status {
         value["host_status"] = json!(host_status(server));
     }
     value
@@ -268,6 +269,7 @@ pub(crate) fn host_id(project: &str, host: &str) -> String {
     hasher.update(project.as_bytes());
     hasher.update(host.as_bytes());
     let mut text = hasher.finalize().to_hex().to_string();
+    // As long as Nova's ids, which are SHA-224 hashes in hexadecimal digits.
     text.truncate(56);
     text
 }

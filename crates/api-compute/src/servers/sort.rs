@@ -165,6 +165,7 @@ impl Order {
                 let message = format!("Only administrators can sort servers by {name}.");
                 return Err(ApiError::forbidden(message));
             }
+            // As in Nova, a column without a direction has that of the previous column.
             descending = match directions.next() {
                 None => descending,
                 Some("asc") => false,
@@ -196,7 +197,7 @@ impl Order {
         })
     }
 
-    /// Whether the youngest server is the first, if servers are sorted by age alone. None for other
+    /// Whether the youngest server is the first, if servers are sorted by age alone. `None` for other
     /// orders.
     pub(crate) fn is_youngest_first(&self) -> Option<bool> {
         match self.columns[..] {

@@ -7,8 +7,8 @@ use placewright_link::{InstanceView, JobView};
 /// The state of a server as the API shows it: status, VM state, task state and power state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Status {
-    /// The status: `ACTIVE`, `BUILD` …
-    pub(crate) status: &'static str,
+    /// The name of the status: `ACTIVE`, `BUILD` …
+    pub(crate) name: &'static str,
     pub(crate) vm_state: &'static str,
     /// The task state: the operation under way, if any.
     pub(crate) task_state: Option<&'static str>,
@@ -17,13 +17,13 @@ pub(crate) struct Status {
 }
 
 const fn new_status(
-    status: &'static str,
+    name: &'static str,
     vm_state: &'static str,
     task_state: Option<&'static str>,
     power_state: u8,
 ) -> Status {
     Status {
-        status,
+        name,
         vm_state,
         task_state,
         power_state,
@@ -70,7 +70,7 @@ impl Status {
     /// The status during a rebuild that the cell has not reported yet.
     pub(crate) fn rebuilding(self) -> Self {
         Self {
-            status: "REBUILD",
+            name: "REBUILD",
             task_state: Some("rebuilding"),
             ..self
         }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn states_and_jobs_have_their_words() {
+    fn states_and_jobs_have_the_status_and_task_state_of_nova() {
         let resize = JobKind::Move(MoveKind::Resize);
         let live = JobKind::Move(MoveKind::LiveMigrate);
         let settle = Stage::AwaitDestroyed(Continuation::Settle(MoveSide::Target));
@@ -233,11 +233,11 @@ mod tests {
         ] {
             let status = Status::from_view(&view(vm_state, job));
             assert_eq!(
-                (status.status, status.task_state),
+                (status.name, status.task_state),
                 (status_name, task_state),
                 "{vm_state:?} {job:?}"
             );
-            assert!(STATUSES.contains(&status.status));
+            assert!(STATUSES.contains(&status.name));
         }
     }
 }

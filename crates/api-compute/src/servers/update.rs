@@ -91,8 +91,8 @@ pub(crate) fn remove_newer_fields(value: &mut serde_json::Value) {
     }
 }
 
-/// Changes the body of the specification of the server in the path, unless the server is being moved or
-/// rebuilt: that has a specification of its own.
+/// Changes the body of the specification of the server in the path. Refused while the server is moved or
+/// rebuilt, because the specification of that move or rebuild would replace the changed one.
 async fn change_body(
     request: &RoutedRequest<'_>,
     change: impl Fn(&mut ServerBody) + Send + Sync,

@@ -168,7 +168,7 @@ impl Api {
     }
 
     /// Creates a server, waits until it is active, and returns its id.
-    pub async fn create_active(&self, name: &str, extra_fields: Value) -> String {
+    pub async fn create_active_server(&self, name: &str, extra_fields: Value) -> String {
         let created = self.create_server(name, extra_fields).await.expect(202);
         let id = created["server"]["id"].as_str().unwrap().to_owned();
         self.wait_for_status(&id, "ACTIVE").await;

@@ -20,20 +20,20 @@ pub(crate) struct CandidateCaches {
     pub(crate) summaries: SummaryCache,
 }
 
-/// The key of a cached response: its microversion and its query string.
+/// The key of a cached response: the microversion and the query string of the request.
 pub(crate) type CacheKey<'q> = (Microversion, &'q str);
 
 /// Whole responses by microversion and query.
 ///
-/// All are of one version of the state; the first response of another version clears the cache.
+/// All are of one version of the state; the first response of another version of the state clears the cache.
 #[derive(Debug, Default)]
-pub(crate) struct ResponseCache(Mutex<CacheOfVersion>);
+pub(crate) struct ResponseCache(Mutex<CacheOfStateVersion>);
 
 /// Responses of one version of the state, and their size in bytes.
 #[derive(Debug, Default)]
-struct CacheOfVersion {
+struct CacheOfStateVersion {
     version: StateVersion,
-    by_query: HashMap<Microversion, HashMap<String, Bytes>>,
+    by_microversion: HashMap<Microversion, HashMap<String, Bytes>>,
     bytes: usize,
 }
 
@@ -53,28 +53,34 @@ fn version_of(state: &State) -> StateVersion {
 impl ResponseCache {
     /// The cached response to a query on this state.
     pub(crate) fn get(&self, state: &State, key: CacheKey<'_>) -> Option<Bytes> {
+        let (microversion, query) = key;
         let cache = self.0.lock();
         if cache.version != version_of(state) {
             return None;
         }
-        cache.by_query.get(&key.0)?.get(key.1).cloned()
+        cache
+            .by_microversion
+            .get(&microversion)?
+            .get(query)
+            .cloned()
     }
 
     /// Caches a response of this state.
     pub(crate) fn put(&self, state: &State, key: CacheKey<'_>, response: Bytes) {
-        let bytes = key.1.len() + response.len();
+        let (microversion, query) = key;
+        let bytes = query.len() + response.len();
         if bytes > BYTES_MAX {
             return;
         }
         let mut cache = self.0.lock();
         if cache.version != version_of(state) || cache.bytes + bytes > BYTES_MAX {
-            *cache = CacheOfVersion {
+            *cache = CacheOfStateVersion {
                 version: version_of(state),
-                ..CacheOfVersion::default()
+                ..CacheOfStateVersion::default()
             };
         }
         cache.bytes += bytes;
-        let responses_of_version = cache.by_query.entry(key.0).or_default();
-        responses_of_version.insert(key.1.to_owned(), response);
+        let responses_by_query = cache.by_microversion.entry(microversion).or_default();
+        responses_by_query.insert(query.to_owned(), response);
     }
 }

@@ -21,16 +21,16 @@ pub(crate) fn write_summary(
     writer.open_object();
     writer.key("resources");
     writer.open_object();
-    for inventory in &provider.inventories {
-        if requested.is_some_and(|requested| !requested.contains(&inventory.class)) {
+    for row in &provider.inventories {
+        if requested.is_some_and(|requested| !requested.contains(&row.class)) {
             continue;
         }
-        writer.plain_key(state.class_name(inventory.class));
+        writer.plain_key(state.class_name(row.class));
         writer.open_object();
         writer.plain_key("capacity");
-        writer.integer(inventory.capacity);
+        writer.integer(row.capacity);
         writer.plain_key("used");
-        writer.integer(inventory.used);
+        writer.integer(row.used);
         writer.close_object();
     }
     writer.close_object();

@@ -18,8 +18,8 @@ const BYTES_MAX: usize = 48 << 20;
 
 /// The cache of summaries, as they are written from microversion 1.29 on.
 ///
-/// Callers hold the state's lock while they use it, so that it cannot be behind or ahead of the
-/// state that another caller uses at the same time.
+/// Callers hold the state's lock while they use the cache. So the states of two callers at the same time are
+/// equal, and the cache is neither behind nor ahead of either.
 #[derive(Debug, Default)]
 pub(crate) struct SummaryCache(RwLock<CachedSummaries>);
 
@@ -28,7 +28,7 @@ pub(crate) struct SummaryCache(RwLock<CachedSummaries>);
 struct CachedSummaries {
     /// The position of the tree change log up to which its changes were applied.
     position: u64,
-    /// The counter of structural changes in the log when it was last applied.
+    /// The counter of structural changes of the log when its changes were applied last.
     structure: u64,
     /// For each root, by its slot: the position of the log at which its tree last changed.
     changed_at: Vec<u64>,
@@ -41,7 +41,7 @@ struct CachedSummaries {
 #[derive(Debug)]
 struct CachedSummary {
     root: ProviderId,
-    /// The position of the tree change log when it was written.
+    /// The position of the tree change log when the summary was written.
     position: u64,
     /// The key and value as they appear in the object of all summaries.
     json: Bytes,
@@ -51,7 +51,7 @@ impl SummaryCache {
     /// Writes the summaries of these providers as members of the open object.
     pub(crate) fn write(&self, writer: &mut Writer, state: &State, providers: &[ProviderId]) {
         let mut written_summaries = Vec::new();
-        let cache = self.read_at(state.tree_changes());
+        let cache = self.catch_up_and_read(state.tree_changes());
         for provider in providers {
             if let Some(text) = cache.get(*provider) {
                 writer.raw(text);
@@ -72,12 +72,12 @@ impl SummaryCache {
     }
 
     /// Copies the summaries of these providers, for use without the state's lock. The number is how
-    /// many bytes of them are not shared with the cache.
+    /// many bytes of them were not in the cache before.
     pub(crate) fn collect(&self, state: &State, providers: &[ProviderId]) -> (Vec<Bytes>, usize) {
         let mut written_summaries = Vec::new();
         let mut summaries = Vec::with_capacity(providers.len());
         let mut bytes = 0;
-        let cache = self.read_at(state.tree_changes());
+        let cache = self.catch_up_and_read(state.tree_changes());
         for provider in providers {
             if let Some(text) = cache.get(*provider) {
                 summaries.push(text.clone());
@@ -97,8 +97,8 @@ impl SummaryCache {
         (summaries, bytes)
     }
 
-    /// Read access to the cache, after the changes in this log were applied to it.
-    fn read_at(&self, log: &TreeChangeLog) -> RwLockReadGuard<'_, CachedSummaries> {
+    /// Applies the changes in this log to the cache, unless that was done before, and gives read access to it.
+    fn catch_up_and_read(&self, log: &TreeChangeLog) -> RwLockReadGuard<'_, CachedSummaries> {
         let cache = self.0.read();
         if cache.is_current(log) {
             return cache;
@@ -119,9 +119,9 @@ impl CachedSummaries {
     /// cleared.
     fn catch_up(&mut self, log: &TreeChangeLog) {
         match log.since(self.position) {
-            Some(roots) if self.structure == log.structure_version() => {
-                for touch in roots {
-                    let slot = touch.root.0 as usize;
+            Some(changes) if self.structure == log.structure_version() => {
+                for change in changes {
+                    let slot = change.root.0 as usize;
                     if self.changed_at.len() <= slot {
                         self.changed_at.resize(slot + 1, 0);
                     }

@@ -1,8 +1,8 @@
 //! The JSON representation of changes in the change stream.
 //!
 //! Each change is an object with a `type` and fields named as in the API. Times are seconds since 1970
-//! with a fraction. Resource classes and traits are shown by their present names. The
-//! name of one that was deleted since is `null`; a class is then identified by its number.
+//! with a fraction. Resource classes and traits are shown by their present names. The name of a class or
+//! trait that was deleted since the change is `null`; a class is then identified by its number.
 
 use placewright_http::json::Writer;
 use placewright_placement::group::{Distance, Level, Relation, Rule, RuleScope};

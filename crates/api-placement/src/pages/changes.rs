@@ -29,7 +29,8 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const PIECE_BYTES: usize = 16 << 10;
 /// The most pieces queued for one client; while the queue is full, nothing more is read for it.
 const QUEUED_PIECES_MAX: usize = 1;
-/// An entry whose record is larger than this is sent as one large event, under a limit.
+/// An entry whose record is larger than this is sent as one large event; few of these are in memory at a
+/// time.
 const LARGE_BYTES: usize = 64 << 10;
 
 pub(super) fn follow(
@@ -51,7 +52,7 @@ pub(super) fn follow(
     let follower = engine
         .follow(after)
         .map_err(|error| error_response(&error))?;
-    let permit = service.follower_limits.acquire()?;
+    let permit = service.follower_limits.acquire_follower_permit()?;
     let (sender, receiver) = mpsc::channel(QUEUED_PIECES_MAX);
     let stream = ChangeStream {
         engine: engine.clone(),
@@ -120,7 +121,7 @@ impl ChangeStream {
         heartbeat.reset();
         loop {
             tokio::select! {
-                () = stopped(&mut self.stopping) => return,
+                () = wait_for_stop(&mut self.stopping) => return,
                 () = self.sender.closed() => return,
                 _ = heartbeat.tick() => {
                     if self.sender.send(Bytes::from_static(b": alive\n\n")).await.is_err() {
@@ -166,6 +167,7 @@ impl ChangeStream {
                     return self.sender.reserve().await.is_ok();
                 }
             }
+            // The entry is too large for a piece, so it is sent as a large event.
             let Ok(memory_permit) = Arc::clone(&self.large_event_permits).try_acquire_owned()
             else {
                 self.follower.go_back_to(next);
@@ -217,7 +219,7 @@ impl ChangeStream {
 }
 
 /// Waits until the service stops.
-async fn stopped(stopping: &mut watch::Receiver<bool>) {
+async fn wait_for_stop(stopping: &mut watch::Receiver<bool>) {
     // An error means that the sender was dropped: then the service has stopped, too.
     let _ = stopping.wait_for(|stopping| *stopping).await;
 }

@@ -51,7 +51,8 @@ pub(super) async fn show(
         })
         .await?;
     let reply = Reply::text(200, "application/json", json);
-    Ok(reply.modified(true, Some(request.received_s())))
+    // This page has the headers in each microversion.
+    Ok(reply.with_cache_headers(true, Some(request.received_s())))
 }
 
 /// The most constraints of an explained query, because each is compared with the others for every

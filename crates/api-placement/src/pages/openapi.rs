@@ -42,10 +42,10 @@ pub(crate) fn document(version: Microversion) -> Value {
     let mut paths = Map::new();
     for entry in TABLE {
         let mut methods = Map::new();
-        for candidate_operation in entry.operations {
-            if (candidate_operation.since..=candidate_operation.until).contains(&version.minor()) {
-                let object = operation_object(entry, candidate_operation, version);
-                methods.insert(candidate_operation.method.to_lowercase(), object);
+        for operation in entry.operations {
+            if (operation.since..=operation.until).contains(&version.minor()) {
+                let object = operation_object(entry, operation, version);
+                methods.insert(operation.method.to_lowercase(), object);
             }
         }
         if !methods.is_empty() {
@@ -258,7 +258,7 @@ pub(crate) fn to_json(schema: &Schema) -> Value {
     if let Some(maximum) = schema.maximum {
         put_keyword("maximum", maximum.into());
     }
-    if let Some(non_null) = schema.nullable {
+    if let Some(non_null) = schema.null_or {
         put_keyword("anyOf", json!([to_json(non_null), { "type": "null" }]));
     }
     put_collection_keywords(schema, &mut put_keyword);

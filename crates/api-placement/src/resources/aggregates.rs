@@ -9,7 +9,7 @@ use crate::refusals::{self, RefusedOperation};
 use crate::routed_request::{self, RoutedRequest};
 use crate::schemas;
 
-fn write_reply<'a>(
+fn aggregates_reply<'a>(
     request: &RoutedRequest<'_>,
     aggregates: impl Iterator<Item = &'a str>,
     generation: u64,
@@ -28,7 +28,7 @@ fn write_reply<'a>(
     }
     writer.close_object();
     // The state has no time at which a provider became a member, so the response has the present time.
-    Reply::json(writer).modified(request.has_cache_headers(), Some(request.received_s()))
+    Reply::json(writer).with_cache_headers(request.has_cache_headers(), Some(request.received_s()))
 }
 
 pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
@@ -36,11 +36,11 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let found = request
         .read(|state| {
             let provider = state.provider_by_uuid(uuid)?;
-            let names = provider
+            let uuids = provider
                 .aggregates
                 .iter()
                 .map(|id| state.aggregate_uuid(*id));
-            Some(write_reply(request, names, provider.generation))
+            Some(aggregates_reply(request, uuids, provider.generation))
         })
         .await;
     found.ok_or_else(|| refusals::provider_not_found(request.path_parameter()))
@@ -78,7 +78,7 @@ pub(crate) async fn set(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         Outcome::Generation(generation) => generation,
         _ => 0,
     };
-    Ok(write_reply(
+    Ok(aggregates_reply(
         request,
         aggregates.iter().map(String::as_str),
         generation,

@@ -16,13 +16,13 @@ use crate::refusals::{self, RefusedOperation};
 use crate::routed_request::{self, RoutedRequest};
 use crate::{schemas, uuids};
 
-/// The type of a consumer that was never given one.
+/// The type that is shown for a consumer without a type.
 const UNKNOWN_TYPE: &str = "unknown";
 
-/// What the entries of these requests are called in the error about too many.
+/// What the entries of a request are called in the error about too many of them.
 const ENTRY_KIND: &str = "allocations";
 
-/// Claims of several consumers, up to the first that names a provider that cannot exist.
+/// Claims of several consumers, without allocations from the first provider on that cannot exist.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     pub(crate) consumers: Vec<ConsumerClaim>,
@@ -52,8 +52,8 @@ impl Claims {
         };
         let consumer_type = body.get("consumer_type").and_then(Json::text);
         let allocations = match body.get("allocations") {
-            Some(Json::Array(items)) => self.requests_of_list(items),
-            Some(object) => self.requests_of_object(object),
+            Some(Json::Array(items)) => self.allocations_of_list(items),
+            Some(object) => self.allocations_of_object(object),
             None => Vec::new(),
         };
         self.consumers.push(ConsumerClaim {
@@ -68,41 +68,40 @@ impl Claims {
 
     /// Parses allocations as a list, which is their form before microversion 1.12. Of two items for one
     /// provider the last is used.
-    fn requests_of_list(&mut self, items: &[Json<'_>]) -> Vec<AllocationRequest> {
-        let mut requests: Vec<AllocationRequest> = Vec::with_capacity(items.len());
+    fn allocations_of_list(&mut self, items: &[Json<'_>]) -> Vec<AllocationRequest> {
+        let mut allocations: Vec<AllocationRequest> = Vec::with_capacity(items.len());
         let mut indexes: HashMap<Uuid, usize> = HashMap::with_capacity(items.len());
         for item in items {
             let provider = item
                 .get("resource_provider")
                 .and_then(|provider| provider.get("uuid"));
-            let provider = provider.and_then(Json::text).unwrap_or_default();
-            let Some(request) = self.parse_request(provider, item) else {
+            let uuid = provider.and_then(Json::text).unwrap_or_default();
+            let Some(allocation) = self.parse_allocation(uuid, item) else {
                 continue;
             };
-            match indexes.entry(request.provider) {
-                Entry::Occupied(index) => requests[*index.get()] = request,
+            match indexes.entry(allocation.provider) {
+                Entry::Occupied(index) => allocations[*index.get()] = allocation,
                 Entry::Vacant(index) => {
-                    index.insert(requests.len());
-                    requests.push(request);
+                    index.insert(allocations.len());
+                    allocations.push(allocation);
                 }
             }
         }
-        requests
+        allocations
     }
 
-    fn requests_of_object(&mut self, object: &Json<'_>) -> Vec<AllocationRequest> {
+    fn allocations_of_object(&mut self, object: &Json<'_>) -> Vec<AllocationRequest> {
         let members = object.members().iter();
         members
-            .filter_map(|(provider, item)| self.parse_request(provider, item))
+            .filter_map(|(provider, item)| self.parse_allocation(provider, item))
             .collect()
     }
 
-    fn parse_request(&mut self, provider: &str, item: &Json<'_>) -> Option<AllocationRequest> {
+    fn parse_allocation(&mut self, provider: &str, item: &Json<'_>) -> Option<AllocationRequest> {
         if self.unknown_provider.is_some() {
-            // The claims will be refused because of the first unknown provider.
             return None;
         }
-        let Some(uuid) = uuids::canonical(provider) else {
+        let Some(uuid) = uuids::parse_canonical(provider) else {
             self.unknown_provider = Some(provider.to_owned());
             return None;
         };
@@ -111,7 +110,7 @@ impl Claims {
         Some(AllocationRequest {
             provider: uuid,
             resources: resources
-                .map(|(class, item)| (class.to_string(), amount(item)))
+                .map(|(class, value)| (class.to_string(), amount(value)))
                 .collect(),
         })
     }
@@ -135,10 +134,10 @@ impl Claims {
         let Some(unknown_provider) = &self.unknown_provider else {
             return Ok(());
         };
-        let earlier = request
+        let earlier_refusal = request
             .read(|state| first_refusal(state, &self.consumers))
             .await;
-        Err(match earlier {
+        Err(match earlier_refusal {
             Some(refusal) => refusals::to_error(&refusal, &operation),
             None => refusals::allocation_provider_not_found(unknown_provider),
         })
@@ -165,7 +164,7 @@ fn first_refusal(state: &State, claims: &[ConsumerClaim]) -> Option<Refusal> {
     let mut providers = claims
         .iter()
         .flat_map(|claim| &claim.allocations)
-        .map(|request| request.provider);
+        .map(|allocation| allocation.provider);
     providers
         .find(|uuid| state.provider_id(*uuid).is_none())
         .map(|uuid| Refusal::AllocationProviderNotFound { uuid })
@@ -220,7 +219,7 @@ fn malformed(consumer: &str) -> ApiError {
 }
 
 pub(crate) async fn set(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let consumer = uuids::normalise(request.path_parameter())
+    let consumer = uuids::parse_any_form(request.path_parameter())
         .ok_or_else(|| malformed(request.path_parameter()))?;
     let consumer = ConsumerUuid::from_uuid(consumer);
     let body = request.json(schemas::allocations::put(request.version))?;
@@ -265,7 +264,7 @@ pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 
 pub(crate) async fn of_consumer(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let uuid = ConsumerUuid::parse(request.path_parameter());
-    let (writer, modified) = request
+    let (writer, last_modified) = request
         .read(|state| {
             let consumer = uuid.and_then(|uuid| state.consumer(uuid));
             let mut writer = Writer::with_capacity(512);
@@ -300,8 +299,8 @@ pub(crate) async fn of_consumer(request: &RoutedRequest<'_>) -> ApiResult<Reply>
             (writer, Some(consumer.allocated_at.seconds()))
         })
         .await;
-    let modified = modified.unwrap_or_else(|| request.received_s());
-    Ok(Reply::json(writer).modified(request.has_cache_headers(), Some(modified)))
+    let last_modified = last_modified.unwrap_or_else(|| request.received_s());
+    Ok(Reply::json(writer).with_cache_headers(request.has_cache_headers(), Some(last_modified)))
 }
 
 /// The amounts that a consumer holds of one provider, by class.
@@ -316,7 +315,8 @@ fn by_provider(consumer: &Consumer) -> Vec<(ProviderId, Amounts)> {
             grouped.push((allocation.provider, Amounts::new()));
             grouped.len() - 1
         });
-        grouped[index].1.push((allocation.class, allocation.amount));
+        let (_, amounts) = &mut grouped[index];
+        amounts.push((allocation.class, allocation.amount));
     }
     grouped
 }
@@ -355,21 +355,20 @@ pub(crate) async fn of_provider(request: &RoutedRequest<'_>) -> ApiResult<Reply>
         ))
     };
     let uuid = request.provider_uuid().map_err(|_| not_found())?;
-    let holders = request.read_in_slices(HolderCollector::default, |state, collector| {
+    let collected = request.read_in_slices(HolderCollector::default, |state, collector| {
         collector.run_slice(state, uuid)
     });
-    let holders = holders.await.ok_or_else(not_found)?;
     let HolderCollector {
-        holders: all_holders,
+        holders,
         classes,
         generation,
-        modified,
+        last_modified,
         bytes,
         ..
-    } = holders;
-    let memory_bytes = all_holders.len() * size_of::<Holder>() + bytes;
-    let permit = request.admit_answer(
-        all_holders.len() * HOLDER_BYTES + bytes,
+    } = collected.await.ok_or_else(not_found)?;
+    let memory_bytes = holders.len() * size_of::<Holder>() + bytes;
+    let permit = request.check_and_reserve_response(
+        holders.len() * HOLDER_BYTES + bytes,
         memory_bytes,
         TOO_MANY_HOLDERS_ADVICE,
     )?;
@@ -380,7 +379,7 @@ pub(crate) async fn of_provider(request: &RoutedRequest<'_>) -> ApiResult<Reply>
             writer.key("allocations");
             writer.open_object();
         },
-        all_holders.into_iter(),
+        holders.into_iter(),
         move |writer, holder: Holder| holder.write(writer, &classes, with_generation),
         move |writer| {
             writer.close_object();
@@ -389,8 +388,9 @@ pub(crate) async fn of_provider(request: &RoutedRequest<'_>) -> ApiResult<Reply>
             writer.close_object();
         },
     );
-    let modified = modified.unwrap_or_else(|| request.received_s());
-    Ok(Reply::json_in_pieces(pieces, permit).modified(request.has_cache_headers(), Some(modified)))
+    let last_modified = last_modified.unwrap_or_else(|| request.received_s());
+    Ok(Reply::json_in_pieces(pieces, permit)
+        .with_cache_headers(request.has_cache_headers(), Some(last_modified)))
 }
 
 /// The approximate size of a consumer in a response, without its amounts.
@@ -411,7 +411,7 @@ struct HolderCollector {
     /// The last consumer that was read.
     last: Option<ConsumerId>,
     generation: Option<u64>,
-    modified: Option<i64>,
+    last_modified: Option<i64>,
     /// The size of the amounts in the response, in bytes.
     bytes: usize,
 }
@@ -454,7 +454,9 @@ impl HolderCollector {
     }
 
     fn add(&mut self, state: &State, provider: ProviderId, consumer: &Consumer) {
-        self.modified = self.modified.max(Some(consumer.allocated_at.seconds()));
+        self.last_modified = self
+            .last_modified
+            .max(Some(consumer.allocated_at.seconds()));
         let allocations = consumer.allocations.iter();
         let allocations = allocations.filter(|allocation| allocation.provider == provider);
         let amounts: SmallVec<_> = allocations
@@ -462,10 +464,8 @@ impl HolderCollector {
             .collect();
         for (class, _) in &amounts {
             let name = self.classes.entry(*class);
-            self.bytes += AMOUNT_BYTES
-                + name
-                    .or_insert_with(|| state.class_name(*class).into())
-                    .len();
+            let name = name.or_insert_with(|| state.class_name(*class).into());
+            self.bytes += AMOUNT_BYTES + name.len();
         }
         self.holders.push(Holder {
             consumer: consumer.uuid,

@@ -8,7 +8,7 @@ use placewright_http::{ApiError, ApiResult, Query, Reply};
 use placewright_placement::{CandidateQuery, GroupPolicy, QueryRefusal, RequestGroup};
 
 use self::collect::{CollectResult, Collector, FEWER_CANDIDATES_ADVICE, SearchRequest};
-use super::filters;
+use super::filters::{self, TraitForms};
 use crate::microversion::Microversion;
 use crate::pattern::{group_number, group_suffix};
 use crate::render::code;
@@ -18,7 +18,7 @@ use crate::{python, schemas};
 pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let query = parse(request)?;
     let caches = &request.service.candidate_caches;
-    // A random sample differs from one response to the next, so it is not cached.
+    // A random sample differs from response to response, so a response with such a sample is not cached.
     let cache_key = (query.options.seed.is_none()).then_some((request.version, request.query));
     let search_request = SearchRequest {
         query: &query,
@@ -34,7 +34,7 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let reply = match collected.await? {
         CollectResult::Written(response) => Reply::text(200, "application/json", response),
         CollectResult::Large(large) => {
-            let permit = request.admit_answer(
+            let permit = request.check_and_reserve_response(
                 large.bytes(),
                 large.memory_bytes(),
                 FEWER_CANDIDATES_ADVICE,
@@ -43,7 +43,7 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
             Reply::json_in_pieces(move || encoder.next_piece(), permit)
         }
     };
-    Ok(reply.modified(request.has_cache_headers(), Some(request.received_s())))
+    Ok(reply.with_cache_headers(request.has_cache_headers(), Some(request.received_s())))
 }
 
 /// Parses the query of a request.
@@ -156,7 +156,11 @@ fn parse_root_required(query: &Query<'_>) -> ApiResult<filters::Traits> {
         )
         .with_code(code::DUPLICATE_KEY));
     }
-    let mut traits = filters::traits_of_value(value, true, false)?;
+    let forms = TraitForms {
+        allows_forbidden: true,
+        allows_any_of: false,
+    };
+    let mut traits = filters::traits_of_value(value, forms)?;
     traits.required.sort_unstable();
     traits.required.dedup();
     traits.forbidden.sort_unstable();
@@ -186,13 +190,13 @@ fn check_size(
     groups_max: usize,
 ) -> ApiResult<()> {
     let unsuffixed = groups.iter().find(|group| group.suffix.is_empty());
-    let classes = unsuffixed.map_or(0, |group| group.resources.len());
-    let amounts: usize = groups.iter().map(|group| group.resources.len()).sum();
+    let class_count = unsuffixed.map_or(0, |group| group.resources.len());
+    let amount_count: usize = groups.iter().map(|group| group.resources.len()).sum();
     let detail = if groups.len() > groups_max {
         too_many_groups(groups_max)
-    } else if classes > groups_max {
+    } else if class_count > groups_max {
         format!(
-            "The query asks for {classes} resource classes in one group; placement.groups_max \
+            "The query asks for {class_count} resource classes in one group; placement.groups_max \
              allows {groups_max}."
         )
     } else if same_subtree.len() > groups_max {
@@ -200,8 +204,10 @@ fn check_size(
             "The query has {} same_subtree parameters; placement.groups_max allows {groups_max}.",
             same_subtree.len()
         )
-    } else if amounts > AMOUNTS_MAX {
-        format!("The query asks for {amounts} amounts of resources; at most {AMOUNTS_MAX} can be.")
+    } else if amount_count > AMOUNTS_MAX {
+        format!(
+            "The query asks for {amount_count} amounts of resources; at most {AMOUNTS_MAX} can be."
+        )
     } else {
         return Ok(());
     };
@@ -224,7 +230,7 @@ fn parse_groups(
         group_number
     };
     let mut groups: Vec<RequestGroup> = Vec::new();
-    // `required` and `member_of` may be repeated; all their values are parsed with the first.
+    // `required` and `member_of` may be repeated; all values of a parameter are parsed with its first one.
     let mut parsed_parameters: HashSet<(&str, &str)> = HashSet::new();
     for (key, value) in query.iter() {
         let prefix_and_suffix = ["resources", "required", "member_of", "in_tree"]
@@ -282,18 +288,18 @@ fn check_subtrees(groups: &[RequestGroup], same_subtree: &[Vec<String>]) -> ApiR
             .map(|group| group.suffix.as_str())
             .collect()
     };
-    let all = suffixes_where(&|_| true);
+    let all_suffixes = suffixes_where(&|_| true);
     let resourceless = suffixes_where(&|group| group.resources.is_empty());
-    if resourceless.len() == all.len() {
+    if resourceless.len() == all_suffixes.len() {
         return Err(ApiError::bad_request(
             "There must be at least one resources or resources[$S] parameter.",
         )
         .with_code(code::MISSING_VALUE));
     }
-    let named: HashSet<&str> = same_subtree.iter().flatten().map(String::as_str).collect();
+    let named_suffixes: HashSet<&str> = same_subtree.iter().flatten().map(String::as_str).collect();
     let outside_subtrees: Vec<&str> = resourceless
         .into_iter()
-        .filter(|suffix| !named.contains(*suffix))
+        .filter(|suffix| !named_suffixes.contains(*suffix))
         .collect();
     if !outside_subtrees.is_empty() {
         return Err(ApiError::bad_request(format!(
@@ -303,16 +309,16 @@ fn check_subtrees(groups: &[RequestGroup], same_subtree: &[Vec<String>]) -> ApiR
         ))
         .with_code(code::BAD_VALUE));
     }
-    let mut unknown_suffixes: Vec<&str> = named
+    let mut unknown_suffixes: Vec<&str> = named_suffixes
         .into_iter()
-        .filter(|suffix| !all.contains(suffix))
+        .filter(|suffix| !all_suffixes.contains(suffix))
         .collect();
     if !unknown_suffixes.is_empty() {
         unknown_suffixes.sort_unstable();
         return Err(ApiError::bad_request(format!(
             "Real suffixes should be specified in `same_subtree`: {} not found in {}.",
             python_list(&unknown_suffixes),
-            python_list(&all)
+            python_list(&all_suffixes)
         ))
         .with_code(code::BAD_VALUE));
     }

@@ -6,7 +6,8 @@ use std::collections::hash_map::Entry;
 use placewright_http::{ApiError, ApiResult, Query};
 
 use crate::microversion::Microversion;
-use crate::{python, uuids};
+use crate::python;
+use crate::uuids::is_uuid_like;
 
 /// Amounts by resource class, in the order of the query.
 pub(crate) type Amounts = Vec<(String, i64)>;
@@ -18,6 +19,15 @@ pub(crate) struct Traits {
     pub(crate) required: Vec<Vec<String>>,
     /// Traits of which none may be present.
     pub(crate) forbidden: Vec<String>,
+}
+
+/// Which forms of a `required` parameter the microversion has.
+#[derive(Clone, Copy)]
+pub(crate) struct TraitForms {
+    /// `!TRAIT`.
+    pub(crate) allows_forbidden: bool,
+    /// `in:TRAIT,TRAIT`.
+    pub(crate) allows_any_of: bool,
 }
 
 /// The aggregates of which a provider must be, or must not be, a member.
@@ -88,15 +98,18 @@ fn parse_amount(class: &str, text: &str) -> ApiResult<i64> {
 ///
 /// 400 when a form is wrong, or newer than the microversion.
 pub(crate) fn traits(query: &Query<'_>, key: &str, version: Microversion) -> ApiResult<Traits> {
-    let allows_forbidden = version.since(22);
-    let allows_any_of = version.since(39);
+    let forms = TraitForms {
+        allows_forbidden: version.since(22),
+        allows_any_of: version.since(39),
+    };
     let mut traits = Traits::default();
     let mut values: Vec<&str> = query.all(key).collect();
-    if !allows_any_of && values.len() > 1 {
+    if !forms.allows_any_of && values.len() > 1 {
+        // As in the reference, of a repeated parameter the last value is used before microversion 1.39.
         values.drain(..values.len() - 1);
     }
     for value in values {
-        let parsed = traits_of_value(value, allows_forbidden, allows_any_of)?;
+        let parsed = traits_of_value(value, forms)?;
         traits.required.extend(parsed.required);
         traits.forbidden.extend(parsed.forbidden);
     }
@@ -110,11 +123,11 @@ pub(crate) fn traits(query: &Query<'_>, key: &str, version: Microversion) -> Api
 /// # Errors
 ///
 /// As [`traits`].
-pub(crate) fn traits_of_value(
-    value: &str,
-    allows_forbidden: bool,
-    allows_any_of: bool,
-) -> ApiResult<Traits> {
+pub(crate) fn traits_of_value(value: &str, forms: TraitForms) -> ApiResult<Traits> {
+    let TraitForms {
+        allows_forbidden,
+        allows_any_of,
+    } = forms;
     let reject = |problem: String| {
         Err(ApiError::bad_request(format!(
             "Invalid query string parameters: {problem}"
@@ -194,8 +207,8 @@ pub(crate) fn aggregates(
     }
     let mut aggregates = Aggregates::default();
     for value in query.all(&key) {
-        let (negated, list) = aggregates_of_value(value)?;
-        if !negated {
+        let (is_forbidden, list) = aggregates_of_value(value)?;
+        if !is_forbidden {
             aggregates.member_of.push(list);
         } else if version.since(32) {
             aggregates.forbidden.extend(list);
@@ -211,9 +224,9 @@ pub(crate) fn aggregates(
     Ok(aggregates)
 }
 
-/// Parses `[!]UUID` or `[!]in:UUID,UUID`: whether it is negated, and the aggregates.
+/// Parses `[!]UUID` or `[!]in:UUID,UUID`: whether the membership is forbidden, and the aggregates.
 fn aggregates_of_value(value: &str) -> ApiResult<(bool, Vec<String>)> {
-    let (negated, list_or_uuid) = match value.strip_prefix('!') {
+    let (is_forbidden, list_or_uuid) = match value.strip_prefix('!') {
         Some(negated_value) => (true, negated_value),
         None => (false, value),
     };
@@ -224,19 +237,19 @@ fn aggregates_of_value(value: &str) -> ApiResult<(bool, Vec<String>)> {
              using the valid microversion. Got: {value}"
         )));
     }
-    let mut names: Vec<String> = match list {
+    let mut uuids: Vec<String> = match list {
         Some(list) => list.split(',').map(str::to_owned).collect(),
         None => vec![list_or_uuid.to_owned()],
     };
-    names.sort_unstable();
-    names.dedup();
-    if let Some(invalid) = names.iter().find(|name| !uuids::is_uuid_like(name)) {
+    uuids.sort_unstable();
+    uuids.dedup();
+    if let Some(invalid) = uuids.iter().find(|uuid| !is_uuid_like(uuid)) {
         return Err(ApiError::bad_request(format!(
             "Invalid query string parameters: Expected 'member_of' parameter to contain valid \
              UUID(s). Got: {invalid}"
         )));
     }
-    Ok((negated, names))
+    Ok((is_forbidden, uuids))
 }
 
 /// Parses an `in_tree` parameter.
@@ -246,7 +259,7 @@ fn aggregates_of_value(value: &str) -> ApiResult<(bool, Vec<String>)> {
 /// 400 when it is not a UUID in any form.
 pub(crate) fn in_tree(value: &str) -> ApiResult<String> {
     let uuid = python::strip(value);
-    if uuids::is_uuid_like(uuid) {
+    if is_uuid_like(uuid) {
         return Ok(uuid.to_owned());
     }
     Err(ApiError::bad_request(format!(

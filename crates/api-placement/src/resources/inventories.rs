@@ -57,7 +57,8 @@ fn write_stored(writer: &mut Writer, inventory: &Inventory) {
     writer.float(inventory.allocation_ratio);
 }
 
-/// Writes an inventory with the numbers as the client wrote them: `10.0` stays `10.0`.
+/// Writes an inventory with the numbers as the client wrote them (`10.0` stays `10.0`), and the defaults of
+/// the fields that the client left out.
 fn write_as_given(writer: &mut Writer, inventory_json: &Json<'_>) {
     for field in FIELDS {
         writer.plain_key(field);
@@ -109,10 +110,10 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
             writer.integer(provider.generation);
             writer.plain_key("inventories");
             writer.open_object();
-            for record in &provider.inventories {
-                writer.key(state.class_name(record.class));
+            for row in &provider.inventories {
+                writer.key(state.class_name(row.class));
                 writer.open_object();
-                write_stored(&mut writer, &record.inventory);
+                write_stored(&mut writer, &row.inventory);
                 writer.close_object();
             }
             writer.close_object();
@@ -120,12 +121,12 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
             let times = provider
                 .inventories
                 .iter()
-                .map(|record| record.modified_at.seconds());
+                .map(|row| row.modified_at.seconds());
             Some((writer, times.max()))
         })
         .await;
-    let (writer, modified) = found.ok_or_else(|| not_found(request))?;
-    Ok(Reply::json(writer).modified(request.has_cache_headers(), modified))
+    let (writer, last_modified) = found.ok_or_else(|| not_found(request))?;
+    Ok(Reply::json(writer).with_cache_headers(request.has_cache_headers(), last_modified))
 }
 
 pub(crate) async fn get(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
@@ -134,27 +135,27 @@ pub(crate) async fn get(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let found = request
         .read(|state| {
             let provider = state.provider_by_uuid(uuid)?;
-            let record = state
+            let row = state
                 .class_id(class)
                 .and_then(|class| provider.inventory(class));
-            Some(record.map(|record| {
+            Some(row.map(|row| {
                 let mut writer = Writer::with_capacity(256);
                 writer.open_object();
-                write_stored(&mut writer, &record.inventory);
+                write_stored(&mut writer, &row.inventory);
                 write_generation(&mut writer, provider.generation);
                 writer.close_object();
-                (writer, record.modified_at.seconds())
+                (writer, row.modified_at.seconds())
             }))
         })
         .await;
     let inventory = found.ok_or_else(|| not_found(request))?;
-    let (writer, modified) = inventory.ok_or_else(|| {
+    let (writer, last_modified) = inventory.ok_or_else(|| {
         ApiError::not_found(format!(
             "No inventory of class {class} for {}",
             request.path_parameter()
         ))
     })?;
-    Ok(Reply::json(writer).modified(request.has_cache_headers(), Some(modified)))
+    Ok(Reply::json(writer).with_cache_headers(request.has_cache_headers(), Some(last_modified)))
 }
 
 pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
@@ -188,7 +189,7 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     .with_status(201);
     Ok(reply
         .with_location(location)
-        .modified(request.has_cache_headers(), Some(request.received_s())))
+        .with_cache_headers(request.has_cache_headers(), Some(request.received_s())))
 }
 
 fn generation_of(outcome: &Outcome) -> u64 {
@@ -221,7 +222,7 @@ pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         &inventory_json,
         generation_of(&outcome),
     ));
-    Ok(reply.modified(request.has_cache_headers(), Some(request.received_s())))
+    Ok(reply.with_cache_headers(request.has_cache_headers(), Some(request.received_s())))
 }
 
 /// The inventories of a validated body, including those under keys that no pattern of the schema
@@ -233,7 +234,10 @@ pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 pub(crate) fn parse_inventories(inventories: &Json<'_>) -> ApiResult<Vec<(String, Inventory)>> {
     let parse_inventory = |(class, inventory_json): &(std::borrow::Cow<'_, str>, Json<'_>)| {
         if !Pattern::Name.matches(class) {
-            routed_request::check(inventory_json, &schemas::inventories::INVENTORY_OF_ANY_KEY)?;
+            routed_request::check_against_schema(
+                inventory_json,
+                &schemas::inventories::INVENTORY_UNDER_OTHER_KEY,
+            )?;
         }
         Ok((class.clone().into_owned(), from_json(inventory_json)))
     };
@@ -268,10 +272,10 @@ pub(crate) async fn set(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         Err(error) => {
             // Inventories that the schema does not cover are validated after the generation, so a
             // refusal for the generation is reported instead.
-            let earlier = request
+            let earlier_refusal = request
                 .read(|state| first_refusal(state, provider, generation))
                 .await;
-            return Err(earlier.map_or(error, |refusal| to_error(&refusal, &operation)));
+            return Err(earlier_refusal.map_or(error, |refusal| to_error(&refusal, &operation)));
         }
     };
     let command = Command::SetInventories {
@@ -296,8 +300,8 @@ pub(crate) async fn set(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     }
     writer.close_object();
     writer.close_object();
-    let modified = (!inventories_json.members().is_empty()).then(|| request.received_s());
-    Ok(Reply::json(writer).modified(request.has_cache_headers(), modified))
+    let last_modified = (!inventories_json.members().is_empty()).then(|| request.received_s());
+    Ok(Reply::json(writer).with_cache_headers(request.has_cache_headers(), last_modified))
 }
 
 pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
@@ -320,6 +324,7 @@ pub(crate) async fn delete_all(request: &RoutedRequest<'_>) -> ApiResult<Reply> 
         provider,
         generation: None,
         inventories: Vec::new(),
+        // There are no inventories to which this could apply.
         may_reserve_all: true,
         at: request.received_at,
     };

@@ -81,9 +81,9 @@ impl<'a> Representation<'a> {
         path.push_str(uuid);
         write_link(writer, "self", &path);
         path.push('/');
-        let length = path.len();
+        let prefix_length = path.len();
         for name in sub_resources(version) {
-            path.truncate(length);
+            path.truncate(prefix_length);
             path.push_str(name);
             write_link(writer, name, &path);
         }
@@ -185,9 +185,9 @@ struct ProviderCollector {
     /// The index of the next word of 64 slots to read.
     next_word: usize,
     providers: Vec<OwnedRepresentation>,
-    modified: Option<i64>,
+    last_modified: Option<i64>,
     /// The size of the providers' names, in bytes.
-    bytes: usize,
+    name_bytes: usize,
 }
 
 /// The words, of 64 slots each, that are read in one slice.
@@ -204,16 +204,16 @@ impl ProviderCollector {
         let word_count = state.provider_slots().div_ceil(64);
         // A query for one tree reads only the tree's providers, so it needs a single slice.
         let is_tree = query.in_tree.is_some();
-        let words = if is_tree { word_count } else { WORDS_PER_SLICE };
-        let words = self.next_word..self.next_word + words;
+        let slice_words = if is_tree { word_count } else { WORDS_PER_SLICE };
+        let words = self.next_word..self.next_word + slice_words;
         self.next_word = words.end;
         let ids = match find_providers_among(state, query, words) {
             Ok(ids) => ids,
             Err(refusal) => return Some(Err(refusal_error(&refusal))),
         };
         for provider in ids.into_iter().filter_map(|id| state.provider(id)) {
-            self.modified = self.modified.max(Some(modified_at(provider)));
-            self.bytes += provider.name.len();
+            self.last_modified = self.last_modified.max(Some(modified_at(provider)));
+            self.name_bytes += provider.name.len();
             self.providers
                 .push(OwnedRepresentation::of(state, provider));
         }
@@ -228,13 +228,14 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     });
     let ProviderCollector {
         providers,
-        modified,
-        bytes,
+        last_modified,
+        name_bytes,
         ..
     } = collected.await?;
-    let memory_bytes = providers.len() * size_of::<OwnedRepresentation>() + bytes;
-    let response_bytes = providers.len() * PROVIDER_BYTES + bytes;
-    let permit = request.admit_answer(response_bytes, memory_bytes, TOO_MANY_ADVICE)?;
+    let memory_bytes = providers.len() * size_of::<OwnedRepresentation>() + name_bytes;
+    let response_bytes = providers.len() * PROVIDER_BYTES + name_bytes;
+    let permit =
+        request.check_and_reserve_response(response_bytes, memory_bytes, TOO_MANY_ADVICE)?;
     let version = request.version;
     let pieces = pieces_of(
         |writer| {
@@ -249,8 +250,9 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
             writer.close_object();
         },
     );
-    let modified = modified.unwrap_or_else(|| request.received_s());
-    Ok(Reply::json_in_pieces(pieces, permit).modified(request.has_cache_headers(), Some(modified)))
+    let last_modified = last_modified.unwrap_or_else(|| request.received_s());
+    Ok(Reply::json_in_pieces(pieces, permit)
+        .with_cache_headers(request.has_cache_headers(), Some(last_modified)))
 }
 
 pub(crate) async fn get(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
@@ -263,9 +265,9 @@ pub(crate) async fn get(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
             Some((writer, modified_at(provider)))
         })
         .await;
-    let (writer, modified) =
+    let (writer, last_modified) =
         found.ok_or_else(|| refusals::provider_not_found(request.path_parameter()))?;
-    Ok(Reply::json(writer).modified(request.has_cache_headers(), Some(modified)))
+    Ok(Reply::json(writer).with_cache_headers(request.has_cache_headers(), Some(last_modified)))
 }
 
 /// The parent in a body. Only a UUID in the canonical form can exist.
@@ -280,7 +282,7 @@ fn parent_of(body: &Json<'_>) -> ParentField {
     match body.get("parent_provider_uuid") {
         None => ParentField::Absent,
         Some(Json::Text(text)) => {
-            uuids::canonical(text).map_or(ParentField::Unknown, ParentField::Is)
+            uuids::parse_canonical(text).map_or(ParentField::Unknown, ParentField::Is)
         }
         Some(_) => ParentField::Null,
     }
@@ -294,6 +296,7 @@ fn name_of(body: &Json<'_>) -> String {
 }
 
 fn parent_not_found(operation: &RefusedOperation<'_>) -> ApiError {
+    // The text of the error does not contain the UUID.
     let refusal = Refusal::ParentNotFound { uuid: Uuid::nil() };
     refusals::to_error(&refusal, operation)
 }
@@ -304,7 +307,7 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let given_uuid = body
         .get("uuid")
         .and_then(Json::text)
-        .and_then(uuids::normalise);
+        .and_then(uuids::parse_any_form);
     let uuid = given_uuid.unwrap_or_else(Uuid::new_v4);
     let operation = RefusedOperation::CreateProvider { name: &name, uuid };
     if name.is_empty() {
@@ -329,7 +332,8 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         Outcome::Provider(view) if request.version.since(20) => {
             let mut writer = Writer::with_capacity(1024);
             Representation::of_view(&view).write(&mut writer, request.version);
-            Reply::json(writer).modified(true, Some(request.received_s()))
+            Reply::json(writer)
+                .with_cache_headers(request.has_cache_headers(), Some(request.received_s()))
         }
         _ => Reply::empty(201),
     };
@@ -373,13 +377,13 @@ pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     if let Outcome::Provider(view) = request.submit(command, operation).await? {
         Representation::of_view(&view).write(&mut writer, request.version);
     }
-    let modified = modified_before.map(|time| time.seconds());
-    Ok(Reply::json(writer).modified(request.has_cache_headers(), modified))
+    let last_modified = modified_before.map(|time| time.seconds());
+    Ok(Reply::json(writer).with_cache_headers(request.has_cache_headers(), last_modified))
 }
 
 pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let target = request.path_parameter();
-    let uuid = uuids::canonical(target).ok_or_else(|| {
+    let uuid = uuids::parse_canonical(target).ok_or_else(|| {
         ApiError::not_found(format!(
             "No resource provider with uuid {target} found for delete"
         ))

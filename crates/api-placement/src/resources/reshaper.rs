@@ -29,23 +29,26 @@ pub(crate) async fn reshape(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let body = request.json(schemas::allocations::reshape(request.version))?;
     request.check_entries(entry_count(&body), "inventories and allocations")?;
     let mut inventories = Vec::new();
-    for (key, replacement) in body.get("inventories").unwrap_or(&Json::Null).members() {
-        match parse_replacement(key, replacement) {
+    for (key, replacement_json) in body.get("inventories").unwrap_or(&Json::Null).members() {
+        match parse_replacement(key, replacement_json) {
             Ok(replacement) => inventories.push(replacement),
             Err(error) => {
                 // An inventory that the schema does not cover is validated after the provider's
-                // generation, so a refusal for that generation is reported instead.
-                inventories.extend(uuids::canonical(key).map(|provider| InventoryReplacement {
-                    provider,
-                    generation: routed_request::generation(
-                        replacement.get("resource_provider_generation"),
-                    ),
-                    inventories: Vec::new(),
+                // generation, so a refusal for that generation is reported instead. To check it, the
+                // provider is added without inventories.
+                inventories.extend(uuids::parse_canonical(key).map(|provider| {
+                    InventoryReplacement {
+                        provider,
+                        generation: routed_request::generation(
+                            replacement_json.get("resource_provider_generation"),
+                        ),
+                        inventories: Vec::new(),
+                    }
                 }));
-                let earlier = request
+                let earlier_refusal = request
                     .read(|state| first_refusal(state, &inventories))
                     .await;
-                return Err(earlier.map_or(error, |refusal| {
+                return Err(earlier_refusal.map_or(error, |refusal| {
                     to_error(&refusal, &RefusedOperation::Reshape)
                 }));
             }
@@ -53,10 +56,10 @@ pub(crate) async fn reshape(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     }
     let claims = claims_of(request, body.get("allocations").unwrap_or(&Json::Null))?;
     if claims.has_unknown_provider() {
-        let earlier = request
+        let earlier_refusal = request
             .read(|state| first_refusal(state, &inventories))
             .await;
-        if let Some(refusal) = earlier {
+        if let Some(refusal) = earlier_refusal {
             return Err(to_error(&refusal, &RefusedOperation::Reshape));
         }
     }
@@ -80,7 +83,7 @@ pub(crate) async fn reshape(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 /// valid.
 fn parse_replacement(key: &str, replacement: &Json<'_>) -> ApiResult<InventoryReplacement> {
     let provider =
-        uuids::canonical(key).ok_or_else(|| refusals::reshape_provider_not_found(key))?;
+        uuids::parse_canonical(key).ok_or_else(|| refusals::reshape_provider_not_found(key))?;
     Ok(InventoryReplacement {
         provider,
         generation: routed_request::generation(replacement.get("resource_provider_generation")),

@@ -30,8 +30,7 @@ fn write_class(writer: &mut Writer, name: &str) {
     writer.close_object();
 }
 
-/// The time of the last change of a class. Standard classes have none, so the present time stands for
-/// it.
+/// The time of the last change of a class. A standard class has no such time, so the present time is shown.
 fn modified_at(class: &Named, now: i64) -> i64 {
     if placewright_placement::names::is_custom(&class.name) {
         class.modified_at.seconds()
@@ -42,41 +41,45 @@ fn modified_at(class: &Named, now: i64) -> i64 {
 
 pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let now = request.received_s();
-    let (writer, modified) = request
+    let (writer, last_modified) = request
         .read(|state| {
             let mut writer = Writer::with_capacity(4096);
-            let mut modified = i64::MIN;
+            let mut last_modified = i64::MIN;
             writer.open_object();
             writer.key("resource_classes");
             writer.open_array();
             for (_, class) in state.all_classes() {
                 write_class(&mut writer, &class.name);
-                modified = modified.max(modified_at(class, now));
+                last_modified = last_modified.max(modified_at(class, now));
             }
             writer.close_array();
             writer.close_object();
-            (writer, modified)
+            (writer, last_modified)
         })
         .await;
-    let modified = if modified == i64::MIN { now } else { modified };
-    Ok(Reply::json(writer).modified(request.has_cache_headers(), Some(modified)))
+    let last_modified = if last_modified == i64::MIN {
+        now
+    } else {
+        last_modified
+    };
+    Ok(Reply::json(writer).with_cache_headers(request.has_cache_headers(), Some(last_modified)))
 }
 
 pub(crate) async fn get(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let (name, now) = (request.path_parameter(), request.received_s());
-    let modified = request
+    let last_modified = request
         .read(|state| state.class(name).map(|class| modified_at(class, now)))
         .await;
-    let Some(modified) = modified else {
+    let Some(last_modified) = last_modified else {
         return Err(not_found(name));
     };
     let mut writer = Writer::with_capacity(128);
     write_class(&mut writer, name);
-    Ok(Reply::json(writer).modified(request.has_cache_headers(), Some(modified)))
+    Ok(Reply::json(writer).with_cache_headers(request.has_cache_headers(), Some(last_modified)))
 }
 
 fn not_found(name: &str) -> ApiError {
-    ApiError::not_found(format!("No such resource class {name}.")).before_routing()
+    ApiError::not_found(format!("No such resource class {name}.")).without_vary()
 }
 
 /// The name in a body. The pattern allows a final newline, which the `Location` header cannot have.
@@ -94,7 +97,7 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let location = class_path(&name);
     let command = Command::CreateClass {
         name,
-        ensure: false,
+        exist_ok: false,
         at: request.received_at,
     };
     request.submit(command, RefusedOperation::Class).await?;
@@ -126,18 +129,19 @@ pub(crate) async fn rename(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 
 /// `PUT` from microversion 1.7 on creates a class if it is missing; the body is ignored.
 pub(crate) async fn ensure(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    // The reference inserts the name into the text of a JSON object, so escapes in the name are decoded.
+    // As in the reference, the name is inserted into the text of a JSON object without escaping, so that
+    // escapes in it are decoded, and quotes can end it.
     let mut body = Vec::from(b"{\"name\": \"");
     body.extend_from_slice(request.path_parameter().as_bytes());
     body.extend_from_slice(b"\"}");
     let value = json::parse(&body)
         .map_err(|reason| ApiError::bad_request(format!("Malformed JSON: {reason}")))?;
-    routed_request::check(&value, &schemas::names::RESOURCE_CLASS)?;
+    routed_request::check_against_schema(&value, &schemas::names::RESOURCE_CLASS)?;
     let name = name_without_newline(&value)?;
     let location = class_path(&name);
     let command = Command::CreateClass {
         name,
-        ensure: true,
+        exist_ok: true,
         at: request.received_at,
     };
     let created = match request.submit(command, RefusedOperation::Class).await? {

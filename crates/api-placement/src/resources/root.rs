@@ -32,5 +32,5 @@ pub(crate) fn get(request: &RoutedRequest<'_>) -> Reply {
     writer.close_object();
     writer.close_array();
     writer.close_object();
-    Reply::json(writer).modified(request.has_cache_headers(), Some(request.received_s()))
+    Reply::json(writer).with_cache_headers(request.has_cache_headers(), Some(request.received_s()))
 }

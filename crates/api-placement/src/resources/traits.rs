@@ -8,7 +8,7 @@ use placewright_placement::{Command, Outcome, Timestamp};
 use crate::json::Json;
 use crate::refusals::RefusedOperation;
 use crate::routed_request::{self, RoutedRequest};
-use crate::schema::{self, Formats};
+use crate::schema::{self, UuidForms};
 use crate::schemas;
 
 fn not_found(name: &str) -> ApiError {
@@ -20,6 +20,7 @@ fn not_found(name: &str) -> ApiError {
 struct TraitFilter {
     prefix: Option<String>,
     names: Option<Vec<String>>,
+    /// Whether any provider has to have the trait, or none may.
     associated: Option<bool>,
 }
 
@@ -70,51 +71,51 @@ impl TraitFilter {
 
 /// Writes an object with the traits, without its end, and returns the time of the newest trait.
 fn open_traits<'a>(writer: &mut Writer, traits: impl Iterator<Item = &'a Named>) -> Option<i64> {
-    let mut modified = None;
+    let mut last_modified = None;
     writer.open_object();
     writer.plain_key("traits");
     writer.open_array();
     for named in traits {
         writer.text(&named.name);
-        modified = modified.max(Some(named.modified_at.seconds()));
+        last_modified = last_modified.max(Some(named.modified_at.seconds()));
     }
     writer.close_array();
-    modified
+    last_modified
 }
 
 pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let filter = TraitFilter::of(&request.query(&schemas::names::LIST_TRAITS)?)?;
-    let (writer, modified) = request
+    let (writer, last_modified) = request
         .read(|state| {
             let mut writer = Writer::with_capacity(10_240);
             let matching = state.all_traits().filter(|(id, named)| {
                 filter.matches(named, || !state.trait_members(*id).is_empty())
             });
-            let modified = open_traits(&mut writer, matching.map(|(_, named)| named));
+            let last_modified = open_traits(&mut writer, matching.map(|(_, named)| named));
             writer.close_object();
-            (writer, modified)
+            (writer, last_modified)
         })
         .await;
-    let modified = modified.unwrap_or_else(|| request.received_s());
-    Ok(Reply::json(writer).modified(request.has_cache_headers(), Some(modified)))
+    let last_modified = last_modified.unwrap_or_else(|| request.received_s());
+    Ok(Reply::json(writer).with_cache_headers(request.has_cache_headers(), Some(last_modified)))
 }
 
 pub(crate) async fn get(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let name = request.path_parameter();
-    let modified = request
+    let last_modified = request
         .read(|state| {
             let named = state.trait_id(name).and_then(|id| state.trait_by_id(id))?;
             Some(named.modified_at.seconds())
         })
         .await;
-    let modified = modified.ok_or_else(|| not_found(name))?;
-    Ok(Reply::empty(204).modified(request.has_cache_headers(), Some(modified)))
+    let last_modified = last_modified.ok_or_else(|| not_found(name))?;
+    Ok(Reply::empty(204).with_cache_headers(request.has_cache_headers(), Some(last_modified)))
 }
 
 pub(crate) async fn ensure(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let name = request.path_parameter();
     let text = Json::Text(name.into());
-    let is_valid = schema::validate(&text, &schemas::names::CUSTOM_TRAIT, Formats::Body).is_ok();
+    let is_valid = schema::validate(&text, &schemas::names::CUSTOM_TRAIT, UuidForms::Body).is_ok();
     // The pattern allows a newline, which no header can contain.
     if !is_valid || name.ends_with('\n') {
         return Err(ApiError::bad_request(
@@ -136,7 +137,7 @@ pub(crate) async fn ensure(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     };
     let reply = Reply::empty(if created { 201 } else { 204 });
     let reply = reply.with_location(format!("/traits/{name}"));
-    Ok(reply.modified(request.has_cache_headers(), Some(modified_at)))
+    Ok(reply.with_cache_headers(request.has_cache_headers(), Some(modified_at)))
 }
 
 pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
@@ -170,14 +171,14 @@ pub(crate) async fn of_provider(request: &RoutedRequest<'_>) -> ApiResult<Reply>
                 .traits
                 .iter()
                 .filter_map(|id| state.trait_by_id(*id));
-            let modified = open_traits(&mut writer, traits);
+            let last_modified = open_traits(&mut writer, traits);
             close_with_generation(&mut writer, provider.generation);
-            Some((writer, modified))
+            Some((writer, last_modified))
         })
         .await;
-    let (writer, modified) = found.ok_or_else(not_found)?;
-    let modified = modified.unwrap_or_else(|| request.received_s());
-    Ok(Reply::json(writer).modified(request.has_cache_headers(), Some(modified)))
+    let (writer, last_modified) = found.ok_or_else(not_found)?;
+    let last_modified = last_modified.unwrap_or_else(|| request.received_s());
+    Ok(Reply::json(writer).with_cache_headers(request.has_cache_headers(), Some(last_modified)))
 }
 
 pub(crate) async fn set_of_provider(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
@@ -204,13 +205,14 @@ pub(crate) async fn set_of_provider(request: &RoutedRequest<'_>) -> ApiResult<Re
     };
     // The outcome has the values for the response. A read would also wait until the changes of other
     // requests are durable.
-    let (generation, modified) = match request.submit(command, RefusedOperation::SetTraits).await? {
-        Outcome::Traits {
-            generation,
-            modified_at,
-        } => (generation, modified_at.map(Timestamp::seconds)),
-        _ => (0, None),
-    };
+    let (generation, last_modified) =
+        match request.submit(command, RefusedOperation::SetTraits).await? {
+            Outcome::Traits {
+                generation,
+                modified_at,
+            } => (generation, modified_at.map(Timestamp::seconds)),
+            _ => (0, None),
+        };
     let mut writer = Writer::with_capacity(512);
     writer.open_object();
     writer.plain_key("traits");
@@ -218,8 +220,8 @@ pub(crate) async fn set_of_provider(request: &RoutedRequest<'_>) -> ApiResult<Re
     traits.iter().for_each(|name| writer.text(name));
     writer.close_array();
     close_with_generation(&mut writer, generation);
-    let modified = modified.unwrap_or_else(|| request.received_s());
-    Ok(Reply::json(writer).modified(request.has_cache_headers(), Some(modified)))
+    let last_modified = last_modified.unwrap_or_else(|| request.received_s());
+    Ok(Reply::json(writer).with_cache_headers(request.has_cache_headers(), Some(last_modified)))
 }
 
 pub(crate) async fn delete_of_provider(request: &RoutedRequest<'_>) -> ApiResult<Reply> {

@@ -30,9 +30,9 @@ pub(crate) async fn of_provider(request: &RoutedRequest<'_>) -> ApiResult<Reply>
             writer.integer(provider.generation);
             writer.key("usages");
             writer.open_object();
-            for record in &provider.inventories {
-                writer.key(state.class_name(record.class));
-                writer.integer(record.used);
+            for row in &provider.inventories {
+                writer.key(state.class_name(row.class));
+                writer.integer(row.used);
             }
             writer.close_object();
             writer.close_object();
@@ -40,10 +40,11 @@ pub(crate) async fn of_provider(request: &RoutedRequest<'_>) -> ApiResult<Reply>
         })
         .await;
     let reply = Reply::json(writer.ok_or_else(not_found)?);
-    Ok(reply.modified(request.has_cache_headers(), Some(request.received_s())))
+    Ok(reply.with_cache_headers(request.has_cache_headers(), Some(request.received_s())))
 }
 
-fn add(usage: &mut UsageByClass, consumer: &Consumer) {
+/// Adds what a consumer holds.
+fn add_allocations(usage: &mut UsageByClass, consumer: &Consumer) {
     for allocation in &consumer.allocations {
         *usage.entry(allocation.class).or_default() += u64::from(allocation.amount);
     }
@@ -60,8 +61,8 @@ fn write_usage(writer: &mut Writer, state: &State, usage: &UsageByClass) {
 struct UsageQuery<'a> {
     project: &'a str,
     user: Option<&'a str>,
-    /// Whether the usage is split by consumer type.
-    by_type: bool,
+    /// Whether there is a sum for each consumer type.
+    is_by_type: bool,
     wanted_type: Option<&'a str>,
 }
 
@@ -70,21 +71,22 @@ struct UsageQuery<'a> {
 struct UsageCollector {
     /// The slot after the last consumer that was read.
     next_slot: u32,
-    /// The usage and the number of consumers, by consumer type if the query is for that, otherwise
-    /// together under an empty name.
-    groups: BTreeMap<String, (UsageByClass, u64)>,
-    /// The state's counter of structural changes in the first slice. While it stays the same, a
-    /// `ClassId` means the same resource class.
+    /// The usage and the number of consumers. A query by consumer type has one sum for each type, under its
+    /// name; any other query has a single sum, under an empty name.
+    sums: BTreeMap<String, (UsageByClass, u64)>,
+    /// The state's counter of structural changes when the sums were started. While the counter stays the same,
+    /// a `ClassId` means the same resource class.
     structure: u64,
-    restarts: u32,
+    /// How often the sums were started. The first slice counts, because `structure` is 0 before it.
+    starts: u32,
 }
 
 /// The consumers that are read in one slice.
 const CONSUMERS_PER_SLICE: usize = 8_192;
 
-/// How often the sums may be started again because of structural changes; then they are computed in
-/// one slice.
-const RESTARTS_MAX: u32 = 8;
+/// How often the sums may be started in slices. If structural changes interrupt them more often, they are
+/// computed in one slice.
+const SLICED_STARTS_MAX: u32 = 8;
 
 impl UsageCollector {
     /// Reads one slice. Returns the response once it is complete.
@@ -93,11 +95,11 @@ impl UsageCollector {
         if self.structure != structure {
             *self = Self {
                 structure,
-                restarts: self.restarts + 1,
+                starts: self.starts + 1,
                 ..Self::default()
             };
         }
-        let slice_size = if self.restarts > RESTARTS_MAX {
+        let slice_size = if self.starts > SLICED_STARTS_MAX {
             usize::MAX
         } else {
             CONSUMERS_PER_SLICE
@@ -114,8 +116,8 @@ impl UsageCollector {
         Some(self.write(state, query))
     }
 
-    /// Consumers written before microversion 1.38 have the type `unknown`; `all` combines all
-    /// types.
+    /// Adds a consumer to the sum of its type. A consumer written before microversion 1.38 has the type
+    /// `unknown`; a query for the type `all` has one sum of all types.
     fn add(&mut self, state: &State, query: &UsageQuery<'_>, consumer: &Consumer) {
         if (query.user).is_some_and(|user| state.user_name(consumer.user) != user) {
             return;
@@ -124,17 +126,17 @@ impl UsageCollector {
             .consumer_type
             .map(|id| state.consumer_type_name(id));
         let type_name = consumer_type.unwrap_or("unknown");
-        let group = match query.wanted_type {
-            _ if !query.by_type => "",
+        let sum_name = match query.wanted_type {
+            _ if !query.is_by_type => "",
             Some("all") => "all",
             Some(wanted) if wanted != type_name => return,
             _ => type_name,
         };
-        if !self.groups.contains_key(group) {
-            self.groups.insert(group.to_owned(), Default::default());
+        if !self.sums.contains_key(sum_name) {
+            self.sums.insert(sum_name.to_owned(), Default::default());
         }
-        if let Some((usage, count)) = self.groups.get_mut(group) {
-            add(usage, consumer);
+        if let Some((usage, count)) = self.sums.get_mut(sum_name) {
+            add_allocations(usage, consumer);
             *count += 1;
         }
     }
@@ -144,8 +146,8 @@ impl UsageCollector {
         writer.open_object();
         writer.key("usages");
         writer.open_object();
-        for (name, (usage, count)) in &self.groups {
-            if !query.by_type {
+        for (name, (usage, count)) in &self.sums {
+            if !query.is_by_type {
                 write_usage(&mut writer, state, usage);
                 continue;
             }
@@ -164,17 +166,18 @@ impl UsageCollector {
 
 pub(crate) async fn of_project(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let query = request.query(schemas::usages::get(request.version))?;
-    let by_type = request.version.since(38);
+    let is_by_type = request.version.since(38);
     let query = UsageQuery {
         project: query.get("project_id").unwrap_or(""),
         user: query.get("user_id"),
-        by_type,
-        wanted_type: query.get("consumer_type").filter(|_| by_type),
+        is_by_type,
+        wanted_type: query.get("consumer_type").filter(|_| is_by_type),
     };
     let writer = request
         .read_in_slices(UsageCollector::default, |state, collector| {
             collector.run_slice(state, &query)
         })
         .await;
-    Ok(Reply::json(writer).modified(request.has_cache_headers(), Some(request.received_s())))
+    Ok(Reply::json(writer)
+        .with_cache_headers(request.has_cache_headers(), Some(request.received_s())))
 }

@@ -13,9 +13,9 @@ use super::Schema;
 use crate::json::Json;
 use crate::{python, uuids};
 
-/// Which form of `format: uuid` applies; the reference has two.
+/// Which forms of a UUID `format: uuid` accepts; the reference has two meanings of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Formats {
+pub(crate) enum UuidForms {
     /// In bodies: with or without dashes, in braces, with `urn:uuid:`.
     Body,
     /// In queries: with dashes only.
@@ -27,8 +27,12 @@ pub(crate) enum Formats {
 /// # Errors
 ///
 /// The message about the most relevant violation.
-pub(crate) fn validate(value: &Json<'_>, schema: &Schema, formats: Formats) -> Result<(), String> {
-    let mut validator = Validator::new(formats);
+pub(crate) fn validate(
+    value: &Json<'_>,
+    schema: &Schema,
+    uuid_forms: UuidForms,
+) -> Result<(), String> {
+    let mut validator = Validator::new(uuid_forms);
     validator.check_value(value, schema);
     validator
         .reported
@@ -51,7 +55,7 @@ struct Violation<'v> {
     instance: String,
 }
 
-/// The relevance of a violation; the greatest is reported.
+/// The relevance of a violation; the violation with the greatest one is reported.
 struct Rank<'v> {
     path: Vec<Step<'v>>,
     keyword: &'static str,
@@ -60,6 +64,8 @@ struct Rank<'v> {
 }
 
 impl Rank<'_> {
+    /// Compares as the library's function `relevance` does. More relevant is: the shorter path; the later
+    /// sibling; any keyword but `anyOf`; a value whose type the schema does not allow.
     fn cmp(&self, other: &Rank<'_>) -> Ordering {
         (other.path.len().cmp(&self.path.len()))
             .then_with(|| self.path.cmp(&other.path))
@@ -70,19 +76,20 @@ impl Rank<'_> {
 
 impl Violation<'_> {
     fn message_text(&self) -> String {
-        let schema: String = self
+        let schema_path: String = self
             .schema_path
             .iter()
             .map(|step| format!("[{}]", python::repr_str(step)))
             .collect();
-        let instance: String = (self.rank.path.iter())
+        let instance_path: String = (self.rank.path.iter())
             .map(|step| match step {
                 Step::Index(index) => format!("[{index}]"),
                 Step::Key(key) => format!("[{}]", python::repr_str(key)),
             })
             .collect();
         format!(
-            "{}\n\nFailed validating '{}' in schema{schema}\n\nOn instance{instance}:\n    {}",
+            "{}\n\nFailed validating '{}' in schema{schema_path}\n\n\
+             On instance{instance_path}:\n    {}",
             self.message, self.rank.keyword, self.instance
         )
     }
@@ -90,7 +97,7 @@ impl Violation<'_> {
 
 /// A validation in progress: the path to the present part, and the violation to report.
 struct Validator<'v> {
-    formats: Formats,
+    uuid_forms: UuidForms,
     path: Vec<Step<'v>>,
     schema_path: Vec<&'static str>,
     /// The most relevant violation so far. Only one is stored, because a large body can have very many.
@@ -98,9 +105,9 @@ struct Validator<'v> {
 }
 
 impl<'v> Validator<'v> {
-    fn new(formats: Formats) -> Self {
+    fn new(uuid_forms: UuidForms) -> Self {
         Self {
-            formats,
+            uuid_forms,
             // The depth of the schemas, so that the validation of a valid body allocates nothing more.
             path: Vec::with_capacity(8),
             schema_path: Vec::with_capacity(16),
@@ -120,6 +127,7 @@ impl<'v> Validator<'v> {
             .as_ref()
             .is_some_and(|reported| reported.rank.path.len() < self.path.len())
         {
+            // A shorter path is more relevant, so nothing has to be copied for a comparison.
             return;
         }
         let matches_type = schema.types.iter().any(|kind| kind.matches(value));
@@ -168,7 +176,7 @@ impl<'v> Validator<'v> {
                 format!("{} is not one of [{choices}]", python::repr(value))
             });
         }
-        if let Some(non_null) = schema.nullable
+        if let Some(non_null) = schema.null_or
             && *value != Json::Null
         {
             self.check_any_of(value, schema, non_null);
@@ -213,11 +221,11 @@ impl<'v> Validator<'v> {
                 self.record_violation(value, schema, "maxLength", || message("is too long"));
             }
         }
-        let is_uuid = match self.formats {
-            Formats::Body => uuids::is_uuid_like,
-            Formats::Query => uuids::is_dashed_uuid,
+        let is_accepted_uuid = match self.uuid_forms {
+            UuidForms::Body => uuids::is_uuid_like,
+            UuidForms::Query => uuids::is_dashed_uuid,
         };
-        if schema.is_uuid && !is_uuid(text) {
+        if schema.is_uuid && !is_accepted_uuid(text) {
             self.record_violation(value, schema, "format", || message("is not a 'uuid'"));
         }
     }
@@ -280,7 +288,7 @@ impl<'v> Validator<'v> {
                 format!("{} should be non-empty", python::repr(value))
             });
         }
-        let mut has_unknown = false;
+        let mut has_unknown_key = false;
         for (key, member) in members {
             let mut is_known = false;
             if let Some((name, member_schema)) =
@@ -301,7 +309,7 @@ impl<'v> Validator<'v> {
                     is_known = true;
                 }
             }
-            has_unknown |= !is_known;
+            has_unknown_key |= !is_known;
         }
         for name in schema.required {
             if !members.iter().any(|(key, _)| key == name) {
@@ -317,7 +325,7 @@ impl<'v> Validator<'v> {
                     .iter()
                     .any(|(pattern, _)| pattern.matches(key))
         };
-        if !schema.additional_properties && has_unknown {
+        if !schema.additional_properties && has_unknown_key {
             self.record_violation(value, schema, "additionalProperties", || {
                 let keys = members.iter().map(|(key, _)| key.as_ref());
                 let mut extras: Vec<&str> = keys.filter(|key| !is_known(key)).collect();

@@ -88,7 +88,8 @@ const CONSUMER_TYPE: Schema = Schema {
     ..EXTERNAL_ID
 };
 
-const fn consumer(
+/// An object without other properties than these.
+const fn closed_object(
     properties: &'static [(&'static str, Schema)],
     required: &'static [&'static str],
 ) -> Schema {
@@ -101,8 +102,8 @@ const fn consumer(
     }
 }
 
-const PUT_1_0: Schema = consumer(&[("allocations", LIST)], &["allocations"]);
-const PUT_1_8: Schema = consumer(
+const PUT_1_0: Schema = closed_object(&[("allocations", LIST)], &["allocations"]);
+const PUT_1_8: Schema = closed_object(
     &[
         ("allocations", LIST),
         ("project_id", EXTERNAL_ID),
@@ -110,7 +111,7 @@ const PUT_1_8: Schema = consumer(
     ],
     &["allocations", "project_id", "user_id"],
 );
-const PUT_1_12: Schema = consumer(
+const PUT_1_12: Schema = closed_object(
     &[
         (
             "allocations",
@@ -124,8 +125,8 @@ const PUT_1_12: Schema = consumer(
     ],
     &["allocations", "project_id", "user_id"],
 );
-/// As in `PUT` of 1.12, but allocations may be empty.
-const MEMBER_1_13: Schema = consumer(
+/// A consumer in the body of `POST`: as in [`PUT_1_12`], but allocations may be empty.
+const MEMBER_1_13: Schema = closed_object(
     &[
         ("allocations", BY_PROVIDER),
         ("project_id", EXTERNAL_ID),
@@ -133,7 +134,7 @@ const MEMBER_1_13: Schema = consumer(
     ],
     &["allocations", "project_id", "user_id"],
 );
-const MEMBER_1_28: Schema = consumer(
+const MEMBER_1_28: Schema = closed_object(
     &[
         ("allocations", BY_PROVIDER),
         ("project_id", EXTERNAL_ID),
@@ -147,7 +148,7 @@ const MEMBER_1_28: Schema = consumer(
         "consumer_generation",
     ],
 );
-const MEMBER_1_34: Schema = consumer(
+const MEMBER_1_34: Schema = closed_object(
     &[
         ("allocations", BY_PROVIDER),
         ("project_id", EXTERNAL_ID),
@@ -162,7 +163,7 @@ const MEMBER_1_34: Schema = consumer(
         "consumer_generation",
     ],
 );
-const MEMBER_1_38: Schema = consumer(
+const MEMBER_1_38: Schema = closed_object(
     &[
         ("allocations", BY_PROVIDER),
         ("project_id", EXTERNAL_ID),
@@ -192,6 +193,7 @@ pub(crate) fn put(version: Microversion) -> &'static Schema {
     }
 }
 
+/// An object whose keys are the UUIDs of consumers.
 const fn object_by_consumer(
     member_patterns: &'static [(Pattern, &'static Schema)],
     min_properties: usize,
@@ -228,7 +230,7 @@ const RESHAPE_INVENTORIES: Schema = Schema {
     ..ANY
 };
 
-const RESHAPE_1_30: Schema = consumer(
+const RESHAPE_1_30: Schema = closed_object(
     &[
         ("inventories", RESHAPE_INVENTORIES),
         (
@@ -238,7 +240,7 @@ const RESHAPE_1_30: Schema = consumer(
     ],
     &["inventories", "allocations"],
 );
-const RESHAPE_1_34: Schema = consumer(
+const RESHAPE_1_34: Schema = closed_object(
     &[
         ("inventories", RESHAPE_INVENTORIES),
         (
@@ -248,7 +250,7 @@ const RESHAPE_1_34: Schema = consumer(
     ],
     &["inventories", "allocations"],
 );
-const RESHAPE_1_38: Schema = consumer(
+const RESHAPE_1_38: Schema = closed_object(
     &[
         ("inventories", RESHAPE_INVENTORIES),
         (

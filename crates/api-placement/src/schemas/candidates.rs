@@ -44,6 +44,7 @@ macro_rules! suffixed {
     };
 }
 
+/// A query of the versions that have only the group without a suffix.
 const fn ungrouped(properties: &'static [(&'static str, Schema)]) -> Schema {
     Schema {
         required: &["resources"],

@@ -63,8 +63,8 @@ pub(crate) const CREATE: Schema = Schema {
     ..INVENTORY
 };
 
-/// The schema of the body of `PUT /resource_providers/{uuid}/inventories`. Keys that are not class
-/// names are not validated.
+/// The schema of the body of `PUT /resource_providers/{uuid}/inventories`. It accepts anything
+/// under a key of `inventories` that is not a class name; [`INVENTORY_UNDER_OTHER_KEY`] is for what is there.
 pub(crate) const SET: Schema = Schema {
     types: &[Type::Object],
     properties: &[
@@ -83,5 +83,6 @@ pub(crate) const SET: Schema = Schema {
     ..ANY
 };
 
-/// The schema of an inventory under a key that [`SET`] does not validate.
-pub(crate) const INVENTORY_OF_ANY_KEY: Schema = INVENTORY;
+/// The schema of an inventory under a key that is not a class name. It is checked after [`SET`] has accepted the
+/// body.
+pub(crate) const INVENTORY_UNDER_OTHER_KEY: Schema = INVENTORY;

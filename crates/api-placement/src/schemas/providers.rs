@@ -9,7 +9,7 @@ const NAME: Schema = Schema {
     ..TEXT
 };
 const PARENT: Schema = Schema {
-    nullable: Some(&UUID),
+    null_or: Some(&UUID),
     ..ANY
 };
 

@@ -52,8 +52,8 @@ enum Minimum {
     AtLeast(usize),
 }
 
-/// Validates a body. If there are topology rules that name no servers, the instances become
-/// siblings in the request, because such rules concern the other instances of the request.
+/// Validates a body. A topology rule that names no servers concerns the other instances of the request. If
+/// there is such a rule, the instances become siblings in the request spec.
 pub(super) fn validate(body: DestinationsBody) -> HandlerResult<DestinationsRequest> {
     let count = body.instances.len();
     if !(1..=INSTANCES_MAX).contains(&count) {
@@ -99,7 +99,7 @@ pub(super) fn validate(body: DestinationsBody) -> HandlerResult<DestinationsRequ
     Ok(DestinationsRequest {
         request_spec: Arc::new(request),
         instances: body.instances,
-        alternates: body.alternates,
+        alternate_count: body.alternates,
         with_claim: body.claim,
         least: minimum,
         explain: body.explain,

@@ -43,8 +43,8 @@ impl<'a> DestinationsResponse<'a> {
 struct InstanceBody<'a> {
     instance: Uuid,
     /// The selected host; none if no host was found and the request allows that.
-    selected: Option<SelectionBody<'a>>,
-    alternates: Vec<SelectionBody<'a>>,
+    selected: Option<CandidateBody<'a>>,
+    alternates: Vec<CandidateBody<'a>>,
     /// Why this host was selected, if the request asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     explanation: Option<ScoreExplanationBody<'a>>,
@@ -56,11 +56,11 @@ impl<'a> From<&'a Selection> for InstanceBody<'a> {
         let score_explanation = selection.score_explanation.as_ref().zip(selected);
         Self {
             instance: selection.instance,
-            selected: selected.and_then(SelectionBody::from_offer),
+            selected: selected.and_then(CandidateBody::from_offer),
             alternates: selection
                 .alternates
                 .iter()
-                .filter_map(SelectionBody::from_offer)
+                .filter_map(CandidateBody::from_offer)
                 .collect(),
             explanation: score_explanation.map(|(score_explanation, offer)| {
                 ScoreExplanationBody::new(score_explanation, offer.host.slot)
@@ -227,7 +227,7 @@ impl<'a> From<&'a Weight> for ContributionBody<'a> {
 
 /// A candidate in the response.
 #[derive(Serialize)]
-struct SelectionBody<'a> {
+struct CandidateBody<'a> {
     candidate: Uuid,
     cell: Uuid,
     host: &'a str,
@@ -238,7 +238,8 @@ struct SelectionBody<'a> {
     allocation_request: AllocationRequestBody<'a>,
 }
 
-impl<'a> SelectionBody<'a> {
+impl<'a> CandidateBody<'a> {
+    /// `None` if the offer has no candidate at the index `chosen`, which would be a bug.
     fn from_offer(offer: &'a Offer) -> Option<Self> {
         let host = &offer.host;
         Some(Self {

@@ -1,7 +1,7 @@
 //! The definition of topology rules: an independent implementation, host by host, that the
 //! scheduler is compared with.
 
-pub(crate) mod dice;
+pub(crate) mod random_choices;
 pub(crate) mod random_fleet;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,9 +11,9 @@ use placewright_scheduler::request::group::{Strength, TopologyRelation, Topology
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use dice::{Dice, uuid};
+use random_choices::{RandomChoices, uuid};
 
-/// The levels, the smallest first: the name of each, the kind of its aggregates' UUIDs (see `dice::uuid`),
+/// The levels, the smallest first: the name of each, the kind of its aggregates' UUIDs (see `random_choices::uuid`),
 /// and how many aggregates it has.
 const LEVELS: [(&str, u32, u64); 2] = [("rack", 0xb0, 4), ("room", 0xb1, 2)];
 /// The number of hops between hosts that are in no common aggregate.
@@ -34,7 +34,7 @@ pub(crate) struct Topology {
 
 impl Topology {
     /// Generates random distances, and returns the body of `PUT /v1/topology`.
-    pub(crate) fn draw_topology(&mut self, dice: &mut Dice) -> Value {
+    pub(crate) fn draw_topology(&mut self, choices: &mut RandomChoices) -> Value {
         let aggregates = |kind, count| (0..count).map(move |number| uuid(kind, number));
         let levels = LEVELS.map(|(name, kind, count)| {
             // The last aggregate has no hosts.
@@ -43,14 +43,14 @@ impl Topology {
         });
         let mut distances = Vec::new();
         for (_, kind, count) in LEVELS {
-            if dice.one_in(2) {
+            if choices.one_in(2) {
                 continue;
             }
             for from in aggregates(kind, count) {
                 for to in aggregates(kind, count).filter(|to| *to >= from) {
-                    if dice.one_in(2) {
-                        let distance = u32::try_from(dice.below(12)).unwrap();
-                        // A distance holds in both directions, in whichever it is sent.
+                    if choices.one_in(2) {
+                        let distance = u32::try_from(choices.below(12)).unwrap();
+                        // A distance holds in both directions, so it is sent in the opposite one.
                         distances.push(json!({"from": to, "to": from, "distance": distance}));
                         self.distances.insert((from, to), distance);
                         self.distances.insert((to, from), distance);
@@ -62,9 +62,9 @@ impl Topology {
     }
 
     /// Puts a host into random aggregates, and returns them.
-    pub(crate) fn draw_host(&mut self, dice: &mut Dice, host: Uuid) -> Vec<Uuid> {
-        let aggregates =
-            LEVELS.map(|(_, kind, count)| (!dice.one_in(8)).then(|| uuid(kind, dice.below(count))));
+    pub(crate) fn draw_host(&mut self, choices: &mut RandomChoices, host: Uuid) -> Vec<Uuid> {
+        let aggregates = LEVELS
+            .map(|(_, kind, count)| (!choices.one_in(8)).then(|| uuid(kind, choices.below(count))));
         self.aggregates_of_host.insert(host, aggregates);
         aggregates.into_iter().flatten().collect()
     }
@@ -90,23 +90,23 @@ impl Topology {
     }
 
     /// Generates random rules of a request.
-    pub(crate) fn draw_rules(&self, dice: &mut Dice) -> Value {
+    pub(crate) fn draw_rules(&self, choices: &mut RandomChoices) -> Value {
         let mut rules = Vec::new();
-        for _ in 0..dice.below(3) {
+        for _ in 0..choices.below(3) {
             let instances: Vec<Uuid> = self.instances.keys().copied().collect();
             let count = if instances.is_empty() {
                 0
             } else {
-                dice.below(4)
+                choices.below(4)
             };
-            let to: BTreeSet<Uuid> = (0..count).map(|_| dice.pick(&instances)).collect();
-            let relation = dice.pick(&["same", "different", "spread", "near", "far"]);
+            let to: BTreeSet<Uuid> = (0..count).map(|_| choices.pick(&instances)).collect();
+            let relation = choices.pick(&["same", "different", "spread", "near", "far"]);
             let is_about_distance = ["near", "far"].contains(&relation);
             let mut rule = json!({"relation": relation, "to": to});
-            let is_soft = is_about_distance || !dice.one_in(3);
+            let is_soft = is_about_distance || !choices.one_in(3);
             if is_soft {
                 rule["strength"] = json!("soft");
-                rule["weight"] = json!(1 + dice.below(3));
+                rule["weight"] = json!(1 + choices.below(3));
             }
             if !is_about_distance {
                 let is_hard_spread = relation == "spread" && !is_soft;
@@ -115,10 +115,10 @@ impl Topology {
                 } else {
                     &["rack", "room", "host"]
                 };
-                rule["level"] = json!(dice.pick(levels));
+                rule["level"] = json!(choices.pick(levels));
             }
             if relation == "spread" && !is_soft {
-                rule["max_skew"] = json!(1 + dice.below(2));
+                rule["max_skew"] = json!(1 + choices.below(2));
             }
             rules.push(rule);
         }

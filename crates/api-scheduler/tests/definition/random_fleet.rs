@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::Topology;
-use super::dice::{Dice, cell_uuid, host_uuid, uuid, zone_uuid};
+use super::random_choices::{RandomChoices, cell_uuid, host_uuid, uuid, zone_uuid};
 
 pub(crate) const TRAITS: [&str; 3] = ["HW_CPU_X86_AVX2", "HW_NIC_SRIOV", "STORAGE_DISK_SSD"];
 pub(crate) const ZONES: [&str; 2] = ["north", "south"];
@@ -26,7 +26,8 @@ pub(crate) const POLICIES: [&str; 4] = [
     "soft-anti-affinity",
 ];
 
-pub(crate) fn policy_of(group: Uuid) -> usize {
+/// The index in [`POLICIES`] of a group's policy.
+pub(crate) fn policy_index(group: Uuid) -> usize {
     usize::from(group.as_bytes()[15]) % POLICIES.len()
 }
 
@@ -88,7 +89,7 @@ impl Environment for Fleet {
 }
 
 impl Fleet {
-    pub(crate) async fn new(dice: &mut Dice) -> Self {
+    pub(crate) async fn new(choices: &mut RandomChoices) -> Self {
         let parts = ApiParts::new().await;
         let config = SchedulerConfig::default();
         let scheduler = Scheduler::new(config, PrepareOptions::default()).unwrap();
@@ -100,7 +101,7 @@ impl Fleet {
             zones: BTreeMap::new(),
             topology: Topology::default(),
         };
-        let topology = fleet.topology.draw_topology(dice);
+        let topology = fleet.topology.draw_topology(choices);
         for (number, zone) in (0..).zip(ZONES) {
             let metadata = BTreeMap::from([("availability_zone".to_owned(), zone.to_owned())]);
             let path = format!("/v1/aggregates/{}", zone_uuid(number));
@@ -108,10 +109,10 @@ impl Fleet {
             fleet.send("PUT", &path, &body).await;
             fleet.zones.insert(zone_uuid(number), metadata);
         }
-        let has_shared_disk = dice.one_in(4);
-        let count = 2 + dice.below(7);
+        let has_shared_disk = choices.one_in(4);
+        let count = 2 + choices.below(7);
         for number in 0..count {
-            fleet.add_host(dice, number, has_shared_disk).await;
+            fleet.add_host(choices, number, has_shared_disk).await;
         }
         if has_shared_disk {
             let pool = uuid(0x50, 0);
@@ -172,45 +173,50 @@ impl Fleet {
         }
     }
 
-    pub(crate) async fn add_host(&mut self, dice: &mut Dice, number: u64, has_shared_disk: bool) {
+    pub(crate) async fn add_host(
+        &mut self,
+        choices: &mut RandomChoices,
+        number: u64,
+        has_shared_disk: bool,
+    ) {
         let uuid = host_uuid(number);
-        // A host with the number 2 is in no zone.
-        let zone_number = dice.below(3);
+        // The zones have the numbers 0 and 1; a host with 2 is in no zone.
+        let zone_number = choices.below(3);
         let mut root_inventories = json!({"MEMORY_MB": {
-            "total": 1024 * (1 + dice.below(8)), "reserved": 256 * dice.below(2),
-            "allocation_ratio": dice.pick(&[1.0, 1.5]),
+            "total": 1024 * (1 + choices.below(8)), "reserved": 256 * choices.below(2),
+            "allocation_ratio": choices.pick(&[1.0, 1.5]),
         }});
-        if !(has_shared_disk && zone_number == 0 && dice.one_in(2)) {
-            root_inventories["DISK_GB"] = json!({"total": 5 + dice.below(20)});
+        if !(has_shared_disk && zone_number == 0 && choices.one_in(2)) {
+            root_inventories["DISK_GB"] = json!({"total": 5 + choices.below(20)});
         }
-        let cpus = |dice: &mut Dice| {
-            let ratio = dice.pick(&[1.0, 2.0]);
-            json!({"total": 2 + dice.below(6), "allocation_ratio": ratio})
+        let cpus = |choices: &mut RandomChoices| {
+            let ratio = choices.pick(&[1.0, 2.0]);
+            json!({"total": 2 + choices.below(6), "allocation_ratio": ratio})
         };
         let mut children = Vec::new();
-        if dice.one_in(3) {
+        if choices.one_in(3) {
             self.add_provider(uuid, None, root_inventories).await;
-            for child in 0..1 + dice.below(2) {
+            for child in 0..1 + choices.below(2) {
                 let child = self::uuid(0x41 + u32::try_from(child).unwrap(), number);
-                let cpu_inventories = json!({"VCPU": cpus(dice)});
+                let cpu_inventories = json!({"VCPU": cpus(choices)});
                 self.add_provider(child, Some(uuid), cpu_inventories).await;
                 children.push(child);
             }
         } else {
-            root_inventories["VCPU"] = cpus(dice);
+            root_inventories["VCPU"] = cpus(choices);
             self.add_provider(uuid, None, root_inventories).await;
         }
-        let traits: Vec<&str> = TRAITS.into_iter().filter(|_| dice.one_in(2)).collect();
-        let mut aggregates = self.topology.draw_host(dice, uuid);
+        let traits: Vec<&str> = TRAITS.into_iter().filter(|_| choices.one_in(2)).collect();
+        let mut aggregates = self.topology.draw_host(choices, uuid);
         aggregates.extend((zone_number < 2).then(|| zone_uuid(zone_number)));
         self.set_traits_and_aggregates(uuid, &traits, &aggregates)
             .await;
         let host = Host {
-            cell: dice.below(2),
-            is_usable: !dice.one_in(6),
-            io_ops: u32::try_from(dice.below(4)).unwrap(),
-            failed_builds: u32::try_from(dice.below(12).saturating_sub(9)).unwrap(),
-            hypervisor_version: dice.pick(&[1_000, 2_000]),
+            cell: choices.below(2),
+            is_usable: !choices.one_in(6),
+            io_ops: u32::try_from(choices.below(4)).unwrap(),
+            failed_builds: u32::try_from(choices.below(12).saturating_sub(9)).unwrap(),
+            hypervisor_version: choices.pick(&[1_000, 2_000]),
             children,
         };
         let disabled = (!host.is_usable).then_some("why");

@@ -32,7 +32,9 @@ struct FileVersion {
     device: u64,
     inode: u64,
     size: u64,
+    /// When the content was modified: seconds and nanoseconds since 1970.
     modified: (i64, i64),
+    /// When the content or the metadata were changed: seconds and nanoseconds since 1970.
     changed: (i64, i64),
 }
 
@@ -80,6 +82,7 @@ impl Users {
             let (user, hash) = line
                 .split_once(':')
                 .ok_or_else(|| line_error("expected user:hash"))?;
+            // Further fields of a line are ignored.
             let hash = hash.split(':').next().unwrap_or(hash);
             cost_max = cost_max.max(cost(hash).map_err(line_error)?);
             if hashes.insert(user.to_owned(), hash.to_owned()).is_some() {
@@ -93,6 +96,7 @@ impl Users {
         };
         Ok(Self {
             hashes,
+            // Dots, a character of bcrypt's base 64, for the 22 characters of the salt and the 31 of the hash.
             unknown_user_hash: format!("$2b${cost:02}${:.<53}", ""),
             file_version,
             invalid_version: parking_lot::Mutex::new(None),

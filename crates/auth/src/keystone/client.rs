@@ -56,6 +56,7 @@ struct ServiceUserToken {
 /// The last failed attempt to get a token.
 struct Failure {
     failed_at: Instant,
+    /// How long after `failed_at` no further attempt is made.
     pause: Duration,
     reason: String,
 }
@@ -109,15 +110,12 @@ impl Client {
             return Validation::Rejected;
         };
         subject.set_sensitive(true);
-        let mut service_token = match self.service_user_token(None).await {
-            Ok(service_token) => service_token,
+        let mut own_token = match self.service_user_token(None).await {
+            Ok(own_token) => own_token,
             Err(reason) => return Validation::Failed(reason),
         };
         for is_retry in [false, true] {
-            let response = match self
-                .query_token(&service_token, &subject, allow_expired)
-                .await
-            {
+            let response = match self.query_token(&own_token, &subject, allow_expired).await {
                 Ok(response) => response,
                 Err(reason) => return Validation::Failed(reason),
             };
@@ -132,8 +130,8 @@ impl Client {
                 StatusCode::NOT_FOUND => return Validation::Rejected,
                 // The service user's token was rejected: it was revoked, or Keystone has other keys now.
                 StatusCode::UNAUTHORIZED if !is_retry => {
-                    service_token = match self.service_user_token(Some(&service_token)).await {
-                        Ok(service_token) => service_token,
+                    own_token = match self.service_user_token(Some(&own_token)).await {
+                        Ok(own_token) => own_token,
                         Err(reason) => return Validation::Failed(reason),
                     };
                 }
@@ -148,9 +146,10 @@ impl Client {
         Validation::Failed("it refuses every token of the service user".to_owned())
     }
 
+    /// Asks Keystone about the token `subject`, with the service user's own token.
     async fn query_token(
         &self,
-        service_token: &HeaderValue,
+        own_token: &HeaderValue,
         subject: &HeaderValue,
         allow_expired: bool,
     ) -> Result<Response, String> {
@@ -161,7 +160,7 @@ impl Client {
             "nocatalog"
         }));
         let mut headers = HeaderMap::new();
-        headers.insert(X_AUTH_TOKEN, service_token.clone());
+        headers.insert(X_AUTH_TOKEN, own_token.clone());
         headers.insert(X_SUBJECT_TOKEN, subject.clone());
         self.http
             .current()
@@ -172,7 +171,8 @@ impl Client {
             .map_err(error_text)
     }
 
-    /// The service user's token; another one than `rejected`, which a server has rejected.
+    /// The service user's token. `rejected` is a token that a server has rejected: if it is the present one, a new
+    /// token is requested.
     pub(crate) async fn service_user_token(
         &self,
         rejected: Option<&HeaderValue>,

@@ -18,7 +18,7 @@ pub(crate) enum Http {
 impl Http {
     /// Prepares the client; does not contact Keystone yet.
     pub(crate) fn new(config: &KeystoneConfig) -> Result<Self, SetupError> {
-        // An error means that another thread has just installed a provider, which is as good.
+        // An error means that another thread has just installed a crypto provider, which is as good.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
@@ -49,15 +49,16 @@ impl Http {
         matches!(self, Self::FromFile(_))
     }
 
-    /// Reads the file of authorities again if it has changed, but not since the last check. Blocks.
-    pub(crate) fn check(&self) -> Result<(), SetupError> {
+    /// Reads the file of authorities again if it has changed. If it has changed since the last check too, it may
+    /// still be being written, and is not read yet. Blocks.
+    pub(crate) fn reread_if_settled(&self) -> Result<(), SetupError> {
         match self {
             Self::System(_) => Ok(()),
             Self::FromFile(client) => log_outcome(client.check()),
         }
     }
 
-    /// Reads the file of authorities again if it has changed, even since the last check. Blocks.
+    /// Reads the file of authorities again if it has changed, even if it may still be being written. Blocks.
     pub(crate) fn reread_if_changed(&self) -> Result<(), SetupError> {
         match self {
             Self::System(_) => Ok(()),
@@ -108,7 +109,7 @@ impl TimeOuts {
                 protocols: vec![b"http/1.1".to_vec()],
             };
             let config = settings.config();
-            let config = config.map_err(|fault| FileError::new(path, fault))?;
+            let config = config.map_err(|error| FileError::new(path, error))?;
             builder = builder.tls_backend_preconfigured(config);
         }
         builder

@@ -14,7 +14,7 @@ pub(crate) struct Token {
     /// The identity of the token's owner.
     pub(crate) identity: Arc<Identity>,
     expires_at: Timestamp,
-    /// Whether it may be used only for certain requests or by certain clients, which is not checked here.
+    /// Whether the token may be used only for certain requests or by certain clients, which is not checked here.
     is_restricted: bool,
 }
 

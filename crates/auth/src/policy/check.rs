@@ -59,14 +59,14 @@ impl Check {
 
 /// A rule as written in a policy file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum RuleSource {
     /// An expression in the policy language.
     Text(String),
     /// The old form: a disjunction of conjunctions of checks.
     Lists(Vec<Vec<String>>),
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for RuleSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => f.write_str(text),

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::identity::Identity;
-use crate::policy::check::{Check, Source};
+use crate::policy::check::{Check, RuleSource};
 use crate::policy::credential::{self, Credential};
 use crate::policy::error::{PolicyError, PolicyWarning, RuleProblem};
 use crate::policy::file::{Override, Overrides};
@@ -16,6 +16,9 @@ use crate::policy::template::Template;
 const DEPTH_MAX: usize = 64;
 /// The maximum number of checks for one evaluation in the worst case.
 const CHECKS_MAX: u64 = 100_000;
+
+/// The similarity (Jaro-Winkler, 0 to 1) above which a name is suggested for an unknown one.
+const SIMILARITY_MIN: f64 = 0.8;
 
 /// All compiled rules: first those of [`Rule::ALL`], in its order.
 #[derive(Debug)]
@@ -112,6 +115,7 @@ pub(crate) fn compile(
         .map(|(index, rule)| (rule.name, index))
         .collect();
     find_unknown_references(&named_rules, &indexes, &mut problems);
+    // The search needs every reference to be known.
     if problems.is_empty() {
         problems = ReferenceSearch::new(&named_rules, &indexes).problems();
     }
@@ -164,13 +168,15 @@ fn parse_overrides<'o>(file: &'o Overrides, problems: &mut Vec<RuleProblem>) -> 
                 rule: name.clone(),
                 line: *line,
                 message: match source {
-                    Source::Text(_) => {
+                    RuleSource::Text(_) => {
                         format!(
                             "{} (character {} of \"{source}\")",
                             error.message, error.column
                         )
                     }
-                    Source::Lists(_) => format!("{} (character {})", error.message, error.column),
+                    RuleSource::Lists(_) => {
+                        format!("{} (character {})", error.message, error.column)
+                    }
                 },
             }),
         }
@@ -245,6 +251,7 @@ struct ReferenceSearch<'w> {
     indexes: &'w HashMap<&'w str, usize>,
     /// The depth and the number of checks of rules whose visit is finished.
     finished: Vec<Option<(usize, u64)>>,
+    /// The rules whose visit is under way, each after the rule that refers to it.
     path: Vec<usize>,
     problems: Vec<RuleProblem>,
 }
@@ -287,6 +294,7 @@ impl<'w> ReferenceSearch<'w> {
             );
             return (0, 1);
         }
+        // A limit of the recursion, before the depth of the rule is known.
         if self.path.len() > DEPTH_MAX {
             let message = format!("more than {DEPTH_MAX} rules refer to each other in a chain");
             self.problems.push(named_rules[index].problem(message));
@@ -404,8 +412,8 @@ fn warnings(named_rules: &[NamedRule<'_>], overrides: &[NamedRule<'_>]) -> Vec<P
 fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     names
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
-        .filter(|(similarity, _)| *similarity > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(similarity, _)| *similarity > SIMILARITY_MIN)
+        .max_by(|(left, _), (right, _)| left.total_cmp(right))
         .map(|(_, candidate)| candidate)
 }
 

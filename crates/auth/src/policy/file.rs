@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_yaml_ng::Value;
 
-use crate::policy::check::Source;
+use crate::policy::check::RuleSource;
 use crate::policy::error::{PolicyError, RuleProblem};
 
 /// The maximum size of a policy file in bytes. A file with all rules of all services of a cloud has
@@ -26,7 +26,7 @@ pub(crate) struct Overrides {
 pub(crate) struct Override {
     pub(crate) name: String,
     pub(crate) line: Option<usize>,
-    pub(crate) source: Source,
+    pub(crate) source: RuleSource,
 }
 
 /// Reads and parses a policy file.
@@ -116,12 +116,12 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Overrides, PolicyError> {
 }
 
 /// Converts a rule's value: a text, or a list of lists, which is an older form.
-fn rule_source(value: Value) -> Result<Source, String> {
+fn rule_source(value: Value) -> Result<RuleSource, String> {
     match value {
-        Value::String(text) => Ok(Source::Text(text)),
+        Value::String(text) => Ok(RuleSource::Text(text)),
         Value::Sequence(items) => {
             let lists: Result<_, String> = items.into_iter().map(list_of_checks).collect();
-            Ok(Source::Lists(lists?))
+            Ok(RuleSource::Lists(lists?))
         }
         // In oslo.policy such a rule allows everybody, which its author hardly intends.
         Value::Null => Err("has no value: write \"@\" for everybody, \"!\" for nobody".to_owned()),

@@ -3,7 +3,7 @@
 //! Some mistakes (a check without a colon, unbalanced brackets) make oslo.policy log a line and allow
 //! nobody. Here they are errors, so that they are found when the program starts.
 
-use crate::policy::check::{Check, Source};
+use crate::policy::check::{Check, RuleSource};
 use crate::policy::error::SyntaxError;
 use crate::policy::template::Template;
 
@@ -11,10 +11,10 @@ use crate::policy::template::Template;
 const DEPTH_MAX: usize = 64;
 
 /// Parses a rule in either form.
-pub(crate) fn parse(source: &Source) -> Result<Check, SyntaxError> {
+pub(crate) fn parse(source: &RuleSource) -> Result<Check, SyntaxError> {
     match source {
-        Source::Text(text) => parse_text(text),
-        Source::Lists(lists) => parse_lists(lists),
+        RuleSource::Text(text) => parse_text(text),
+        RuleSource::Lists(lists) => parse_lists(lists),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The rules: every operation's name, default and description. The server, policy files and the
+//! The rules: the name, default and description of each. The server, policy files and the
 //! printed sample share this table.
 
 use std::fmt;
@@ -19,17 +19,17 @@ pub struct RuleDefault {
     pub name: &'static str,
     /// The rule in the policy language.
     pub check: &'static str,
-    /// The reference's previous default. While `enforce_new_defaults` is off, what it allows is allowed,
-    /// too.
+    /// The reference's previous default. While `enforce_new_defaults` is off, the rule also allows what
+    /// this default allowed.
     pub deprecated_check: Option<&'static str>,
     /// A description of the operation for operators.
     pub description: &'static str,
-    /// The API requests that it controls; none for rules that only other rules refer to.
+    /// The API requests that the rule controls; none for rules that only other rules refer to.
     pub operations: &'static [Operation],
 }
 
-/// The name under which the reference registers its deprecated default. It is not a name for a rule,
-/// but an override of it in a policy file has an effect.
+/// The name under which the reference registers its deprecated default. No rule has this name, but an
+/// override under the name in a policy file replaces the rules with a deprecated default.
 pub(crate) const DEPRECATED_NAME: &str = "rule:admin_api";
 
 /// Rules that other rules refer to.
@@ -102,7 +102,7 @@ pub(crate) const BASE_RULES: &[RuleDefault] = &[
 macro_rules! rules {
     ($( $variant:ident = $name:literal, $check:literal, $description:literal,
         [ $( $method:literal $path:literal ),+ $(,)? ]; )+) => {
-        /// An operation that is controlled by a policy.
+        /// A rule, by the operation that it controls.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Rule {
             $( #[doc = $description] $variant, )+
@@ -534,7 +534,7 @@ impl Rule {
         &RULE_DEFAULTS[self as usize]
     }
 
-    /// Whether it belongs to the compute API.
+    /// Whether the rule belongs to the compute API.
     pub fn is_of_compute(self) -> bool {
         self.name().starts_with("os_compute_api:") || self.name().starts_with("compute:")
     }

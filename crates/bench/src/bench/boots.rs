@@ -35,12 +35,12 @@ pub(crate) struct BootsBench {
     #[arg(long, default_value_t = 10_000)]
     hosts: u32,
 
-    /// Cells that they are in
+    /// Cells among which the hosts are distributed
     #[arg(long, default_value_t = 3)]
     cells: u32,
 
-    /// How many percent of the builds fail, at random; the bar is then how many servers get active
-    /// nevertheless
+    /// How many percent of the builds fail, at random; the bar is then only how many servers get active all the
+    /// same
     #[arg(long, value_name = "PERCENT", default_value_t = 0,
           value_parser = clap::value_parser!(u8).range(0..=100))]
     fail: u8,
@@ -53,8 +53,8 @@ pub(crate) struct BootsBench {
     #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     in_flight: u32,
 
-    /// Drive the installation that runs at --url instead of starting one, with all its hosts; the
-    /// bars do not hold for it
+    /// Drive the installation that runs at --url, with all its hosts, instead of starting one; missed bars are
+    /// then no failure
     #[arg(long)]
     running: bool,
 
@@ -65,7 +65,7 @@ pub(crate) struct BootsBench {
     #[arg(long)]
     clean_up: bool,
 
-    /// The run ends when nothing got ready for so long
+    /// The run ends when for this time no server got active and none was refused
     #[arg(long, value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u16).range(1..))]
     patience: u16,
@@ -75,9 +75,12 @@ pub(crate) struct BootsBench {
     json: bool,
 }
 
-/// The targets, for 2 cores with everything in one process.
+/// Target: servers per second from request to ACTIVE, on 2 cores with everything in one process.
 const BOOTS_PER_SECOND_MIN: f64 = 1500.0;
+/// Target: the servers that get active, in percent.
 const ACTIVE_PERCENT_MIN: f64 = 99.8;
+/// The number of servers that did not get active and are printed.
+const NOT_ACTIVE_SHOWN_MAX: usize = 3;
 
 /// The longest wait for the hosts to be available.
 const HOSTS_MAX: Duration = Duration::from_secs(300);
@@ -96,7 +99,7 @@ struct Figures {
     boots_per_second: f64,
     latency_p50_ms: f64,
     latency_p99_ms: f64,
-    /// The VCPU allocated beyond those of the active servers; none if other users may use the
+    /// The VCPU allocated beyond those of the active servers; `None` if other users may use the
     /// installation, too.
     allocations_left: Option<u64>,
     bars: Vec<TargetedFigure>,
@@ -109,10 +112,12 @@ impl BootsBench {
             .enable_all()
             .build()?;
         let figures = if self.running {
-            runtime.block_on(self.measure(&self.access, 1))?
+            let hosts_min = 1;
+            runtime.block_on(self.measure(&self.access, hosts_min))?
         } else {
             let folder = tempfile::tempdir()?;
-            // The server is dropped, and so ended, before its folder is deleted.
+            // Kept until the end of the block: the installation is dropped, and so ended, before its folder is
+            // deleted.
             let (_installation, access) = self.start(folder.path())?;
             runtime.block_on(self.measure(&access, self.hosts as usize))?
         };
@@ -169,18 +174,21 @@ impl BootsBench {
         Ok((installation, access))
     }
 
-    /// Boots the servers once the installation has so many hosts.
-    async fn measure(&self, access: &Access, hosts: usize) -> anyhow::Result<Figures> {
+    /// Boots the servers once the installation has at least `hosts_min` hosts.
+    async fn measure(&self, access: &Access, hosts_min: usize) -> anyhow::Result<Figures> {
         let connections = usize::from(self.connections);
         let api = Arc::new(Api::new(access, connections)?);
-        wait_for_hosts(&api, hosts).await?;
-        let expected = placewright_trace::Flavor {
+        wait_for_hosts(&api, hosts_min).await?;
+        let flavor_spec = placewright_trace::Flavor {
             name: "bench".to_owned(),
             vcpus: 1,
             memory_mib: 512,
             extra_specs: BTreeMap::new(),
         };
-        let flavor = Flavors::read(&api).await?.ensure(&api, &expected).await?;
+        let flavor = Flavors::read(&api)
+            .await?
+            .ensure(&api, &flavor_spec)
+            .await?;
         let plan = |number| ServerPlan {
             name: format!("bench-{number}"),
             flavor: Arc::clone(&flavor),
@@ -211,7 +219,7 @@ impl BootsBench {
         let allocations_left = if self.running {
             None
         } else {
-            Some(allocations_left(&api, &progress).await?)
+            Some(wait_for_releases(&api, &progress).await?)
         };
         if self.clean_up {
             clean_up(&api, &progress, connections).await;
@@ -231,7 +239,7 @@ impl BootsBench {
         for task_state in task_states
             .iter()
             .filter(|task_state| task_state.end != Some(TaskEnd::Active))
-            .take(3)
+            .take(NOT_ACTIVE_SHOWN_MAX)
         {
             eprintln!("not active: {:?}: {:?}", task_state.server, task_state.end);
         }
@@ -277,23 +285,23 @@ impl BootsBench {
     }
 }
 
-async fn wait_for_hosts(api: &Api, expected: usize) -> anyhow::Result<()> {
+async fn wait_for_hosts(api: &Api, hosts_min: usize) -> anyhow::Result<()> {
     let start = Instant::now();
     loop {
         let available = Fleet::read(api).await?.ready.len();
-        if available >= expected {
+        if available >= hosts_min {
             return Ok(());
         }
         if start.elapsed() > HOSTS_MAX {
-            bail!("{available} of {expected} hosts are there");
+            bail!("{available} of {hosts_min} hosts are there");
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }
 
-/// The VCPU that are allocated beyond one for each active server. The allocations of a failed build are
-/// released a moment after the server shows its status, so this waits for them.
-async fn allocations_left(api: &Api, progress: &TaskProgress) -> anyhow::Result<u64> {
+/// Waits until the allocations of failed builds are released, which may be a moment after the servers show their
+/// status. Returns the VCPU that are allocated beyond one for each active server after that, or after a time-out.
+async fn wait_for_releases(api: &Api, progress: &TaskProgress) -> anyhow::Result<u64> {
     let server = progress.any_server().context("no server was accepted")?;
     let project = servers::show(api, server).await?.tenant_id;
     let start = Instant::now();

@@ -1,7 +1,7 @@
-//! One HTTP/1.1 connection of the load generator. It does as little work as possible for a request,
-//! because the generator shares its cores with the server that it measures.
+//! One HTTP/1.1 connection of the load generator. A connection does as little work as possible for a request,
+//! because the load generator shares its cores with the server that it measures.
 //!
-//! It sends prepared bytes, and parses only the status, length and body of a response. It follows no
+//! A connection sends prepared bytes, and parses only the status, length and body of a response. It follows no
 //! redirects and sends no pipelined requests.
 
 use std::io::{self, BufRead as _};
@@ -20,7 +20,7 @@ pub(crate) struct Connection {
 
 /// A response whose body stays in the connection's buffer until the next request.
 #[derive(Debug)]
-pub(crate) struct Answer<'a> {
+pub(crate) struct Response<'a> {
     pub(crate) status: u16,
     pub(crate) body: &'a [u8],
 }
@@ -39,11 +39,14 @@ struct Head {
     /// The length of the head in bytes, which is the offset of the body.
     length: usize,
     body: Body,
-    close: bool,
+    /// Whether the server closes the connection after the response.
+    closes_connection: bool,
 }
 
+/// How the end of a body is found.
 #[derive(Debug, PartialEq, Eq)]
 enum Body {
+    /// The body has this length in bytes.
     Sized(usize),
     Chunked,
     UntilClose,
@@ -72,8 +75,8 @@ impl Connection {
     /// # Errors
     ///
     /// The connection could not be opened, broke, or carried something that is not HTTP. The next
-    /// request opens a new one.
-    pub(crate) async fn exchange(&mut self, request: &[u8]) -> io::Result<Answer<'_>> {
+    /// request opens a new connection.
+    pub(crate) async fn exchange(&mut self, request: &[u8]) -> io::Result<Response<'_>> {
         self.exchange_with(request, BodyPart::All).await
     }
 
@@ -82,7 +85,7 @@ impl Connection {
     /// # Errors
     ///
     /// As [`Connection::exchange`].
-    pub(crate) async fn exchange_discarding(&mut self, request: &[u8]) -> io::Result<Answer<'_>> {
+    pub(crate) async fn exchange_discarding(&mut self, request: &[u8]) -> io::Result<Response<'_>> {
         self.exchange_with(request, BodyPart::Beginning).await
     }
 
@@ -90,7 +93,7 @@ impl Connection {
         &mut self,
         request: &[u8],
         body_part: BodyPart,
-    ) -> io::Result<Answer<'_>> {
+    ) -> io::Result<Response<'_>> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => self.endpoint.connect().await?,
@@ -117,7 +120,7 @@ impl Connection {
                     }
                     self.fill(&mut stream).await?;
                 }
-                // In the buffer, the bytes of the latest read follow the beginning; they are not returned.
+                // Only the beginning is returned. The buffer also has the bytes of the latest read, after it.
                 let end = match discarded {
                     0 => end,
                     _ => BEGINNING_BYTES.max(head.length),
@@ -133,10 +136,10 @@ impl Connection {
                 (head.length, self.buffer.len())
             }
         };
-        if !head.close {
+        if !head.closes_connection {
             self.stream = Some(stream);
         }
-        Ok(Answer {
+        Ok(Response {
             status: head.status,
             body: &self.buffer[start..end],
         })
@@ -194,21 +197,21 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
         .position(|window| window == needle)
 }
 
-/// Parses the head of a response; none if it is not complete.
+/// Parses the head of a response; `None` if the head is not complete.
 fn parse_head(buffer: &[u8]) -> io::Result<Option<Head>> {
-    let mut lines = Lines(buffer);
+    let mut lines = Lines { rest: buffer };
     let Some(status_line) = lines.next() else {
         return Ok(None);
     };
     let status = status_line.split(|byte| *byte == b' ').nth(1);
     let status = status
-        .and_then(number)
+        .and_then(parse_number)
         .ok_or_else(|| invalid_response("no status line"))?;
     let mut head = Head {
         status,
         length: 0,
         body: Body::UntilClose,
-        close: false,
+        closes_connection: false,
     };
     if status == 204 || status == 304 {
         head.body = Body::Sized(0);
@@ -226,36 +229,39 @@ fn parse_head(buffer: &[u8]) -> io::Result<Option<Head>> {
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         // Comparing lengths first rules out most headers without comparing names.
         if name.len() == 14 && name.eq_ignore_ascii_case(b"content-length") {
-            let bytes =
-                number(value).ok_or_else(|| invalid_response("a length that is no number"))?;
+            let bytes = parse_number(value)
+                .ok_or_else(|| invalid_response("a length that is no number"))?;
             head.body = Body::Sized(bytes);
         } else if name.len() == 17 && name.eq_ignore_ascii_case(b"transfer-encoding") {
             head.body = Body::Chunked;
         } else if name.len() == 10 && name.eq_ignore_ascii_case(b"connection") {
-            head.close = value.eq_ignore_ascii_case(b"close");
+            head.closes_connection = value.eq_ignore_ascii_case(b"close");
         }
     }
-    head.length = buffer.len() - lines.0.len();
-    head.close |= head.body == Body::UntilClose || status_line.starts_with(b"HTTP/1.0");
+    head.length = buffer.len() - lines.rest.len();
+    head.closes_connection |= head.body == Body::UntilClose || status_line.starts_with(b"HTTP/1.0");
     Ok(Some(head))
 }
 
-fn number<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
+fn parse_number<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// The complete lines of a buffer, without their ends.
-struct Lines<'a>(&'a [u8]);
+struct Lines<'a> {
+    /// The bytes after the last line that was returned.
+    rest: &'a [u8],
+}
 
 impl<'a> Iterator for Lines<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        let mut remaining = self.0;
-        // This searches many bytes at a time, and reading from a slice never fails.
+        let mut remaining = self.rest;
+        // `skip_until` is fast, because it searches many bytes at a time. Reading from a slice never fails.
         let length = remaining.skip_until(b'\n').ok()?;
-        let line = self.0[..length].strip_suffix(b"\n")?;
-        self.0 = remaining;
+        let line = self.rest[..length].strip_suffix(b"\n")?;
+        self.rest = remaining;
         Some(line.strip_suffix(b"\r").unwrap_or(line))
     }
 }
@@ -267,21 +273,23 @@ mod tests {
     use std::net::SocketAddr;
 
     /// Starts a server that sends these responses, one for each request.
-    fn start_server(answers: &'static [&'static str]) -> SocketAddr {
+    fn start_server(responses: &'static [&'static str]) -> SocketAddr {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
-            let mut answers = answers.iter();
+            let mut responses = responses.iter();
             while let Ok((mut stream, _)) = listener.accept() {
                 let mut request = [0; 1024];
                 while stream.read(&mut request).is_ok_and(|bytes| bytes > 0) {
-                    let Some(answer) = answers.next() else {
+                    let Some(response) = responses.next() else {
                         return;
                     };
-                    for piece in answer.as_bytes().chunks(answer.len() / 1000 + 7) {
+                    // In pieces, so that the client needs several reads.
+                    let piece_bytes = response.len() / 1000 + 7;
+                    for piece in response.as_bytes().chunks(piece_bytes) {
                         stream.write_all(piece).unwrap();
                     }
-                    if answer.contains("close") {
+                    if response.contains("close") {
                         break;
                     }
                 }
@@ -307,11 +315,11 @@ mod tests {
             (409, "no"),
             (200, "to the end"),
         ] {
-            let answer = connection
+            let response = connection
                 .exchange(b"GET / HTTP/1.1\r\n\r\n")
                 .await
                 .unwrap();
-            assert_eq!((answer.status, answer.body), (status, body.as_bytes()));
+            assert_eq!((response.status, response.body), (status, body.as_bytes()));
         }
     }
 
@@ -322,16 +330,16 @@ mod tests {
             "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        let answers: &'static [&'static str] = vec![
+        let responses: &'static [&'static str] = vec![
             long.leak() as &str,
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
         ]
         .leak();
-        let mut connection = Connection::new(start_server(answers));
+        let mut connection = Connection::new(start_server(responses));
         let request = b"GET / HTTP/1.1\r\n\r\n";
-        let answer = connection.exchange_discarding(request).await.unwrap();
-        assert!(answer.body.len() > 1000 && body.as_bytes().starts_with(answer.body));
-        let answer = connection.exchange_discarding(request).await.unwrap();
-        assert_eq!(answer.body, b"ok");
+        let response = connection.exchange_discarding(request).await.unwrap();
+        assert!(response.body.len() > 1000 && body.as_bytes().starts_with(response.body));
+        let response = connection.exchange_discarding(request).await.unwrap();
+        assert_eq!(response.body, b"ok");
     }
 }

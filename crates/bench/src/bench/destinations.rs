@@ -16,7 +16,7 @@ use super::connection::Connection;
 use super::http::phase_time_max;
 use super::phase::{Phase, WarmUp, run_phase};
 use super::phase_results::PhaseResults;
-use super::requests::{RandomNumbers, Target};
+use super::requests::{RandomNumbers, RequestBase};
 use super::server_process::{ServerProcess, free_address};
 use super::targets::{TargetedFigure, at_least, at_most, print_report};
 use crate::arguments::positive;
@@ -59,8 +59,11 @@ const CLAIMS_PER_SECOND: f64 = 8_000.0;
 const P99_MS: f64 = 25.0;
 /// The number of cells among which the hosts are distributed.
 const CELLS: u64 = 4;
-/// The seed of all random numbers.
-const SEED: u64 = 3;
+/// The seeds of random numbers, one for each purpose.
+const HOST_SEED: u64 = 3;
+const CELL_SEED: u64 = !HOST_SEED;
+const INSTANCE_SEED: u64 = HOST_SEED ^ 0x5eed;
+const FLAVOR_SEED: u64 = HOST_SEED ^ 0xf1a4;
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -121,11 +124,11 @@ impl DestinationsBench {
         placement: SocketAddr,
         scheduler: SocketAddr,
     ) -> anyhow::Result<Report> {
-        let hosts = |name, steps, write: Box<WriteHost>| Phase {
+        let host_phase = |name, steps, write: Box<WriteHost>| Phase {
             name,
             units: self.hosts,
             steps,
-            warm_up: WarmUp::same_request(target().version_request()),
+            warm_up: WarmUp::same_request(base().version_request()),
             time_max: Duration::MAX,
             write: Box::new(move |unit, step, output, body| {
                 body.clear();
@@ -133,17 +136,27 @@ impl DestinationsBench {
             }),
         };
         let connections = self.connections;
-        let load = run_phase(placement, connections, hosts("load", 3, host_requests())).await;
+        let load = run_phase(
+            placement,
+            connections,
+            host_phase("load", 3, host_requests()),
+        )
+        .await;
         let states = run_phase(
             scheduler,
             connections,
-            hosts("host states", 1, state_requests()),
+            host_phase("host states", 1, state_requests()),
         )
         .await;
-        let fill = run_phase(placement, connections, hosts("fill", 1, claim_requests())).await;
-        self.check_answer(scheduler).await?;
+        let fill = run_phase(
+            placement,
+            connections,
+            host_phase("fill", 1, claim_requests()),
+        )
+        .await;
+        self.check_response(scheduler).await?;
         let cpu_before_s = server.cpu_s()?;
-        let destinations = run_phase(scheduler, connections, self.destinations()).await;
+        let destinations = run_phase(scheduler, connections, self.destinations_phase()).await;
         let server_cpu_s = server.cpu_s()? - cpu_before_s;
         #[allow(
             clippy::cast_precision_loss,
@@ -151,7 +164,7 @@ impl DestinationsBench {
         )]
         let failed = [&load, &states, &fill, &destinations]
             .iter()
-            .map(|figures| figures.failed)
+            .map(|results| results.failed)
             .sum::<u64>() as f64;
         let bars = vec![
             at_least(
@@ -172,30 +185,33 @@ impl DestinationsBench {
         })
     }
 
-    fn destinations(&self) -> Phase {
+    fn destinations_phase(&self) -> Phase {
         let (alternates, flavors) = (self.alternates, self.flavors.max(1));
-        let target = target();
+        let base = base();
         Phase {
             name: "destinations",
             units: u64::MAX,
             steps: 1,
-            warm_up: WarmUp::same_request(target.version_request()),
+            warm_up: WarmUp::same_request(base.version_request()),
             time_max: phase_time_max(self.seconds),
             write: Box::new(move |unit, _, output, body| {
-                write_request(&target, output, body, unit, flavors, alternates);
+                write_request(&base, output, body, unit, flavors, alternates);
             }),
         }
     }
 
-    /// Claims one instance, and checks that the response has what the benchmark measures.
-    async fn check_answer(&self, scheduler: SocketAddr) -> anyhow::Result<()> {
+    /// Claims an instance, and checks that the response has a claimed host and all alternates.
+    async fn check_response(&self, scheduler: SocketAddr) -> anyhow::Result<()> {
         let (mut request, mut body) = (String::new(), String::new());
+        // A number that no other request has.
+        let number = u64::MAX;
+        let flavors = 1;
         write_request(
-            &target(),
+            &base(),
             &mut request,
             &mut body,
-            u64::MAX,
-            1,
+            number,
+            flavors,
             self.alternates,
         );
         let mut connection = Connection::new(scheduler);
@@ -224,30 +240,31 @@ struct Host {
     number: u64,
     uuid: uuid::Uuid,
     cpus: u64,
-    /// The allocated part of its resources at the start, in percent.
-    percent: u64,
+    /// How much of the host's resources is allocated at the start, in percent.
+    allocated_percent: u64,
+    /// The consumer that holds these allocations.
     consumer: uuid::Uuid,
 }
 
 impl Host {
     fn new(number: u64) -> Self {
-        let mut random = RandomNumbers::new(SEED, number);
+        let mut random = RandomNumbers::new(HOST_SEED, number);
         let uuid = random.uuid();
         let cpus = [32, 64, 128][usize::try_from(random.next() % 3).unwrap_or(0)];
-        let percent = 55 + random.next() % 20;
+        let allocated_percent = 55 + random.next() % 20;
         let consumer = random.uuid();
         Self {
             number,
             uuid,
             cpus,
-            percent,
+            allocated_percent,
             consumer,
         }
     }
 }
 
-fn target() -> Target {
-    Target {
+fn base() -> RequestBase {
+    RequestBase {
         prefix: String::new(),
         headers: "Host: 127.0.0.1\r\nAccept: application/json\r\n\
              OpenStack-API-Version: placement 1.39\r\nX-Auth-Token: admin\r\n"
@@ -257,7 +274,7 @@ fn target() -> Target {
 
 /// Requests that create a host: its provider, inventories and traits.
 fn host_requests() -> Box<WriteHost> {
-    let target = target();
+    let base = base();
     Box::new(move |host, step, output, body| {
         let Host {
             number, uuid, cpus, ..
@@ -286,22 +303,22 @@ fn host_requests() -> Box<WriteHost> {
                 ("PUT", format!("/resource_providers/{uuid}/traits"))
             }
         };
-        target.write(output, method, &path, body);
+        base.write(output, method, &path, body);
     })
 }
 
 /// Requests that report the soft state of hosts.
 fn state_requests() -> Box<WriteHost> {
-    let target = target();
+    let base = base();
     Box::new(move |host, _, output, body| {
         let number = host.number;
-        let cell = RandomNumbers::new(!SEED, number % CELLS).uuid();
+        let cell = RandomNumbers::new(CELL_SEED, number % CELLS).uuid();
         let _ = write!(
             body,
             "{{\"incarnation\":1,\"sequence\":1,\"update\":{{\"full\":{{\"facts\":{{\"names\":\
              {{\"service_host\":\"host-{number}\",\"node\":\"node-{number}\",\"cell\":\"{cell}\"}}}}}}}}}}"
         );
-        target.write(
+        base.write(
             output,
             "POST",
             &format!("/v1/hosts/{}/state", host.uuid),
@@ -312,9 +329,9 @@ fn state_requests() -> Box<WriteHost> {
 
 /// Requests that claim the initial share of each host for one consumer.
 fn claim_requests() -> Box<WriteHost> {
-    let target = target();
+    let base = base();
     Box::new(move |host, _, output, body| {
-        let part_of = |total: u64| total * host.percent / 100;
+        let part_of = |total: u64| total * host.allocated_percent / 100;
         let _ = write!(
             body,
             "{{\"allocations\":{{\"{}\":{{\"resources\":{{\
@@ -326,7 +343,7 @@ fn claim_requests() -> Box<WriteHost> {
             part_of(host.cpus * 4096 - 512),
             part_of(host.cpus * 40),
         );
-        target.write(
+        base.write(
             output,
             "PUT",
             &format!("/allocations/{}", host.consumer),
@@ -335,17 +352,17 @@ fn claim_requests() -> Box<WriteHost> {
     })
 }
 
-/// Writes a request for one instance of one of the flavors.
+/// Writes request number `number`: for one instance, of one of `flavors` flavors.
 fn write_request(
-    target: &Target,
+    base: &RequestBase,
     output: &mut String,
     body: &mut String,
-    unit: u64,
+    number: u64,
     flavors: u64,
     alternates: usize,
 ) {
-    let instance = RandomNumbers::new(SEED ^ 0x5eed, unit).uuid();
-    let mut random = RandomNumbers::new(SEED ^ 0xf1a4, unit % flavors);
+    let instance = RandomNumbers::new(INSTANCE_SEED, number).uuid();
+    let mut random = RandomNumbers::new(FLAVOR_SEED, number % flavors);
     let vcpus = 1 << (random.next() % 3);
     let memory_mb = vcpus * (512 << (random.next() % 3)) + 64 * (random.next() % 16);
     let root_gb = 1 + random.next() % 8;
@@ -356,5 +373,5 @@ fn write_request(
          \"root_gb\":{root_gb}}},\"project_id\":\"bench-project\",\"user_id\":\"bench-user\"}},\
          \"instances\":[\"{instance}\"],\"alternates\":{alternates},\"claim\":true}}"
     );
-    target.write(output, "POST", "/v1/destinations", body);
+    base.write(output, "POST", "/v1/destinations", body);
 }

@@ -29,7 +29,7 @@ pub(super) struct TlsBench {
     pub(super) json: bool,
 }
 
-/// Target: claims over TLS in percent of those without.
+/// Target: claims over TLS in percent of claims without TLS.
 const TLS_PERCENT_MIN: f64 = 80.0;
 /// The number of rounds. Each measures claims without and with TLS, so that a change of the machine's
 /// load affects both.
@@ -59,24 +59,27 @@ impl TlsBench {
     /// Runs the measurement; returns whether the targets were met and nothing failed.
     pub(super) fn run(self) -> anyhow::Result<bool> {
         let directory = tempfile::tempdir_in(&self.directory)?;
-        let authorities = certificate(directory.path())?;
+        let authorities = write_certificate(directory.path())?;
         let server = ServerProcess::start_with_arguments(
             &directory.path().join("store"),
-            &arguments(directory.path()),
+            &tls_arguments(directory.path()),
         )?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let load = self.claims(&runtime, &server, PhaseName::Load, None)?;
-        let resuming_client = client(&authorities, Resumption::default())?;
+        let load = self.measure_phase(&runtime, &server, PhaseName::Load, None)?;
+        let resuming_client = client_config(&authorities, Resumption::default())?;
         let (mut plain, mut tls) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            plain.push(self.claims(&runtime, &server, PhaseName::Claims, None)?);
-            tls.push(self.claims(&runtime, &server, PhaseName::Claims, Some(&resuming_client))?);
+            plain.push(self.measure_phase(&runtime, &server, PhaseName::Claims, None)?);
+            let client = Some(&resuming_client);
+            tls.push(self.measure_phase(&runtime, &server, PhaseName::Claims, client)?);
         }
-        let fresh_client = client(&authorities, Resumption::disabled())?;
-        let full_handshakes = runtime.block_on(self.handshakes(&server, fresh_client));
-        let resumed_handshakes = runtime.block_on(self.handshakes(&server, resuming_client));
+        let client_without_resumption = client_config(&authorities, Resumption::disabled())?;
+        let full_handshakes =
+            runtime.block_on(self.measure_handshakes(&server, client_without_resumption));
+        let resumed_handshakes =
+            runtime.block_on(self.measure_handshakes(&server, resuming_client));
         server.stop()?;
         let failed = plain.iter().chain(&tls).map(|phase| phase.failed);
         let failed = failed.sum::<u64>() + load.failed;
@@ -119,7 +122,7 @@ impl TlsBench {
     }
 
     /// Runs one phase, for one round's part of the time.
-    fn claims(
+    fn measure_phase(
         &self,
         runtime: &Runtime,
         server: &ServerProcess,
@@ -140,8 +143,12 @@ impl TlsBench {
         Ok(results)
     }
 
-    /// Opens a connection for each request, for one round's part of the time.
-    async fn handshakes(&self, server: &ServerProcess, tls: Arc<ClientConfig>) -> Handshakes {
+    /// Measures handshakes with a connection for each request, for one round's part of the time.
+    async fn measure_handshakes(
+        &self,
+        server: &ServerProcess,
+        tls: Arc<ClientConfig>,
+    ) -> Handshakes {
         let endpoint = Endpoint::new(server.address(), Some(tls));
         let time = Duration::from_secs_f64(self.seconds / f64::from(ROUNDS));
         let start = Instant::now();
@@ -153,16 +160,18 @@ impl TlsBench {
                 while start.elapsed() < time {
                     let mut connection = Connection::new(endpoint.clone());
                     match connection.exchange(REQUEST).await {
-                        Ok(answer) if answer.status == 200 => succeeded += 1,
+                        Ok(response) if response.status == 200 => succeeded += 1,
                         _ => failed += 1,
                     }
                 }
                 (succeeded, failed)
             });
         }
-        let counts = tasks.join_all().await.into_iter();
-        let (succeeded, failed) =
-            counts.fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
+        let (mut succeeded, mut failed) = (0, 0);
+        for (succeeded_of_task, failed_of_task) in tasks.join_all().await {
+            succeeded += succeeded_of_task;
+            failed += failed_of_task;
+        }
         Handshakes {
             per_second: count(succeeded) / start.elapsed().as_secs_f64(),
             failed,
@@ -171,7 +180,7 @@ impl TlsBench {
 }
 
 /// Writes a self-signed certificate and its key for a server; returns the certificate as authority.
-fn certificate(directory: &Path) -> anyhow::Result<Authorities> {
+fn write_certificate(directory: &Path) -> anyhow::Result<Authorities> {
     let key_pair = rcgen::generate_simple_self_signed(vec![NAME.to_owned()])?;
     let certificate = key_pair.cert.pem();
     std::fs::write(directory.join("server.pem"), &certificate)?;
@@ -180,7 +189,7 @@ fn certificate(directory: &Path) -> anyhow::Result<Authorities> {
     Ok(Authorities::from_pem(certificate.as_bytes())?)
 }
 
-fn arguments(directory: &Path) -> [OsString; 4] {
+fn tls_arguments(directory: &Path) -> [OsString; 4] {
     [
         "--placement-tls-certificate".into(),
         directory.join("server.pem").into(),
@@ -189,7 +198,10 @@ fn arguments(directory: &Path) -> [OsString; 4] {
     ]
 }
 
-fn client(authorities: &Authorities, resumption: Resumption) -> anyhow::Result<Arc<ClientConfig>> {
+fn client_config(
+    authorities: &Authorities,
+    resumption: Resumption,
+) -> anyhow::Result<Arc<ClientConfig>> {
     let settings = ClientSettings {
         authorities: authorities.clone(),
         identity: None,
@@ -200,7 +212,7 @@ fn client(authorities: &Authorities, resumption: Resumption) -> anyhow::Result<A
     Ok(Arc::new(config))
 }
 
-/// The claims per second of all rounds with TLS, in percent of those without.
+/// The claims per second of all rounds with TLS, in percent of the claims per second without TLS.
 fn tls_percent(plain: &[PhaseResults], tls: &[PhaseResults]) -> f64 {
     let per_second = |phases: &[PhaseResults]| -> f64 {
         let succeeded = phases.iter().map(|phase| phase.succeeded).sum();

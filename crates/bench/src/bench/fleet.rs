@@ -1,5 +1,5 @@
 //! Builds a store with a fleet and its allocations directly through the engine, which is far faster than
-//! over HTTP. The entries in the journal are the same.
+//! over HTTP and writes the same entries to the journal.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -29,8 +29,14 @@ pub(crate) struct FleetSize {
 
 type SubmitResult = Result<Result<Outcome, Refusal>, SubmitError>;
 
-/// The most pending commands; more would only use memory.
+/// The maximum number of pending commands; more would only use memory.
 const PENDING_MAX: usize = 8_192;
+/// The seeds of UUIDs, one for each kind of object.
+const HOST_SEED: u64 = 1;
+const CONSUMER_SEED: u64 = 2;
+const AGGREGATE_SEED: u64 = u64::MAX;
+/// The number of aggregates among which the hosts are distributed.
+const AGGREGATES: u64 = 100;
 
 /// Submits commands to an engine, with a limited number of pending ones.
 struct CommandSubmitter {
@@ -142,7 +148,8 @@ fn set_traits(host: u64, time: Timestamp) -> Command {
 }
 
 fn set_aggregates(host: u64, time: Timestamp) -> Command {
-    let aggregates = vec![RandomNumbers::new(u64::MAX, host % 100).uuid().to_string()];
+    let aggregate = RandomNumbers::new(AGGREGATE_SEED, host % AGGREGATES).uuid();
+    let aggregates = vec![aggregate.to_string()];
     Command::SetAggregates {
         provider: host_uuid(host),
         generation: Some(2),
@@ -159,7 +166,7 @@ fn claim(number: u64, host: u64, time: Timestamp) -> Command {
         ("DISK_GB".to_owned(), 1),
     ];
     let consumer = ConsumerClaim {
-        consumer: ConsumerUuid::from_uuid(RandomNumbers::new(2, number).uuid()),
+        consumer: ConsumerUuid::from_uuid(RandomNumbers::new(CONSUMER_SEED, number).uuid()),
         generation: ConsumerGeneration::Is(None),
         project: format!("project-{}", number % 1000),
         user: format!("user-{}", number % 5000),
@@ -176,5 +183,5 @@ fn claim(number: u64, host: u64, time: Timestamp) -> Command {
 }
 
 fn host_uuid(host: u64) -> Uuid {
-    RandomNumbers::new(1, host).uuid()
+    RandomNumbers::new(HOST_SEED, host).uuid()
 }

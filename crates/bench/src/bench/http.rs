@@ -14,7 +14,7 @@ use super::endpoint::Endpoint;
 use super::phase::{Phase, WarmUp, run_phase};
 use super::phase_results::PhaseResults;
 use super::requests::{
-    REQUESTS_PER_HOST, RandomNumbers, Target, write_claim, write_host, write_host_deletion,
+    REQUESTS_PER_HOST, RandomNumbers, RequestBase, write_claim, write_host, write_host_deletion,
 };
 use crate::arguments::positive;
 
@@ -46,8 +46,8 @@ pub(crate) struct HttpBench {
     #[arg(long, value_delimiter = ',', default_value = "load,candidates,claims")]
     pub(crate) phases: Vec<PhaseName>,
 
-    /// Hosts that the phase `load` makes: provider, inventories, traits, aggregates. Before, each
-    /// connection makes and deletes one more, so that no server's first steps count
+    /// Hosts that the phase `load` makes: provider, inventories, traits, aggregates. Before that each
+    /// connection makes and deletes one more, as a warm-up that is not measured
     #[arg(long, default_value_t = 1000)]
     pub(crate) hosts: u64,
 
@@ -71,7 +71,7 @@ pub(crate) struct HttpBench {
     #[arg(long, default_value_t = 1000)]
     pub(crate) limit: u64,
 
-    /// Makes the UUIDs; without it each run has its own
+    /// The seed of the UUIDs; without this option each run has a seed of its own
     #[arg(long)]
     pub(crate) seed: Option<u64>,
 
@@ -79,7 +79,7 @@ pub(crate) struct HttpBench {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// How the connections speak TLS, if they do.
+    /// The TLS configuration of the connections; `None` for connections without TLS.
     #[arg(skip)]
     pub(crate) tls: Option<Arc<ClientConfig>>,
 }
@@ -96,7 +96,7 @@ pub(crate) enum PhaseName {
 }
 
 impl HttpBench {
-    /// A bench with one phase, with the defaults of all other options.
+    /// A benchmark with one phase, with the defaults of all other options.
     pub(crate) fn new(url: String, phase: PhaseName) -> Self {
         Self {
             url,
@@ -144,8 +144,8 @@ impl HttpBench {
     ///
     /// The URL is not valid, or there is no server.
     pub(crate) async fn measure(&self) -> anyhow::Result<Vec<PhaseResults>> {
-        let (address, target) = self.target()?;
-        let target = Arc::new(target);
+        let (address, base) = self.address_and_base()?;
+        let base = Arc::new(base);
         let seed = self.seed.unwrap_or_else(|| {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
             u64::try_from(now.unwrap_or_default().as_nanos()).unwrap_or_default()
@@ -153,11 +153,11 @@ impl HttpBench {
         let mut results = Vec::new();
         for name in &self.phases {
             let phase = match name {
-                PhaseName::Load => self.load(&target, seed),
-                PhaseName::Candidates => self.candidates(&target),
+                PhaseName::Load => self.load(&base, seed),
+                PhaseName::Candidates => self.candidates(&base),
                 PhaseName::Claims => {
-                    let hosts = list_hosts(address, &target).await?;
-                    self.claims(&target, seed, hosts)
+                    let hosts = list_hosts(address, &base).await?;
+                    self.claims(&base, seed, hosts)
                 }
             };
             let endpoint = Endpoint::new(address, self.tls.clone());
@@ -166,17 +166,17 @@ impl HttpBench {
         Ok(results)
     }
 
-    fn load(&self, target: &Arc<Target>, seed: u64) -> Phase {
-        let target = Arc::clone(target);
+    fn load(&self, base: &Arc<RequestBase>, seed: u64) -> Phase {
+        let base = Arc::clone(base);
         // Each connection creates a host of its own and deletes it. These hosts have another seed, so that
         // none of them is a host of an earlier load with the same seed.
         let warm_up = {
-            let (target, seed) = (Arc::clone(&target), !seed);
+            let (base, seed) = (Arc::clone(&base), !seed);
             move |connection, step, output: &mut String, body: &mut String| {
                 if step < REQUESTS_PER_HOST {
-                    write_host(&target, output, body, seed, connection, step);
+                    write_host(&base, output, body, seed, connection, step);
                 } else {
-                    write_host_deletion(&target, output, seed, connection);
+                    write_host_deletion(&base, output, seed, connection);
                 }
             }
         };
@@ -190,44 +190,45 @@ impl HttpBench {
             },
             time_max: Duration::MAX,
             write: Box::new(move |host, step, output, body| {
-                write_host(&target, output, body, seed, host, step);
+                write_host(&base, output, body, seed, host, step);
             }),
         }
     }
 
-    fn candidates(&self, target: &Arc<Target>) -> Phase {
-        let target = Arc::clone(target);
+    fn candidates(&self, base: &Arc<RequestBase>) -> Phase {
+        let base = Arc::clone(base);
         let path = format!("/allocation_candidates?{}&limit={}", self.query, self.limit);
         Phase {
             name: "candidates",
             units: self.requests,
             steps: 1,
-            warm_up: WarmUp::same_request(target.version_request()),
+            warm_up: WarmUp::same_request(base.version_request()),
             time_max: phase_time_max(self.seconds),
-            write: Box::new(move |_, _, output, _| target.write(output, "GET", &path, "")),
+            write: Box::new(move |_, _, output, _| base.write(output, "GET", &path, "")),
         }
     }
 
-    fn claims(&self, target: &Arc<Target>, seed: u64, hosts: Vec<String>) -> Phase {
-        let target = Arc::clone(target);
+    fn claims(&self, base: &Arc<RequestBase>, seed: u64, hosts: Vec<String>) -> Phase {
+        let base = Arc::clone(base);
         Phase {
             name: "claims",
             units: self.requests,
             steps: 1,
-            warm_up: WarmUp::same_request(target.version_request()),
+            warm_up: WarmUp::same_request(base.version_request()),
             time_max: phase_time_max(self.seconds),
             write: Box::new(move |unit, _, output, body| {
+                // With the seed of the load, a consumer would have the UUID of a host.
                 let mut random = RandomNumbers::new(!seed, unit);
                 let consumer = random.uuid();
                 let host_index = random.next() % hosts.len() as u64;
                 let host = &hosts[usize::try_from(host_index).unwrap_or(0)];
-                write_claim(&target, output, body, host, consumer);
+                write_claim(&base, output, body, host, consumer);
             }),
         }
     }
 
-    /// The address of the server, and what all its requests share.
-    fn target(&self) -> anyhow::Result<(SocketAddr, Target)> {
+    /// The address of the server, and what all requests to it share.
+    fn address_and_base(&self) -> anyhow::Result<(SocketAddr, RequestBase)> {
         let address_and_path = self.url.strip_prefix("http://").unwrap_or(&self.url);
         let (authority, path) = address_and_path
             .split_once('/')
@@ -255,7 +256,7 @@ impl HttpBench {
             headers.push_str(header);
             headers.push_str("\r\n");
         }
-        Ok((address, Target { prefix, headers }))
+        Ok((address, RequestBase { prefix, headers }))
     }
 }
 
@@ -282,7 +283,7 @@ pub(super) fn phase_time_max(seconds: f64) -> Duration {
 }
 
 /// The UUIDs of all providers of the server.
-async fn list_hosts(address: SocketAddr, target: &Target) -> anyhow::Result<Vec<String>> {
+async fn list_hosts(address: SocketAddr, base: &RequestBase) -> anyhow::Result<Vec<String>> {
     #[derive(serde::Deserialize)]
     struct Providers {
         resource_providers: Vec<Provider>,
@@ -292,14 +293,14 @@ async fn list_hosts(address: SocketAddr, target: &Target) -> anyhow::Result<Vec<
         uuid: String,
     }
     let mut request = String::new();
-    target.write(&mut request, "GET", "/resource_providers", "");
+    base.write(&mut request, "GET", "/resource_providers", "");
     let mut connection = Connection::new(address);
-    let answer = connection.exchange(request.as_bytes()).await;
-    let answer = answer.with_context(|| format!("no answer from {address}"))?;
-    if answer.status != 200 {
-        bail!("GET /resource_providers: status {}", answer.status);
+    let response = connection.exchange(request.as_bytes()).await;
+    let response = response.with_context(|| format!("no answer from {address}"))?;
+    if response.status != 200 {
+        bail!("GET /resource_providers: status {}", response.status);
     }
-    let providers: Providers = serde_json::from_slice(answer.body)?;
+    let providers: Providers = serde_json::from_slice(response.body)?;
     if providers.resource_providers.is_empty() {
         bail!("the server has no hosts to claim on: run the phase `load` first");
     }

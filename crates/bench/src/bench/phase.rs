@@ -11,14 +11,14 @@ use super::connection::Connection;
 use super::endpoint::Endpoint;
 use super::phase_results::{Measurements, PhaseResults};
 
-/// Writes request number `step` of unit `unit` of a phase into the first buffer; the second is a
-/// temporary one for a body.
+/// Writes a request into the first buffer. The numbers are that of the unit in the phase, and that of the request
+/// in the unit. The second buffer is for temporary use, for the body.
 type WriteRequest = dyn Fn(u64, u8, &mut String, &mut String) + Send + Sync;
 
 /// A phase of a load.
 pub(crate) struct Phase {
     pub(crate) name: &'static str,
-    /// The number of units of work; each connection takes one after the other.
+    /// The number of units of work, each of which is done by one connection.
     pub(crate) units: u64,
     /// The number of requests of a unit, which are sent one after the other over one connection.
     pub(crate) steps: u8,
@@ -33,7 +33,7 @@ pub(crate) struct Phase {
 pub(crate) struct WarmUp {
     /// The number of requests, sent one after the other.
     pub(crate) steps: u8,
-    /// Writes a request; the number of the connection is in place of that of the unit.
+    /// Writes a request; in place of the number of the unit it gets that of the connection.
     pub(crate) write: Box<WriteRequest>,
 }
 
@@ -47,8 +47,10 @@ impl WarmUp {
     }
 }
 
-/// The number of successive failures after which a connection gives up.
+/// The number of successive requests without a response after which a connection ends its work.
 const SUCCESSIVE_FAILURES_MAX: u32 = 20;
+/// The number of bytes of a body that is shown as an error.
+const ERROR_BYTES_MAX: usize = 300;
 
 /// Runs a phase and combines the measurements of all connections.
 pub(crate) async fn run_phase(
@@ -59,10 +61,10 @@ pub(crate) async fn run_phase(
     let name = phase.name;
     let phase = Arc::new(phase);
     let next_unit = Arc::new(AtomicU64::new(0));
-    let connections_opened = open_connections(&endpoint.into(), connections, &phase).await;
+    let opened_connections = open_connections(&endpoint.into(), connections, &phase).await;
     let start = Instant::now();
     let mut tasks = JoinSet::new();
-    for connection in connections_opened {
+    for connection in opened_connections {
         tasks.spawn(run_connection(
             connection,
             Arc::clone(&phase),
@@ -71,14 +73,14 @@ pub(crate) async fn run_phase(
         ));
     }
     let mut measurements = Measurements::default();
-    for connection in tasks.join_all().await {
-        measurements.add(connection);
+    for measurements_of_connection in tasks.join_all().await {
+        measurements.add(measurements_of_connection);
     }
     PhaseResults::new(name, connections, start.elapsed(), measurements)
 }
 
-/// Opens connections and sends their warm-up requests. Failures are ignored, because a request that
-/// fails here fails again in the measurement.
+/// Opens connections and sends their warm-up requests. Failures are ignored, because the same failures occur in
+/// the measurement again.
 async fn open_connections(
     endpoint: &Endpoint,
     connections: usize,
@@ -122,8 +124,8 @@ async fn run_connection(
             (phase.write)(unit, step, &mut request, &mut body);
             let sent_at = Instant::now();
             let (status, error) = match connection.exchange_discarding(request.as_bytes()).await {
-                Ok(answer) if (200..300).contains(&answer.status) => (answer.status, None),
-                Ok(answer) => (answer.status, Some(beginning(answer.body))),
+                Ok(response) if (200..300).contains(&response.status) => (response.status, None),
+                Ok(response) => (response.status, Some(beginning(response.body))),
                 Err(error) => (0, Some(error.to_string())),
             };
             let time_us = sent_at.elapsed().as_micros();
@@ -145,6 +147,6 @@ async fn run_connection(
 
 /// The beginning of a body, as text.
 fn beginning(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&body[..body.len().min(300)]);
+    let text = String::from_utf8_lossy(&body[..body.len().min(ERROR_BYTES_MAX)]);
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

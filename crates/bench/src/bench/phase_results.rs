@@ -60,20 +60,16 @@ impl PhaseResults {
         measurements.latencies_us.sort_unstable();
         let percentile_ms = |share: f64| quantile_ms(&measurements.latencies_us, share);
         let is_success = |status: &u16| (200..300).contains(status);
-        let count_of = |success: bool| {
-            let counts = measurements
-                .by_status
-                .iter()
-                .filter(|(status, _)| is_success(status) == success);
-            counts.map(|(_, count)| count).sum::<u64>()
-        };
-        let succeeded = count_of(true);
+        let by_status = measurements.by_status.iter();
+        let successes = by_status.filter(|(status, _)| is_success(status));
+        let succeeded: u64 = successes.map(|(_, count)| count).sum();
+        let responses: u64 = measurements.by_status.values().sum();
         Self {
             phase: phase.to_owned(),
             connections,
             seconds: time.as_secs_f64(),
             succeeded,
-            failed: count_of(false),
+            failed: responses - succeeded,
             #[allow(clippy::cast_precision_loss, reason = "a rate needs no 53 bits")]
             requests_per_second: succeeded as f64 / time.as_secs_f64(),
             p50_ms: percentile_ms(0.5),

@@ -4,7 +4,7 @@
 //!
 //! The engine is that of a server, but with a journal in memory: fsync would slow decisions down and so
 //! make conflicts rarer. Each scheduler updates its copy from the engine's stream of changes, as a
-//! replica does, but only from time to time. After each claim an older instance ends, so that the fleet
+//! replica does, but only from time to time. After each claim another instance is ended, so that the fleet
 //! stays as full as it is. At the end an audit compares the state with the sums over all allocations.
 
 use std::sync::atomic::AtomicU64;
@@ -38,11 +38,11 @@ pub(crate) struct RacesBench {
     #[arg(long, default_value_t = 95, value_parser = clap::value_parser!(u32).range(50..=98))]
     full: u32,
 
-    /// Schedulers that race; the same work is also done by one and by four
+    /// Schedulers that run at the same time; the same work is also done by one and by four
     #[arg(long, default_value_t = 32)]
     schedulers: usize,
 
-    /// After so many decisions of its own a scheduler looks at what has changed
+    /// After so many decisions of its own a scheduler updates its copy of the state
     #[arg(long, default_value_t = 8)]
     stale: u32,
 
@@ -55,10 +55,11 @@ pub(crate) struct RacesBench {
     json: bool,
 }
 
-/// Target: repeated decisions, in percent of all.
+/// Target: repeated decisions, in percent of all decisions.
 const SECOND_DECISIONS_PERCENT: f64 = 0.1;
 
-/// With fewer cores, four schedulers cannot run beside the engine's own threads.
+/// The speed of four schedulers has a target only with this many cores: with fewer, four schedulers cannot run
+/// beside the engine's own threads.
 const CORES_MIN: usize = 4;
 
 /// The results of a number of schedulers.
@@ -147,11 +148,12 @@ impl RacesBench {
     }
 }
 
+/// Compares the results with the targets. The first two rounds are those with one and with four schedulers.
 fn compare_with_targets(rounds: Vec<Round>, audit_before: &Audit, audit: Audit) -> Report {
     let total = |field: fn(&RaceResults) -> u64| {
         count(rounds.iter().map(|round| field(&round.tally)).sum())
     };
-    let (one, four) = (
+    let (speed_of_one, speed_of_four) = (
         rounds[0].decisions_per_second,
         rounds[1].decisions_per_second,
     );
@@ -180,7 +182,8 @@ fn compare_with_targets(rounds: Vec<Round>, audit_before: &Audit, audit: Audit) 
         ),
     ];
     if cores() >= CORES_MIN {
-        bars.push(at_least("speed of 4 schedulers over 1", four / one, 1.0));
+        let speedup = speed_of_four / speed_of_one;
+        bars.push(at_least("speed of 4 schedulers over 1", speedup, 1.0));
     }
     Report {
         rounds,
@@ -190,8 +193,8 @@ fn compare_with_targets(rounds: Vec<Round>, audit_before: &Audit, audit: Audit) 
 }
 
 impl Report {
-    /// Prints the cost of a decision for four schedulers and for one, if there are too few cores
-    /// for a target.
+    /// Prints the cost of a decision for four schedulers and for one, in place of the target if there are too few
+    /// cores for it.
     fn print_cost_of_four(&self) {
         let [one, four, ..] = &self.rounds[..] else {
             return;

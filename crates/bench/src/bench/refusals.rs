@@ -1,6 +1,6 @@
-//! `placewright bench refusals`: the cost of explanations. It handles requests that no host can serve, in
-//! this process and without sockets. The figures include parsing, the decision and the response. A host
-//! changes between two requests, so that no explanation comes from a cache.
+//! `placewright bench refusals`: the cost of explanations. The scheduler's service of this process gets requests
+//! that no host can serve, without sockets. The figures include parsing, the decision and the response. A
+//! host changes between two requests, so that no explanation comes from a cache.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -50,7 +50,7 @@ pub(crate) struct RefusalsBench {
     #[arg(long, default_value_t = 100)]
     refusals: usize,
 
-    /// Then that many connections that are all refused, for five seconds, beside eight that claim
+    /// Connections whose requests are all refused, for five seconds, while eight other connections claim
     #[arg(long, default_value_t = 0)]
     storm: usize,
 
@@ -64,7 +64,15 @@ const P50_MS: f64 = 5.0;
 /// The time of all commands; the benchmark does not depend on the time of day.
 const AT: Timestamp = Timestamp(1_000_000_000_000);
 
-/// Requests that are refused, each for another reason.
+/// The seeds of random numbers, one for each purpose.
+const HOST_SEED: u64 = 1;
+const NUMA_NODE_SEED: u64 = 2;
+const INSTANCE_SEED: u64 = 3;
+const ALLOCATION_SEED: u64 = 4;
+const CONSUMER_SEED: u64 = 5;
+const DISK_CONSUMER_SEED: u64 = 8;
+
+/// Requests that are refused, each for another reason: the name of the kind, and the fields of the request.
 const KINDS: [(&str, &str); 4] = [
     (
         "no memory",
@@ -153,8 +161,9 @@ impl RefusalsBench {
         for (name, request) in KINDS {
             let mut times = Vec::with_capacity(self.refusals);
             let mut bytes = 0;
+            // One more than the refusals that count: the first is reported by itself.
             for number in 0..=self.refusals {
-                let instance = RandomNumbers::new(3, number as u64).uuid();
+                let instance = uuid(INSTANCE_SEED, number as u64);
                 let body = format!(
                     "{{\"request\": {{{request}}}, \"instances\": [\"{instance}\"], \
                      \"claim\": false}}"
@@ -163,15 +172,13 @@ impl RefusalsBench {
                 let change = claim_disk(host, number as u64, kinds.len() as u64);
                 submit(&engine, vec![change]).await?;
                 let start = Instant::now();
-                let answer = request_destination(&service, body).await?;
+                let (status, text) = request_destination(&service, body).await?;
                 times.push(start.elapsed().as_secs_f64() * 1000.0);
                 ensure!(
-                    answer.0 == 409 && answer.1.contains("\"placement\":{"),
-                    "{name}: status {}: {}",
-                    answer.0,
-                    answer.1
+                    status == 409 && text.contains("\"placement\":{"),
+                    "{name}: status {status}: {text}"
                 );
-                bytes = answer.1.len();
+                bytes = text.len();
             }
             let first_ms = times.remove(0);
             times.sort_by(f64::total_cmp);
@@ -230,7 +237,9 @@ impl RefusalsBench {
             report.facts.names.node = format!("node-{host}");
             report.facts.platform.hypervisor_type = Some("QEMU".to_owned());
             let full = HostUpdate::Full(Box::new(report));
-            scheduler.hosts_mut().apply(uuid(1, host), now, &full);
+            scheduler
+                .hosts_mut()
+                .apply(uuid(HOST_SEED, host), now, &full);
         }
         Ok(())
     }
@@ -238,7 +247,7 @@ impl RefusalsBench {
 
 /// A command that claims some disk of a host, so that the state changes.
 fn claim_disk(host: u64, number: u64, kind: u64) -> Command {
-    let consumer = RandomNumbers::new(8, number * KINDS.len() as u64 + kind).uuid();
+    let consumer = uuid(DISK_CONSUMER_SEED, number * KINDS.len() as u64 + kind);
     Command::Claim {
         consumers: vec![ConsumerClaim {
             consumer: ConsumerUuid::from_uuid(consumer),
@@ -247,7 +256,7 @@ fn claim_disk(host: u64, number: u64, kind: u64) -> Command {
             user: "bench".to_owned(),
             consumer_type: None,
             allocations: vec![AllocationRequest {
-                provider: uuid(1, host),
+                provider: uuid(HOST_SEED, host),
                 resources: vec![("DISK_GB".to_owned(), 1)],
             }],
         }],
@@ -289,22 +298,23 @@ async fn submit(engine: &Engine<ControlMachine>, commands: Vec<Command>) -> anyh
     Ok(())
 }
 
-fn uuid(kind: u64, number: u64) -> Uuid {
-    RandomNumbers::new(kind, number).uuid()
+fn uuid(seed: u64, number: u64) -> Uuid {
+    RandomNumbers::new(seed, number).uuid()
 }
 
+/// Whether a host is a tree, if `trees` of a hundred hosts are trees.
 fn is_tree(host: u64, trees: u64) -> bool {
     host % 100 < trees
 }
 
 fn numa_nodes(host: u64, trees: u64) -> impl Iterator<Item = Uuid> {
     let count = if is_tree(host, trees) { 2 } else { 0 };
-    (0..count).map(move |node| uuid(2, host * 2 + node))
+    (0..count).map(move |node| uuid(NUMA_NODE_SEED, host * 2 + node))
 }
 
 fn create_root(host: u64, _trees: u64) -> Vec<Command> {
     vec![Command::CreateProvider {
-        uuid: uuid(1, host),
+        uuid: uuid(HOST_SEED, host),
         name: format!("host-{host}"),
         parent: None,
         at: AT,
@@ -315,7 +325,7 @@ fn create_numa_nodes(host: u64, trees: u64) -> Vec<Command> {
     let create = |node: Uuid| Command::CreateProvider {
         uuid: node,
         name: node.to_string(),
-        parent: Some(uuid(1, host)),
+        parent: Some(uuid(HOST_SEED, host)),
         at: AT,
     };
     numa_nodes(host, trees).map(create).collect()
@@ -340,7 +350,7 @@ fn set_root_inventories(host: u64, trees: u64) -> Vec<Command> {
     if !is_tree(host, trees) {
         totals.push(("VCPU", 64));
     }
-    vec![set_inventories(uuid(1, host), &totals)]
+    vec![set_inventories(uuid(HOST_SEED, host), &totals)]
 }
 
 fn set_numa_node_inventories(host: u64, trees: u64) -> Vec<Command> {
@@ -349,11 +359,12 @@ fn set_numa_node_inventories(host: u64, trees: u64) -> Vec<Command> {
         .collect()
 }
 
-/// Sets the trait on every second host; `claim` leaves such hosts few CPUs.
+/// Sets the trait on every second host. `claim` leaves these hosts few CPUs, so that none serves a request for the
+/// trait and many CPUs.
 fn set_traits(host: u64, _trees: u64) -> Vec<Command> {
     let traits = ["HW_CPU_X86_AVX2"].into_iter();
     vec![Command::SetTraits {
-        provider: uuid(1, host),
+        provider: uuid(HOST_SEED, host),
         generation: None,
         traits: traits
             .filter(|_| host.is_multiple_of(2))
@@ -363,8 +374,10 @@ fn set_traits(host: u64, _trees: u64) -> Vec<Command> {
     }]
 }
 
+/// Claims resources of a host at random. Hosts with the trait have fewer than 16 CPUs left, and hosts with much
+/// disk left have little memory left, so that no host can serve the requests of [`KINDS`].
 fn claim(host: u64, trees: u64) -> Vec<Command> {
-    let mut random = RandomNumbers::new(4, host);
+    let mut random = RandomNumbers::new(ALLOCATION_SEED, host);
     let mut random_below = |end: u64| i64::try_from(random.next() % end).unwrap_or(0);
     let cpus = if host.is_multiple_of(2) {
         50 + random_below(14)
@@ -378,7 +391,7 @@ fn claim(host: u64, trees: u64) -> Vec<Command> {
         1 + random_below(65_000)
     };
     let mut allocations = vec![AllocationRequest {
-        provider: uuid(1, host),
+        provider: uuid(HOST_SEED, host),
         resources: vec![
             ("MEMORY_MB".to_owned(), memory),
             ("DISK_GB".to_owned(), disk + 1),
@@ -396,7 +409,7 @@ fn claim(host: u64, trees: u64) -> Vec<Command> {
     }
     vec![Command::Claim {
         consumers: vec![ConsumerClaim {
-            consumer: ConsumerUuid::from_uuid(uuid(5, host)),
+            consumer: ConsumerUuid::from_uuid(uuid(CONSUMER_SEED, host)),
             generation: ConsumerGeneration::Is(None),
             project: "bench".to_owned(),
             user: "bench".to_owned(),

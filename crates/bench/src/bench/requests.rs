@@ -6,18 +6,22 @@ use uuid::Uuid;
 
 /// A fast generator of pseudo-random numbers (splitmix64). It is not for secrets.
 #[derive(Debug, Clone)]
-pub(crate) struct RandomNumbers(u64);
+pub(crate) struct RandomNumbers {
+    state: u64,
+}
 
 impl RandomNumbers {
     /// A generator with a sequence of its own for each pair of seed and stream.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
-        Self(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93))
+        Self {
+            state: seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93),
+        }
     }
 
     /// The next 64-bit number of the sequence.
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
@@ -29,16 +33,16 @@ impl RandomNumbers {
     }
 }
 
-/// The address path and the headers that all requests of a run share.
+/// What all requests of a run share: the beginning of the path, and the headers.
 #[derive(Debug, Clone)]
-pub(crate) struct Target {
+pub(crate) struct RequestBase {
     /// The path before every route, without a slash at the end.
     pub(crate) prefix: String,
     /// All headers except those about the body, each with its line end.
     pub(crate) headers: String,
 }
 
-impl Target {
+impl RequestBase {
     /// A request that changes nothing: it lists the versions of the server's API.
     pub(crate) fn version_request(&self) -> String {
         let mut request = String::new();
@@ -46,7 +50,7 @@ impl Target {
         request
     }
 
-    /// Writes a request into `output`, with a JSON body unless that is empty.
+    /// Writes a request into `output`, with a JSON body unless `body` is empty.
     pub(crate) fn write(&self, output: &mut String, method: &str, path: &str, body: &str) {
         output.clear();
         let _ = write!(
@@ -81,10 +85,9 @@ const TRAITS: [&str; 4] = [
 pub(crate) const REQUESTS_PER_HOST: u8 = 4;
 
 /// Writes one of the requests that create host number `number`: provider, inventories, traits,
-/// aggregates. The generations are right as long as nothing else changes
-/// the provider.
+/// aggregates. The generations in the requests are right as long as nothing else changes the provider.
 pub(crate) fn write_host(
-    target: &Target,
+    base: &RequestBase,
     output: &mut String,
     body: &mut String,
     seed: u64,
@@ -99,7 +102,7 @@ pub(crate) fn write_host(
                 body,
                 "{{\"name\":\"bench-{seed:x}-{number}\",\"uuid\":\"{uuid}\"}}"
             );
-            target.write(output, "POST", "/resource_providers", body);
+            base.write(output, "POST", "/resource_providers", body);
         }
         1 => {
             // The capacity is so large that claims are never refused during a benchmark.
@@ -109,7 +112,7 @@ pub(crate) fn write_host(
                  \"MEMORY_MB\":{\"total\":16777216,\"reserved\":512},\
                  \"DISK_GB\":{\"total\":65536}}}",
             );
-            target.write(
+            base.write(
                 output,
                 "PUT",
                 &format!("/resource_providers/{uuid}/inventories"),
@@ -117,12 +120,13 @@ pub(crate) fn write_host(
             );
         }
         2 => {
-            let name = TRAITS[usize::try_from(number % 4).unwrap_or(0)];
+            let index = number % TRAITS.len() as u64;
+            let name = TRAITS[usize::try_from(index).unwrap_or(0)];
             let _ = write!(
                 body,
                 "{{\"resource_provider_generation\":1,\"traits\":[\"{name}\"]}}"
             );
-            target.write(
+            base.write(
                 output,
                 "PUT",
                 &format!("/resource_providers/{uuid}/traits"),
@@ -130,12 +134,13 @@ pub(crate) fn write_host(
             );
         }
         _ => {
+            // Streams from the end of their range, so that no aggregate has the UUID of a host.
             let aggregate = RandomNumbers::new(seed, u64::MAX - number % AGGREGATES).uuid();
             let _ = write!(
                 body,
                 "{{\"resource_provider_generation\":2,\"aggregates\":[\"{aggregate}\"]}}"
             );
-            target.write(
+            base.write(
                 output,
                 "PUT",
                 &format!("/resource_providers/{uuid}/aggregates"),
@@ -146,14 +151,14 @@ pub(crate) fn write_host(
 }
 
 /// Writes the request that deletes host number `number`.
-pub(crate) fn write_host_deletion(target: &Target, output: &mut String, seed: u64, number: u64) {
+pub(crate) fn write_host_deletion(base: &RequestBase, output: &mut String, seed: u64, number: u64) {
     let uuid = RandomNumbers::new(seed, number).uuid();
-    target.write(output, "DELETE", &format!("/resource_providers/{uuid}"), "");
+    base.write(output, "DELETE", &format!("/resource_providers/{uuid}"), "");
 }
 
 /// Writes a claim of a small instance by a new consumer on a host.
 pub(crate) fn write_claim(
-    target: &Target,
+    base: &RequestBase,
     output: &mut String,
     body: &mut String,
     host: &str,
@@ -166,7 +171,7 @@ pub(crate) fn write_claim(
          \"consumer_generation\":null,\"consumer_type\":\"INSTANCE\",\
          \"project_id\":\"bench-project\",\"user_id\":\"bench-user\"}}"
     );
-    target.write(output, "PUT", &format!("/allocations/{consumer}"), body);
+    base.write(output, "PUT", &format!("/allocations/{consumer}"), body);
 }
 
 #[cfg(test)]

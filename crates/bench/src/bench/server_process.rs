@@ -17,7 +17,7 @@ pub(crate) struct ServerProcess {
     child: Child,
     address: SocketAddr,
     log: PathBuf,
-    /// The time from the start of the process until it was ready.
+    /// The time from the start of the process until the server was ready.
     pub(crate) time_to_ready: Duration,
 }
 
@@ -25,6 +25,10 @@ pub(crate) struct ServerProcess {
 const READY_MAX: Duration = Duration::from_secs(300);
 /// The interval of the readiness checks.
 const READY_POLL: Duration = Duration::from_micros(500);
+/// The time-out of one readiness check.
+const READY_CHECK_MAX: Duration = Duration::from_secs(5);
+/// The number of lines of a server's log that an error contains.
+const LOG_LINES_SHOWN: usize = 10;
 
 /// The clock ticks of a second in `/proc/*/stat`: 100 on every Linux.
 const TICKS_PER_S: f64 = 100.0;
@@ -58,8 +62,8 @@ pub(crate) struct Memory {
 }
 
 impl ServerProcess {
-    /// Starts a server on this store and waits until it is ready. Its log goes to a file beside the
-    /// store.
+    /// Starts a server on this store and waits until the server is ready. The server's log goes to a file
+    /// beside the store.
     ///
     /// # Errors
     ///
@@ -164,11 +168,11 @@ impl ServerProcess {
         cpu_s_of(self.child.id())
     }
 
-    /// Ends the server with SIGTERM and waits; returns how long that took.
+    /// Ends the server with SIGTERM and waits until it has ended; returns how long that took.
     ///
     /// # Errors
     ///
-    /// It did not end with success.
+    /// The exit code of the server is not 0.
     pub(crate) fn stop(mut self) -> anyhow::Result<Duration> {
         let start = Instant::now();
         let id = i32::try_from(self.child.id())
@@ -187,7 +191,7 @@ impl ServerProcess {
     fn log_end(&self) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(10)..].join("\n")
+        lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n")
     }
 }
 
@@ -199,14 +203,14 @@ impl Drop for ServerProcess {
     }
 }
 
-/// The program `placewright`: the one that the environment names, else the one beside this program.
+/// The path of the program `placewright`: the path in the environment, otherwise in the folder of this program.
 ///
 /// # Errors
 ///
 /// The program does not exist.
 fn product_path() -> anyhow::Result<PathBuf> {
     let path = match std::env::var_os(PROGRAM_VARIABLE) {
-        Some(named_program) => PathBuf::from(named_program),
+        Some(path) => PathBuf::from(path),
         None => {
             let this_program = std::env::current_exe().context("the path of this program")?;
             this_program.with_file_name("placewright")
@@ -221,7 +225,7 @@ fn product_path() -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// An address with a port that was free a moment ago. Nothing reserves it.
+/// An address with a port that was free a moment ago. Another process may take the port before it is used.
 ///
 /// # Errors
 ///
@@ -234,7 +238,7 @@ pub(crate) fn free_address() -> std::io::Result<SocketAddr> {
 fn is_ready(address: SocketAddr) -> bool {
     let request_ready = || -> std::io::Result<bool> {
         let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.set_read_timeout(Some(READY_CHECK_MAX))?;
         stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")?;
         let mut status = [0; 12];
         stream.read_exact(&mut status)?;

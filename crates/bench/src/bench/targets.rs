@@ -1,4 +1,4 @@
-//! Measured figures with the targets that they have to meet.
+//! Measured figures with the targets that they have to meet. The output calls such a target a bar.
 
 use serde::Serialize;
 

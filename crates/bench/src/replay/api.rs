@@ -25,7 +25,7 @@ pub(crate) struct Access {
     )]
     pub(crate) url: String,
 
-    /// The placement API's address; it says how full the installation is
+    /// The address of the placement API, which shows how full the installation is
     #[arg(
         long,
         env = "PLACEWRIGHT_URL",
@@ -34,7 +34,7 @@ pub(crate) struct Access {
     )]
     pub(crate) placement_url: String,
 
-    /// The token to show; `noauth2` takes `admin`
+    /// The token to send; `noauth2` accepts `admin`
     #[arg(
         long,
         env = "OS_TOKEN",
@@ -55,10 +55,12 @@ const COMPUTE_VERSION: &str = "compute 2.61";
 const PLACEMENT_VERSION: &str = "placement 1.39";
 /// The time-out of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// The most attempts of a request that got no response, or a temporary error.
+/// The maximum number of attempts of a request that got no response, or a temporary error.
 const ATTEMPTS_MAX: u32 = 6;
 /// The pause before the second attempt; it doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The number of bytes of an error's body that are shown if its form is unknown.
+const BODY_BYTES_SHOWN: usize = 300;
 
 /// One of the two APIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +100,7 @@ impl CallError {
 
 /// The decoded body of a successful response.
 #[derive(Debug)]
-pub(crate) struct Answer<T> {
+pub(crate) struct Response<T> {
     pub(crate) body: T,
     /// The server's time, from the `Date` header.
     pub(crate) date: Option<Timestamp>,
@@ -112,7 +114,7 @@ impl Api {
     /// A header or the token cannot be sent.
     pub(crate) fn new(access: &Access, connections: usize) -> anyhow::Result<Self> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // An error means that another thread has just installed a provider, which is as good.
+            // An error means that another thread has just installed a provider, which serves as well.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let mut headers = HeaderMap::new();
@@ -149,11 +151,11 @@ impl Api {
         &self,
         service: Service,
         path: &str,
-    ) -> Result<Answer<T>, CallError> {
-        let answer = self
+    ) -> Result<Response<T>, CallError> {
+        let response = self
             .send_with_retries(service, Method::GET, path, None)
             .await?;
-        self.decode(service, path, answer)
+        self.decode(service, path, response)
     }
 
     /// Sends a POST request with a prepared body, and decodes the response.
@@ -163,10 +165,10 @@ impl Api {
         body: String,
     ) -> Result<T, CallError> {
         let service = Service::Compute;
-        let answer = self
+        let response = self
             .send_with_retries(service, Method::POST, path, Some(body))
             .await?;
-        Ok(self.decode(service, path, answer)?.body)
+        Ok(self.decode(service, path, response)?.body)
     }
 
     /// Sends a DELETE request; a missing object is not an error.
@@ -189,12 +191,12 @@ impl Api {
         &self,
         service: Service,
         path: &str,
-        answer: Answer<Vec<u8>>,
-    ) -> Result<Answer<T>, CallError> {
-        match serde_json::from_slice(&answer.body) {
-            Ok(body) => Ok(Answer {
+        response: Response<Vec<u8>>,
+    ) -> Result<Response<T>, CallError> {
+        match serde_json::from_slice(&response.body) {
+            Ok(body) => Ok(Response {
                 body,
-                date: answer.date,
+                date: response.date,
             }),
             Err(error) => Err(CallError::NotUnderstood {
                 url: self.url(service, path),
@@ -210,13 +212,13 @@ impl Api {
         method: Method,
         path: &str,
         body: Option<String>,
-    ) -> Result<Answer<Vec<u8>>, CallError> {
+    ) -> Result<Response<Vec<u8>>, CallError> {
         let mut pause = FIRST_PAUSE;
         let mut attempts = 1;
         loop {
             let result = self.send_once(service, &method, path, body.clone()).await;
             let (error, may_retry) = match result {
-                Ok(answer) => return Ok(answer),
+                Ok(response) => return Ok(response),
                 Err(failure) => failure,
             };
             if !may_retry || attempts == ATTEMPTS_MAX {
@@ -235,7 +237,7 @@ impl Api {
         method: &Method,
         path: &str,
         body: Option<String>,
-    ) -> Result<Answer<Vec<u8>>, (CallError, bool)> {
+    ) -> Result<Response<Vec<u8>>, (CallError, bool)> {
         let url = self.url(service, path);
         let version = match service {
             Service::Compute => COMPUTE_VERSION,
@@ -251,18 +253,18 @@ impl Api {
                 .body(body);
         }
         let is_idempotent = *method != Method::POST;
-        let no_answer = |error: reqwest::Error| {
+        let no_response = |error: reqwest::Error| {
             let is_safe = is_idempotent || error.is_connect();
             let reason = innermost(&error);
             let url = url.clone();
             (CallError::NoAnswer { url, reason }, is_safe)
         };
-        let answer = request.send().await.map_err(no_answer)?;
-        let status = answer.status();
-        let date = answer.headers().get("date").and_then(read_date);
-        let body = answer.bytes().await.map_err(no_answer)?.to_vec();
+        let response = request.send().await.map_err(no_response)?;
+        let status = response.status();
+        let date = response.headers().get("date").and_then(read_date);
+        let body = response.bytes().await.map_err(no_response)?.to_vec();
         if status.is_success() {
-            return Ok(Answer { body, date });
+            return Ok(Response { body, date });
         }
         let is_temporary =
             status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::TOO_MANY_REQUESTS;
@@ -276,7 +278,7 @@ fn read_date(value: &HeaderValue) -> Option<Timestamp> {
     Some(date.timestamp())
 }
 
-/// The reason in an error's body, in the form of either API; otherwise the body.
+/// The reason in an error's body, in the form of either API; if there is none, the beginning of the body.
 fn error_reason(body: &[u8]) -> String {
     let json: Option<Value> = serde_json::from_slice(body).ok();
     let message = json.as_ref().and_then(|json| {
@@ -286,6 +288,9 @@ fn error_reason(body: &[u8]) -> String {
     });
     match message {
         Some(message) => message.trim().to_owned(),
-        None => String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned(),
+        None => {
+            let beginning = &body[..body.len().min(BODY_BYTES_SHOWN)];
+            String::from_utf8_lossy(beginning).into_owned()
+        }
     }
 }

@@ -19,15 +19,20 @@ const TASKS_PANEL_Y: (f64, f64) = (430.0, 570.0);
 const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 ];
-/// The most points of a line; more would not look smoother.
+/// The maximum number of points of a line; more would not look smoother.
 const POINTS_MAX: usize = 600;
-/// The most parts that an axis is divided into.
-const TICKS_MAX: f64 = 8.0;
+/// The maximum number of parts into which ticks divide an axis.
+const AXIS_PARTS_MAX: f64 = 8.0;
+/// The maximum number of parts of the vertical axis of a low panel.
+const LOW_AXIS_PARTS_MAX: f64 = 4.0;
+/// A panel that is not higher than this is low.
+const LOW_PANEL_HEIGHT: f64 = 200.0;
 
 /// A line of a panel.
 struct Line {
     name: String,
     colour: &'static str,
+    /// The points, as a time in seconds and a value.
     points: Vec<(f64, f64)>,
 }
 
@@ -78,7 +83,7 @@ pub(crate) fn draw(title: &str, tasks: usize, totals: &Amounts, samples: &[Sampl
         &share_lines(totals, &samples),
     );
     let (top, bottom) = TASKS_PANEL_Y;
-    #[expect(clippy::cast_precision_loss, reason = "a picture needs no 53 bits")]
+    #[expect(clippy::cast_precision_loss, reason = "a chart needs no 53 bits")]
     let y_max = (tasks as f64).max(1.0);
     let tasks_panel = Panel {
         top,
@@ -96,7 +101,7 @@ pub(crate) fn draw(title: &str, tasks: usize, totals: &Amounts, samples: &[Sampl
     output
 }
 
-/// Selects at most about [`POINTS_MAX`] samples, always with the last one.
+/// Selects about [`POINTS_MAX`] samples at most, always including the last one.
 fn thin_out(samples: &[Sample]) -> Vec<&Sample> {
     let step = samples.len().div_ceil(POINTS_MAX).max(1);
     let mut selected: Vec<_> = samples.iter().step_by(step).collect();
@@ -130,7 +135,7 @@ fn task_lines(samples: &[&Sample]) -> Vec<Line> {
         points: samples
             .iter()
             .map(|sample| {
-                #[expect(clippy::cast_precision_loss, reason = "a picture needs no 53 bits")]
+                #[expect(clippy::cast_precision_loss, reason = "a chart needs no 53 bits")]
                 let count = count(&sample.counts) as f64;
                 (sample.at_s, count)
             })
@@ -157,7 +162,12 @@ fn draw_panel(output: &mut String, panel: &Panel, axis_title: &str, lines: &[Lin
         "<text x=\"18\" y=\"{middle}\" text-anchor=\"middle\" \
          transform=\"rotate(-90 18 {middle})\">{axis_title}</text>"
     );
-    for value in ticks(y_max, if bottom - top > 200.0 { TICKS_MAX } else { 4.0 }) {
+    let y_parts_max = if bottom - top > LOW_PANEL_HEIGHT {
+        AXIS_PARTS_MAX
+    } else {
+        LOW_AXIS_PARTS_MAX
+    };
+    for value in ticks(y_max, y_parts_max) {
         let y_position = panel.y_position(value);
         let _ = writeln!(
             output,
@@ -165,10 +175,10 @@ fn draw_panel(output: &mut String, panel: &Panel, axis_title: &str, lines: &[Lin
              <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             LEFT - 8.0,
             y_position + 4.5,
-            number(value)
+            format_number(value)
         );
     }
-    for value in ticks(x_max, TICKS_MAX) {
+    for value in ticks(x_max, AXIS_PARTS_MAX) {
         let x_position = panel.x_position(value);
         let _ = writeln!(
             output,
@@ -176,13 +186,14 @@ fn draw_panel(output: &mut String, panel: &Panel, axis_title: &str, lines: &[Lin
              <text x=\"{x_position:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             bottom + 5.0,
             bottom + 19.0,
-            number(value)
+            format_number(value)
         );
     }
     let _ = writeln!(
         output,
         "<path d=\"M{LEFT} {top}V{bottom}H{RIGHT}\" fill=\"none\" stroke=\"#333333\"/>"
     );
+    // The lines, and the legend above them.
     let mut x_position = LEFT;
     for line in lines {
         draw_line(output, panel, line);
@@ -206,11 +217,11 @@ fn draw_line(output: &mut String, panel: &Panel, line: &Line) {
     let points: Vec<String> = line
         .points
         .iter()
-        .map(|(x_position, y_position)| {
+        .map(|(seconds, value)| {
             format!(
                 "{:.1},{:.1}",
-                panel.x_position(*x_position),
-                panel.y_position(*y_position)
+                panel.x_position(*seconds),
+                panel.y_position(*value)
             )
         })
         .collect();
@@ -222,9 +233,10 @@ fn draw_line(output: &mut String, panel: &Panel, line: &Line) {
     );
 }
 
-/// Round values from 0 up to a bound.
-fn ticks(maximum: f64, parts: f64) -> Vec<f64> {
-    let rough_step = maximum / parts;
+/// Round values from 0 up to a maximum, which divide it into at most `parts_max` parts. The factors 0.999 and 1.001
+/// allow for errors of rounding.
+fn ticks(maximum: f64, parts_max: f64) -> Vec<f64> {
+    let rough_step = maximum / parts_max;
     let power = 10_f64.powf(rough_step.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0]
         .into_iter()
@@ -241,7 +253,7 @@ fn ticks(maximum: f64, parts: f64) -> Vec<f64> {
 }
 
 /// Formats a number with separated thousands, and only the digits that a tick needs.
-fn number(value: f64) -> String {
+fn format_number(value: f64) -> String {
     if value < 10.0 && value.fract() > 1e-6 {
         let text = format!("{value:.3}");
         return text.trim_end_matches('0').to_owned();
@@ -270,12 +282,15 @@ mod tests {
     #[test]
     fn axes_have_round_numbers() {
         let texts = |maximum, parts| -> Vec<String> {
-            ticks(maximum, parts).into_iter().map(number).collect()
+            ticks(maximum, parts)
+                .into_iter()
+                .map(format_number)
+                .collect()
         };
         assert_eq!(texts(100.0, 8.0), ["0", "20", "40", "60", "80", "100"]);
         assert_eq!(texts(8152.0, 4.0), ["0", "5,000"]);
         assert_eq!(texts(2.3, 8.0), ["0", "0.5", "1", "1.5", "2"]);
-        assert_eq!(number(1_523_000.0), "1,523,000");
+        assert_eq!(format_number(1_523_000.0), "1,523,000");
     }
 
     #[test]
@@ -289,15 +304,12 @@ mod tests {
         let samples: Vec<_> = (0..=1400)
             .map(|second| sample(f64::from(second), 500))
             .collect();
-        let picture = draw("a < b", 400, &totals, &samples);
-        assert!(picture.contains("a &lt; b"));
-        assert_eq!(picture.matches("<polyline").count(), 5);
-        assert!(picture.contains(">CUSTOM_GPU_MILLI<"));
+        let chart = draw("a < b", 400, &totals, &samples);
+        assert!(chart.contains("a &lt; b"));
+        // One line for the resource, and four for the tasks.
+        assert_eq!(chart.matches("<polyline").count(), 5);
+        assert!(chart.contains(">CUSTOM_GPU_MILLI<"));
         let right = format!("{RIGHT:.1},");
-        assert_eq!(
-            picture.matches(&right).count(),
-            5,
-            "the last sample is there"
-        );
+        assert_eq!(chart.matches(&right).count(), 5, "the last sample is there");
     }
 }

@@ -120,7 +120,7 @@ impl Flavors {
         Ok(id)
     }
 
-    /// The name, with a number if a flavor with other properties has this name.
+    /// `name`, followed by a number if another flavor already has this name.
     fn unused_name(&self, name: &str) -> String {
         let is_used = |name: &str| self.existing.iter().any(|flavor| flavor.name == name);
         if !is_used(name) {

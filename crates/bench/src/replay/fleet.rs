@@ -36,7 +36,7 @@ pub(crate) struct Fleet {
 
 /// The interval at which an incomplete fleet is read again.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// The most names in a message.
+/// The maximum number of names in a message.
 const NAMES_SHOWN_MAX: usize = 5;
 
 impl Fleet {
@@ -67,7 +67,7 @@ impl Fleet {
         }
     }
 
-    /// The nodes that the fleet lacks or that are not ready, as text; none if all are ready.
+    /// The nodes that the fleet lacks or that are not ready, as text; `None` if all are ready.
     pub(crate) fn difference(&self, nodes: &[Node]) -> Option<String> {
         let is_ready = |node: &&Node| self.ready.contains(&node.name);
         let (missing, unready): (Vec<&str>, Vec<&str>) = nodes
@@ -103,7 +103,7 @@ impl Fleet {
 ///
 /// # Errors
 ///
-/// The installation does not have them after this time; the error names what is missing.
+/// The installation does not have all these hosts after the time `wait`; the error names those that are missing.
 pub(crate) async fn wait_for(api: &Api, nodes: &[Node], wait: Duration) -> anyhow::Result<Fleet> {
     let start = Instant::now();
     loop {

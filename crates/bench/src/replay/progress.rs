@@ -34,7 +34,7 @@ impl ProgressDisplay {
         }
     }
 
-    /// Shows the present numbers.
+    /// Shows the present numbers, and the resource class with the highest allocated share, in percent.
     pub(crate) fn show(&mut self, counts: &Counts, fullest: Option<(&str, f64)>) {
         let mut text = format!(
             "{} placed, {} refused, {} being built",

@@ -18,20 +18,20 @@ use super::task_progress::{TaskEnd, TaskProgress};
 #[derive(Debug, Clone)]
 pub(crate) struct ServerPlan {
     pub(crate) name: String,
-    /// The id of its flavor.
+    /// The id of the server's flavor.
     pub(crate) flavor: Arc<str>,
     /// The time of the request, since the start of the run.
     pub(crate) create_at: Duration,
-    /// The time of its deletion since the start of the run, if it is to be deleted.
+    /// The time of the deletion, since the start of the run; `None` if the server is not deleted.
     pub(crate) delete_at: Option<Duration>,
 }
 
 /// The limits of concurrency and of waiting of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PaceOptions {
-    /// The most concurrent requests for servers.
+    /// The maximum number of concurrent requests.
     pub(crate) connections: usize,
-    /// The longest time without progress; then the run is given up.
+    /// The longest time without progress, after which the builds under way are given up.
     pub(crate) patience: Duration,
 }
 
@@ -43,9 +43,9 @@ const PAUSE_FACTOR: u32 = 4;
 /// The time by which a listing overlaps the one before, because the clocks of cells differ and the API's
 /// times are in seconds.
 const LISTING_OVERLAP: SignedDuration = SignedDuration::from_secs(2);
-/// A server that was in no listing for this time is requested by its id.
+/// A server that was in no listing for this time after its request is looked up by its id.
 const UNLISTED_AFTER: Duration = Duration::from_secs(10);
-/// The most servers that are requested by their ids between two listings.
+/// The maximum number of servers that are looked up by their ids between two listings.
 const SHOWN_AT_A_TIME: usize = 20;
 
 /// A run of a replay.
@@ -73,7 +73,7 @@ impl ReplayRun {
         creators.join_all().await;
         // An error means that the watcher has ended already, because the run was given up.
         let _ = all_requested_sender.send(true);
-        // A panic of a task is a bug of this program; the results of the others are still shown.
+        // A panic in one of them is a bug of this program; the results of the run are still shown.
         let _ = watcher.await;
         let _ = deleter.await;
     }
@@ -127,7 +127,8 @@ impl ReplayRun {
         let mut last_progress = Instant::now();
         loop {
             let listing_start = Instant::now();
-            // Servers that were requested before this listing are in it, whether their builds ended or not.
+            // Read before the listing: once it is true, all servers are counted, and when none of them is
+            // building after the listing, all have ended.
             let is_all_requested = *all_requested.borrow();
             match self.list_ended_servers(since).await {
                 Ok(date) => since = date.map(|date| date - LISTING_OVERLAP).or(since),
@@ -157,12 +158,14 @@ impl ReplayRun {
         }
     }
 
+    /// Records the servers whose builds have ended since a time. Returns the time of the listing by the API
+    /// server's clock, if there was one.
     async fn list_ended_servers(
         &self,
         since: Option<Timestamp>,
     ) -> Result<Option<Timestamp>, CallError> {
-        let filter = |status, detail| ServerFilter {
-            detail,
+        let filter = |status, is_detailed| ServerFilter {
+            is_detailed,
             status: Some(status),
             changed_since: since,
         };
@@ -174,17 +177,20 @@ impl ReplayRun {
                 self.task_progress.set_ended(server.id, end, Instant::now());
             }
         };
-        let active = |server| set_ended(server, Some(TaskEnd::Active));
-        let date = servers::list(&self.api, filter("ACTIVE", false), active).await?;
-        let failed = |server: ServerView| {
+        let record_active = |server| set_ended(server, Some(TaskEnd::Active));
+        let is_detailed = false;
+        let date = servers::list(&self.api, filter("ACTIVE", is_detailed), record_active).await?;
+        let record_failed = |server: ServerView| {
             let end = server.end();
             set_ended(server, end);
         };
-        servers::list(&self.api, filter("ERROR", true), failed).await?;
+        // Only a detailed listing has the fault.
+        let is_detailed = true;
+        servers::list(&self.api, filter("ERROR", is_detailed), record_failed).await?;
         if let Some(requested_before) = Instant::now().checked_sub(UNLISTED_AFTER) {
             for server in self
                 .task_progress
-                .unfinished_since(requested_before, SHOWN_AT_A_TIME)
+                .unfinished_requested_before(requested_before, SHOWN_AT_A_TIME)
             {
                 self.show_server(server).await?;
             }
@@ -192,7 +198,7 @@ impl ReplayRun {
         Ok(date)
     }
 
-    /// Requests one server that no listing contained.
+    /// Looks up one server that no listing contained.
     async fn show_server(&self, server: Uuid) -> Result<(), CallError> {
         let end = match servers::show(&self.api, server).await {
             Ok(view) => view.end(),
@@ -214,13 +220,13 @@ impl ReplayRun {
         for task in 0..self.plans.len() {
             if self.plans[task].delete_at.is_some() {
                 let connections = Arc::clone(&connections);
-                deletions.spawn(Arc::clone(&self).delete_in_time(task, connections));
+                deletions.spawn(Arc::clone(&self).delete_at_its_time(task, connections));
             }
         }
         deletions.join_all().await;
     }
 
-    async fn delete_in_time(self: Arc<Self>, task: usize, connections: Arc<Semaphore>) {
+    async fn delete_at_its_time(self: Arc<Self>, task: usize, connections: Arc<Semaphore>) {
         let Some(time) = self.plans[task].delete_at else {
             return;
         };

@@ -37,9 +37,9 @@ pub(crate) struct Report {
     pub(crate) retries: Option<BuildRetries>,
     /// Whether the user stopped the run.
     pub(crate) stopped: bool,
-    /// The names of tasks that ended neither active nor refused with a reason, each with what happened.
+    /// The names of the unsettled tasks, each with what happened.
     #[serde(skip)]
-    pub(crate) complaints: Vec<String>,
+    pub(crate) unsettled_tasks: Vec<String>,
 }
 
 /// The usage of a resource.
@@ -61,13 +61,13 @@ pub(crate) struct FinishedRun<'a> {
     pub(crate) totals: &'a Amounts,
     pub(crate) hosts: usize,
     pub(crate) time: Duration,
-    pub(crate) stopped: bool,
+    pub(crate) is_stopped: bool,
     pub(crate) retries: Option<BuildRetries>,
 }
 
-/// The most complaints that are shown.
-const COMPLAINTS_SHOWN_MAX: usize = 20;
-/// The most reasons in the table.
+/// The maximum number of unsettled tasks that are shown.
+const UNSETTLED_SHOWN_MAX: usize = 20;
+/// The maximum number of reasons in the table.
 const REASONS_SHOWN_MAX: usize = 12;
 /// The longest reason in the table, in characters.
 const REASON_LENGTH_MAX: usize = 100;
@@ -75,11 +75,11 @@ const REASON_LENGTH_MAX: usize = 100;
 impl Report {
     pub(crate) fn new(run: FinishedRun<'_>) -> Self {
         let mut refused_by_reason: BTreeMap<String, u64> = BTreeMap::new();
-        let mut complaints = Vec::new();
+        let mut unsettled_tasks = Vec::new();
         let mut latencies = Vec::new();
         let (mut placed, mut refused, mut deleted) = (0, 0, 0);
         for (plan, task_state) in run.plans.iter().zip(run.task_states) {
-            deleted += u64::from(task_state.deleted);
+            deleted += u64::from(task_state.is_deleted);
             match &task_state.end {
                 Some(TaskEnd::Active) => {
                     placed += 1;
@@ -91,11 +91,11 @@ impl Report {
                         .entry(normalized_reason(reason))
                         .or_default() += 1;
                 }
-                Some(TaskEnd::Lost(reason)) => complaints.push(match task_state.server {
+                Some(TaskEnd::Lost(reason)) => unsettled_tasks.push(match task_state.server {
                     Some(server) => format!("{} (server {server}): {reason}", plan.name),
                     None => format!("{}: {reason}", plan.name),
                 }),
-                None => complaints.push(format!("{}: not asked for", plan.name)),
+                None => unsettled_tasks.push(format!("{}: not asked for", plan.name)),
             }
         }
         latencies.sort_unstable();
@@ -111,24 +111,24 @@ impl Report {
             seconds,
             placed,
             refused,
-            unsettled: complaints.len() as u64,
+            unsettled: unsettled_tasks.len() as u64,
             deleted,
             refused_by_reason,
             allocated: allocated_resources(run.totals, run.samples),
             decisions_per_second: rate(placed + refused),
             boots_per_second: rate(placed),
-            latency_p50_ms: quantile_ms(&latencies, 50, 100),
-            latency_p99_ms: quantile_ms(&latencies, 99, 100),
-            latency_max_ms: quantile_ms(&latencies, 1, 1),
+            latency_p50_ms: percentile_ms(&latencies, 50),
+            latency_p99_ms: percentile_ms(&latencies, 99),
+            latency_max_ms: percentile_ms(&latencies, 100),
             retries: run.retries,
-            stopped: run.stopped,
-            complaints,
+            stopped: run.is_stopped,
+            unsettled_tasks,
         }
     }
 
     /// Whether every task ended active or was refused with a reason.
     pub(crate) fn is_settled(&self) -> bool {
-        self.complaints.is_empty()
+        self.unsettled_tasks.is_empty()
     }
 
     /// The results as a text with tables.
@@ -175,12 +175,12 @@ impl Report {
                 retries.builds, retries.servers
             );
         }
-        if !self.complaints.is_empty() {
+        if !self.unsettled_tasks.is_empty() {
             let _ = writeln!(output, "\nNeither active nor refused with a reason:");
-            for complaint in self.complaints.iter().take(COMPLAINTS_SHOWN_MAX) {
-                let _ = writeln!(output, "  {complaint}");
+            for task in self.unsettled_tasks.iter().take(UNSETTLED_SHOWN_MAX) {
+                let _ = writeln!(output, "  {task}");
             }
-            if let Some(more @ 1..) = self.complaints.len().checked_sub(COMPLAINTS_SHOWN_MAX) {
+            if let Some(more @ 1..) = self.unsettled_tasks.len().checked_sub(UNSETTLED_SHOWN_MAX) {
                 let _ = writeln!(output, "  and {more} more");
             }
         }
@@ -255,7 +255,7 @@ fn allocated_resources(totals: &Amounts, samples: &[Sample]) -> Vec<Allocated> {
 fn normalized_reason(reason: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     for word in reason.split_whitespace().map(normalized_word) {
-        // In "GPU with GPU with GPU", several groups have the same resource, which is named once.
+        // "GPU with GPU with GPU" comes from several groups with the same resource; it becomes "GPU".
         let is_repeated = words.len() >= 2 && words[words.len() - 1] == "with";
         if is_repeated && words[words.len() - 2] == word.trim_end_matches('.') {
             words.pop();
@@ -291,9 +291,9 @@ fn normalized_word(word: &str) -> String {
     }
 }
 
-/// A quantile of sorted times, in milliseconds.
-fn quantile_ms(sorted: &[Duration], numerator: usize, denominator: usize) -> f64 {
-    let rank = (sorted.len() * numerator).div_ceil(denominator);
+/// A percentile of sorted times, in milliseconds; the 100th is the longest time.
+fn percentile_ms(sorted: &[Duration], percent: usize) -> f64 {
+    let rank = (sorted.len() * percent).div_ceil(100);
     let time = sorted.get(rank.saturating_sub(1)).copied();
     time.unwrap_or_default().as_secs_f64() * 1000.0
 }
@@ -304,16 +304,15 @@ mod tests {
 
     #[test]
     fn normalized_reasons_have_no_numbers() {
-        let reason = |text: &str| normalized_reason(text);
         assert_eq!(
-            reason(
+            normalized_reason(
                 "12 of 1,523 hosts lack 500 CUSTOM_GPU_MILLI, nearest 4f9a1c52-3d2e-4b1a-9f0e-1c7a5d3b2e10."
             ),
             "N of N hosts lack N CUSTOM_GPU_MILLI, nearest …."
         );
-        assert_eq!(reason("cell 2: no T4"), "cell N: no T4");
+        assert_eq!(normalized_reason("cell 2: no T4"), "cell N: no T4");
         assert_eq!(
-            reason(
+            normalized_reason(
                 "0 of 9 hosts have room, nobody has resources=MEMORY_MB:512 with \
                  resources_GPU1=CUSTOM_GPU:1 with resources_GPU2=CUSTOM_GPU:1."
             ),
@@ -322,11 +321,11 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_measured_times() {
+    fn percentiles_are_measured_times() {
         let times: Vec<_> = (1..=200).map(Duration::from_millis).collect();
-        assert_eq!(quantile_ms(&times, 50, 100), 100.0);
-        assert_eq!(quantile_ms(&times, 99, 100), 198.0);
-        assert_eq!(quantile_ms(&times, 1, 1), 200.0);
-        assert_eq!(quantile_ms(&[], 1, 2), 0.0);
+        assert_eq!(percentile_ms(&times, 50), 100.0);
+        assert_eq!(percentile_ms(&times, 99), 198.0);
+        assert_eq!(percentile_ms(&times, 100), 200.0);
+        assert_eq!(percentile_ms(&[], 50), 0.0);
     }
 }

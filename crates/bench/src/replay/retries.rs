@@ -52,7 +52,7 @@ struct Event {
 ///
 /// # Errors
 ///
-/// The API does not answer.
+/// The API sends no response, or an error.
 pub(crate) async fn count(
     api: &Arc<Api>,
     servers: Vec<Uuid>,
@@ -86,11 +86,11 @@ pub(crate) async fn count(
     Ok(total)
 }
 
-/// The number of builds that a server took.
+/// The number of builds of a server, including the last one.
 async fn build_count(api: &Api, server: Uuid) -> Result<u64, CallError> {
     let path = format!("/servers/{server}/os-instance-actions");
     let actions = match api.get::<Actions>(Service::Compute, &path).await {
-        Ok(answer) => answer.body.actions,
+        Ok(response) => response.body.actions,
         // The server was deleted meanwhile.
         Err(error) if error.is_not_found() => return Ok(0),
         Err(error) => return Err(error),

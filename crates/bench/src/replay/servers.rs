@@ -60,7 +60,7 @@ struct ServerResponse {
 }
 
 impl ServerView {
-    /// How the server's build ended; none if it has not ended.
+    /// How the server's build ended; `None` if the build has not ended.
     pub(crate) fn end(&self) -> Option<TaskEnd> {
         match self.status.as_str() {
             "ACTIVE" => Some(TaskEnd::Active),
@@ -75,7 +75,7 @@ impl ServerView {
 }
 
 impl Fault {
-    /// The message, followed by the first line of the details if that is text that the message lacks.
+    /// The message, followed by the first line of the details if the message does not contain that line.
     fn reason(&self) -> String {
         let mut details = self.details.lines().map(str::trim);
         let first_detail = details.find(|line| !line.is_empty());
@@ -96,7 +96,7 @@ impl Fault {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ServerFilter<'a> {
     /// Whether to list all fields of servers, or only ids and names.
-    pub(crate) detail: bool,
+    pub(crate) is_detailed: bool,
     /// Only servers with this status.
     pub(crate) status: Option<&'a str>,
     /// Only servers that changed at this time or later.
@@ -130,7 +130,7 @@ pub(crate) async fn list(
     filter: ServerFilter<'_>,
     mut visit: impl FnMut(ServerView),
 ) -> Result<Option<Timestamp>, CallError> {
-    let mut base = if filter.detail {
+    let mut base = if filter.is_detailed {
         "/servers/detail".to_owned()
     } else {
         "/servers".to_owned()

@@ -10,11 +10,11 @@ use uuid::Uuid;
 /// How a task ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TaskEnd {
-    /// Its server is active.
+    /// The server of the task is active.
     Active,
-    /// There was no host for it, or its request was not valid; with the reason.
+    /// There was no host for the server, or the request was not valid; with the reason.
     Refused(String),
-    /// It ended in a way that must not occur; with what happened.
+    /// The task ended in a way that must not occur; with what happened.
     Lost(String),
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Counts {
     pub(crate) active: u64,
     pub(crate) refused: u64,
     pub(crate) lost: u64,
-    /// Those of the ended tasks whose servers were deleted.
+    /// Ended tasks whose servers were deleted. They are also counted by how they ended.
     pub(crate) deleted: u64,
 }
 
@@ -40,13 +40,13 @@ impl Counts {
 /// The progress of one task.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskState {
-    /// The UUID of its server, once the request was accepted.
+    /// The UUID of the task's server, once the request was accepted.
     pub(crate) server: Option<Uuid>,
     pub(crate) end: Option<TaskEnd>,
     /// The time from the request until the server was seen active or refused.
     pub(crate) latency: Duration,
-    /// Whether its deletion was accepted.
-    pub(crate) deleted: bool,
+    /// Whether the request to delete the server was accepted.
+    pub(crate) is_deleted: bool,
 }
 
 /// The progress of all tasks of a replay.
@@ -138,7 +138,11 @@ impl TaskProgress {
     }
 
     /// Servers that were requested before a time and whose builds have not ended, the oldest first.
-    pub(crate) fn unfinished_since(&self, requested_before: Instant, limit: usize) -> Vec<Uuid> {
+    pub(crate) fn unfinished_requested_before(
+        &self,
+        requested_before: Instant,
+        limit: usize,
+    ) -> Vec<Uuid> {
         let state = self.state.lock();
         let mut unfinished: Vec<_> = state
             .building
@@ -153,7 +157,7 @@ impl TaskProgress {
 
     pub(crate) fn set_deleted(&self, task: usize) {
         let mut state = self.state.lock();
-        state.task_states[task].deleted = true;
+        state.task_states[task].is_deleted = true;
         state.counts.deleted += 1;
     }
 
@@ -228,7 +232,7 @@ mod tests {
         assert_eq!(
             task_progress.build_permits.available_permits(),
             4,
-            "each end gives room"
+            "each end adds a permit"
         );
     }
 }

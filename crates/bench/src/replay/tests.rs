@@ -29,12 +29,13 @@ struct FakeInstallation {
     flavors: Vec<Value>,
     servers: BTreeMap<Uuid, Server>,
     deleted: Vec<String>,
-    /// The number of create requests that will still be answered with 503.
+    /// The number of create requests that will still get status 503.
     busy_responses: u32,
 }
 
 struct Server {
     name: String,
+    /// The number of listings since the server was requested.
     listings: u32,
 }
 
@@ -62,7 +63,7 @@ impl Server {
 }
 
 impl FakeInstallation {
-    fn answer(&mut self, method: &Method, path: &str, query: &str, body: &Value) -> (u16, Value) {
+    fn respond(&mut self, method: &Method, path: &str, query: &str, body: &Value) -> (u16, Value) {
         let path: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         match (method.as_str(), &*path) {
             ("GET", ["v2.1", "os-hypervisors", "detail"]) => {
@@ -156,11 +157,11 @@ impl FakeInstallation {
             view["status"] == parameters["status"] && marker.is_none_or(|marker| *id > marker)
         });
         let page: Vec<Value> = remaining.next().map(|(_, view)| view).into_iter().collect();
-        let mut answer = json!({"servers": page});
+        let mut response = json!({"servers": page});
         if remaining.next().is_some() {
-            answer["servers_links"] = json!([{"rel": "next", "href": "…"}]);
+            response["servers_links"] = json!([{"rel": "next", "href": "…"}]);
         }
-        (200, answer)
+        (200, response)
     }
 }
 
@@ -181,7 +182,7 @@ async fn serve(installation: Arc<Mutex<FakeInstallation>>) -> SocketAddr {
                     let (status, body) =
                         installation
                             .lock()
-                            .answer(&parts.method, path, query, &body);
+                            .respond(&parts.method, path, query, &body);
                     let body = if body.is_null() {
                         String::new()
                     } else {
@@ -265,13 +266,14 @@ async fn tasks_end_active_or_refused_with_a_reason() {
         (&gpu["class"], &gpu["used"], &gpu["total"]),
         (&json!("CUSTOM_GPU_MILLI"), &json!(500), &json!(1000))
     );
+    // Each of the five accepted servers has two builds in its history.
     assert_eq!(report["retries"], json!({"builds": 5, "servers": 5}));
     assert!(
         std::fs::read_to_string(output.join("fill.svg"))
             .unwrap()
             .contains("</svg>")
     );
-    // Flavors are created once: a second run finds them.
+    // The flavor is created once: the second run finds it.
     assert_eq!(installation.lock().flavors.len(), 1);
     let (second_result, ..) = replay(&installation, (NODES, &tasks), &["--clean-up"]).await;
     assert!(second_result.unwrap());

@@ -1,5 +1,5 @@
-//! A small installation: real cells, with the control and the agents of the conductors' own tests
-//! in memory, which check that nothing is lost or left over.
+//! A small installation: real cells, with control and agents in memory. These are the world of the
+//! conductors' own tests, which also checks that nothing is lost or left over.
 
 #![allow(
     dead_code,
@@ -107,9 +107,11 @@ pub fn options(id: CellId) -> Options {
 }
 
 impl Site {
-    /// Creates a control that knows `cells` cells with `hosts` hosts each; none of them runs yet.
+    /// Creates a control that knows `cells` cells with `hosts` hosts each, of `vcpus` processors; none of
+    /// the cells runs yet.
     pub fn new(cells: u32, hosts: u32, vcpus: i32) -> Self {
         let mut world = World::new(cells, hosts, vcpus);
+        // Real cells take the place of the cells and of the network in memory.
         world.cells.clear();
         world.network.clear();
         world.shuffles = true;
@@ -179,9 +181,9 @@ impl Site {
         }
     }
 
-    /// Ends a cell and its agents without notice.
+    /// Ends a cell without notice, and the agents of all cells.
     pub async fn kill(&mut self, id: CellId) {
-        // Each agent holds its cell's link.
+        // The agents hold links to their cells, which would keep the cell alive.
         self.stop_agents().await;
         self.cells.remove(&id);
     }
@@ -251,7 +253,7 @@ impl Site {
     pub async fn world_now(&self) -> World {
         let mut cells = BTreeMap::new();
         for (id, cell) in &self.cells {
-            let state = cell.engine().read(|machine| machine.0.clone()).await;
+            let state = cell.engine().read(|machine| machine.state.clone()).await;
             cells.insert(*id, state);
         }
         let mut world = self.control.world.lock().clone();

@@ -1,4 +1,4 @@
-//! The program `placewright-bench`, which is built beside `placewright`: see the crate of that name.
+//! The program `placewright-bench`, which is built beside `placewright`. Its code is in the crate `placewright-bench`.
 
 use std::process::ExitCode;
 

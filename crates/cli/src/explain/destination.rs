@@ -1,5 +1,5 @@
 //! `placewright explain --destination`: prints why the scheduler selects the host that it does, and what
-//! became of others.
+//! became of the hosts that `--host` names.
 
 use std::fmt::Write as _;
 use std::io::Read as _;
@@ -73,7 +73,7 @@ struct Exclusion {
     constraint: Option<String>,
 }
 
-/// Asks the scheduler for a destination without a claim, and prints why it is that one.
+/// Asks the scheduler for a destination without a claim, and prints why it was selected.
 ///
 /// # Errors
 ///
@@ -128,7 +128,7 @@ impl Destinations {
         let explanations = self
             .selections
             .iter()
-            .filter_map(|one| one.explanation.as_ref());
+            .filter_map(|selection| selection.explanation.as_ref());
         for explanation in explanations {
             explanation.write(&mut out);
         }
@@ -145,8 +145,8 @@ impl Explanation {
         );
         for (index, host) in self.ranking.iter().enumerate() {
             let selected = if host.selected { ", selected" } else { "" };
-            let name = name(&host.host, Some(&host.node));
-            // The selected host comes last if it is not among the best.
+            let name = host_and_node(&host.host, Some(&host.node));
+            // If the selected host is not among the best, it comes after them, and its rank is not known.
             let is_in_order = index == 0 || self.ranking[index - 1].score >= host.score;
             let rank = if is_in_order {
                 (index + 1).to_string()
@@ -167,7 +167,7 @@ impl Explanation {
 
 impl AskedHost {
     fn to_text(&self) -> String {
-        let name = name(&self.asked, self.node.as_deref());
+        let name = host_and_node(&self.asked, self.node.as_deref());
         if let (Some(rank), Some(score)) = (self.rank, self.score) {
             let shares = shares_text(&self.shares);
             return format!("{name}: rank {rank}, score {score:.4} ({shares})");
@@ -190,8 +190,8 @@ impl AskedHost {
     }
 }
 
-/// A host, with its node if that has another name.
-fn name(host: &str, node: Option<&str>) -> String {
+/// The name of a host, with that of its node if they differ.
+fn host_and_node(host: &str, node: Option<&str>) -> String {
     match node {
         Some(node) if node != host => format!("{host} (node {node})"),
         _ => host.to_owned(),
@@ -204,12 +204,12 @@ fn shares_text(shares: &[Share]) -> String {
     if shares.is_empty() {
         return "compared with no other".to_owned();
     }
-    let each = shares.iter().filter(|one| one.share != 0.0);
-    let each: Vec<String> = each
+    let effective = shares.iter().filter(|share| share.share != 0.0);
+    let texts: Vec<String> = effective
         .map(|Share { weigher, share }| format!("{weigher} {share:.4}"))
         .collect();
-    match each.is_empty() {
+    match texts.is_empty() {
         true => "no weigher prefers it".to_owned(),
-        false => each.join(", "),
+        false => texts.join(", "),
     }
 }

@@ -43,9 +43,9 @@ pub(crate) struct BackupCommand {
     #[arg(value_name = "FILE|DIRECTORY")]
     target: PathBuf,
 
-    /// Most bytes that are copied in a second, with K, M or G for their 1024s; `unlimited` for as many as
-    /// the disk can
-    #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = rate)]
+    /// How many bytes are copied in a second at most: a number, with K, M or G for KiB, MiB or GiB; `unlimited`
+    /// for as many as the disk can
+    #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = parse_rate)]
     bytes_per_second: Rate,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct BackupCommand {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Rate(Option<u64>);
 
-fn rate(text: &str) -> Result<Rate, String> {
+fn parse_rate(text: &str) -> Result<Rate, String> {
     if text == "unlimited" {
         return Ok(Rate(None));
     }
@@ -81,14 +81,15 @@ impl BackupCommand {
         let _ = rustix::process::nice(NICENESS);
         let mut store =
             SqliteJournal::open_read_only(&self.store).map_err(|e| classify(e.into()))?;
-        let name = self.name()?;
+        let name_file = self.prepare_target()?;
         let options = BackupOptions {
-            name: &name,
+            name: &name_file,
             files: &[UUID_FILE],
             bytes_per_second: self.bytes_per_second.0,
         };
         let mut progress = Progress::new();
         let written = backup::write(&mut store, &options, &mut |reached| progress.show(reached));
+        // This erases the line of progress before anything else is printed.
         drop(progress);
         let written = written.map_err(classify)?;
         for problem in &written.damaged_snapshots {
@@ -106,25 +107,29 @@ impl BackupCommand {
         ))
     }
 
-    /// The name of the file, from the time and the last entry.
-    fn name(&self) -> anyhow::Result<impl Fn(i64, u64) -> PathBuf + use<>> {
+    /// Removes from the target, if it is a directory, what killed backups left behind. Returns a function that
+    /// names the file of the backup, given its time and its last entry.
+    fn prepare_target(&self) -> anyhow::Result<impl Fn(i64, u64) -> PathBuf + use<>> {
         let target = self.target.clone();
         let stem = match target.is_dir() {
             true => {
                 backup::remove_leftovers(&target, SUFFIX).map_err(classify)?;
-                Some(name_of(&self.store)?)
+                Some(directory_name(&self.store)?)
             }
             false => None,
         };
         Ok(move |made_at, end| match &stem {
-            Some(stem) => target.join(format!("{stem}-{}-{end}{SUFFIX}", time::name(made_at))),
+            Some(stem) => target.join(format!(
+                "{stem}-{}-{end}{SUFFIX}",
+                time::for_file_name(made_at)
+            )),
             None => target.clone(),
         })
     }
 }
 
 /// The last part of the store's path.
-fn name_of(store: &Path) -> anyhow::Result<String> {
+fn directory_name(store: &Path) -> anyhow::Result<String> {
     let store = store.canonicalize()?;
     let name = store.file_name().ok_or_else(|| {
         let text = format!(
@@ -142,10 +147,10 @@ mod tests {
 
     #[test]
     fn rates_are_numbers_with_a_unit_and_never_zero() {
-        assert_eq!(rate("16M"), Ok(Rate(Some(16 << 20))));
-        assert_eq!(rate("1024"), Ok(Rate(Some(1024))));
-        assert_eq!(rate("2G"), Ok(Rate(Some(2 << 30))));
-        assert_eq!(rate("unlimited"), Ok(Rate(None)));
+        assert_eq!(parse_rate("16M"), Ok(Rate(Some(16 << 20))));
+        assert_eq!(parse_rate("1024"), Ok(Rate(Some(1024))));
+        assert_eq!(parse_rate("2G"), Ok(Rate(Some(2 << 30))));
+        assert_eq!(parse_rate("unlimited"), Ok(Rate(None)));
         for wrong in [
             "",
             "0",
@@ -157,7 +162,7 @@ mod tests {
             "18446744073709551615K",
             "é",
         ] {
-            assert!(rate(wrong).is_err(), "{wrong}");
+            assert!(parse_rate(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -70,14 +70,14 @@ pub(super) fn digests(
     if !may_be_of_a_cell(journal)? {
         return digests_of::<ControlMachine>(journal, sequences);
     }
-    // A cell of `placewright up` has its UUID from control's store.
+    // A cell of `placewright up` has its UUID from control's store, and so no file with it: try both machines.
     match digests_of::<CellMachine>(journal, sequences) {
         Ok(digests) => Ok(digests),
         Err(cell_error) => digests_of::<ControlMachine>(journal, sequences).map_err(|_| cell_error),
     }
 }
 
-/// Whether the last record has a version that cells write.
+/// Whether the last record has a version that cells write, or there is no record that would tell.
 fn may_be_of_a_cell(journal: &mut SqliteJournal) -> anyhow::Result<bool> {
     let end = journal.end()?;
     if journal.first_held()? > end {

@@ -1,7 +1,7 @@
 //! `placewright journal export`: the changes as JSON lines, in the form of the change stream.
 //!
-//! Lines contain the names of resource classes and traits, so the state is loaded first, and the
-//! lines are those that a service on this store would stream.
+//! A service on this store is asked for its change stream, in this process: the lines contain the names of resource
+//! classes and traits, which only a loaded state has.
 
 use std::io::{self, BufWriter, Write};
 
@@ -13,7 +13,7 @@ use placewright_http::Body;
 use placewright_journal::{Journal as _, SqliteJournal};
 use placewright_roles::in_process;
 
-/// Prints the entries from `from` to `to`, as far as they exist. Without `from` it begins with the first
+/// Prints the entries from `from` to `to`, as far as they exist. Without `from` the output begins with the first
 /// entry that is held.
 ///
 /// # Errors

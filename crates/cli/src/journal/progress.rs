@@ -1,4 +1,4 @@
-//! The progress of a backup or restore, shown on standard error if that is a terminal.
+//! The progress of a backup or restore, shown on standard error if standard error is a terminal.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
@@ -31,6 +31,7 @@ impl Progress {
         self.updated_at = Instant::now();
         self.is_shown = true;
         let BackupProgress { entry, end, bytes } = *progress;
+        // The snapshot is written after the last entry.
         let text = match entry < end {
             true => format!("entry {entry} of {end}, {}", size(bytes)),
             false => format!("entry {end}, the snapshot, {}", size(bytes)),
@@ -50,10 +51,7 @@ impl Drop for Progress {
 
 /// A number of bytes for people.
 pub(super) fn size(bytes: u64) -> String {
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "only one decimal of it is printed"
-    )]
+    #[allow(clippy::cast_precision_loss, reason = "only one decimal is printed")]
     let mebibytes = bytes as f64 / f64::from(1 << 20);
     format!("{mebibytes:.1} MiB")
 }

@@ -18,10 +18,11 @@ The whole backup is verified before anything is written, and the state is loaded
 that gets its name: what has the name STORE is whole. Nothing that exists is touched; move an old store away \
 first. What is printed is the entry that the store ends with, when it was written, and the digest of the \
 state, as `placewright journal digest` prints it.\n\n\
---until SEQUENCE keeps that entry and leaves out those behind it. --until TIME keeps what was acknowledged \
+--until SEQUENCE keeps that entry and leaves out those after it. --until TIME keeps what was acknowledged \
 before TIME and leaves out what was asked for after it, by the clock of the machine that ran the service. The \
 number of an entry is in the change stream and in `placewright journal export`.\n\n\
-A restored store knows nothing of what came later: other roles do. Run `placewright audit` once it runs, and read \
+A restored store knows nothing of what came later, though other roles do. Run `placewright audit` once the service \
+runs on it, and read \
 \"Back up and restore\" in docs/operations.md before --repair.\n\n\
 Exit code 2: what was asked for cannot be (a store that exists, a moment that the backup does not reach); \
 1: it failed.\n\n\
@@ -70,6 +71,7 @@ impl RestoreCommand {
         let restored = backup::restore(&self.backup, store, last, &mut |reached| {
             progress.show(reached);
         });
+        // This erases the line of progress before anything else is printed.
         drop(progress);
         let mut restored = restored.map_err(classify)?;
         let directory = restored.journal().directory().to_path_buf();

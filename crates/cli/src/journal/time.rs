@@ -9,7 +9,7 @@ pub(super) fn text(microseconds: i64) -> String {
 }
 
 /// The time as a part of a file's name: 20261122T231005.123Z.
-pub(super) fn name(microseconds: i64) -> String {
+pub(super) fn for_file_name(microseconds: i64) -> String {
     let milliseconds = microseconds.div_euclid(1000);
     match Timestamp::from_millisecond(milliseconds) {
         Ok(at) => format!("{at:.3}").replace(['-', ':'], ""),

@@ -45,8 +45,8 @@ pub(super) struct RestorePoint {
     untimed: Option<(u64, u64)>,
     /// The first entry of the first batch that is later than `until`, and when it was appended.
     later: Option<(u64, i64)>,
-    /// The last entry of the batches after that one that are not later than `until`. There are such only if
-    /// the time of day was set back.
+    /// The last entry of a batch that comes after the batch of `later`, though its time is not later than `until`.
+    /// There is such a batch only if the time of day was set back.
     last_after_set_back: Option<u64>,
 }
 

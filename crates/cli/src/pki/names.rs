@@ -16,8 +16,7 @@ pub(crate) struct NameArgs {
     #[arg(long, value_enum)]
     role: RoleArg,
 
-    /// The name of the cell: that of the cell itself, or of the agent's cell. It is the one by which
-    /// control.cells knows it
+    /// The name of the cell, or of the agent's cell, as it is in control.cells
     #[arg(long, value_name = "NAME", required_if_eq_any([("role", "cell"), ("role", "agent")]))]
     cell: Option<String>,
 
@@ -30,7 +29,7 @@ pub(crate) struct NameArgs {
     #[arg(long, value_name = "NAME")]
     service: Vec<String>,
 
-    /// A DNS name that the certificate has as well, for clients that look at nothing else
+    /// A DNS name that the certificate has as well, for clients that check DNS names only
     #[arg(long, value_name = "NAME")]
     pub(super) dns: Vec<String>,
 

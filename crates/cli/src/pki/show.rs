@@ -5,8 +5,22 @@ use std::path::Path;
 use placewright_pki::{Authority, Credentials, RegisterEntry, now};
 use serde_json::json;
 
+/// How certificates are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
 /// The certificates that an authority issued, and its open invitations.
-pub(super) fn authority(authority: &Authority, all: bool, json: bool) -> anyhow::Result<String> {
+pub(super) fn authority(
+    authority: &Authority,
+    with_expired: bool,
+    format: Format,
+) -> anyhow::Result<String> {
+    let is_json = format == Format::Json;
     let at = now();
     let mut text = String::new();
     for (entry, revocation) in authority.entries()? {
@@ -15,10 +29,10 @@ pub(super) fn authority(authority: &Authority, all: bool, json: bool) -> anyhow:
             Some(_) => "revoked",
             None => "valid",
         };
-        if state == "expired" && !all {
+        if state == "expired" && !with_expired {
             continue;
         }
-        text.push_str(&if json {
+        text.push_str(&if is_json {
             let row = json!({
                 "serial": entry.serial, "state": state, "names": entry.names, "by": entry.operation,
                 "not_before": entry.not_before, "not_after": entry.not_after, "at": entry.at,
@@ -29,15 +43,15 @@ pub(super) fn authority(authority: &Authority, all: bool, json: bool) -> anyhow:
         });
     }
     for invitation in authority.open_invitations()? {
-        text.push_str(&if json {
+        text.push_str(&if is_json {
             let row = json!({"state": "invited", "names": invitation.names, "ends_at": invitation.ends_at});
             format!("{row}\n")
         } else {
-            let remaining = span(invitation.ends_at - at);
+            let remaining = duration_text(invitation.ends_at - at);
             format!("{:32}  invited  {remaining:>9}  {}\n", "", invitation.names.join(" "))
         });
     }
-    if !json {
+    if !is_json {
         let head = format!(
             "the authority of {} in {}\n",
             authority.installation(),
@@ -49,7 +63,7 @@ pub(super) fn authority(authority: &Authority, all: bool, json: bool) -> anyhow:
 }
 
 fn line(entry: &RegisterEntry, state: &str, at: i64) -> String {
-    let remaining = span(entry.not_after - at);
+    let remaining = duration_text(entry.not_after - at);
     format!(
         "{}  {state:7}  {remaining:>9}  {}\n",
         entry.serial,
@@ -58,7 +72,7 @@ fn line(entry: &RegisterEntry, state: &str, at: i64) -> String {
 }
 
 /// The certificate in a holder's folder.
-pub(super) fn holder(directory: &Path, json: bool) -> anyhow::Result<String> {
+pub(super) fn holder(directory: &Path, format: Format) -> anyhow::Result<String> {
     let loaded = Credentials::load(directory, None)?.current();
     let facts = &loaded.facts;
     let remaining = facts.not_after - now();
@@ -68,7 +82,7 @@ pub(super) fn holder(directory: &Path, json: bool) -> anyhow::Result<String> {
         _ => "valid",
     };
     let names = facts.identity.uris();
-    if json {
+    if format == Format::Json {
         let row = json!({
             "serial": facts.serial_text(), "state": state, "names": names,
             "not_before": facts.not_before, "not_after": facts.not_after,
@@ -79,13 +93,13 @@ pub(super) fn holder(directory: &Path, json: bool) -> anyhow::Result<String> {
         "{}\n  serial  {}\n  state   {state}, {} left\n  names   {}\n",
         directory.display(),
         facts.serial_text(),
-        span(remaining),
+        duration_text(remaining),
         names.join("\n          ")
     ))
 }
 
 /// A duration in its largest suitable unit.
-fn span(seconds: i64) -> String {
+fn duration_text(seconds: i64) -> String {
     match seconds {
         ..=0 => "0 s".to_owned(),
         1..120 => format!("{seconds} s"),

@@ -13,8 +13,10 @@ use uuid::Uuid;
 use super::Apply;
 use super::table::Table;
 
-/// How often a write is tried again when a host's aggregates changed after they were read.
+/// How often the write of a host's aggregates is tried, as they may change after they were read.
 const ATTEMPTS: u32 = 5;
+/// The number of hosts between two lines of progress.
+const PROGRESS_HOSTS: usize = 1_000;
 
 #[derive(Deserialize)]
 struct Providers {
@@ -55,7 +57,7 @@ impl Apply {
     }
 
     async fn apply_table(&self, table: &Table, distances: Vec<Distance>) -> anyhow::Result<()> {
-        // This also sets up TLS for the other client.
+        // `Client::new` also sets up TLS for the client below.
         let scheduler = Client::new(&self.scheduler_url, &self.token)?;
         let placement = Placement {
             http: reqwest::Client::new(),
@@ -65,12 +67,12 @@ impl Apply {
         let places_of_hosts = places_of_hosts(table, &roots)?;
         // Hosts are also removed from the places of an earlier file.
         let old_topology = scheduler.topology().await?;
-        let mut places: BTreeSet<Uuid> = old_topology
+        let mut all_places: BTreeSet<Uuid> = old_topology
             .levels
             .into_iter()
             .flat_map(|level| level.aggregates)
             .collect();
-        places.extend(table.levels.iter().flat_map(|level| level.places.keys()));
+        all_places.extend(table.levels.iter().flat_map(|level| level.places.keys()));
         if !self.dry_run {
             for (uuid, name) in table.levels.iter().flat_map(|level| &level.places) {
                 scheduler
@@ -78,17 +80,17 @@ impl Apply {
                     .await?;
             }
         }
-        let mut changed = 0usize;
+        let mut changed_hosts = 0usize;
         for (index, root) in roots.iter().enumerate() {
             let no_places = BTreeSet::new();
             let host_places = places_of_hosts
                 .get(&root.uuid)
                 .copied()
                 .unwrap_or(&no_places);
-            if placement.move_host(root, host_places, &places).await? {
-                changed += 1;
+            if placement.move_host(root, host_places, &all_places).await? {
+                changed_hosts += 1;
             }
-            if (index + 1) % 1_000 == 0 {
+            if (index + 1) % PROGRESS_HOSTS == 0 {
                 eprintln!("{} of {} hosts", index + 1, roots.len());
             }
         }
@@ -108,7 +110,7 @@ impl Apply {
             scheduler.put_topology(&topology).await?;
         }
         outln!(
-            "{}{} hosts in {}; {changed} hosts {}",
+            "{}{} hosts in {}; {changed_hosts} hosts {}",
             if self.dry_run {
                 "nothing changed: "
             } else {
@@ -174,19 +176,19 @@ impl Placement<'_> {
             .collect())
     }
 
-    /// Adds a host to its places and removes it from all other places. Returns whether that changed its
-    /// aggregates.
+    /// Adds a host to its places and removes it from all others of `all_places`. Returns whether that changes
+    /// its aggregates; with `--dry-run` it only returns this.
     async fn move_host(
         &self,
         host: &Provider,
         host_places: &BTreeSet<Uuid>,
-        places: &BTreeSet<Uuid>,
+        all_places: &BTreeSet<Uuid>,
     ) -> anyhow::Result<bool> {
         let path = format!("/resource_providers/{}/aggregates", host.uuid);
         for _ in 0..ATTEMPTS {
             let current: Aggregates = self.get(&path).await?;
-            let others = current.aggregates.difference(places);
-            let wanted: BTreeSet<Uuid> = others.chain(host_places).copied().collect();
+            let other_aggregates = current.aggregates.difference(all_places);
+            let wanted: BTreeSet<Uuid> = other_aggregates.chain(host_places).copied().collect();
             if wanted == current.aggregates {
                 return Ok(false);
             }

@@ -35,11 +35,11 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or all lines that are not valid.
+    /// The file cannot be read, or lines are not valid: the error names all of these.
     pub(super) fn load(path: &Path) -> Result<Self, ConfigErrors> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| ConfigErrors(vec![format!("{}: {error}", path.display())]))?;
-        Self::read(&text).map_err(|errors| {
+        Self::parse(&text).map_err(|errors| {
             let errors = errors.iter();
             ConfigErrors(
                 errors
@@ -49,7 +49,7 @@ impl Table {
         })
     }
 
-    fn read(text: &str) -> Result<Self, Vec<String>> {
+    fn parse(text: &str) -> Result<Self, Vec<String>> {
         let lines = text.lines().enumerate();
         let mut lines = lines.filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
         let Some((_, header)) = lines.next() else {
@@ -79,7 +79,7 @@ impl Table {
             errors.push("line 1: there is no level".to_owned());
         }
         for (index, line) in lines {
-            if let Err(error) = table.add(line) {
+            if let Err(error) = table.add_host(line) {
                 errors.push(format!("line {}: {error}", index + 1));
             }
         }
@@ -94,16 +94,16 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or all lines that are not valid.
+    /// The file cannot be read, or lines are not valid: the error names all of these.
     pub(super) fn load_distances(&self, path: &Path) -> Result<Vec<Distance>, ConfigErrors> {
         let with_path = |error: String| format!("{}: {error}", path.display());
         let text = std::fs::read_to_string(path)
             .map_err(|error| ConfigErrors(vec![with_path(error.to_string())]))?;
-        self.read_distances(&text)
+        self.parse_distances(&text)
             .map_err(|errors| ConfigErrors(errors.into_iter().map(with_path).collect()))
     }
 
-    fn read_distances(&self, text: &str) -> Result<Vec<Distance>, Vec<String>> {
+    fn parse_distances(&self, text: &str) -> Result<Vec<Distance>, Vec<String>> {
         let lines = text.lines().enumerate();
         let mut lines = lines.filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
         let header = lines.next().map_or("", |(_, line)| line);
@@ -116,7 +116,7 @@ impl Table {
         }
         let (mut distances, mut errors) = (Vec::new(), Vec::new());
         for (index, line) in lines {
-            match self.distance(line) {
+            match self.parse_distance(line) {
                 Ok(distance) => distances.push(distance),
                 Err(error) => errors.push(format!("line {}: {error}", index + 1)),
             }
@@ -128,7 +128,7 @@ impl Table {
         }
     }
 
-    fn distance(&self, line: &str) -> Result<Distance, String> {
+    fn parse_distance(&self, line: &str) -> Result<Distance, String> {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
         let [level, from, to, distance] = fields[..] else {
             return Err(format!("it has {} fields, not 4", fields.len()));
@@ -142,17 +142,18 @@ impl Table {
                 .then_some(uuid)
                 .ok_or_else(|| format!("no host is in {level} {path}"))
         };
-        let number = distance.parse();
+        let parsed_distance = distance.parse();
         Ok(Distance {
             from: place(from)?,
             to: place(to)?,
-            distance: number
+            distance: parsed_distance
                 .map_err(|_| format!("{distance} is not a whole number of at least 0"))?,
         })
     }
 
-    fn add(&mut self, line: &str) -> Result<(), String> {
+    fn add_host(&mut self, line: &str) -> Result<(), String> {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+        // `split` returns at least one field, even if the line is empty.
         let (host, places) = (fields[0], &fields[1..]);
         if places.len() != self.levels.len() {
             let (has, wants) = (fields.len(), self.levels.len() + 1);
@@ -197,7 +198,7 @@ mod tests {
     #[test]
     fn places_of_one_name_in_two_larger_ones_are_two() {
         let text = "host,rack,room\nn1,r1,north\nn2,r1,south\n# a comment\n\nn3,,south\n";
-        let table = Table::read(text).unwrap();
+        let table = Table::parse(text).unwrap();
         assert_eq!(table.levels[0].places.len(), 2);
         assert_eq!(table.levels[1].places.len(), 2);
         assert!(table.hosts["n1"].is_disjoint(&table.hosts["n2"]));
@@ -205,13 +206,13 @@ mod tests {
             table.hosts["n2"].intersection(&table.hosts["n3"]).count(),
             1
         );
-        assert_eq!(Table::read(text), Ok(table));
+        assert_eq!(Table::parse(text), Ok(table));
     }
 
     #[test]
     fn every_wrong_line_is_named() {
         let text = "host,rack\nn1,r1\nn2\n,r1\nn1,r2\n";
-        let errors = Table::read(text).unwrap_err();
+        let errors = Table::parse(text).unwrap_err();
         assert_eq!(
             errors,
             [
@@ -228,22 +229,22 @@ mod tests {
             "host,\n",
             "host,host\n",
         ] {
-            assert!(Table::read(text).is_err(), "{text:?}");
+            assert!(Table::parse(text).is_err(), "{text:?}");
         }
     }
 
     #[test]
     fn distances_are_between_known_places_of_one_level() {
-        let table = Table::read("host,rack,room\nn1,r1,north\nn2,r1,south\n").unwrap();
+        let table = Table::parse("host,rack,room\nn1,r1,north\nn2,r1,south\n").unwrap();
         let text = "level,from,to,distance\nroom,north,south,40\nrack,north/r1,south/r1,9\n";
-        let distances = table.read_distances(text).unwrap();
+        let distances = table.parse_distances(text).unwrap();
         let numbers: Vec<u32> = distances.iter().map(|distance| distance.distance).collect();
         assert_eq!(numbers, [40, 9]);
         assert!(table.levels[1].places.contains_key(&distances[0].from));
         let text =
             "level,from,to,distance\nrow,a,b,1\nroom,north,east,1\nroom,north,south,-1\nroom\n";
         assert_eq!(
-            table.read_distances(text).unwrap_err(),
+            table.parse_distances(text).unwrap_err(),
             [
                 "line 2: there is no level row",
                 "line 3: no host is in room east",
@@ -251,6 +252,6 @@ mod tests {
                 "line 5: it has 1 fields, not 4",
             ]
         );
-        assert!(table.read_distances("from,to,distance\n").is_err());
+        assert!(table.parse_distances("from,to,distance\n").is_err());
     }
 }

@@ -4,7 +4,10 @@
     clippy::unwrap_used,
     reason = "a test that cannot go on should say where"
 )]
-#![allow(dead_code, reason = "each test uses another part of it")]
+#![allow(
+    dead_code,
+    reason = "each test program uses another part of this module"
+)]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -44,19 +47,23 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Starts it on a store and waits until its log reports that it is ready.
+    /// Starts control on a store and waits until its log reports that it is ready.
     pub(crate) fn start(store: &Path, flags: &[&str]) -> Self {
-        Self::start_in(store, flags, &[])
+        Self::start_with_variables(store, flags, &[])
     }
 
-    /// Starts it with further environment variables, and waits until it is ready.
-    pub(crate) fn start_in(store: &Path, flags: &[&str], variables: &[(&str, &str)]) -> Self {
+    /// Starts control with further environment variables, and waits until it is ready.
+    pub(crate) fn start_with_variables(
+        store: &Path,
+        flags: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Self {
         let mut control = Self::spawn(store, flags, variables);
         control.wait_for_line("ready");
         control
     }
 
-    /// Starts it without waiting until it is ready.
+    /// Starts control without waiting until it is ready.
     pub(crate) fn spawn(store: &Path, flags: &[&str], variables: &[(&str, &str)]) -> Self {
         let address = free_address();
         let listen = address.to_string();
@@ -140,7 +147,7 @@ impl Control {
         rustix::process::kill_process(id, signal).unwrap();
     }
 
-    /// Waits for its end; returns the exit code and the rest of its log.
+    /// Waits until the process ends; returns the exit code and the rest of the log.
     pub(crate) fn end(mut self) -> (i32, String) {
         let mut rest_of_log = String::new();
         self.log.read_to_string(&mut rest_of_log).unwrap();

@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Mutex;
 
 const FIRST_PORT: u16 = 20_000;
-/// The beginning of the system's own range, if the system does not report it.
+/// The first port that the system assigns, if the system does not report it.
 const DEFAULT_SYSTEM_FIRST_PORT: u16 = 32_768;
 
 /// The ports that this process has reserved.

@@ -9,7 +9,7 @@ use placewright_placement::Timestamp;
 use thiserror::Error;
 
 use super::event::Event;
-use super::state::{Change, JobKind, Meta, Stage, State, Step, VmState};
+use super::state::{Change, JobKind, META_KEY, Meta, Stage, State, Step, VmState};
 use crate::claim_request::ClaimResponse;
 use crate::ids::{HostId, InstanceId};
 use crate::message::Reply;
@@ -86,7 +86,7 @@ pub fn decide(
 ) -> Result<Reply, Refusal> {
     let context = DecisionContext { state, at, options };
     match event {
-        Event::Message(envelope) => return Ok(context.message(envelope, changes)),
+        Event::Message(envelope) => return Ok(context.decide_message(envelope, changes)),
         Event::Shelve { instance } => {
             let mut work = context.load_idle(*instance, &[VmState::Active])?;
             work.begin_job("shelve", JobKind::Shelve, Stage::Step(Step::Offload));
@@ -109,16 +109,16 @@ pub fn decide(
             host,
             session,
             guests,
-        } => context.agent_started(*host, *session, guests, changes)?,
-        Event::HostDown { host } => context.host_down(*host, changes)?,
-        Event::HostRemoved { host } => context.host_removed(*host, changes)?,
+        } => context.handle_agent_started(*host, *session, guests, changes)?,
+        Event::HostDown { host } => context.handle_host_down(*host, changes)?,
+        Event::HostRemoved { host } => context.handle_host_removed(*host, changes)?,
         Event::StepEnded {
             host,
             instance,
             session,
             attempt,
             failure,
-        } => context.step_ended(
+        } => context.handle_step_ended(
             (*host, *instance),
             (*session, *attempt),
             failure.as_ref(),
@@ -128,15 +128,15 @@ pub fn decide(
             host,
             instance,
             number,
-        } => context.destroyed((*host, *instance, *number), changes)?,
+        } => context.handle_destroyed((*host, *instance, *number), changes)?,
         Event::ClaimAnswered {
             instance,
             number,
             response,
-        } => context.claim_answered(*instance, (*number, *response), changes)?,
+        } => context.handle_claim_answered(*instance, (*number, *response), changes)?,
         Event::Reseal { instance, from, to } => context.reseal(*instance, (from, to), changes)?,
         Event::Tick => context.tick(changes),
-        Event::Forget { before } => context.forget(*before, changes),
+        Event::Forget { before } => context.forget_deletions(*before, changes),
     }
     Ok(Reply::Accepted)
 }
@@ -147,7 +147,7 @@ impl<'a> DecisionContext<'a> {
     }
 
     /// Handles placement's response to a numbered claim request.
-    fn claim_answered(
+    fn handle_claim_answered(
         self,
         instance: InstanceId,
         (number, response): (u64, ClaimResponse),
@@ -198,7 +198,7 @@ impl<'a> DecisionContext<'a> {
             if job.deadline.is_some_and(|deadline| deadline <= self.at)
                 && let Some(mut work) = UnitOfWork::load(self, *instance)
             {
-                work.host_failed("The host did not answer in time.");
+                work.handle_host_failed("The host did not answer in time.");
                 work.store(changes);
             }
             // The host of an awaited guest may have been marked down in the same event in which the job
@@ -212,15 +212,15 @@ impl<'a> DecisionContext<'a> {
         }
     }
 
-    fn forget(self, before: Timestamp, changes: &mut Vec<Change>) {
-        let present = self.state.meta.get(&0).map(|meta| meta.forgotten_before);
-        if present.is_some_and(|present| present >= before) {
+    fn forget_deletions(self, before: Timestamp, changes: &mut Vec<Change>) {
+        let meta = self.state.meta.get(&META_KEY);
+        if meta.is_some_and(|meta| meta.forgotten_before >= before) {
             return;
         }
         let meta = Meta {
             forgotten_before: before,
         };
-        changes.push(Change::Meta(0, Some(Box::new(meta))));
+        changes.push(Change::Meta(META_KEY, Some(Box::new(meta))));
         for (instance, at) in &self.state.tombstones {
             if *at < before {
                 changes.push(Change::Tombstone(*instance, None));

@@ -61,14 +61,15 @@ pub struct Order {
     /// The step that is requested.
     pub step: Step,
     /// The number of the guest on the host that carries out the step.
-    pub number: u32,
+    pub guest_number: u32,
     /// Whether the guest runs while it is moved.
     pub is_live: bool,
     /// The specification of the instance.
     pub spec: Spec,
-    /// The allocations of the instance on the target.
+    /// The allocations of the instance on the target; empty without a target.
     pub amounts: Vec<Amounts>,
-    /// The guest that a move starts from; `None` without one.
+    /// The guest that the instance had when its job began, which a move starts from; `None` if it
+    /// had none.
     pub origin: Option<GuestRef>,
     /// The guest that is built, or to which the instance is moved.
     pub target: Option<GuestRef>,
@@ -87,9 +88,10 @@ impl State {
         of_jobs.chain(of_doomed).collect()
     }
 
-    /// A slice of [`Self::effects`]: of at most `count` rows after a position, the effects of those
-    /// whose time of creation satisfies `is_due`; and the position to continue from, or `None` at the
-    /// end. The time of a job is the beginning of its stage.
+    /// A slice of [`Self::effects`]: of at most `count` jobs and doomed guests after a position, the
+    /// effects of those whose time satisfies `is_due`; and the position to continue from, or `None` at
+    /// the end. The time of a job is the beginning of its stage; that of a doomed guest is the decision
+    /// to destroy it.
     ///
     /// For callers that repeat effects in slices instead of all at once.
     #[must_use]
@@ -135,8 +137,8 @@ impl State {
 
     /// The effects caused by the changes of one event.
     ///
-    /// Later changes may have been applied already. A row that they have replaced has no effect here:
-    /// its effects come with those changes. So a caller that waits until changes are durable never
+    /// Later changes may have been applied already. A row that a later change has replaced has no
+    /// effect here: its effects come with that change. So a caller that waits until changes are durable never
     /// carries out an effect of a later change that is not durable yet.
     #[must_use]
     pub fn effects_of(&self, changes: &[Change]) -> Vec<Effect> {
@@ -200,7 +202,7 @@ impl State {
     pub(crate) fn instances_on(&self, host: HostId) -> BTreeSet<InstanceId> {
         let range = (host, InstanceId(uuid::Uuid::nil()), 0)..;
         let expected = self.guests.range(range).map(|(key, _)| *key);
-        let expected = expected.take_while(|key| key.0 == host);
+        let expected = expected.take_while(|(host_of_guest, _, _)| *host_of_guest == host);
         expected
             .chain(self.doomed_on(host))
             .map(|(_, instance, _)| instance)
@@ -214,7 +216,7 @@ impl State {
     ) -> impl Iterator<Item = (HostId, InstanceId, u32)> + '_ {
         let range = (host, InstanceId(uuid::Uuid::nil()), 0)..;
         let rows = self.doomed.range(range).map(|(key, _)| *key);
-        rows.take_while(move |key| key.0 == host)
+        rows.take_while(move |(host_of_guest, _, _)| *host_of_guest == host)
     }
 
     fn destroy_effect(&self, key: (HostId, InstanceId, u32)) -> Option<Effect> {
@@ -234,7 +236,8 @@ impl State {
         Some(host.session)
     }
 
-    /// The effect of a job; `None` if it waits for something else, or its host is down.
+    /// The effect of a job; `None` if the job waits for control, for its owner or for the end of guests, or
+    /// if its host is down.
     fn job_effect(&self, id: InstanceId, job: &Job) -> Option<Effect> {
         let row = self.instances.get(&id)?;
         let request_claim = |change| {
@@ -268,7 +271,7 @@ impl State {
                     instance: id,
                     attempt: row.attempt,
                     step,
-                    number: guest.number,
+                    guest_number: guest.number,
                     is_live: job.kind == JobKind::Move(MoveKind::LiveMigrate),
                     spec: job.spec.as_ref().or(self.specs.get(&id))?.clone(),
                     amounts: target.map_or_else(Vec::new, |to| to.candidate.amounts.clone()),

@@ -23,7 +23,7 @@ tables! {
     /// The jobs under way, at most one for each instance.
     jobs: Job(InstanceId => Job),
     /// The guests that hosts should have, by host, instance and number of the guest; with the time
-    /// from which on they should.
+    /// of that decision.
     guests: Guest((HostId, InstanceId, u32) => Timestamp),
     /// The guests that hosts have to destroy, by host, instance and number of the guest; with the time
     /// of that decision.
@@ -33,6 +33,9 @@ tables! {
     /// Deleted instances, with the time of deletion.
     tombstones: Tombstone(InstanceId => Timestamp),
 }
+
+/// The key of the only row of `meta`.
+pub(crate) const META_KEY: u8 = 0;
 
 /// Data of the cell as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,7 +72,7 @@ pub struct Instance {
     pub action_count: u32,
     /// The last failure, if there was any.
     pub fault: Option<Fault>,
-    /// The time at which the cell accepted the instance.
+    /// The time at which the instance was requested.
     pub created_at: Timestamp,
     /// The time of the last change of this row.
     pub updated_at: Timestamp,
@@ -117,7 +120,7 @@ pub struct Job {
     pub target: Option<Target>,
     /// Further candidates, the best first.
     pub alternates: Vec<Candidate>,
-    /// The guest that a move starts from.
+    /// The guest that the instance had when the job began: the one that a move starts from.
     pub origin: Option<GuestRef>,
     /// The new specification, if the job changes it.
     pub spec: Option<Spec>,
@@ -197,7 +200,7 @@ pub enum Continuation {
 pub struct Target {
     /// The host and the allocations on it.
     pub candidate: Candidate,
-    /// The number of the guest there; 0 before it is first requested.
+    /// The number of the guest on that host; 0 before the guest is first requested.
     pub number: u32,
 }
 

@@ -71,7 +71,7 @@ pub enum Command {
         /// The reason for their owner, with the explanation.
         fault: Fault,
     },
-    /// The cell of an instance has recorded it in its journal, and takes care of it from now on.
+    /// The cell of an instance has recorded the instance in its journal, and takes care of it from now on.
     CreateAccepted {
         /// The UUID of the instance.
         instance: InstanceId,
@@ -121,8 +121,8 @@ pub enum Command {
         migration: MigrationId,
         /// The candidates, the best first.
         candidates: Vec<Candidate>,
-        /// How many further candidates to keep.
-        alternates: usize,
+        /// How many alternates to keep: the next candidates in the cell.
+        alternate_count: usize,
     },
     /// No target was found for a move.
     FailMove {
@@ -188,8 +188,8 @@ pub enum Command {
         /// What happened to the rebuild.
         event: RebuildEvent,
     },
-    /// Replaces the specification of an instance in parts that only control uses: what the API
-    /// shows, and later moves.
+    /// Replaces the specification of an instance in parts that its cell does not use: what the API
+    /// shows, and what later moves are scheduled by.
     SetSpec {
         /// The UUID of the instance.
         instance: InstanceId,
@@ -216,7 +216,7 @@ pub enum Command {
     /// Executes a command only if rows have the expected values: a compare-and-swap for callers
     /// that read, modify and write.
     Guarded {
-        /// Changes that would not change anything now: their rows have the expected content already.
+        /// The expected rows, each as the change that would write it.
         expected: Vec<Change>,
         /// The command to execute.
         command: Box<Command>,
@@ -343,7 +343,7 @@ pub struct RankedCandidates {
     /// The candidates, the best first.
     pub candidates: Vec<Candidate>,
     /// How many alternates to keep: the next candidates in the cell of the claimed host.
-    pub alternates: usize,
+    pub alternate_count: usize,
 }
 
 /// The answer to an accepted command.
@@ -351,7 +351,7 @@ pub struct RankedCandidates {
 pub enum Outcome {
     /// The command is done; there is nothing else to report.
     Done,
-    /// The index of the candidate that each instance got.
+    /// The index of the candidate that each instance got; `None` for one that got none.
     Placed(Vec<Option<u32>>),
     /// The response to the claim request of a cell.
     ClaimAnswered(ClaimResponse),
@@ -399,7 +399,7 @@ pub enum Refusal {
     TooMany {
         /// The kind of the objects, for the message.
         what: &'static str,
-        /// How many of them are allowed.
+        /// How many objects are allowed.
         most: usize,
     },
     /// The limit on the size of a project's instance records would be exceeded.

@@ -31,7 +31,7 @@ struct DecisionContext<'a> {
     placement: &'a placement::State,
     /// The time of the decision.
     at: Timestamp,
-    /// The facts decided so far. The states are those before all of them.
+    /// The facts decided so far. None of them is applied to `state` and `placement` yet.
     changes: &'a mut DecidedChanges,
 }
 
@@ -105,8 +105,8 @@ impl<'a> DecisionContext<'a> {
             Command::PlaceMove {
                 migration,
                 candidates,
-                alternates,
-            } => self.place_move(*migration, candidates, *alternates),
+                alternate_count,
+            } => self.place_move(*migration, candidates, *alternate_count),
             Command::FailMove { migration, fault } => self.fail_move(*migration, fault),
             Command::MoveAccepted { migration } => Ok(self.move_accepted(*migration)),
             Command::MoveCancelled { migration } => Ok(self.move_cancelled(*migration)),
@@ -126,12 +126,16 @@ impl<'a> DecisionContext<'a> {
             Command::SetQuota { .. }
             | Command::ReplaceQuotas { .. }
             | Command::CountUsage { .. } => self.decide_quota(command),
-            Command::Limited { checks, command } => self.limited(checks, command),
-            Command::Guarded { expected, command } => self.guarded(expected, command),
+            Command::Limited { checks, command } => self.decide_limited(checks, command),
+            Command::Guarded { expected, command } => self.decide_guarded(expected, command),
         }
     }
 
-    fn guarded(&mut self, expected: &[Change], command: &Command) -> Result<Outcome, Refusal> {
+    fn decide_guarded(
+        &mut self,
+        expected: &[Change],
+        command: &Command,
+    ) -> Result<Outcome, Refusal> {
         if expected.iter().all(|row| self.state.holds(row)) {
             self.decide(command)
         } else {
@@ -139,7 +143,11 @@ impl<'a> DecisionContext<'a> {
         }
     }
 
-    fn limited(&mut self, checks: &[LimitCheck], command: &Command) -> Result<Outcome, Refusal> {
+    fn decide_limited(
+        &mut self,
+        checks: &[LimitCheck],
+        command: &Command,
+    ) -> Result<Outcome, Refusal> {
         checks
             .iter()
             .try_for_each(|check| self.check_limit(check))?;
@@ -150,11 +158,12 @@ impl<'a> DecisionContext<'a> {
     fn check_limit(&self, check: &LimitCheck) -> Result<(), Refusal> {
         let (what, present, added, max) = match check {
             LimitCheck::Keypairs { user, max } => {
+                // More than `max` need not be counted.
                 let of_user = self.state.keypairs_of(user).take(*max);
                 ("key pairs", of_user.count(), 1, *max)
             }
             LimitCheck::KeypairQuota { project, user } => {
-                return self.check_keypair_quota(project, user);
+                return self.check_quota_of_keypairs(project, user);
             }
             LimitCheck::Groups { project, max } => {
                 let present = self.state.listing().group_count(project);
@@ -166,6 +175,7 @@ impl<'a> DecisionContext<'a> {
                 max,
             } => {
                 let present = self.state.listing().record_bytes(project);
+                // What adds nothing is not refused, even if the limit is exceeded already.
                 if *added > 0 && present.saturating_add(*added) > *max {
                     return Err(Refusal::TooManyBytes { most: *max });
                 }
@@ -183,6 +193,7 @@ impl<'a> DecisionContext<'a> {
         Ok(())
     }
 
+    /// Adds a fact about the conductor's state to the decision.
     fn record(&mut self, change: Change) {
         self.changes.conductor.push(change);
     }

@@ -105,14 +105,14 @@ impl State {
                     alternates: alternates.clone(),
                     claim_number: mapping.claim_number,
                 };
-                effects.extend(self.send(instance, Message::Create(Box::new(create))));
+                effects.extend(self.send_effect(instance, Message::Create(Box::new(create))));
             }
         }
     }
 
     fn deletion_effect(&self, instance: InstanceId) -> Option<Effect> {
         let claim_number = self.mappings.get(&instance)?.claim_number;
-        self.send(
+        self.send_effect(
             instance,
             Message::Delete {
                 instance,
@@ -153,10 +153,11 @@ impl State {
                 decision: row.decision?,
             },
         };
-        self.send(instance, message)
+        self.send_effect(instance, message)
     }
 
-    fn send(&self, instance: InstanceId, message: Message) -> Option<Effect> {
+    /// The effect that sends a message to the cell of an instance; `None` without a cell.
+    fn send_effect(&self, instance: InstanceId, message: Message) -> Option<Effect> {
         let cell = self.mappings.get(&instance)?.cell?;
         Some(Effect::Send { cell, message })
     }
@@ -170,7 +171,7 @@ fn for_cell(spec: &Spec) -> Spec {
     }
 }
 
-/// The effects that schedule the waiting instances of each reservation, followed by the others.
+/// The effects that schedule the waiting instances of each reservation, followed by the other effects.
 fn scheduled_first(
     waiting: BTreeMap<Uuid, Vec<InstanceId>>,
     mut effects: Vec<Effect>,

@@ -78,7 +78,7 @@ impl Listing {
         self.groups.get(project).map_or(0, BTreeSet::len)
     }
 
-    /// The server groups of a project, in the order of their ids.
+    /// The server groups of a project that follow the group `after`, in the order of their ids.
     pub fn groups_of(&self, project: &str, after: Option<Uuid>) -> impl Iterator<Item = Uuid> + '_ {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let groups = self.groups.get(project).into_iter();

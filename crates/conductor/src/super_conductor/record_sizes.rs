@@ -19,8 +19,8 @@ pub(super) struct RecordSizes {
     instances: BTreeMap<InstanceId, InstanceSize>,
 }
 
-/// The size that one instance counts for. Rows of it may come before the mapping, which names its
-/// project, and stay after it.
+/// The size that one instance counts for. Other rows of the instance may be written before its
+/// mapping, which names the project, and be removed after the mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct InstanceSize {
     project: Option<Arc<str>>,

@@ -14,7 +14,7 @@ use crate::message::{MoveDecision, MoveKind};
 use crate::quota::Usage;
 use crate::spec::{Amounts, Candidate, Spec};
 
-/// A cell, as operators configured it.
+/// A cell, as operators configured it, and whether it answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// The name that operators see.
@@ -26,7 +26,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Whether new instances may be placed there.
+    /// Whether new instances may be placed in the cell.
     #[must_use]
     pub fn accepts_instances(&self) -> bool {
         !self.disabled && self.down_since.is_none()
@@ -124,7 +124,7 @@ pub struct Move {
 }
 
 impl Move {
-    /// The project of the instance, and [`Self::added_usage`]; none if that is nothing.
+    /// The project of the instance, and [`Self::added_usage`]; `None` if no usage is added.
     #[must_use]
     pub fn project_and_added_usage(&self) -> Option<(&str, &Usage)> {
         let spec = self.spec.as_ref()?;

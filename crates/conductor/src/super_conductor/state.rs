@@ -74,7 +74,7 @@ impl State {
     }
 }
 
-/// The index follows the rows of these tables; changes of the others do not concern it.
+/// The index follows the rows of the tables that are named here; changes of other tables do not concern it.
 impl Index<Change> for Listing {
     fn update(&mut self, before: &Change, after: &Change) {
         match (before, after) {

@@ -15,7 +15,7 @@ pub(super) fn alternates(
     request: &DestinationsRequest,
     selected: &mut [Option<SelectedHost>],
 ) -> Vec<Vec<FeasibleHost>> {
-    let wanted = request.alternates;
+    let wanted = request.alternate_count;
     if wanted == 0 {
         return selected.iter().map(|_| Vec::new()).collect();
     }
@@ -59,14 +59,15 @@ fn search_alternates(
         // A request that was ranked once can be ranked again; at worst there are no alternates.
         found.map_or_else(|_| Vec::new(), |found| found.hosts)
     };
-    let wanted = request.alternates;
+    let wanted = request.alternate_count;
     let mut excluded_slots: Vec<u32> = taken_slots.iter().copied().collect();
     excluded_slots.sort_unstable();
     let mut found = find(wanted, &excluded_slots);
     if found.len() < wanted {
-        let mut own: Vec<u32> = found.iter().map(|host| host.slot).collect();
-        own.push(selected.host.slot);
-        found.extend(find(wanted - found.len(), &own));
+        // Too few: hosts of the other instances are used, too.
+        let mut used_slots: Vec<u32> = found.iter().map(|host| host.slot).collect();
+        used_slots.push(selected.host.slot);
+        found.extend(find(wanted - found.len(), &used_slots));
     }
     found
 }

@@ -7,7 +7,7 @@ use placewright_scheduler::host_state::InstanceReport;
 use uuid::Uuid;
 
 use super::error::DestinationsError;
-use super::offered::{OfferedCandidate, Rules};
+use super::offered::{IntentRules, OfferedCandidate};
 use super::shared::Shared;
 use crate::clock::now;
 use crate::placer;
@@ -32,8 +32,9 @@ impl Shared {
         offered: &OfferedCandidate,
     ) -> Result<(), DestinationsError> {
         self.ensure_group(&offered.claim_data).await?;
+        // A rule about other consumers does not concern the consumer that claims.
         let own_uuid = consumer.consumer;
-        let mut rules = Rules::clone(&offered.rules);
+        let mut rules = IntentRules::clone(&offered.rules);
         for rule in &mut rules {
             rule.others.retain(|other| *other != own_uuid);
         }
@@ -63,7 +64,7 @@ impl Shared {
         }
     }
 
-    /// A consumer that has allocations, as a claim in their place needs it.
+    /// A consumer that has allocations, for a claim that replaces them.
     pub(super) async fn consumer_with_allocations(
         &self,
         consumer: Uuid,

@@ -55,13 +55,13 @@ pub enum DestinationsError {
 pub struct NoHost {
     /// The instance without a host.
     pub instance: Uuid,
-    /// How many instances found one.
+    /// How many instances found a host.
     pub placed_count: usize,
     /// How many instances the request has.
     pub instance_count: usize,
-    /// How many of them had to find one.
+    /// How many instances had to find a host.
     pub least: usize,
-    /// Why no host is feasible for it.
+    /// Why no host is feasible for that instance.
     pub why: NoHostExplanation,
 }
 

@@ -41,13 +41,13 @@ pub(super) struct CommonClaimData {
 }
 
 /// The hard topology rules of one instance, about the places of other consumers.
-pub(super) type Rules = Vec<IntentRule>;
+pub(super) type IntentRules = Vec<IntentRule>;
 
-/// A candidate with everything that a claim of it needs.
+/// A candidate with everything that its claim needs.
 #[derive(Clone, Debug)]
 pub struct OfferedCandidate {
     pub(super) claim_data: Arc<CommonClaimData>,
-    pub(super) rules: Arc<Rules>,
+    pub(super) rules: Arc<IntentRules>,
     pub(super) candidate: IntentCandidate,
     pub(super) mappings: Mappings,
 }
@@ -105,7 +105,7 @@ struct StoredCandidate {
     offered: OfferedCandidate,
 }
 
-/// The bits of a candidate's UUID that are its number: the node field of RFC 9562, section 4.
+/// The bits of a candidate's UUID that are its number: the last 48, beyond version and variant.
 const NUMBER_BITS: u128 = (1 << 48) - 1;
 
 impl CandidateStore {

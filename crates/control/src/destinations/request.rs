@@ -17,14 +17,14 @@ pub struct DestinationsRequest {
     /// The instances: at least one, each once.
     pub instances: Vec<Uuid>,
     /// How many alternates each instance is to have.
-    pub alternates: usize,
+    pub alternate_count: usize,
     /// Whether the selected hosts are claimed.
     pub with_claim: bool,
     /// How many instances must find a host, from 1 to all.
     pub least: usize,
     /// Whether the response includes the scores of the best hosts.
     pub explain: bool,
-    /// The names or UUIDs of hosts that are explained with them, wherever they are in the ranking.
+    /// The names or UUIDs of hosts that are explained besides the best ones, whatever their rank.
     pub explain_hosts: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ impl DestinationsRequest {
     pub(super) fn demand(&self) -> Demand {
         let mut demand = Demand::new(Arc::clone(&self.request_spec), self.instances.clone());
         demand.least = self.least;
-        demand.alternates = self.alternates;
+        demand.alternate_count = self.alternate_count;
         demand.explain = self.explain;
         demand.explain_hosts.clone_from(&self.explain_hosts);
         demand

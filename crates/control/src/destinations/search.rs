@@ -17,11 +17,11 @@ pub(super) fn without_siblings(
     demand: &Demand,
     instance: Uuid,
 ) -> Result<(CandidatesFound, Vec<String>), DestinationsError> {
-    shared.decide(|scheduler, state| {
+    shared.with_scheduler(|scheduler, state| {
         let prepared = scheduler.prepare_cached(state, &demand.request)?;
         let search = Search {
             host_count: 1,
-            alternates: demand.alternates,
+            alternate_count: demand.alternate_count,
             explain: demand.explain,
             explain_hosts: &demand.explain_hosts,
             ..Search::new(&demand.request, &prepared, instance)
@@ -40,7 +40,7 @@ pub(super) fn in_cell(
     host_count: usize,
     (cell, excluded_slots): (Uuid, &[u32]),
 ) -> Result<CandidatesFound, DestinationsError> {
-    shared.decide(|scheduler, state| {
+    shared.with_scheduler(|scheduler, state| {
         let prepared = scheduler.prepare_cached(state, request)?;
         let search = Search {
             host_count,
@@ -60,8 +60,9 @@ pub(super) async fn explain(
     placing: Option<&Placing>,
 ) -> Result<NoHostExplanation, DestinationsError> {
     let since = shared.scheduler.moment();
-    let prepared = shared.decide(|scheduler, state| scheduler.prepare_cached(state, request))?;
-    let reason = shared
+    let prepared =
+        shared.with_scheduler(|scheduler, state| scheduler.prepare_cached(state, request))?;
+    let query_explanation = shared
         .scheduler
         .explain_query(prepared.query.clone(), since)
         .await;
@@ -70,7 +71,14 @@ pub(super) async fn explain(
         taken_slots: placing.map_or(&[], Placing::taken_slots),
     };
     let find = |scheduler: &mut Scheduler, state: &State| {
-        NoHostExplanation::find(scheduler, state, request, instance, reason, &siblings)
+        NoHostExplanation::compute(
+            scheduler,
+            state,
+            request,
+            instance,
+            query_explanation,
+            &siblings,
+        )
     };
-    Ok(shared.decide(find))
+    Ok(shared.with_scheduler(find))
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::alternates::alternates;
 use super::error::{DestinationsError, NoHost};
-use super::offered::{CommonClaimData, Rules};
+use super::offered::{CommonClaimData, IntentRules};
 use super::request::DestinationsRequest;
 use super::search;
 use super::selected::{Destinations, SelectedHost};
@@ -33,7 +33,7 @@ pub(super) struct SelectionRequest {
     request: DestinationsRequest,
     claim_data: Arc<CommonClaimData>,
     warnings: Vec<String>,
-    /// The time of its claims. A rollback recognizes them by it.
+    /// The time of the request's claims, by which a rollback recognizes them.
     claimed_at: Timestamp,
 }
 
@@ -48,14 +48,15 @@ impl SelectionRequest {
         }
     }
 
-    /// Selects a host for each instance, with alternates, and keeps their candidates.
+    /// Selects a host for each instance, with alternates, and keeps the candidates of all these hosts
+    /// for later claims.
     pub(super) async fn run(mut self) -> Result<Destinations, DestinationsError> {
         let demand = self.request.demand();
         let mut selected_hosts = if self.request.with_claim {
             self.shared.check_hold_nothing(&self.request.instances)?;
             let placing = self.claim_all(Placing::new(demand)).await?;
             let instances = self.request.instances.iter();
-            let rules: Vec<Rules> = instances
+            let rules: Vec<IntentRules> = instances
                 .map(|instance| placing.demand().rules_of(*instance))
                 .collect();
             let selected = placing.into_selected().zip(rules);
@@ -89,6 +90,7 @@ impl SelectionRequest {
                     self.discard_found(&mut placing);
                     return Err(refused);
                 }
+                // `find_hosts` does not return `Unfinished`.
                 SearchResults::NothingToClaim | SearchResults::Unfinished => return Ok(placing),
             }
             let claimed_count = match self.claim(&mut placing).await {
@@ -123,7 +125,7 @@ impl SelectionRequest {
     ) -> Result<SearchResults, DestinationsError> {
         loop {
             let contention = self.shared.scheduler.contention();
-            let results = self.shared.decide(|scheduler, state| {
+            let results = self.shared.with_scheduler(|scheduler, state| {
                 let mut context = SearchContext {
                     scheduler,
                     state,
@@ -168,16 +170,18 @@ impl SelectionRequest {
         Ok(placing.selected_count())
     }
 
+    /// Counts the instances where their claims put them, as far as the search expected another host.
     fn correct(&self, corrections: &[Correction]) {
         if !corrections.is_empty() {
-            self.shared
-                .decide(|scheduler, state| apply_corrections(scheduler, state, corrections));
+            self.shared.with_scheduler(|scheduler, state| {
+                apply_corrections(scheduler, state, corrections);
+            });
         }
     }
 
     fn discard_found(&self, placing: &mut Placing) {
         self.shared
-            .decide(|scheduler, state| placing.discard_found(scheduler, state));
+            .with_scheduler(|scheduler, state| placing.discard_found(scheduler, state));
     }
 
     /// The refusal when the instance with this index found no host, with the reasons.
@@ -207,7 +211,7 @@ impl SelectionRequest {
         DestinationsError::NoHost(Box::new(no_host))
     }
 
-    /// Searches for a host for each instance, without regard to the others and without a claim.
+    /// Searches for a host for each instance, without regard to the other instances and without a claim.
     async fn search_without_claims(
         &mut self,
         demand: &Demand,
@@ -218,7 +222,9 @@ impl SelectionRequest {
         for (index, instance) in demand.instances.iter().enumerate() {
             let (found, warnings) = search::without_siblings(&self.shared, demand, *instance)?;
             self.warnings = warnings;
-            let selected = SelectedHost::of(found, 0, demand.rules_of(*instance));
+            let best_candidate = 0;
+            let rules = demand.rules_of(*instance);
+            let selected = SelectedHost::of(found, best_candidate, rules);
             placed_count += usize::from(selected.is_some());
             selected_hosts.push(selected);
             if placed_count + (demand.instances.len() - index - 1) < demand.least {
@@ -244,7 +250,7 @@ impl SelectionRequest {
         }
         let (shared, at) = (Arc::clone(&self.shared), self.claimed_at);
         let note = placewright_audit_log::current_note();
-        let rolling_back = tokio::spawn(placewright_audit_log::scope(note, async move {
+        let rolling_back = tokio::spawn(placewright_audit_log::with_note(note, async move {
             if let Some(claim) = unknown_claim {
                 shared.resolve_unknown_claim(claim).await;
             }

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
-use super::offered::{CommonClaimData, OfferedCandidate, Rules};
+use super::offered::{CommonClaimData, IntentRules, OfferedCandidate};
 use super::shared::Shared;
 use crate::placer::{CandidatesFound, FeasibleHost, ScoreExplanation};
 
 /// The hosts of a request.
 #[derive(Debug)]
 pub struct Destinations {
-    /// One for each instance, in the order of the request.
+    /// The selection of each instance, in the order of the request.
     pub selections: Vec<Selection>,
     /// Parts of the request that have no effect, for people.
     pub warnings: Vec<String>,
@@ -25,7 +25,7 @@ pub struct Destinations {
 pub struct Selection {
     /// The instance.
     pub instance: Uuid,
-    /// Its host; none if none is feasible and the request allows that.
+    /// The host of the instance; `None` if no host is feasible and the request allows that.
     pub selected: Option<Offer>,
     /// Alternates: other hosts of the same cell.
     pub alternates: Vec<Offer>,
@@ -50,19 +50,23 @@ pub(super) struct SelectedHost {
     pub(super) host: FeasibleHost,
     /// The index of the selected candidate of the host.
     pub(super) chosen: usize,
-    pub(super) rules: Arc<Rules>,
+    pub(super) rules: Arc<IntentRules>,
     /// Other hosts of the same ranking, best first.
     pub(super) others: Vec<FeasibleHost>,
-    /// Whether there are no further feasible hosts in the cell of this one.
+    /// Whether `host` and `others` have all feasible hosts of the cell of `host`.
     pub(super) has_all_of_cell: bool,
     /// The scores, if the request asks for them.
     pub(super) score_explanation: Option<ScoreExplanation>,
 }
 
 impl SelectedHost {
-    /// The host of a candidate. The index of the candidate counts through the candidates of all hosts.
-    pub(super) fn of(found: CandidatesFound, candidate: usize, rules: Rules) -> Option<Self> {
-        let (index, chosen) = found.position(candidate)?;
+    /// The host of the candidate with this index, which counts through the candidates of all hosts.
+    pub(super) fn of(
+        found: CandidatesFound,
+        candidate_index: usize,
+        rules: IntentRules,
+    ) -> Option<Self> {
+        let (index, chosen) = found.position(candidate_index)?;
         let mut hosts = found.hosts;
         Some(Self {
             host: hosts.remove(index),
@@ -86,7 +90,7 @@ impl Shared {
     ) -> Vec<Selection> {
         let mut offered = self.offered.lock();
         let now = Instant::now();
-        let mut offer = |host: FeasibleHost, chosen: usize, rules: &Arc<Rules>| {
+        let mut offer = |host: FeasibleHost, chosen: usize, rules: &Arc<IntentRules>| {
             let candidate = OfferedCandidate {
                 claim_data: Arc::clone(claim_data),
                 rules: Arc::clone(rules),
@@ -114,8 +118,10 @@ impl Shared {
                     selected_host.chosen,
                     &selected_host.rules,
                 );
-                let alternates = alternates.into_iter();
-                let alternates = alternates.filter_map(|host| offer(host, 0, &selected_host.rules));
+                let first_candidate = 0;
+                let alternates = alternates
+                    .into_iter()
+                    .filter_map(|host| offer(host, first_candidate, &selected_host.rules));
                 selection.alternates = alternates.collect();
                 selection.score_explanation = selected_host.score_explanation;
             }

@@ -23,10 +23,10 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Computes a value from the scheduler and the state; see [`SchedulerHandle::decide`].
-    pub(super) fn decide<T>(&self, compute: impl FnOnce(&mut Scheduler, &State) -> T) -> T {
+    /// Computes a value from the scheduler and the state; see [`SchedulerHandle::with_state`].
+    pub(super) fn with_scheduler<T>(&self, compute: impl FnOnce(&mut Scheduler, &State) -> T) -> T {
         self.scheduler
-            .decide(|scheduler, control| compute(scheduler, &control.placement))
+            .with_state(|scheduler, control| compute(scheduler, &control.placement))
     }
 
     /// Submits a command of placement, and waits until its outcome is durable.

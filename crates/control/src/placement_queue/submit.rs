@@ -143,7 +143,7 @@ impl Shared {
 
     fn correct(&self, corrections: &[Correction]) {
         if !corrections.is_empty() {
-            self.scheduler.decide(|scheduler, control| {
+            self.scheduler.with_state(|scheduler, control| {
                 apply_corrections(scheduler, &control.placement, corrections);
             });
         }

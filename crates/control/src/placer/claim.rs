@@ -19,7 +19,7 @@ pub struct ClaimConsumer {
     pub project: String,
     /// The user that owns it.
     pub user: String,
-    /// The type that it gets; none to leave it as it is.
+    /// The type that it gets; `None` to leave the type as it is.
     pub consumer_type: Option<String>,
 }
 
@@ -80,12 +80,12 @@ pub(super) fn place_builds(
 pub(super) fn place_move(
     migration: MigrationId,
     candidates: Vec<Candidate>,
-    alternates: usize,
+    alternate_count: usize,
 ) -> ConductorCommand {
     ConductorCommand::PlaceMove {
         migration,
         candidates,
-        alternates,
+        alternate_count,
     }
 }
 
@@ -93,12 +93,12 @@ pub(super) fn place_move(
 pub(super) fn ranked_candidates(
     instance: Uuid,
     candidates: Vec<Candidate>,
-    alternates: usize,
+    alternate_count: usize,
 ) -> RankedCandidates {
     RankedCandidates {
         instance: InstanceId(instance),
         candidates,
-        alternates,
+        alternate_count,
     }
 }
 

@@ -40,7 +40,7 @@ impl Default for Contention {
 impl Contention {
     /// The number of hosts that a first claim should name.
     #[must_use]
-    pub fn hosts(&self) -> usize {
+    pub fn host_count(&self) -> usize {
         self.scaled_hosts / SCALE
     }
 
@@ -95,9 +95,9 @@ mod tests {
     #[test]
     fn a_new_scheduler_names_many_hosts_and_few_once_it_meets_no_contention() {
         let mut contention = Contention::default();
-        assert_eq!(contention.hosts(), HOSTS_MAX);
+        assert_eq!(contention.host_count(), HOSTS_MAX);
         let mut claims = 0;
-        while contention.hosts() > HOSTS_MIN {
+        while contention.host_count() > HOSTS_MIN {
             contention.record(0);
             claims += 1;
         }
@@ -107,19 +107,19 @@ mod tests {
     #[test]
     fn hosts_grow_with_misses_and_shrink_slowly_while_there_are_some() {
         let mut contention = without_contention();
-        assert_eq!(contention.hosts(), HOSTS_MIN);
+        assert_eq!(contention.host_count(), HOSTS_MIN);
         contention.record(5);
-        assert_eq!(contention.hosts(), 20);
+        assert_eq!(contention.host_count(), 20);
         for _ in 0..SCALE {
             contention.record(0);
         }
-        assert_eq!(contention.hosts(), 19);
+        assert_eq!(contention.host_count(), 19);
         for _ in 0..SCALE {
             contention.record(1);
         }
-        assert_eq!(contention.hosts(), 18);
+        assert_eq!(contention.host_count(), 18);
         contention.record_failure();
-        assert_eq!(contention.hosts(), HOSTS_MAX);
+        assert_eq!(contention.host_count(), HOSTS_MAX);
     }
 
     #[test]

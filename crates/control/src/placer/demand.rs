@@ -17,10 +17,10 @@ pub struct Demand {
     pub instances: Vec<Uuid>,
     /// How many of them must find a host, from 1 to all; with fewer, nothing is claimed.
     pub least: usize,
-    /// The server group that they are members of.
+    /// The server group that the instances are members of.
     pub group: Option<Uuid>,
     /// How many alternates each instance gets: further hosts in the cell of its host.
-    pub alternates: usize,
+    pub alternate_count: usize,
     /// If set, only hosts of this cell are considered.
     pub cell: Option<Uuid>,
     /// The slots of hosts that are excluded.
@@ -29,7 +29,7 @@ pub struct Demand {
     pub is_move: bool,
     /// Whether the scores of the hosts are wanted.
     pub explain: bool,
-    /// The names or UUIDs of hosts that are explained too, wherever they are in the ranking.
+    /// The names or UUIDs of hosts that are explained besides the best ones, whatever their rank.
     pub explain_hosts: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ impl Demand {
             least: instances.len(),
             request,
             instances,
-            alternates: 0,
+            alternate_count: 0,
             cell: None,
             excluded_slots: Vec::new(),
             is_move: false,

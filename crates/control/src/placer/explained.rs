@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 /// How many hosts of a ranking are explained.
 pub const EXPLAINED_MAX: usize = 10;
-/// How many nodes are explained of a compute service that the caller names; most have one.
+/// How many nodes are explained of a compute service that the caller names; most services have one.
 const NODES_MAX: usize = 10;
 
 /// The scores of a ranking.
@@ -22,9 +22,9 @@ const NODES_MAX: usize = 10;
 pub struct ScoreExplanation {
     /// How many hosts were feasible, and were compared.
     pub compared: usize,
-    /// The best of them, best first.
+    /// The best of the compared hosts, best first.
     pub hosts: Vec<ScoredHost>,
-    /// The hosts that the caller names, in its order.
+    /// The hosts that the caller names, in the caller's order.
     pub requested: Vec<RequestedHost>,
 }
 
@@ -57,7 +57,7 @@ pub struct HostIdentity {
 pub struct RequestedHost {
     /// The name or UUID that the caller gave.
     pub name: String,
-    /// The host; none if the scheduler does not know one by that name.
+    /// The host; `None` if the scheduler does not know a host by that name.
     pub host: Option<HostIdentity>,
     /// The result of the search for it.
     pub standing: HostStanding,
@@ -66,7 +66,7 @@ pub struct RequestedHost {
 /// The result of a search for one host.
 #[derive(Debug)]
 pub enum HostStanding {
-    /// It was compared.
+    /// The host was compared.
     Ranked {
         /// Its position among all hosts that were compared, from 1.
         rank: usize,
@@ -75,7 +75,7 @@ pub enum HostStanding {
         /// The part that each weigher has in the score.
         weights: Vec<Weight>,
     },
-    /// It was not compared.
+    /// The host was not compared.
     Excluded(Exclusion),
 }
 
@@ -90,7 +90,7 @@ pub enum Exclusion {
     Filter(String),
     /// A hard rule of the server group or of the topology.
     Rule,
-    /// Only this search: its cell, or the hosts that other instances of the request take.
+    /// Only the limits of this search: to a cell, or to hosts that no other instance of the request takes.
     Search,
 }
 
@@ -160,8 +160,8 @@ impl ExplainedSearch<'_> {
         Ok((ranked, explanation))
     }
 
-    /// The slots of the hosts that the caller names, each with its name there: several for a compute service
-    /// with several nodes, `None` for an unknown name.
+    /// The slots of the hosts that the caller names, each with the name in the request: several slots for a
+    /// compute service with several nodes, `None` for an unknown name.
     fn requested_slots(&self, hosts: &HostTable) -> Vec<(&str, Option<u32>)> {
         let mut slots = Vec::with_capacity(self.requested_names.len());
         for name in self.requested_names {

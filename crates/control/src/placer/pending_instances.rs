@@ -1,6 +1,6 @@
 //! Counts instances on their hosts before their agents report them.
 //!
-//! An instance counts, with its resources, on the host where it will most likely be, from the
+//! An instance is counted, with its resources, on the host where it will most likely be, from the
 //! moment that the host was selected: the next ranking sees it although its claim is still under
 //! way. When the claim is decided, only the instances that got another host, or none, are corrected.
 
@@ -13,11 +13,12 @@ use uuid::Uuid;
 
 use super::search::FeasibleHost;
 
-/// An instance that counts on its most likely host until its claim is decided.
+/// An instance that is counted on its most likely host until its claim is decided.
 #[derive(Clone, Debug)]
 pub struct ExpectedPlacement {
     pub(super) host: Uuid,
     pub(super) slot: u32,
+    /// What the host's agent will report of the instance.
     pub(super) report: InstanceReport,
 }
 
@@ -25,13 +26,13 @@ pub struct ExpectedPlacement {
 #[derive(Clone, Debug)]
 pub struct Correction {
     pub(super) expected: ExpectedPlacement,
-    /// The host that it got instead; none if it got none.
+    /// The host that the instance got instead; `None` if it got none.
     pub(super) host: Option<Uuid>,
 }
 
 impl ExpectedPlacement {
     /// Counts an instance and the resources of its candidate on the candidate's host.
-    pub(super) fn count(
+    pub(super) fn begin_counting(
         hosts: &mut HostTable,
         host: &FeasibleHost,
         candidate: &IntentCandidate,
@@ -53,7 +54,7 @@ impl ExpectedPlacement {
                 _ => {}
             }
         }
-        hosts.set_reduced_amounts(host.slot, amounts);
+        hosts.set_amounts_after_capacity_loss(host.slot, amounts);
         hosts.add_pending_instance(host.slot, &report);
         Self {
             host: host.provider,
@@ -62,8 +63,9 @@ impl ExpectedPlacement {
         }
     }
 
-    /// Reverses [`Self::count`].
-    pub(super) fn remove(&self, scheduler: &mut Scheduler, state: &State) {
+    /// Reverses [`Self::begin_counting`]: the host gets the amounts that it has in placement. Other expected placements
+    /// on the host are no longer subtracted then; their claims are decided on the state all the same.
+    pub(super) fn stop_counting(&self, scheduler: &mut Scheduler, state: &State) {
         let amounts = Amounts::read(state, ProviderId(self.slot));
         let hosts = scheduler.hosts_mut();
         if hosts.get(self.slot).is_some() {
@@ -76,7 +78,8 @@ impl ExpectedPlacement {
 /// Counts instances on the hosts that their claims chose, and no longer on those expected.
 pub fn apply_corrections(scheduler: &mut Scheduler, state: &State, corrections: &[Correction]) {
     for correction in corrections {
-        correction.expected.remove(scheduler, state);
+        correction.expected.stop_counting(scheduler, state);
+        // The resources on the chosen host are counted with the change of placement's state.
         if let Some(host) = correction.host {
             let hosts = scheduler.hosts_mut();
             if let Some((slot, _)) = hosts.by_uuid(host) {

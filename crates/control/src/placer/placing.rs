@@ -81,8 +81,8 @@ pub struct Selected {
     /// The index of the candidate that a claim is expected to get, and later of the one that it got. It
     /// counts through the candidates of all hosts in `found`.
     pub chosen: usize,
-    /// The index of the first candidate that a claim names, counted in the same way: those before it have
-    /// no room together with the request's other instances.
+    /// The index of the first candidate that a claim names, counted in the same way: the candidates before
+    /// it have no room for this instance together with the request's other instances.
     first_named: usize,
     expected: ExpectedPlacement,
 }
@@ -257,7 +257,7 @@ impl Placing {
             if is_unclaimed && !still_waits(progress.instance) {
                 let before = std::mem::replace(&mut progress.stage, Stage::Gone);
                 if let Stage::Found(selected) = before {
-                    selected.expected.remove(scheduler, state);
+                    selected.expected.stop_counting(scheduler, state);
                 }
                 gone.push(progress.instance);
             }
@@ -286,11 +286,12 @@ impl Placing {
     }
 
     /// How many more instances need a claimed host, so that the request has the least number of them.
-    fn needed(&self) -> usize {
-        let gone = self.count(|stage| matches!(stage, Stage::Gone));
-        let rest = self.instances.len() - gone;
-        let claimed = self.count(|stage| matches!(stage, Stage::Claimed(_)));
-        self.demand.least.min(rest).saturating_sub(claimed)
+    fn needed_count(&self) -> usize {
+        let gone_count = self.count(|stage| matches!(stage, Stage::Gone));
+        let instance_count = self.instances.len() - gone_count;
+        let claimed_count = self.count(|stage| matches!(stage, Stage::Claimed(_)));
+        let least = self.demand.least.min(instance_count);
+        least.saturating_sub(claimed_count)
     }
 
     /// Begins the claim of all hosts that are found. Returns how many of the instances must get one.
@@ -299,7 +300,7 @@ impl Placing {
         let found = instances.filter(|(_, progress)| matches!(progress.stage, Stage::Found(_)));
         self.claiming = found.map(|(index, _)| index).collect();
         self.found_hosts.clear();
-        self.needed().max(1)
+        self.needed_count().max(1)
     }
 
     /// The instances of the claim under way, with their found hosts.
@@ -311,7 +312,8 @@ impl Placing {
         })
     }
 
-    /// The command that claims the found hosts for consumers that hold nothing, all at once.
+    /// Begins a claim: returns the command that claims the found hosts for consumers that hold nothing,
+    /// all at once.
     pub fn claim(&mut self, project: &str, user: &str, at: Timestamp) -> Command {
         let least = self.begin_claim();
         let intents = self.claiming_selected().map(|(instance, selected)| {
@@ -326,22 +328,22 @@ impl Placing {
         claim::claim_first(intents, least, at)
     }
 
-    /// The command that claims the found hosts for builds, all at once.
+    /// Begins a claim: returns the command that claims the found hosts for builds, all at once.
     pub fn place_builds(&mut self) -> ConductorCommand {
         let least = self.begin_claim();
         let ranked_candidates = self.claiming_selected().map(|(instance, selected)| {
             let candidates = conductor_candidates(selected);
-            claim::ranked_candidates(instance, candidates, self.demand.alternates)
+            claim::ranked_candidates(instance, candidates, self.demand.alternate_count)
         });
         claim::place_builds(ranked_candidates.collect(), least)
     }
 
-    /// The command that claims the found host for a move.
+    /// Begins a claim: returns the command that claims the found host for a move.
     pub fn place_move(&mut self, migration: MigrationId) -> ConductorCommand {
         self.begin_claim();
         let selected = self.claiming_selected().map(|(_, selected)| selected);
         let candidates = selected.flat_map(conductor_candidates).collect();
-        claim::place_move(migration, candidates, self.demand.alternates)
+        claim::place_move(migration, candidates, self.demand.alternate_count)
     }
 
     /// Applies the response to a claim that was accepted: for each instance of the command, the index of
@@ -400,8 +402,8 @@ impl Placing {
         contention: &mut Contention,
     ) -> Vec<Correction> {
         self.last_refusal = refusal;
-        // A single instance was refused by the hosts themselves. Of several, some took the hosts
-        // from the others, so these hosts stay eligible.
+        // If a single instance is refused, its hosts have no room. Of several instances, some may only
+        // have taken the hosts from the others, so these hosts stay eligible.
         if let [index] = self.claiming[..]
             && let Stage::Found(selected) = &self.instances[index].stage
         {
@@ -453,10 +455,8 @@ impl Placing {
             return RoundEnd::RoundsExhausted;
         }
         self.round += 1;
-        let more = self
-            .host_count
-            .map(|count| count.saturating_mul(HOSTS_FACTOR));
-        self.host_count = more.map(|count| count.min(HOSTS_OF_CLAIM_MAX));
+        let raised = |count: usize| count.saturating_mul(HOSTS_FACTOR).min(HOSTS_OF_CLAIM_MAX);
+        self.host_count = self.host_count.map(raised);
         self.clear_round();
         RoundEnd::SearchAgain
     }

@@ -26,7 +26,7 @@ pub struct Search<'a> {
     /// How many hosts are wanted.
     pub host_count: usize,
     /// How many more hosts of the best one's cell are wanted, for alternates.
-    pub alternates: usize,
+    pub alternate_count: usize,
     /// The most candidates of each host.
     pub candidates_of_host_max: usize,
     /// If set, only hosts of this cell are considered.
@@ -41,7 +41,7 @@ pub struct Search<'a> {
     pub scheduler_number: usize,
     /// Whether the scores of the hosts are wanted.
     pub explain: bool,
-    /// The names or UUIDs of hosts that are explained too, wherever they are in the ranking.
+    /// The names or UUIDs of hosts that are explained besides the best ones, whatever their rank.
     pub explain_hosts: &'a [String],
 }
 
@@ -108,7 +108,7 @@ impl<'a> Search<'a> {
             prepared,
             instance,
             host_count: 1,
-            alternates: 0,
+            alternate_count: 0,
             candidates_of_host_max: 1,
             cell: None,
             excluded_cells: &[],
@@ -136,7 +136,7 @@ impl Search<'_> {
         // are named.
         let is_spread = self.host_count > HOSTS_MIN;
         let for_alternates =
-            (self.alternates * RANKED_PER_ALTERNATE).min(RANKED_FOR_ALTERNATES_MAX);
+            (self.alternate_count * RANKED_PER_ALTERNATE).min(RANKED_FOR_ALTERNATES_MAX);
         let with_alternates = self.host_count + for_alternates;
         let scope = Scope {
             instance: self.instance,
@@ -192,8 +192,8 @@ impl Search<'_> {
     ) -> Result<(Vec<FeasibleHost>, bool), SelectRefusal> {
         let mut named = named.map(|named| named.into_iter().peekable());
         let mut hosts: Vec<FeasibleHost> =
-            Vec::with_capacity((self.host_count + self.alternates).min(ranked.len()));
-        let (mut alternate_count, mut is_cut) = (0, false);
+            Vec::with_capacity((self.host_count + self.alternate_count).min(ranked.len()));
+        let (mut found_count, mut is_cut) = (0, false);
         for ranked_host in ranked {
             let is_named = match &mut named {
                 Some(named) => named
@@ -205,7 +205,7 @@ impl Search<'_> {
             let host = scheduler.hosts().get(ranked_host.slot);
             let is_in_first_cell = host.map(|host| host.names.cell) == first_cell;
             if !is_named {
-                if alternate_count >= self.alternates {
+                if found_count >= self.alternate_count {
                     is_cut = true;
                     if named.is_none() {
                         break;
@@ -217,7 +217,7 @@ impl Search<'_> {
                 }
             }
             let feasible = self.feasible_host(scheduler, state, *ranked_host)?;
-            alternate_count += usize::from(is_in_first_cell && feasible.is_some());
+            found_count += usize::from(is_in_first_cell && feasible.is_some());
             hosts.extend(feasible);
         }
         Ok((hosts, is_cut))
@@ -237,8 +237,8 @@ impl Search<'_> {
             return Ok(false);
         };
         let in_cell = hosts.iter().filter(|host| host.cell() == cell).count();
-        let wanted = self.alternates.saturating_add(1);
-        if in_cell >= wanted || self.alternates == 0 {
+        let wanted = self.alternate_count.saturating_add(1);
+        if in_cell >= wanted || self.alternate_count == 0 {
             return Ok(false);
         }
         scope.cell = Some(cell);

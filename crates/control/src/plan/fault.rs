@@ -39,7 +39,8 @@ impl PlanFault {
         })
     }
 
-    /// The fault of instances for which no host is feasible; the first of them is explained.
+    /// The fault of instances for which no host is feasible; the first of them is explained. `None`
+    /// without an instance, or before the request was prepared.
     pub(super) fn no_host(placing: &Placing, instances: &[Uuid]) -> Option<Self> {
         Some(Self::NoHost {
             request: Arc::clone(&placing.demand().request),

@@ -63,13 +63,14 @@ impl Planner {
         Ok(Box::new(OngoingPlacement {
             placing: Placing::new(Demand {
                 group: spec.group,
-                alternates: self.options.alternates,
+                alternate_count: self.options.alternates,
                 cell: Some(cell.0),
                 excluded_slots: excluded.map(|(slot, _)| slot).into_iter().collect(),
                 is_move: true,
                 ..Demand::new(request, vec![row.instance.0])
             }),
             migration: Some(migration),
+            project: context.project.to_owned(),
         }))
     }
 }

@@ -19,7 +19,7 @@ pub struct NoHostExplanation {
     instance: Uuid,
     /// The number of hosts in the scheduler's table.
     hosts: usize,
-    /// How many of them satisfy the request's query to placement.
+    /// How many of these hosts satisfy the request's query to placement.
     with_room: usize,
     /// The smallest set of parts of the request that together leave no root provider.
     impossible: Vec<String>,
@@ -27,7 +27,7 @@ pub struct NoHostExplanation {
     filters: Vec<FilterEffect>,
     /// How many hosts the rules of groups and topology removed of those that the filters left.
     removed_by_rules: usize,
-    /// How many are left. That is not zero when all claims lost to concurrent ones.
+    /// How many hosts are left. That is not zero when all claims lost to concurrent ones.
     left: usize,
     /// The effect of each part of the request on all root providers, as in
     /// `/placewright/v1/explain`.
@@ -37,10 +37,11 @@ pub struct NoHostExplanation {
 
 #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
 fn json_of<S: Serializer>(
-    reason: &Option<Arc<QueryExplanation>>,
+    explanation: &Option<Arc<QueryExplanation>>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    let json = reason.as_ref().and_then(|reason| reason.json.as_ref());
+    let explanation = explanation.as_ref();
+    let json = explanation.and_then(|explanation| explanation.json.as_ref());
     json.serialize(serializer)
 }
 
@@ -52,25 +53,26 @@ struct FilterEffect {
     left: usize,
 }
 
-/// The hosts of the other instances of a request, which were to be claimed together with this one.
+/// The hosts of an instance's siblings: the other instances of its request, which were to be claimed
+/// together with it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SiblingPlacements<'a> {
-    /// Their hosts.
+    /// The siblings with their hosts.
     pub placed: &'a [(ConsumerUuid, ProviderId)],
-    /// The slots of hosts on which they leave no room.
+    /// The slots of hosts on which the siblings leave no room.
     pub taken_slots: &'a [u32],
 }
 
 impl NoHostExplanation {
-    /// Explains a request on the present state. `reason` is placement's part of the explanation,
-    /// which does not take account of the `siblings`.
+    /// Explains a request on the present state. `query_explanation` is placement's part, which does not
+    /// take account of the `siblings`.
     #[must_use]
-    pub fn find(
+    pub fn compute(
         scheduler: &Scheduler,
         state: &State,
         request: &RequestSpec,
         instance: Uuid,
-        reason: Option<Arc<QueryExplanation>>,
+        query_explanation: Option<Arc<QueryExplanation>>,
         siblings: &SiblingPlacements<'_>,
     ) -> Self {
         let mut why = Self {
@@ -87,11 +89,11 @@ impl NoHostExplanation {
         // The hosts that are left, 64 to a word: a single host is tested only where no mask has the
         // answer.
         let mut left_mask = Vec::new();
-        if let Some(reason) = &reason {
-            why.impossible.clone_from(&reason.impossible);
-            left_mask.clone_from(&reason.serving);
+        if let Some(explanation) = &query_explanation {
+            why.impossible.clone_from(&explanation.impossible);
+            left_mask.clone_from(&explanation.serving);
         }
-        why.placement = reason;
+        why.placement = query_explanation;
         for (word, mask) in left_mask.iter_mut().enumerate() {
             *mask &= hosts.slots().word(word);
         }

@@ -1,5 +1,5 @@
 //! Explanations of placement for queries without candidates: computed outside of decisions, and
-//! once for all requests that wait for the same one.
+//! once for all requests that wait for the same explanation.
 //!
 //! An explanation takes milliseconds in a large fleet. The scheduler is not locked meanwhile, at
 //! most one thread computes explanations for requests over HTTP, and the result is given to
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use placewright_engine::Engine;
-use placewright_placement::explain::{Serving, explain_and_serve};
+use placewright_placement::explain::{Serving, explain_with_serving};
 use placewright_placement::slot_set::bits;
 use placewright_placement::{CandidateQuery, Explanation, HostSearch, ProviderId, State};
 use serde_json::value::RawValue;
@@ -36,8 +36,8 @@ pub struct QueryExplanation {
 
 impl QueryExplanation {
     /// Explains a query on the present state. None for a query that names what does not exist.
-    fn find(state: &State, query: &CandidateQuery) -> Option<Self> {
-        let (found, serving) = explain_and_serve(state, query).ok()?;
+    fn compute(state: &State, query: &CandidateQuery) -> Option<Self> {
+        let (found, serving) = explain_with_serving(state, query).ok()?;
         let json = explanation::to_json(state, &found);
         Some(Self {
             impossible: impossible(&found),
@@ -102,10 +102,10 @@ struct CachedExplanation {
     basis: StateVersion,
     /// Which computation it was, counted from 1.
     number: u64,
-    reason: Option<Arc<QueryExplanation>>,
+    explanation: Option<Arc<QueryExplanation>>,
 }
 
-/// Recent explanations, and the lock of the one that is being computed for HTTP.
+/// Recent explanations, and the lock that a request over HTTP holds while it computes one.
 #[derive(Debug, Default)]
 pub(super) struct ExplanationCache {
     /// How many computations have begun.
@@ -130,12 +130,9 @@ impl ExplanationCache {
         &self,
         is_valid: impl Fn(&CachedExplanation) -> bool,
     ) -> Option<Option<Arc<QueryExplanation>>> {
-        let cached = self.cached.lock();
-        let found = cached
-            .iter()
-            .rev()
-            .find(|explanation| is_valid(explanation));
-        found.map(|explanation| explanation.reason.clone())
+        let all = self.cached.lock();
+        let found = all.iter().rev().find(|cached| is_valid(cached));
+        found.map(|cached| cached.explanation.clone())
     }
 
     /// Waits until the caller, a request over HTTP, may compute an explanation; one does at a time.
@@ -150,12 +147,12 @@ impl ExplanationCache {
         query: &CandidateQuery,
         since: ExplanationTime,
     ) -> Option<Option<Arc<QueryExplanation>>> {
-        self.cached(|explanation| explanation.number > since.begun && explanation.query == *query)
+        self.cached(|cached| cached.number > since.begun && cached.query == *query)
     }
 
-    /// Explains a query that was refused before `since`; `None` if it names what does not exist. It blocks
-    /// writers of the engine, but not the scheduler.
-    pub(super) fn find(
+    /// The explanation of a query that was refused before `since`, cached or computed; `None` if the query names
+    /// what does not exist. Computing blocks writers of the engine, but not the scheduler.
+    pub(super) fn find_or_compute(
         &self,
         engine: &Engine<ControlMachine>,
         query: &CandidateQuery,
@@ -164,17 +161,17 @@ impl ExplanationCache {
         if let Some(found) = self.computed_since(query, since) {
             return found;
         }
-        let (basis, number, reason) = engine.read_now(|machine| {
+        let (basis, number, explanation) = engine.read_now(|machine| {
             let state = machine.placement();
             let basis = StateVersion::of(state);
+            // Counted also for an explanation that is reused: it is valid for all refusals until now.
             let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-            let known = self
-                .cached(|explanation| explanation.basis == basis && explanation.query == *query);
-            let find = || QueryExplanation::find(state, query).map(Arc::new);
-            (basis, number, known.unwrap_or_else(find))
+            let known = self.cached(|cached| cached.basis == basis && cached.query == *query);
+            let compute = || QueryExplanation::compute(state, query).map(Arc::new);
+            (basis, number, known.unwrap_or_else(compute))
         });
         let mut cached = self.cached.lock();
-        cached.retain(|explanation| explanation.query != *query);
+        cached.retain(|older| older.query != *query);
         if cached.len() >= CACHED_MAX {
             cached.pop_front();
         }
@@ -182,8 +179,8 @@ impl ExplanationCache {
             query: query.clone(),
             basis,
             number,
-            reason: reason.clone(),
+            explanation: explanation.clone(),
         });
-        reason
+        explanation
     }
 }

@@ -35,9 +35,9 @@ pub struct SchedulerHandle {
     shared: Arc<Shared>,
 }
 
-/// Why a request found no host.
+/// Why a request found no host, for people and for programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation {
+pub struct ExplanationTexts {
     /// The explanation in one sentence, without a full stop.
     pub sentence: String,
     /// The effect of each filter and of each part of the request, as JSON.
@@ -66,7 +66,7 @@ impl SchedulerHandle {
         let handle = Self {
             shared: Arc::new(shared),
         };
-        handle.decide(|_, _| ());
+        handle.with_state(|_, _| ());
         handle
     }
 
@@ -82,7 +82,7 @@ impl SchedulerHandle {
     /// The state may contain changes that are not durable yet: decisions are checked again when
     /// they become commands. Nothing else is ranked or decided meanwhile, so `compute` should take
     /// milliseconds at most.
-    pub fn decide<T>(&self, compute: impl FnOnce(&mut Scheduler, &ControlState) -> T) -> T {
+    pub fn with_state<T>(&self, compute: impl FnOnce(&mut Scheduler, &ControlState) -> T) -> T {
         let mut scheduler = self.shared.scheduler.lock();
         self.engine().read_now(|machine| {
             scheduler.observe(machine.placement(), now());
@@ -123,15 +123,22 @@ impl SchedulerHandle {
         prepared: &Prepared,
         instance: Uuid,
         since: ExplanationTime,
-    ) -> Explanation {
+    ) -> ExplanationTexts {
         let explanations = &self.shared.explanations;
-        let reason = explanations.find(self.engine(), &prepared.query, since);
-        let why = self.decide(|scheduler, control| {
+        let query_explanation = explanations.find_or_compute(self.engine(), &prepared.query, since);
+        let why = self.with_state(|scheduler, control| {
             let siblings = SiblingPlacements::default();
             let state = &control.placement;
-            NoHostExplanation::find(scheduler, state, request, instance, reason, &siblings)
+            NoHostExplanation::compute(
+                scheduler,
+                state,
+                request,
+                instance,
+                query_explanation,
+                &siblings,
+            )
         });
-        Explanation {
+        ExplanationTexts {
             sentence: why.sentence(),
             json: serde_json::to_string(&why).unwrap_or_default(),
         }
@@ -151,7 +158,9 @@ impl SchedulerHandle {
         }
         let shared = Arc::clone(&self.shared);
         let computing = tokio::task::spawn_blocking(move || {
-            shared.explanations.find(&shared.engine, &query, since)
+            shared
+                .explanations
+                .find_or_compute(&shared.engine, &query, since)
         });
         computing.await.ok().flatten()
     }

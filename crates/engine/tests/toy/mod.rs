@@ -90,7 +90,7 @@ impl Observer for Events {
     }
 }
 
-/// An engine with a minimal state machine on a journal in memory, which survives the engine.
+/// An engine that runs a minimal state machine, and its journal, which outlives the engine.
 pub(crate) struct Toy {
     pub(crate) engine: Engine<Counters>,
     pub(crate) journal: Box<dyn Journal>,
@@ -99,10 +99,12 @@ pub(crate) struct Toy {
 }
 
 impl Toy {
+    /// Starts an engine on a journal in memory.
     pub(crate) fn new(options: Options) -> Self {
         Self::on(&MemoryJournal::new(), options)
     }
 
+    /// Starts an engine on a further handle of this journal.
     pub(crate) fn on(journal: &dyn Journal, options: Options) -> Self {
         let faults = Faults::new();
         let events = Events::default();
@@ -168,7 +170,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Waits until a condition holds that a thread of the engine brings about.
+/// Waits for a condition that becomes true because of what a thread of the engine does.
 pub(crate) fn eventually(mut holds: impl FnMut() -> bool) {
     let started = std::time::Instant::now();
     while !holds() {

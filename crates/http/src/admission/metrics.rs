@@ -27,7 +27,7 @@ const GAUGES: [GaugeRow; 4] = [
     ("seats_taken", "Seats taken now", |status| status.taken),
     (
         "seats_held",
-        "Seats held now after a costly request",
+        "Of the seats taken, those that are held after a costly request",
         |status| status.held,
     ),
     ("waiting", "Requests that wait for a seat", |status| {

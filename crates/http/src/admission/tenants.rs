@@ -64,6 +64,7 @@ impl Tenants {
             level: match pool {
                 PoolKind::Cheap => "tenants",
                 PoolKind::Costly => "tenants-costly",
+                PoolKind::MultiCreate => "tenants-multi-create",
             },
             seats: status.seats,
             taken: status.taken,
@@ -72,6 +73,14 @@ impl Tenants {
             refused: status.refused,
             timed_out: status.timed_out,
         }
+    }
+
+    pub(super) fn instance_time(&self) -> Duration {
+        self.level.lock().instance_time()
+    }
+
+    pub(super) fn is_shared(&self) -> bool {
+        self.level.lock().is_shared(self.started.elapsed())
     }
 
     /// Lets a request run, or puts it into its queue.
@@ -149,6 +158,12 @@ impl<'a> TenantPermit<'a> {
 
     pub(super) fn busy_time(&self) -> BusyTime {
         self.busy_time.clone()
+    }
+
+    pub(super) fn note_refused(&mut self) {
+        if let Some(seat) = &mut self.seat {
+            seat.note_refused();
+        }
     }
 
     pub(super) fn give_back_early(&mut self) {

@@ -83,7 +83,12 @@ impl Api for Service {
     }
 }
 
-/// Two seats for operators, six for tenants, of which one project has at most three.
+/// The places of the priority levels in [`AdmissionControl::status`].
+const OPERATORS: usize = 0;
+const TENANTS: usize = 1;
+
+/// For operators two seats. For tenants six seats for cheap requests, which all requests of this service are, and
+/// two for costly ones; one project may take at most half of the six.
 fn service() -> Arc<Service> {
     let options = AdmissionOptions {
         is_enabled: true,
@@ -232,7 +237,7 @@ async fn operators_wait_for_each_other_in_the_order_in_which_they_came() {
         assert_eq!(sent.await.unwrap().status(), StatusCode::NO_CONTENT);
     }
     assert_eq!(service.begun(), 3);
-    let status = service.admission.status()[0];
+    let status = service.admission.status()[OPERATORS];
     assert_eq!((status.taken, status.waiting), (0, 0));
 }
 
@@ -252,7 +257,7 @@ async fn a_request_that_waits_for_too_long_is_refused_and_not_begun() {
         "{why}"
     );
     assert_eq!((service.begun(), service.waiting()), (2, 0));
-    assert_eq!(service.admission.status()[0].timed_out, 1);
+    assert_eq!(service.admission.status()[OPERATORS].timed_out, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -276,7 +281,7 @@ async fn a_request_whose_client_has_gone_leaves_its_queue_and_is_not_begun() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_only_waits_gives_its_seat_back() {
+async fn a_request_that_runs_for_long_gives_its_seat_to_the_next_one() {
     let service = service();
     let mut sent = Vec::new();
     for _ in 0..4 {
@@ -286,12 +291,12 @@ async fn a_request_that_only_waits_gives_its_seat_back() {
     tokio::time::sleep(SEAT_TIME_MAX * 2).await;
     assert_eq!((service.begun(), service.waiting()), (4, 0));
     tokio::time::sleep(SEAT_TIME_MAX * 2).await;
-    assert_eq!(service.admission.status()[1].taken, 0);
+    assert_eq!(service.admission.status()[TENANTS].taken, 0);
     service.ends.add_permits(4);
     for sent in sent {
         assert_eq!(sent.await.unwrap().status(), StatusCode::NO_CONTENT);
     }
-    assert_eq!(service.admission.status()[1].taken, 0);
+    assert_eq!(service.admission.status()[TENANTS].taken, 0);
 }
 
 #[tokio::test]
@@ -317,7 +322,8 @@ async fn a_request_whose_connection_is_closed_leaves_its_queue() {
     while service.waiting() > 1 {
         yield_now().await;
     }
-    // A client that has closed only its sending direction gets a response.
+    // A client that has closed only its sending direction counts as gone, too, but can still be told that its
+    // request was not carried out.
     let mut half_closed = connections.remove(3);
     half_closed.shutdown().await.unwrap();
     let mut response = [0; 12];

@@ -27,9 +27,9 @@ use crate::tls::{FirstByteWait, Opened, TlsSession};
 
 /// How a connection ended.
 enum End {
-    /// It was closed, by its client or because its server ends.
+    /// The connection was closed, by its client or because its server ends.
     Closed(hyper::Result<()>),
-    /// It is idle, and the successor takes it over.
+    /// The connection is idle, and the successor takes it over.
     HandedOver,
 }
 
@@ -40,10 +40,10 @@ impl ConnectionContext {
         let Some(tls) = self.tls.clone() else {
             return self.start(Stream::Plain(stream), None, remote, counted);
         };
-        let server = self.clone();
+        let shared = self.clone();
         spawn_contained(ContainedWork::HttpConnection, async move {
             let connection_state = counted.permit.connection_state();
-            let options = server.service.options();
+            let options = shared.service.options();
             let wait = FirstByteWait {
                 // A connection that another process handed over is between two requests.
                 timeout: match connection_state.is_new() {
@@ -52,15 +52,15 @@ impl ConnectionContext {
                 },
                 connection_state,
             };
-            let is_stopping = || !server.state.is(SERVING);
+            let is_stopping = || !shared.state.is(SERVING);
             match tls.open(stream, remote, wait, is_stopping).await {
                 Opened::Plain(stream) => {
-                    server.start(Stream::Plain(stream), None, remote, counted);
+                    shared.start(Stream::Plain(stream), None, remote, counted);
                 }
                 Opened::Tls(stream, session) => {
-                    server.start(Stream::Tls(stream), Some(session), remote, counted);
+                    shared.start(Stream::Tls(stream), Some(session), remote, counted);
                 }
-                Opened::Silent(stream) if server.state.is(HANDING_OVER) => server.hand_over(stream),
+                Opened::Silent(stream) if shared.state.is(HANDING_OVER) => shared.hand_over(stream),
                 Opened::Silent(_) | Opened::Closed => {}
             }
         });
@@ -92,8 +92,8 @@ impl ConnectionContext {
         let can_hand_over = session.is_none();
         let service = Arc::clone(&self.service);
         let request_state = Arc::clone(&connection_state);
-        let answer = service_fn(move |mut request: Request<Incoming>| {
-            request_state.set_busy(true);
+        let answer_service = service_fn(move |mut request: Request<Incoming>| {
+            request_state.set_busy();
             if let Some(session) = &session {
                 request.extensions_mut().insert(Arc::clone(session));
             }
@@ -101,23 +101,23 @@ impl ConnectionContext {
                 remote,
                 watch: Arc::clone(&peer_watch),
             };
-            answer(
+            answer_request(
                 Arc::clone(&service),
                 Arc::clone(&request_state),
                 request,
                 client,
             )
         });
-        let connection = self.http.serve_connection(io, answer);
+        let connection = self.http.serve_connection(io, answer_service);
         let polls = self.service.metrics().polls.clone();
-        let server = self.clone();
+        let shared = self.clone();
         spawn_contained(ContainedWork::HttpConnection, async move {
-            let stage = Stage {
-                server_state: &server.state,
+            let end_conditions = EndConditions {
+                server_state: &shared.state,
                 can_hand_over,
             };
             let (end, connection) = polls
-                .time(pin!(run(connection, &connection_state, stage)))
+                .time(pin!(run(connection, &connection_state, end_conditions)))
                 .await;
             match end {
                 End::Closed(Ok(())) => {}
@@ -128,7 +128,7 @@ impl ConnectionContext {
                     // A partial head that arrived together with the request before it cannot be
                     // handed over; the client has to connect again.
                     if let (Some(stream), true) = (stream, parts.read_buf.is_empty()) {
-                        server.hand_over(stream);
+                        shared.hand_over(stream);
                     }
                 }
             }
@@ -166,18 +166,18 @@ impl Drop for CountedConnection {
     }
 }
 
-/// What the state of the server means to a connection.
+/// When a connection has to end, or is handed over, because of the state of its server.
 #[derive(Clone, Copy)]
-struct Stage<'a> {
+struct EndConditions<'a> {
     server_state: &'a ServerState,
-    /// Whether the connection can be handed over to a successor. One with TLS cannot.
+    /// Whether the connection can be handed over to a successor. A connection with TLS cannot.
     can_hand_over: bool,
 }
 
-impl Stage<'_> {
+impl EndConditions<'_> {
     /// Whether the connection's next response is its last one.
     fn is_ending(self, connection_state: &ConnectionState) -> bool {
-        // A client that has just finished its handshake has a request on its way.
+        // The client of a new connection has just finished its handshake, and a request is on its way.
         let is_used = !connection_state.is_new();
         self.server_state.is(ENDING)
             || (self.server_state.is(HANDING_OVER) && !self.can_hand_over && is_used)
@@ -189,13 +189,13 @@ impl Stage<'_> {
 }
 
 /// Calls the service for one request; a panic becomes a 500.
-async fn answer(
+async fn answer_request(
     service: Arc<dyn HttpService>,
     connection_state: Arc<ConnectionState>,
     request: Request<Incoming>,
     client: Client,
 ) -> Result<Response<Body>, Infallible> {
-    let response = match wrong_host(&request) {
+    let response = match why_host_is_invalid(&request) {
         None => {
             let answering = service.handle(request, client);
             let answered = contain_panic(ContainedWork::HttpRequest, answering).await;
@@ -203,7 +203,7 @@ async fn answer(
         }
         Some(why) => bad_request(why),
     };
-    connection_state.set_busy(false);
+    connection_state.set_responded();
     Ok(response)
 }
 
@@ -211,7 +211,7 @@ async fn answer(
 async fn run<S>(
     mut connection: Connection<TokioIo<TimedStream<Stream>>, S>,
     connection_state: &ConnectionState,
-    stage: Stage<'_>,
+    end_conditions: EndConditions<'_>,
 ) -> (End, Connection<TokioIo<TimedStream<Stream>>, S>)
 where
     S: HyperService<Incoming, ResBody = Body> + Unpin,
@@ -221,7 +221,7 @@ where
     let mut is_ending = false;
     let end = std::future::poll_fn(|context: &mut Context<'_>| {
         loop {
-            if !is_ending && stage.is_ending(connection_state) {
+            if !is_ending && end_conditions.is_ending(connection_state) {
                 is_ending = true;
                 // An idle connection is closed; otherwise the response says that it is the last.
                 Pin::new(&mut connection).graceful_shutdown();
@@ -229,11 +229,11 @@ where
             if let Poll::Ready(result) = Pin::new(&mut connection).poll(context) {
                 return Poll::Ready(End::Closed(result));
             }
-            if stage.is_handing_over() && connection_state.is_idle() {
+            if end_conditions.is_handing_over() && connection_state.is_idle() {
                 return Poll::Ready(End::HandedOver);
             }
-            // The stage may have changed before this connection could be notified.
-            if is_ending || !stage.is_ending(connection_state) {
+            // The state of the server may have changed before this connection could be notified.
+            if is_ending || !end_conditions.is_ending(connection_state) {
                 return Poll::Pending;
             }
         }
@@ -244,7 +244,7 @@ where
 
 /// Why a request's `Host` header is not valid, if so (RFC 9112, section 3.2). A request of HTTP/1.0
 /// needs none.
-fn wrong_host<B>(request: &Request<B>) -> Option<&'static str> {
+fn why_host_is_invalid<B>(request: &Request<B>) -> Option<&'static str> {
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
         (None, _) if request.version() <= Version::HTTP_10 => None,
@@ -254,7 +254,7 @@ fn wrong_host<B>(request: &Request<B>) -> Option<&'static str> {
             if host
                 .as_bytes()
                 .iter()
-                .all(|byte| IS_OF_HOST[usize::from(*byte)]) =>
+                .all(|byte| MAY_BE_IN_HOST[usize::from(*byte)]) =>
         {
             None
         }
@@ -263,11 +263,11 @@ fn wrong_host<B>(request: &Request<B>) -> Option<&'static str> {
 }
 
 /// By byte: whether it may be in a host with a port (RFC 3986, section 3.2.2).
-const IS_OF_HOST: [bool; 256] = {
-    let mut is_of_host = [false; 256];
+const MAY_BE_IN_HOST: [bool; 256] = {
+    let mut may_be_in_host = [false; 256];
     let mut byte = 0_u8;
     while byte < 128 {
-        is_of_host[byte as usize] = byte.is_ascii_alphanumeric()
+        may_be_in_host[byte as usize] = byte.is_ascii_alphanumeric()
             || matches!(
                 byte,
                 b'-' | b'.'
@@ -291,7 +291,7 @@ const IS_OF_HOST: [bool; 256] = {
             );
         byte += 1;
     }
-    is_of_host
+    may_be_in_host
 };
 
 /// The response to a request whose handler panicked; the log has the panic.

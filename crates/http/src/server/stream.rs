@@ -18,8 +18,8 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// The socket of a connection without TLS. One with TLS cannot be handed over, because its keys
-    /// are in this process.
+    /// The socket of a connection without TLS, to be handed over. A connection with TLS cannot be handed over,
+    /// because its keys are in this process.
     pub(super) fn into_plain(self) -> Option<TcpStream> {
         match self {
             Self::Plain(stream) => Some(stream),
@@ -32,8 +32,8 @@ impl Watchable for Stream {
     fn poll_closed(&mut self, context: &mut Context<'_>) -> bool {
         match self {
             Self::Plain(stream) => stream.poll_closed(context),
-            // A client ends a TLS session with an encrypted message. Without reading it, it cannot be
-            // distinguished from a further request.
+            // A client ends a TLS session with an encrypted message, which cannot be distinguished from a
+            // further request without reading from the stream.
             Self::Tls(_) => false,
         }
     }

@@ -17,8 +17,8 @@ use tokio::net::TcpStream;
 use crate::tls::metrics::ListenerTlsMetrics;
 use crate::tls::session::TlsSession;
 
-/// How long, and for how many bytes, the server reads on after it has refused a connection:
-/// otherwise unread data would make the system discard the answer (RFC 9112, section 9.6).
+/// How long, and for how many bytes, the server reads on after it has refused a connection: otherwise
+/// unread data would make the operating system discard the response (RFC 9112, section 9.6).
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES_MAX: u64 = 1 << 20;
 
@@ -52,13 +52,13 @@ pub(crate) struct FirstByteWait<'a> {
 
 /// The result of opening a new connection.
 pub(crate) enum Opened {
-    /// Its client speaks HTTP, which the listener allows.
+    /// The client speaks HTTP, which the listener allows.
     Plain(TcpStream),
-    /// Its client speaks TLS.
+    /// The client speaks TLS.
     Tls(Box<TlsStream<TcpStream>>, Arc<TlsSession>),
-    /// Its client has sent nothing yet, and the server stops.
+    /// The client has sent nothing yet, and the server stops.
     Silent(TcpStream),
-    /// It is closed.
+    /// The connection is closed.
     Closed,
 }
 
@@ -88,7 +88,7 @@ impl TlsAcceptor {
         }
     }
 
-    /// Finds out whether a new connection's client speaks HTTP or TLS, and makes the handshake if that is TLS.
+    /// Finds out whether the client of a new connection speaks HTTP or TLS, and makes the handshake of TLS.
     pub(crate) async fn open(
         &self,
         mut stream: TcpStream,
@@ -96,14 +96,14 @@ impl TlsAcceptor {
         wait: FirstByteWait<'_>,
         is_stopping: impl Fn() -> bool,
     ) -> Opened {
-        match read_beginning(&mut stream, &wait, is_stopping).await {
+        match peek_beginning(&mut stream, &wait, is_stopping).await {
             Beginning::Byte(TLS_RECORD) => {
                 self.shake_hands(stream, remote, wait.connection_state)
                     .await
             }
             Beginning::Byte(_) if self.allows_plain => Opened::Plain(stream),
             Beginning::Byte(_) => {
-                self.metrics.plain_refused();
+                self.metrics.count_plain_refused();
                 if let Err(error) = refuse(stream).await {
                     tracing::debug!(%error, %remote, "connection broken");
                 }
@@ -120,32 +120,32 @@ impl TlsAcceptor {
         remote: SocketAddr,
         connection_state: &ConnectionState,
     ) -> Opened {
-        self.metrics.began();
+        self.metrics.count_begun();
         let handshake = self.handshakes.accept(stream, remote, (self.config)());
         let finished = tokio::select! {
             finished = handshake => Some(finished),
-            () = must_close(connection_state) => None,
+            () = wait_until_must_close(connection_state) => None,
         };
-        self.metrics.ended();
+        self.metrics.count_ended();
         let stream = match finished {
             Some(Ok(stream)) => stream,
             Some(Err(error)) => {
-                self.metrics.failed(error.reason());
+                self.metrics.count_failure(error.reason());
                 tracing::debug!(%error, %remote, "a TLS handshake failed");
                 return Opened::Closed;
             }
             None => {
-                self.metrics.failed("evicted");
+                self.metrics.count_failure("evicted");
                 return Opened::Closed;
             }
         };
         match TlsSession::of(&stream) {
             Ok(session) => {
-                self.metrics.succeeded(&session);
+                self.metrics.count_success(&session);
                 Opened::Tls(Box::new(stream), Arc::new(session))
             }
             Err(_) => {
-                self.metrics.failed("client_certificate_expired");
+                self.metrics.count_failure("client_certificate_expired");
                 tracing::debug!(%remote, "a session was resumed whose client's certificate has expired");
                 Opened::Closed
             }
@@ -154,7 +154,7 @@ impl TlsAcceptor {
 }
 
 /// The first byte of a connection, which stays in the socket's buffer.
-async fn read_beginning(
+async fn peek_beginning(
     stream: &mut TcpStream,
     wait: &FirstByteWait<'_>,
     is_stopping: impl Fn() -> bool,
@@ -162,7 +162,7 @@ async fn read_beginning(
     let state = wait.connection_state;
     let first = poll_fn(|context: &mut Context<'_>| {
         // Registered before the checks below, because a server that stops wakes registered tasks.
-        state.wake_by(context);
+        state.register_waker(context);
         let mut byte = [0];
         match stream.poll_peek(context, &mut ReadBuf::new(&mut byte)) {
             Poll::Ready(Ok(1)) => Poll::Ready(Beginning::Byte(byte[0])),
@@ -177,9 +177,9 @@ async fn read_beginning(
 }
 
 /// Completes when the connection has to close, because others need its permit.
-async fn must_close(connection_state: &ConnectionState) {
+async fn wait_until_must_close(connection_state: &ConnectionState) {
     poll_fn(|context: &mut Context<'_>| {
-        connection_state.wake_by(context);
+        connection_state.register_waker(context);
         if connection_state.must_close() {
             Poll::Ready(())
         } else {

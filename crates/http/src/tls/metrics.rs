@@ -99,8 +99,8 @@ pub struct ListenerTlsMetrics {
 }
 
 impl ListenerTlsMetrics {
-    /// Notes when the listener's certificate expires, in seconds since 1970.
-    pub fn expires(&self, at_s: i64) {
+    /// Sets when the listener's certificate expires, in seconds since 1970.
+    pub fn set_expiry(&self, at_s: i64) {
         let listener = self.listener;
         self.all
             .expiry
@@ -108,8 +108,9 @@ impl ListenerTlsMetrics {
             .set(at_s);
     }
 
-    /// Counts that the listener's files were read again, and whether that changed what is in force.
-    pub fn reloaded(&self, is_replaced: bool) {
+    /// Counts that the listener's files were read again. `is_replaced` says whether that replaced the certificate
+    /// in force.
+    pub fn count_reload(&self, is_replaced: bool) {
         let labels = ReloadLabels {
             listener: self.listener,
             outcome: if is_replaced { "replaced" } else { "kept" },
@@ -117,15 +118,15 @@ impl ListenerTlsMetrics {
         self.all.reloads.get_or_create(&labels).inc();
     }
 
-    pub(crate) fn began(&self) {
+    pub(crate) fn count_begun(&self) {
         self.all.under_way.inc();
     }
 
-    pub(crate) fn ended(&self) {
+    pub(crate) fn count_ended(&self) {
         self.all.under_way.dec();
     }
 
-    pub(crate) fn succeeded(&self, session: &TlsSession) {
+    pub(crate) fn count_success(&self, session: &TlsSession) {
         let labels = HandshakeLabels {
             listener: self.listener,
             version: session.version,
@@ -134,7 +135,7 @@ impl ListenerTlsMetrics {
         self.all.handshakes.get_or_create(&labels).inc();
     }
 
-    pub(crate) fn failed(&self, reason: &'static str) {
+    pub(crate) fn count_failure(&self, reason: &'static str) {
         let labels = FailureLabels {
             listener: self.listener,
             reason,
@@ -142,7 +143,7 @@ impl ListenerTlsMetrics {
         self.all.failures.get_or_create(&labels).inc();
     }
 
-    pub(crate) fn plain_refused(&self) {
+    pub(crate) fn count_plain_refused(&self) {
         let listener = self.listener;
         self.all
             .plain_refused

@@ -9,37 +9,37 @@ use placewright_tls::rustls::{HandshakeKind, ProtocolVersion};
 use placewright_tls::{PeerNames, Validity};
 use tokio::net::TcpStream;
 
-/// What both sides agreed on. Each request of the connection has it among its extensions, as an
-/// `Arc`.
+/// What the two sides of a connection agreed on. Each request of the connection has the session among its
+/// extensions, as an `Arc`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsSession {
     /// The version: `TLSv1.3` or `TLSv1.2`.
     pub version: &'static str,
-    /// Whether it resumed an earlier session.
+    /// Whether the handshake resumed an earlier session.
     pub is_resumed: bool,
-    /// The names in the client's certificate, which was verified; none if it showed none.
+    /// The names in the client's certificate, which was verified; none if the client showed no certificate.
     pub client: Option<PeerNames>,
 }
 
-/// The certificate of a client is not valid any more. A handshake finds that out by itself; for
-/// a session that is resumed, the certificate was checked when the session began.
+/// The certificate of a client has expired. A full handshake refuses such a certificate by itself; a
+/// handshake that resumes a session does not check again what was checked when the session began.
 #[derive(Debug)]
-pub(crate) struct ClientExpired;
+pub(crate) struct ClientCertificateExpired;
 
 impl TlsSession {
     /// What a finished handshake agreed on.
-    pub(crate) fn of(stream: &TlsStream<TcpStream>) -> Result<Self, ClientExpired> {
+    pub(crate) fn of(stream: &TlsStream<TcpStream>) -> Result<Self, ClientCertificateExpired> {
         let (_, session) = stream.get_ref();
         let certificate = session.peer_certificates().and_then(<[_]>::first);
         let client = match certificate {
             None => None,
             Some(certificate) => {
-                // Both succeed for a certificate that was verified.
-                let validity = Validity::of(certificate).map_err(|_| ClientExpired)?;
+                // Reading the validity and the names succeeds for a certificate that was verified.
+                let validity = Validity::of(certificate).map_err(|_| ClientCertificateExpired)?;
                 if validity.is_over(now_s()) {
-                    return Err(ClientExpired);
+                    return Err(ClientCertificateExpired);
                 }
-                Some(PeerNames::of(certificate).map_err(|_| ClientExpired)?)
+                Some(PeerNames::of(certificate).map_err(|_| ClientCertificateExpired)?)
             }
         };
         Ok(Self {

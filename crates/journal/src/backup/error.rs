@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::JournalError;
 
-/// Why a backup was not made or not restored. A failed one leaves nothing that could be taken for a complete one.
+/// Why a backup was not made or not restored. A failure leaves no file that could be taken for a complete backup,
+/// and no directory that could be taken for a restored store.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// The store failed, or is damaged.
@@ -24,17 +25,17 @@ pub enum BackupError {
         first_held: u64,
     },
 
-    /// Something has the name that is to be made.
+    /// The path of the backup or of the restored store exists already.
     #[error("{path} is there already: name another place, or move it away")]
     Exists {
-        /// What is there.
+        /// The path that exists.
         path: PathBuf,
     },
 
     /// Another process is making the same backup, or restoring the same store.
     #[error("another process is writing {path}")]
     Busy {
-        /// What it is writing.
+        /// The partial backup or store that the other process is writing.
         path: PathBuf,
     },
 
@@ -45,12 +46,12 @@ pub enum BackupError {
         path: PathBuf,
     },
 
-    /// The file is something else.
+    /// The file is not a backup.
     #[error("{path} is no backup: {reason}")]
     NotABackup {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// What the file is instead.
         reason: &'static str,
     },
 
@@ -61,7 +62,7 @@ pub enum BackupError {
     NewerFormat {
         /// The file.
         path: PathBuf,
-        /// Its format.
+        /// The format of the backup.
         found: u32,
         /// The newest format that this program reads.
         supported: u32,
@@ -72,13 +73,13 @@ pub enum BackupError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where the part begins that is damaged.
+        /// The offset at which the damaged header or section begins.
         at: u64,
         /// What does not match.
         reason: String,
     },
 
-    /// The backup does not reach the entry.
+    /// The state after the requested entry cannot be restored from the backup.
     #[error("the backup {path} reaches from entry {first} to entry {last}, and not to {asked}")]
     Outside {
         /// The file.
@@ -87,7 +88,7 @@ pub enum BackupError {
         asked: u64,
         /// The first entry after which the state can be restored.
         first: u64,
-        /// The last one.
+        /// The last entry after which the state can be restored.
         last: u64,
     },
 

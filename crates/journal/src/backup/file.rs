@@ -1,4 +1,4 @@
-//! The file of a backup while it is written: under another name, until all of it is on the disk.
+//! The file of a backup while it is written. The file has another name until all of it is on the disk.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
@@ -12,12 +12,12 @@ use crate::private;
 /// The suffix of the name of a backup that is being written.
 pub const PARTIAL_SUFFIX: &str = ".partial";
 
-/// The number of bytes between two fsyncs, so that an append of the service never waits for more.
+/// The number of bytes between two fsyncs, so that the fsync of an append never waits for more than these.
 const SYNC_BYTES: usize = 4 << 20;
-/// Small sections are put together in writes of this size.
+/// Small sections are buffered until they have this size together.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// A backup that is being written. Dropped before [`Writer::finish`], it leaves nothing.
+/// A backup that is being written. A writer that is dropped before [`Writer::finish`] leaves nothing.
 pub(super) struct Writer {
     path: PathBuf,
     partial: PathBuf,
@@ -25,10 +25,12 @@ pub(super) struct Writer {
     pace: Pace,
     /// The checksum of the last section.
     crc: u32,
+    /// The number of sections so far.
     sections: u64,
+    /// The number of bytes that were written to the file.
     bytes: u64,
-    /// The number of bytes since the last fsync.
-    unsynced: usize,
+    /// The number of bytes that were written since the last fsync.
+    unsynced_bytes: usize,
     /// Small sections that are not written yet.
     buffer: Vec<u8>,
     /// The encoded fields of a section; kept for its capacity.
@@ -64,7 +66,7 @@ impl Writer {
             crc: 0,
             sections: 0,
             bytes: 0,
-            unsynced: 0,
+            unsynced_bytes: 0,
             buffer: Vec::with_capacity(2 * WRITE_BYTES),
             fields: Vec::new(),
             is_finished: false,
@@ -112,12 +114,12 @@ impl Writer {
         let io = BackupError::io(&self.partial, "write");
         self.file.write_all(bytes).map_err(&io)?;
         self.bytes += bytes.len() as u64;
-        self.unsynced += bytes.len();
-        if self.unsynced >= SYNC_BYTES {
-            self.unsynced = 0;
+        self.unsynced_bytes += bytes.len();
+        if self.unsynced_bytes >= SYNC_BYTES {
+            self.unsynced_bytes = 0;
             self.file.sync_data().map_err(&io)?;
         }
-        self.pace.pass(bytes.len());
+        self.pace.wait_after(bytes.len());
         Ok(())
     }
 
@@ -144,13 +146,13 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if !self.is_finished {
-            // What cannot be removed now is removed by the next backup to the same place.
+            // A file that cannot be removed now is removed by the next backup to the same path.
             let _ = fs::remove_file(&self.partial);
         }
     }
 }
 
-/// Removes the partial backup of a process that was killed, unless another one is writing it.
+/// Removes the partial backup of a process that was killed; refuses if another process is writing it.
 fn remove_leftover(partial: &Path) -> Result<(), BackupError> {
     let io = BackupError::io(partial, "remove");
     let file = match File::open(partial) {
@@ -167,7 +169,8 @@ fn remove_leftover(partial: &Path) -> Result<(), BackupError> {
     }
 }
 
-/// Removes the partial backups of killed processes from a directory: those whose names have this suffix.
+/// Removes the partial backups of killed processes from a directory, if the names of the backups end with
+/// `suffix`.
 pub(super) fn remove_all_leftovers(directory: &Path, suffix: &str) -> Result<(), BackupError> {
     let io = BackupError::io(directory, "read");
     let suffix = format!("{suffix}{PARTIAL_SUFFIX}");
@@ -189,7 +192,7 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The directory that a name is in.
+/// The directory that contains `path`.
 pub(super) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -197,7 +200,7 @@ pub(super) fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Makes the names in a directory durable.
+/// Makes the entries of a directory durable, so that a renamed file has its new name after a power failure.
 pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }

@@ -9,7 +9,7 @@ const CREDIT_MAX: Duration = Duration::from_millis(50);
 /// Limits the number of bytes a second.
 pub(super) struct Pace {
     bytes_per_second: Option<u64>,
-    /// The time before which the bytes so far may not have passed.
+    /// When the bytes that were counted so far would be copied at exactly the limit.
     due: Instant,
 }
 
@@ -22,8 +22,8 @@ impl Pace {
         }
     }
 
-    /// Counts bytes that have passed, and waits as long as the limit requires.
-    pub(super) fn pass(&mut self, bytes: usize) {
+    /// Counts bytes that were copied, and waits as long as the limit requires.
+    pub(super) fn wait_after(&mut self, bytes: usize) {
         let Some(bytes_per_second) = self.bytes_per_second else {
             return;
         };

@@ -8,6 +8,8 @@ use super::BackupError;
 use super::section::{self, Base, HEADER_BYTES, SECTION_HEAD_BYTES, Section};
 
 const BUFFER_BYTES: usize = 256 << 10;
+/// The maximum capacity that the buffer for a section keeps. What a larger section needed is freed.
+const SECTION_BYTES_KEPT_MAX: usize = 1 << 20;
 
 /// The sections of a backup.
 pub(super) struct Reader {
@@ -49,7 +51,7 @@ impl Reader {
         let mut reader = Self {
             path: path.to_path_buf(),
             file,
-            made_at: section::made_at(path, &header)?,
+            made_at: section::parse_header(path, &header)?,
             crc: 0,
             sections: 0,
             offset: HEADER_BYTES as u64,
@@ -74,7 +76,7 @@ impl Reader {
         }
     }
 
-    /// The next section; `None` after the last one. The backup is complete then.
+    /// Reads and verifies the next section; `None` after the last one. The backup is complete then.
     pub(super) fn next(&mut self) -> Result<Option<Section<'_>>, BackupError> {
         if self.has_ended {
             return Ok(None);
@@ -113,21 +115,22 @@ impl Reader {
         self.fill(&mut head)?;
         let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]);
         self.bytes.clear();
-        self.bytes.shrink_to(1 << 20);
-        // Reads no more than the file has, so that a damaged length does not allocate memory.
-        let taken = (&mut self.file)
+        self.bytes.shrink_to(SECTION_BYTES_KEPT_MAX);
+        // The buffer grows with the bytes that are there, so that a damaged length does not allocate memory.
+        let bytes_read = (&mut self.file)
             .take(u64::from(length))
             .read_to_end(&mut self.bytes)
             .map_err(BackupError::io(&self.path, "read"))?;
-        if taken as u64 != u64::from(length) {
+        if bytes_read as u64 != u64::from(length) {
             return Err(self.damaged("it ends early"));
         }
-        let (found, crc) = section::section_head(self.crc, head[0], &[], &self.bytes);
-        if found != head {
+        let kind = head[0];
+        let (expected_head, crc) = section::section_head(self.crc, kind, &[], &self.bytes);
+        if head != expected_head {
             return Err(self.damaged("a checksum does not match"));
         }
         self.crc = crc;
-        Ok(head[0])
+        Ok(kind)
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), BackupError> {
@@ -141,28 +144,28 @@ impl Reader {
 /// The contents of a backup, as [`inspect`] found them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupContents {
-    /// It has everything that was acknowledged before this time, in microseconds since the epoch.
+    /// The backup has everything that was acknowledged before this time, in microseconds since the epoch.
     pub made_at: i64,
-    /// The first entry after which the state can be restored: that of its snapshot, or 0.
+    /// The first entry after which the state can be restored: that of the snapshot, or 0.
     pub first: u64,
-    /// When that entry was appended, if that is known.
+    /// When the entry `first` was appended, in microseconds since the epoch, if that is known.
     pub first_at: Option<i64>,
-    /// Its last entry.
+    /// The last entry of the backup.
     pub end: u64,
-    /// The names of the files that it has beside the journal.
+    /// The names of the files that the backup has beside the journal.
     pub files: Vec<String>,
-    /// Its size.
+    /// The size of the backup.
     pub bytes: u64,
 }
 
 /// One batch of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupBatch {
-    /// Its first entry.
+    /// The first entry of the batch.
     pub first: u64,
-    /// Its last entry.
+    /// The last entry of the batch.
     pub last: u64,
-    /// When it was appended, in microseconds since the epoch; `None` for batches of earlier releases.
+    /// When the batch was appended, in microseconds since the epoch; `None` for batches of earlier releases.
     pub appended_at: Option<i64>,
 }
 
@@ -170,7 +173,7 @@ pub struct BackupBatch {
 /// called with each batch of entries.
 ///
 /// # Errors
-/// It is damaged, no backup, a newer release's, or it cannot be read.
+/// The file is damaged, is no backup, was made by a newer release, or cannot be read.
 pub fn inspect(
     path: &Path,
     visit: &mut dyn FnMut(BackupBatch),

@@ -1,4 +1,4 @@
-//! Making a store from a backup: under another name, until all of it is on the disk and was verified.
+//! Making a store from a backup. The store has another name until all of it is on the disk and was verified.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
@@ -11,12 +11,12 @@ use super::{BackupError, BackupProgress};
 use crate::sqlite::rebuild::Rebuild;
 use crate::{Journal as _, JournalError, SnapshotWriter, SqliteJournal, private};
 
-/// A restored store that does not have its name yet. Dropped before [`Restored::publish`], it leaves
-/// nothing.
+/// A restored store that does not have its final name yet. If this is dropped before
+/// [`Restored::publish`], the store is removed.
 pub struct Restored {
-    // Declared first, so that it is closed before the directory is removed.
+    // Declared first, so that the journal is closed before the directory is removed.
     journal: SqliteJournal,
-    partial: Partial,
+    partial: PartialStore,
 }
 
 impl Restored {
@@ -25,13 +25,14 @@ impl Restored {
         &mut self.journal
     }
 
-    /// Gives the store its name.
+    /// Gives the store its final name.
     ///
     /// # Errors
-    /// Something has that name by now, or those of the file system.
+    /// A file or directory of that name exists by now, or those of the file system.
     pub fn publish(self) -> Result<(), BackupError> {
         let Self { journal, partial } = self;
-        // SQLite removes its log when it closes the database, by the name that it was opened with.
+        // Closed before the rename, because SQLite removes its log when it closes the database, under the path
+        // with which the database was opened.
         drop(journal);
         partial.publish()
     }
@@ -41,7 +42,7 @@ impl Restored {
 ///
 /// # Errors
 /// `store` exists already; the backup does not contain the entry `last`, is damaged or cannot be read; or the
-/// store cannot be written. Nothing is left of it then.
+/// store cannot be written. Nothing is left of the new store then.
 pub fn restore(
     backup: &Path,
     store: &Path,
@@ -57,7 +58,7 @@ pub fn restore(
             last: base.end,
         });
     }
-    let partial = Partial::create(store)?;
+    let partial = PartialStore::create(store)?;
     let journal =
         fill(&mut reader, &base, &partial, last, progress).map_err(|error| match error {
             BackupError::Store(JournalError::NoSpace { .. }) => BackupError::NoSpace {
@@ -71,7 +72,7 @@ pub fn restore(
 fn fill(
     reader: &mut Reader,
     base: &Base,
-    partial: &Partial,
+    partial: &PartialStore,
     last: u64,
     progress: &mut dyn FnMut(&BackupProgress),
 ) -> Result<SqliteJournal, BackupError> {
@@ -90,7 +91,7 @@ fn fill(
             Some(Section::Piece(piece)) => {
                 let mut writer = match snapshot.take() {
                     Some(writer) => writer,
-                    None => rebuild.journal()?.write_snapshot(base.snapshot)?,
+                    None => rebuild.commit_to_journal()?.write_snapshot(base.snapshot)?,
                 };
                 writer
                     .write_all(piece)
@@ -111,14 +112,17 @@ fn fill(
     Ok(rebuild.finish()?)
 }
 
-/// The directory of a store that is being made. Removed when it is dropped without a name.
-struct Partial {
+/// The directory of a store that is being made. The directory is removed if this is dropped before it was
+/// published.
+struct PartialStore {
+    /// The path while the store is being made.
     path: PathBuf,
+    /// The final path.
     store: PathBuf,
     is_published: bool,
 }
 
-impl Partial {
+impl PartialStore {
     fn create(store: &Path) -> Result<Self, BackupError> {
         refuse_existing(store)?;
         let path = with_suffix(store, PARTIAL_SUFFIX);
@@ -154,10 +158,10 @@ impl Partial {
     }
 }
 
-impl Drop for Partial {
+impl Drop for PartialStore {
     fn drop(&mut self) {
         if !self.is_published {
-            // What cannot be removed now is removed by the next restore to the same place.
+            // Files that cannot be removed now are removed by the next restore to the same path.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
@@ -173,13 +177,13 @@ fn refuse_existing(store: &Path) -> Result<(), BackupError> {
     }
 }
 
-/// Removes the partial store of a restore that was killed, unless another one is writing it.
+/// Removes the partial store of a restore that was killed; refuses if another process is writing it.
 fn remove_leftover(path: &Path) -> Result<(), BackupError> {
     if path.symlink_metadata().is_err() {
         return Ok(());
     }
-    // A restore creates the lock before everything else, so a directory without one was not made by a
-    // restore. It is removed only if it is empty.
+    // A restore creates the lock file before everything else. A directory without a lock file may be something
+    // else, so it is removed only if it is empty.
     let Ok(lock) = File::open(path.join("lock")) else {
         return fs::remove_dir(path).map_err(|_| BackupError::Exists {
             path: path.to_path_buf(),

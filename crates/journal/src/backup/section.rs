@@ -11,8 +11,8 @@
 //! 5 end     number of sections before u64                                          once, last
 //! ```
 //!
-//! All numbers are little-endian; a time that is not known is the lowest number. Each checksum covers the
-//! one before it, so no section can be missing, doubled or in another place.
+//! All numbers are little-endian; a time that is not known is the lowest i64. The checksum of a section covers
+//! that of the section before, so a section that is missing, repeated or moved is noticed.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use super::BackupError;
 use crate::sqlite::LogEnd;
 use crate::sqlite::batch::Row;
 
-/// The format of backups that this release writes. It reads this one and all older ones.
+/// The format of backups that this release writes. It reads this format and all older ones.
 pub const FORMAT: u32 = 1;
 
 pub(super) const MAGIC: &[u8; 8] = b"PWBACKUP";
@@ -33,16 +33,17 @@ const BATCH: u8 = 3;
 const PIECE: u8 = 4;
 const END: u8 = 5;
 
-/// What the entries of a backup follow on, and where they end.
+/// Where the entries of a backup begin and end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Base {
     /// The end of the batch before the first one in the backup.
     pub(super) before: LogEnd,
-    /// When that batch was appended, in microseconds since the epoch.
+    /// When the batch before the first one was appended, in microseconds since the epoch.
     pub(super) appended_at: Option<i64>,
-    /// The snapshot that the entries follow on; 0 for none.
+    /// The snapshot after which the state can be restored from the entries; 0 if they begin with the first of
+    /// all.
     pub(super) snapshot: u64,
-    /// The last entry.
+    /// The last entry in the backup.
     pub(super) end: u64,
 }
 
@@ -101,9 +102,9 @@ impl Section<'_> {
     }
 }
 
-/// The section of this kind with these bytes; `None` if they are not a valid section.
+/// Decodes a section of this kind; `None` if the bytes are not a valid one.
 pub(super) fn decode(kind: u8, bytes: &[u8]) -> Option<Section<'_>> {
-    let mut fields = Fields(bytes);
+    let mut fields = Fields { rest: bytes };
     match kind {
         BASE => {
             let base = Base {
@@ -115,10 +116,10 @@ pub(super) fn decode(kind: u8, bytes: &[u8]) -> Option<Section<'_>> {
                 snapshot: fields.u64()?,
                 end: fields.u64()?,
             };
-            fields.0.is_empty().then_some(Section::Base(base))
+            fields.rest.is_empty().then_some(Section::Base(base))
         }
         FILE => {
-            let (length, rest) = fields.0.split_first()?;
+            let (length, rest) = fields.rest.split_first()?;
             let (name, content) = rest.split_at_checked(usize::from(*length))?;
             let name = std::str::from_utf8(name).ok()?;
             is_file_name(name).then_some(Section::File { name, content })
@@ -129,18 +130,19 @@ pub(super) fn decode(kind: u8, bytes: &[u8]) -> Option<Section<'_>> {
             previous: fields.i64()?,
             checksum: fields.i64()?,
             appended_at: fields.time()?,
-            records: fields.0,
+            records: fields.rest,
         })),
         PIECE => Some(Section::Piece(bytes)),
         END => {
             let sections = fields.u64()?;
-            fields.0.is_empty().then_some(Section::End { sections })
+            fields.rest.is_empty().then_some(Section::End { sections })
         }
         _ => None,
     }
 }
 
-/// Whether a name stays in its directory and is none of the journal's own files.
+/// Whether a file of this name lies in the store's directory itself, and is not the mark, the lock or the
+/// database. The database's name has a dot, and so has the name of each file beside it.
 fn is_file_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     !name.is_empty() && name.chars().all(is_plain) && !matches!(name, "mark" | "lock")
@@ -151,12 +153,15 @@ fn encode_time(at: Option<i64>) -> [u8; 8] {
 }
 
 /// Reads numbers from the start of a byte slice.
-struct Fields<'a>(&'a [u8]);
+struct Fields<'a> {
+    /// The bytes that were not read yet.
+    rest: &'a [u8],
+}
 
 impl Fields<'_> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (bytes, rest) = self.0.split_first_chunk::<N>()?;
-        self.0 = rest;
+        let (bytes, rest) = self.rest.split_first_chunk::<N>()?;
+        self.rest = rest;
         Some(*bytes)
     }
 
@@ -189,8 +194,8 @@ pub(super) fn header(made_at: i64) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// When a backup with this header was made.
-pub(super) fn made_at(path: &Path, found: &[u8; HEADER_BYTES]) -> Result<i64, BackupError> {
+/// Verifies the header of a backup; returns when the backup was made, in microseconds since the epoch.
+pub(super) fn parse_header(path: &Path, found: &[u8; HEADER_BYTES]) -> Result<i64, BackupError> {
     if found[..8] != *MAGIC {
         return Err(BackupError::NotABackup {
             path: path.to_path_buf(),
@@ -205,7 +210,9 @@ pub(super) fn made_at(path: &Path, found: &[u8; HEADER_BYTES]) -> Result<i64, Ba
             reason: "the checksum of its header does not match".into(),
         });
     }
-    let mut fields = Fields(&found[8..20]);
+    let mut fields = Fields {
+        rest: &found[8..20],
+    };
     let (format, made_at) = (fields.u32().unwrap_or(0), fields.i64().unwrap_or(0));
     if format > FORMAT {
         return Err(BackupError::NewerFormat {
@@ -217,7 +224,7 @@ pub(super) fn made_at(path: &Path, found: &[u8; HEADER_BYTES]) -> Result<i64, Ba
     Ok(made_at)
 }
 
-/// The head of a section, and the checksum in it, which covers that of the section before.
+/// The head of a section, and the checksum in it, which covers the checksum of the section before.
 pub(super) fn section_head(
     previous_crc: u32,
     kind: u8,

@@ -1,9 +1,10 @@
 //! Making a backup while a service writes to the store.
 //!
-//! Entries are never changed, so it takes no lock and needs no long view of the database: it reads a
-//! little at a time, so that the write-ahead log can be reset in between, and writes it at its pace.
-//! Entries come before the snapshot, because the service may trim them meanwhile; the snapshot's file is
-//! opened first and can be read even after the service removed it.
+//! Entries are never changed, so the copy is consistent without a lock and without one long read transaction.
+//! Each transaction reads a little, so that SQLite can reset the write-ahead log between two of them, and the
+//! bytes are written no faster than the options allow. Entries are copied before the snapshot, because the
+//! service may trim entries meanwhile; the snapshot's file is opened first, and can be read even after the
+//! service removed it.
 
 use std::fs;
 use std::io::{self, Read};
@@ -18,12 +19,12 @@ use crate::sqlite::batch::Row;
 use crate::sqlite::now;
 use crate::{Journal as _, JournalError, SqliteJournal};
 
-/// The number of bytes of batches that are read in one view of the database.
+/// The number of bytes of batches that are read in one transaction.
 const READ_BYTES: usize = 1 << 20;
 /// The snapshot's content is copied in pieces of this size.
 const PIECE_BYTES: usize = 256 << 10;
-/// How often a backup is tried when the service removes a snapshot or entries that it was about to
-/// read.
+/// How often a backup is tried. It fails when the service removes a snapshot or entries that the backup was
+/// about to read.
 const ATTEMPTS: usize = 5;
 
 /// The options of a backup.
@@ -37,7 +38,7 @@ pub struct BackupOptions<'a> {
     pub bytes_per_second: Option<u64>,
 }
 
-/// The progress of a backup or a restore.
+/// The progress of a backup or a restore so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupProgress {
     /// The last entry that was copied.
@@ -51,21 +52,21 @@ pub struct BackupProgress {
 /// The result of [`write`]: a backup that was made.
 #[derive(Debug)]
 pub struct WrittenBackup {
-    /// Its file.
+    /// The file of the backup.
     pub path: PathBuf,
-    /// It has everything that was acknowledged before this time, in microseconds since the epoch.
+    /// The backup has everything that was acknowledged before this time, in microseconds since the epoch.
     pub made_at: i64,
-    /// The snapshot that its entries follow on; 0 if they begin with the first one.
+    /// The snapshot that the entries of the backup follow; 0 if the entries begin with the first of all.
     pub snapshot: u64,
-    /// Its last entry.
+    /// The last entry of the backup.
     pub end: u64,
-    /// Its size.
+    /// The size of the backup.
     pub bytes: u64,
     /// The damaged snapshots, which were skipped.
     pub damaged_snapshots: Vec<JournalError>,
 }
 
-/// Makes a backup of a store, which may be in use. `progress` is called now and then with the progress.
+/// Makes a backup of a store, which may be in use. `progress` is called after each piece that was copied.
 ///
 /// # Errors
 /// The store is damaged or lacks entries that were acknowledged, or the backup cannot be written.
@@ -109,11 +110,11 @@ pub fn write(
     }
 }
 
-/// Removes the partial files of backups that were killed from a directory: those of backups whose
-/// names end with `suffix`.
+/// Removes from a directory the partial files of backups whose processes were killed, if the names of the
+/// backups end with `suffix`.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn remove_leftovers(directory: &Path, suffix: &str) -> Result<(), BackupError> {
     remove_all_leftovers(directory, suffix)
 }
@@ -124,7 +125,7 @@ fn try_write(
     skipped: &[u64],
     progress: &mut dyn FnMut(&BackupProgress),
 ) -> Result<WrittenBackup, BackupError> {
-    // The time first: what was acknowledged before it is in the journal now.
+    // The time is read before the end, so that everything acknowledged before that time is in the backup.
     let made_at = now();
     let end = store.end()?;
     let snapshot = oldest_snapshot(store, end, skipped)?;
@@ -164,7 +165,8 @@ fn try_write(
     })
 }
 
-/// The oldest snapshot that the entries held follow on; 0 while all entries are held.
+/// The oldest snapshot after which all entries are held, without those in `skipped`; 0 while the store holds
+/// its first entry.
 fn oldest_snapshot(
     store: &mut SqliteJournal,
     end: u64,
@@ -174,13 +176,13 @@ fn oldest_snapshot(
     if first_held == 1 {
         return Ok(0);
     }
-    let usable = |sequence: &u64| {
+    let is_usable = |sequence: &u64| {
         *sequence <= end && sequence + 1 >= first_held && !skipped.contains(sequence)
     };
     let snapshots = store.snapshots()?;
     let sequences = snapshots.iter().map(|snapshot| snapshot.sequence);
     sequences
-        .filter(usable)
+        .filter(is_usable)
         .min()
         .ok_or_else(|| BackupError::NoBase {
             path: store.directory().to_path_buf(),
@@ -207,7 +209,7 @@ fn put_files(
     Ok(())
 }
 
-/// Batches in memory, read in one view of the database.
+/// Batches in memory, read in one transaction.
 #[derive(Default)]
 struct Batches {
     /// Each row without its records, and the offset in `bytes` at which they end.
@@ -247,9 +249,9 @@ fn put_entries(
     while next <= end {
         batches.read(store, next, end)?;
         let mut start = 0;
-        for (row, stop) in &batches.rows {
-            let records = &batches.bytes[start..*stop];
-            start = *stop;
+        for (row, row_end) in &batches.rows {
+            let records = &batches.bytes[start..*row_end];
+            start = *row_end;
             next = next.max(row.last + 1);
             writer.write_section(&Section::Batch(Row { records, ..*row }))?;
         }

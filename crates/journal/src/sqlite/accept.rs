@@ -7,20 +7,20 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, params};
 
-use super::mark::{HighWaterMark, MarkRead};
+use super::mark::{HighWaterMark, StoredMark};
 use super::open::{self, SqliteOptions};
 use super::{SqliteJournal, Store, check, int, log_end, snapshot_file};
 use crate::maintain::read_whole;
 use crate::{Journal as _, JournalError};
 
-/// The result of [`SqliteJournal::accept_loss`].
+/// The loss that [`SqliteJournal::accept_loss`] accepted, and which entries are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Acceptance {
-    /// The first and the last entry that were given up, as far as known; `None` if nothing was
+pub struct AcceptedLoss {
+    /// The first and the last entry that were given up, as far as is known; `None` if nothing was
     /// missing.
     pub lost: Option<(u64, u64)>,
-    /// The last entry now. The next one follows it, so the sequences of lost entries are used
-    /// again.
+    /// The last entry now. The next append continues after it, so the sequences of lost entries are
+    /// used again.
     pub end: u64,
     /// Whether the entries up to `end` are gone, and only the snapshot of the state after them is
     /// left.
@@ -33,25 +33,25 @@ impl SqliteJournal {
     /// Files that are no longer useful are renamed with the suffix `.lost`.
     ///
     /// # Errors
-    /// Nothing that is left makes a whole state, or the store failed; or as [`SqliteJournal::open`].
-    pub fn accept_loss(directory: &Path) -> Result<Acceptance, JournalError> {
+    /// No whole state can be made of what is left, or the store failed; or as [`SqliteJournal::open`].
+    pub fn accept_loss(directory: &Path) -> Result<AcceptedLoss, JournalError> {
         if !directory.is_dir() {
             return Err(JournalError::NotFound {
                 path: directory.to_path_buf(),
             });
         }
-        let (store, mark_read) = open::lock_store(directory, SqliteOptions::default())?;
+        let (store, stored_mark) = open::lock_store(directory, SqliteOptions::default())?;
         let store = Arc::new(store);
         let snapshot = newest_sound_snapshot(&store)?;
-        let accepted = Self::continue_without_lost(&store, snapshot, mark_read);
+        let accepted = Self::continue_without_lost(&store, snapshot, stored_mark);
         match accepted {
             // A directory with a mark is certainly a store, and a sound snapshot can replace its
             // log.
             Err(JournalError::DamagedStore { .. } | JournalError::NotAJournal { .. })
-                if mark_read.last().is_some() && snapshot > 0 =>
+                if stored_mark.last().is_some() && snapshot > 0 =>
             {
                 quarantine_database(&store)?;
-                Self::continue_without_lost(&store, snapshot, mark_read)
+                Self::continue_without_lost(&store, snapshot, stored_mark)
             }
             accepted => accepted,
         }
@@ -60,15 +60,16 @@ impl SqliteJournal {
     fn continue_without_lost(
         store: &Arc<Store>,
         snapshot: u64,
-        mark_read: MarkRead,
-    ) -> Result<Acceptance, JournalError> {
+        stored_mark: StoredMark,
+    ) -> Result<AcceptedLoss, JournalError> {
         let mut journal = Self {
+            // An empty database is not refused, unlike when a store is opened: its loss is accepted.
             connection: open::connect(store, || Ok(()))?,
             store: Arc::clone(store),
             payload: Vec::new(),
         };
-        let accepted = journal.discard_lost(snapshot, mark_read)?;
-        journal.checkpoint_on_close()?;
+        let accepted = journal.discard_lost(snapshot, stored_mark)?;
+        journal.enable_checkpoint_on_close()?;
         Ok(accepted)
     }
 
@@ -76,18 +77,18 @@ impl SqliteJournal {
     fn discard_lost(
         &mut self,
         snapshot: u64,
-        mark_read: MarkRead,
-    ) -> Result<Acceptance, JournalError> {
+        stored_mark: StoredMark,
+    ) -> Result<AcceptedLoss, JournalError> {
         let end = self.end()?;
-        let trimmed = self.first_held()?.saturating_sub(1);
-        if trimmed > 0 && snapshot == 0 {
+        let last_trimmed = self.first_held()?.saturating_sub(1);
+        if last_trimmed > 0 && snapshot == 0 {
             return Err(JournalError::Missing {
                 path: self
                     .store
                     .directory
                     .join("(no sound snapshot stands in for them)"),
                 first: 1,
-                last: trimmed,
+                last: last_trimmed,
             });
         }
         let last_kept = self.last_readable(snapshot)?;
@@ -98,7 +99,7 @@ impl SqliteJournal {
             .map_err(&sqlite)?;
         let has_only_snapshot = log_end(&self.connection).map_err(&sqlite)?.last != last_kept;
         if has_only_snapshot {
-            restart_at(&self.connection, last_kept).map_err(&sqlite)?;
+            restart_after(&self.connection, last_kept).map_err(&sqlite)?;
         }
         check::set_marked(&self.connection).map_err(&sqlite)?;
         let new_end = log_end(&self.connection).map_err(&sqlite)?;
@@ -106,9 +107,9 @@ impl SqliteJournal {
         self.quarantine_snapshots(new_end.last)?;
         HighWaterMark::create(&self.store.directory, new_end)
             .map_err(self.store.io_error("write its mark"))?;
-        let last = mark_read.last().unwrap_or(0).max(end);
-        Ok(Acceptance {
-            lost: (last > new_end.last).then_some((new_end.last + 1, last)),
+        let last_known = stored_mark.last().unwrap_or(0).max(end);
+        Ok(AcceptedLoss {
+            lost: (last_known > new_end.last).then_some((new_end.last + 1, last_known)),
             end: new_end.last,
             has_only_snapshot,
         })
@@ -133,7 +134,8 @@ impl SqliteJournal {
         }
     }
 
-    /// Renames damaged snapshots after `end`, which would be taken for newer ones later.
+    /// Renames the snapshots after `end`, all of which are damaged: once the log reaches their sequences
+    /// again, they would be taken for snapshots of the new entries.
     fn quarantine_snapshots(&mut self, end: u64) -> Result<(), JournalError> {
         for snapshot in self.snapshots()? {
             if snapshot.sequence > end {
@@ -162,8 +164,8 @@ fn newest_sound_snapshot(store: &Store) -> Result<u64, JournalError> {
     Ok(0)
 }
 
-/// Removes all entries: the log continues after the snapshot.
-fn restart_at(connection: &Connection, snapshot: u64) -> rusqlite::Result<()> {
+/// Removes all entries, so that the log continues after the snapshot.
+fn restart_after(connection: &Connection, snapshot: u64) -> rusqlite::Result<()> {
     let transaction = connection.unchecked_transaction()?;
     transaction.execute("DELETE FROM batch", [])?;
     for (key, value) in [("trimmed_last", int(snapshot)), ("trimmed_checksum", 0)] {

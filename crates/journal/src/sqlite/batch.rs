@@ -2,7 +2,7 @@
 //!
 //! `records` contains, for each record, its length as four little-endian bytes, then its bytes.
 //! `checksum` covers `previous` (the checksum of the preceding batch), the sequences and
-//! `records`, so that a row can be verified alone as well as in its place in the chain.
+//! `records`, so that a row can be verified by itself, and as the successor of the batch before.
 //! `appended_at` is when the batch was appended, in microseconds since the epoch by the clock of the
 //! machine; rows of earlier releases do not have it. Only a restore up to a point in time reads it. No
 //! checksum covers it, so that earlier releases can read the row.
@@ -12,10 +12,11 @@ use std::path::Path;
 use super::{LogEnd, int, uint};
 use crate::JournalError;
 
-/// SQLite limits a value to 10^9 bytes; this leaves some for the rest of the row.
+/// The maximum size of an encoded batch. SQLite limits a row to 10^9 bytes; a million of them are left for
+/// the other columns, which need far less.
 const BYTES_MAX: u64 = 999_000_000;
 
-/// Encodes the records of a batch into one value.
+/// Encodes the records of a batch into one value, which replaces the content of `payload`.
 pub(super) fn encode(records: &[&[u8]], payload: &mut Vec<u8>) -> Result<(), JournalError> {
     payload.clear();
     let bytes: u64 = records.iter().map(|r| r.len() as u64 + 4).sum();
@@ -94,9 +95,9 @@ impl<'a> Row<'a> {
 
     /// Verifies the row and its position after `before`; returns its records with their sequences.
     pub(crate) fn check(&self, before: LogEnd) -> Result<Records<'a>, String> {
-        let found = u32::try_from(self.previous)
+        let computed = u32::try_from(self.previous)
             .map(|previous| checksum(previous, self.first, self.last, self.records));
-        if found.map(i64::from) != Ok(self.checksum) {
+        if computed.map(i64::from) != Ok(self.checksum) {
             return Err("its checksum does not match".into());
         }
         if self.first <= before.last {
@@ -112,7 +113,7 @@ impl<'a> Row<'a> {
         Ok((self.first..).zip(records))
     }
 
-    /// The error for this row.
+    /// The error that says that this row is damaged.
     pub(crate) fn damaged(&self, path: &Path, reason: String) -> JournalError {
         JournalError::Damaged {
             path: path.to_path_buf(),
@@ -130,7 +131,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Splits a value into its records; `None` if a length points outside of it.
+/// Splits an encoded batch into its records; `None` if the lengths do not add up to its size.
 fn split(mut payload: &[u8]) -> Option<Vec<&[u8]>> {
     let mut records = Vec::new();
     while let Some((length, rest)) = payload.split_first_chunk::<4>() {

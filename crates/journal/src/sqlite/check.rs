@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::Store;
-use super::mark::{HighWaterMark, MarkRead};
+use super::mark::{HighWaterMark, StoredMark};
 use crate::{JournalError, private};
 
 /// A condition of the store that an operator should know of.
@@ -19,10 +19,10 @@ pub enum Notice {
         path: PathBuf,
         /// The permission bits of the directory.
         mode: u32,
-        /// A file that they have access to.
+        /// The name of a file that other users have access to; empty if they can write to the directory.
         file: String,
     },
-    /// An earlier release wrote the store, without a mark; it has one from now on.
+    /// An earlier release wrote the store, without a mark. The store has a mark from now on.
     Adopted {
         /// The directory of the store.
         path: PathBuf,
@@ -37,16 +37,18 @@ pub enum Notice {
 }
 
 impl Notice {
-    pub(super) fn of(directory: &Path) -> Vec<Self> {
-        let open = private::open_to_others(directory).map(|(mode, file)| Self::OpenToOthers {
+    /// The notices about who has access to the directory of a store.
+    pub(super) fn of_access(directory: &Path) -> Vec<Self> {
+        let access = private::access_of_others(directory);
+        let notice = access.map(|(mode, file)| Self::OpenToOthers {
             path: directory.to_path_buf(),
             mode,
             file,
         });
-        open.into_iter().collect()
+        notice.into_iter().collect()
     }
 
-    /// Whether the operator should act on it.
+    /// Whether the operator should do something about the condition.
     pub fn is_warning(&self) -> bool {
         !matches!(self, Self::Adopted { .. })
     }
@@ -85,14 +87,14 @@ impl fmt::Display for Notice {
     }
 }
 
-/// Checks the size of the database file before SQLite opens it, which would discard the log of an
-/// empty one.
-pub(super) fn check_file(store: &Store, mark_read: MarkRead) -> Result<(), JournalError> {
+/// Refuses an empty database whose log or mark says that there were entries. Called before SQLite opens the
+/// database, because SQLite discards the log of an empty database.
+pub(super) fn check_file(store: &Store, stored_mark: StoredMark) -> Result<(), JournalError> {
     let bytes = |name| fs::metadata(store.directory.join(name)).map_or(0, |file| file.len());
     if bytes("journal.sqlite") > 0 {
         return Ok(());
     }
-    check_empty(store, mark_read)?;
+    check_empty(store, stored_mark)?;
     if bytes("journal.sqlite-wal") > 0 {
         return Err(JournalError::DamagedStore {
             path: store.directory.clone(),
@@ -104,29 +106,29 @@ pub(super) fn check_file(store: &Store, mark_read: MarkRead) -> Result<(), Journ
 }
 
 /// Refuses an empty store whose mark says that entries were acknowledged, or is damaged.
-pub(super) fn check_empty(store: &Store, mark_read: MarkRead) -> Result<(), JournalError> {
+pub(super) fn check_empty(store: &Store, stored_mark: StoredMark) -> Result<(), JournalError> {
     let path = store.directory.clone();
-    match mark_read {
-        MarkRead::Valid { log_end, .. } if log_end.last > 0 => Err(JournalError::Lost {
+    match stored_mark {
+        StoredMark::Valid { log_end, .. } if log_end.last > 0 => Err(JournalError::Lost {
             path,
             first: 1,
             last: log_end.last,
         }),
-        MarkRead::Unreadable => Err(JournalError::NoMark {
+        StoredMark::Unreadable => Err(JournalError::NoMark {
             path,
             what: "damaged",
             end: 0,
         }),
-        MarkRead::Valid { .. } | MarkRead::Absent => Ok(()),
+        StoredMark::Valid { .. } | StoredMark::Absent => Ok(()),
     }
 }
 
-/// Adds the range of missing entries to an error that does not name entries.
+/// Adds to an error that names no entries which entries were acknowledged.
 pub(super) fn add_acknowledged_entries(
     mut error: JournalError,
-    mark_read: MarkRead,
+    stored_mark: StoredMark,
 ) -> JournalError {
-    let last = mark_read.last().filter(|last| *last > 0);
+    let last = stored_mark.last().filter(|last| *last > 0);
     if let (
         JournalError::DamagedStore { reason, .. } | JournalError::NotAJournal { reason, .. },
         Some(last),
@@ -144,20 +146,20 @@ pub(super) fn add_acknowledged_entries(
 pub(super) fn check_acknowledged(
     store: &Store,
     connection: &Connection,
-    mark_read: MarkRead,
+    stored_mark: StoredMark,
 ) -> Result<(), JournalError> {
     let sqlite = store.sqlite_error("read");
     let path = || store.directory.clone();
     let end = super::log_end(connection).map_err(&sqlite)?;
-    let marked_end = match mark_read {
-        MarkRead::Valid { log_end, .. } => log_end,
-        MarkRead::Absent | MarkRead::Unreadable => {
-            let is_expected = end.last > 0 && is_marked(connection).map_err(&sqlite)?;
-            let what = match mark_read {
-                MarkRead::Absent => "missing",
+    let marked_end = match stored_mark {
+        StoredMark::Valid { log_end, .. } => log_end,
+        StoredMark::Absent | StoredMark::Unreadable => {
+            let is_mark_expected = end.last > 0 && is_marked(connection).map_err(&sqlite)?;
+            let what = match stored_mark {
+                StoredMark::Absent => "missing",
                 _ => "damaged",
             };
-            return if is_expected {
+            return if is_mark_expected {
                 Err(JournalError::NoMark {
                     path: path(),
                     what,
@@ -175,8 +177,8 @@ pub(super) fn check_acknowledged(
             last: marked_end.last,
         });
     }
-    let trimmed = super::trimmed(connection).map_err(&sqlite)?;
-    if marked_end.last <= trimmed.last {
+    let trimmed_end = super::trimmed_end(connection).map_err(&sqlite)?;
+    if marked_end.last <= trimmed_end.last {
         return Ok(());
     }
     let batch_end = super::batch_at(connection, marked_end.last).map_err(&sqlite)?;
@@ -195,7 +197,7 @@ pub(super) fn check_acknowledged(
         }
         batch_end => Err(JournalError::Missing {
             path: path(),
-            first: batch_end.map_or(trimmed.last, |(_, batch_end)| batch_end.last) + 1,
+            first: batch_end.map_or(trimmed_end.last, |(_, batch_end)| batch_end.last) + 1,
             last: marked_end.last,
         }),
     }
@@ -209,31 +211,31 @@ fn is_marked(connection: &Connection) -> rusqlite::Result<bool> {
         .map(|found| found.is_some())
 }
 
-/// Makes the mark agree with the end of the log, and records in the database that there is one.
+/// Sets the mark to the end of the log, and records in the database that the store has a mark.
 pub(super) fn resume_mark(
     store: &mut Store,
     connection: &Connection,
-    mark_read: MarkRead,
+    stored_mark: StoredMark,
 ) -> Result<(), JournalError> {
     let sqlite = store.sqlite_error("open");
     let log_end = super::log_end(connection).map_err(&sqlite)?;
     let path = || store.directory.clone();
     let mut notice = None;
-    match mark_read {
-        MarkRead::Valid {
+    match stored_mark {
+        StoredMark::Valid {
             is_slot_damaged, ..
         } => {
             notice = is_slot_damaged.then(|| Notice::SlotDamaged { path: path() });
         }
-        MarkRead::Absent | MarkRead::Unreadable if log_end.last > 0 => {
+        StoredMark::Absent | StoredMark::Unreadable if log_end.last > 0 => {
             notice = Some(Notice::Adopted {
                 path: path(),
                 end: log_end.last,
             });
         }
-        MarkRead::Absent | MarkRead::Unreadable => {}
+        StoredMark::Absent | StoredMark::Unreadable => {}
     }
-    let mark = HighWaterMark::resume(&store.directory, mark_read, log_end)
+    let mark = HighWaterMark::resume(&store.directory, stored_mark, log_end)
         .map_err(store.io_error("write its mark"))?;
     set_marked(connection).map_err(&sqlite)?;
     drop(sqlite);

@@ -15,21 +15,21 @@
 //!
 //! **When it is written.** The first slot is written after the append of batch N is on stable
 //! storage and before it is acknowledged. So the mark never claims what was not kept: a process
-//! that is killed between the two leaves a mark one batch behind, which is not an error. The write
-//! reaches the page cache, which survives the process: after a kill the mark covers each
-//! acknowledged entry.
+//! that is killed after the append and before the write of the mark leaves a mark one batch behind,
+//! which is not an error. The write reaches the page cache, which survives the process: after a kill
+//! the mark covers each acknowledged entry.
 //!
 //! **When it is durable.** An fsync of the mark before each acknowledgement would double the time
-//! of an append. Instead batch N is written to the disk after its callers have their answers,
+//! of an append. Instead the mark of batch N is written to the disk after the callers have their answers,
 //! alternating between the other two slots, so that one of them is intact if a write is torn. On
 //! file systems that write in place (ext4, XFS) this is a direct write, which reaches the disk but
-//! does not flush its cache; the fsync of append N + 1 does that for both. On others it is an
-//! fsync of its own. Append N + 1 does not begin before. So after a power failure the mark is at
-//! most one batch behind, and only the loss of the very last batch, by a disk that drops
-//! acknowledged data, could go unnoticed.
+//! does not flush the disk's cache; the fsync of append N + 1 flushes the cache for the mark, too. On other
+//! file systems the mark has an fsync of its own. Append N + 1 begins only after this write of the mark. So
+//! after a power failure the mark is at most one batch behind, and only the loss of the very last batch, by a
+//! disk that drops acknowledged data, could go unnoticed.
 //!
-//! A mark that cannot be written fails the next append, not the one that it belongs to, which is
-//! kept.
+//! If the mark of an append cannot be written, that append succeeds, because its entries are kept, and the
+//! next append fails.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -52,18 +52,20 @@ const SLOT_QUICK: usize = 0;
 /// The slots that are written durably in turn.
 const SLOTS_DURABLE: [usize; 2] = [1, 2];
 const SLOTS: usize = 3;
-/// How often a mark that is being written is read again.
+/// How often a mark with a damaged slot is read: the slot may be damaged only because another process is
+/// writing it at the same time.
 const READ_ATTEMPTS: usize = 5;
 
-/// The result of reading a mark.
+/// The mark as it is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum MarkRead {
+pub(super) enum StoredMark {
     /// The file does not exist.
     Absent,
     /// The file exists, but none of its slots is valid.
     Unreadable,
-    /// The last acknowledged batch; if a slot is damaged, possibly the one before it.
+    /// At least one slot is valid.
     Valid {
+        /// The end of the last acknowledged batch; if a slot is damaged, possibly of the batch before it.
         log_end: LogEnd,
         write_number: u64,
         /// The index of the durable slot with the lower number, which is overwritten next.
@@ -72,7 +74,7 @@ pub(super) enum MarkRead {
     },
 }
 
-impl MarkRead {
+impl StoredMark {
     /// The last acknowledged entry according to the mark.
     pub(super) fn last(self) -> Option<u64> {
         match self {
@@ -113,16 +115,16 @@ fn parse(bytes: &[u8]) -> Option<(u64, LogEnd)> {
 ///
 /// # Errors
 /// The file cannot be read.
-pub(super) fn read(directory: &Path) -> io::Result<MarkRead> {
-    let mut found = MarkRead::Absent;
+pub(super) fn read(directory: &Path) -> io::Result<StoredMark> {
+    let mut found = StoredMark::Absent;
     for _ in 0..READ_ATTEMPTS {
         found = read_once(&directory.join(NAME))?;
         if matches!(
             found,
-            MarkRead::Valid {
+            StoredMark::Valid {
                 is_slot_damaged: false,
                 ..
-            } | MarkRead::Absent
+            } | StoredMark::Absent
         ) {
             break;
         }
@@ -130,11 +132,11 @@ pub(super) fn read(directory: &Path) -> io::Result<MarkRead> {
     Ok(found)
 }
 
-fn read_once(path: &Path) -> io::Result<MarkRead> {
+fn read_once(path: &Path) -> io::Result<StoredMark> {
     let mut bytes = Vec::with_capacity(SLOTS * SLOT_DISTANCE);
     match File::open(path) {
         Ok(file) => (file.take((SLOTS * SLOT_DISTANCE) as u64)).read_to_end(&mut bytes)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(MarkRead::Absent),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(StoredMark::Absent),
         Err(error) => return Err(error),
     };
     let slots: Vec<Option<(u64, LogEnd)>> = (0..SLOTS)
@@ -145,39 +147,42 @@ fn read_once(path: &Path) -> io::Result<MarkRead> {
         .flatten()
         .max_by_key(|(write_number, _)| *write_number);
     Ok(match newest {
-        None => MarkRead::Unreadable,
-        Some(&(write_number, log_end)) => MarkRead::Valid {
+        None => StoredMark::Unreadable,
+        Some(&(write_number, log_end)) => StoredMark::Valid {
             log_end,
             write_number,
-            // `None` compares less than any number.
+            // If slot 1 is newer, the second durable slot is the older one. A damaged slot is `None`, which
+            // compares less than any number, and so counts as the older one.
             older_slot: SLOTS_DURABLE[usize::from(slots[1] > slots[2])],
             is_slot_damaged: slots.contains(&None),
         },
     })
 }
 
-/// The writer of a store's mark. Held by the thread that appends.
+/// The writer of a store's mark. It is used under the store's write lock.
 pub(super) struct HighWaterMark {
     file: File,
+    /// `None` if durable writes need an fsync.
     direct: Option<Direct>,
     /// The number of the last write.
     write_number: u64,
     log_end: LogEnd,
-    /// Whether the log is known to end with `log_end`: not before the first append, nor after one that
-    /// failed.
+    /// Whether the log is known to end with `log_end`: false before the first append, and after an append
+    /// that failed.
     is_end_known: bool,
     /// The index of the durable slot that is written next.
     next_slot: usize,
-    /// How far the current value has been written.
-    state: State,
+    state: WriteState,
 }
 
+/// How far the current value of the mark has been written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum WriteState {
+    /// The value is in a durable slot, too.
     Durable,
     /// The value is in the first slot only.
     Written,
-    /// Writing the value failed.
+    /// Writing the value to the first slot failed.
     Failed,
 }
 
@@ -185,7 +190,7 @@ impl HighWaterMark {
     /// Creates a mark for a store whose last batch is `log_end`, replacing an existing one.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(super) fn create(directory: &Path, log_end: LogEnd) -> io::Result<Self> {
         let (path, partial) = (directory.join(NAME), directory.join(PARTIAL_NAME));
         let mut file = private::create_file(&partial)?;
@@ -204,7 +209,7 @@ impl HighWaterMark {
             log_end,
             is_end_known: false,
             next_slot: SLOTS_DURABLE[0],
-            state: State::Durable,
+            state: WriteState::Durable,
         })
     }
 
@@ -212,10 +217,14 @@ impl HighWaterMark {
     /// process had kept without marking them are visible to every reader from now on.
     ///
     /// # Errors
-    /// Those of the file system.
-    pub(super) fn resume(directory: &Path, found: MarkRead, log_end: LogEnd) -> io::Result<Self> {
-        match found {
-            MarkRead::Valid {
+    /// Errors of the file system.
+    pub(super) fn resume(
+        directory: &Path,
+        stored_mark: StoredMark,
+        log_end: LogEnd,
+    ) -> io::Result<Self> {
+        match stored_mark {
+            StoredMark::Valid {
                 log_end: marked_end,
                 write_number,
                 older_slot,
@@ -223,6 +232,7 @@ impl HighWaterMark {
             } if marked_end == log_end => {
                 let path = directory.join(NAME);
                 let file = private::open_file(&path)?;
+                // After a kill the value may be in the page cache only.
                 file.sync_data()?;
                 Ok(Self {
                     direct: Direct::open(&path),
@@ -231,7 +241,7 @@ impl HighWaterMark {
                     log_end,
                     is_end_known: false,
                     next_slot: older_slot,
-                    state: State::Durable,
+                    state: WriteState::Durable,
                 })
             }
             _ => Self::create(directory, log_end),
@@ -249,43 +259,44 @@ impl HighWaterMark {
         self.log_end = log_end;
         self.is_end_known = true;
         self.write_number += 1;
-        self.state = match self.put(SLOT_QUICK) {
-            Ok(()) => State::Written,
-            Err(_) => State::Failed,
+        self.state = match self.write_slot(SLOT_QUICK) {
+            Ok(()) => WriteState::Written,
+            Err(_) => WriteState::Failed,
         };
     }
 
-    /// Makes the mark durable, at the latest together with the next append. Called after the
-    /// acknowledgements and before that append.
+    /// Writes the mark so that it is durable at the latest together with the next append. Called after an
+    /// append was acknowledged and before the next one.
     ///
     /// # Errors
-    /// It cannot be written.
-    pub(super) fn finish_deferred(&mut self) -> io::Result<()> {
-        if self.state == State::Durable {
+    /// The mark cannot be written.
+    pub(super) fn make_durable(&mut self) -> io::Result<()> {
+        if self.state == WriteState::Durable {
             return Ok(());
         }
-        if self.state == State::Failed {
-            self.put(SLOT_QUICK)?;
-            self.state = State::Written;
+        if self.state == WriteState::Failed {
+            self.write_slot(SLOT_QUICK)?;
+            self.state = WriteState::Written;
         }
         let bytes = slot(self.write_number, self.log_end);
         let at = (self.next_slot * SLOT_DISTANCE) as u64;
         let written = self.direct.as_mut().map(|direct| direct.write(&bytes, at));
         match written {
             Some(Ok(())) => {}
-            // The first direct write fails on a file system without support for it.
+            // A direct write fails on a file system that does not support direct writes.
             Some(Err(_)) | None => {
                 self.direct = None;
                 write_at(&self.file, &bytes, at)?;
                 self.file.sync_data()?;
             }
         }
+        // The other one of the two durable slots.
         self.next_slot = SLOTS_DURABLE[usize::from(self.next_slot == SLOTS_DURABLE[0])];
-        self.state = State::Durable;
+        self.state = WriteState::Durable;
         Ok(())
     }
 
-    fn put(&self, slot_index: usize) -> io::Result<()> {
+    fn write_slot(&self, slot_index: usize) -> io::Result<()> {
         let bytes = slot(self.write_number, self.log_end);
         write_at(&self.file, &bytes, (slot_index * SLOT_DISTANCE) as u64)
     }
@@ -294,7 +305,7 @@ impl HighWaterMark {
 impl Drop for HighWaterMark {
     fn drop(&mut self) {
         // Best effort: the first slot already has the value.
-        let _ = self.finish_deferred().and_then(|()| self.file.sync_data());
+        let _ = self.make_durable().and_then(|()| self.file.sync_data());
     }
 }
 
@@ -327,13 +338,14 @@ impl Direct {
     fn open(path: &Path) -> Option<Self> {
         use rustix::fs::{OFlags, fstatfs};
         use std::os::unix::fs::OpenOptionsExt as _;
+        // The magic numbers of statfs(2).
         const EXT4: u32 = 0xef53;
         const XFS: u32 = 0x5846_5342;
         let flags = i32::try_from(OFlags::DIRECT.bits()).ok()?;
         let mut options = fs::OpenOptions::new();
         let file = options.write(true).custom_flags(flags).open(path).ok()?;
-        let kind = u32::try_from(fstatfs(&file).ok()?.f_type).ok()?;
-        matches!(kind, EXT4 | XFS).then(|| Self {
+        let file_system = u32::try_from(fstatfs(&file).ok()?.f_type).ok()?;
+        matches!(file_system, EXT4 | XFS).then(|| Self {
             file,
             page: Box::new(Page([0; SLOT_DISTANCE])),
         })
@@ -354,21 +366,22 @@ impl Direct {
 mod tests {
     use super::*;
 
-    fn at(last: u64) -> LogEnd {
+    fn log_end(last: u64) -> LogEnd {
         LogEnd { last, checksum: 7 }
     }
 
     #[test]
     fn a_mark_outlives_damage_to_two_slots_and_reports_damage_to_all() {
         let directory = tempfile::tempdir().unwrap();
-        assert_eq!(read(directory.path()).unwrap(), MarkRead::Absent);
-        let mut mark = HighWaterMark::create(directory.path(), at(0)).unwrap();
+        assert_eq!(read(directory.path()).unwrap(), StoredMark::Absent);
+        let mut mark = HighWaterMark::create(directory.path(), log_end(0)).unwrap();
         for last in 1..=9 {
-            mark.set(at(last));
-            // Read before it is durable, as after a kill.
+            mark.set(log_end(last));
+            // The mark is read before it is durable, as after a kill.
             assert_eq!(read(directory.path()).unwrap().last(), Some(last));
+            // The last value stays in the first slot only.
             if last < 9 {
-                mark.finish_deferred().unwrap();
+                mark.make_durable().unwrap();
             }
         }
         let path = directory.path().join(NAME);
@@ -376,7 +389,8 @@ mod tests {
         let damaged = |slots: &[usize]| {
             let mut bytes = sound.clone();
             for slot in slots {
-                bytes[slot * SLOT_DISTANCE + 20] ^= 1;
+                let byte_in_slot = 20;
+                bytes[slot * SLOT_DISTANCE + byte_in_slot] ^= 1;
             }
             std::fs::write(&path, &bytes).unwrap();
             read(directory.path()).unwrap()
@@ -384,44 +398,46 @@ mod tests {
         assert_eq!(damaged(&[]).last(), Some(9));
         assert_eq!(damaged(&[1, 2]).last(), Some(9));
         assert_eq!(damaged(&[0]).last(), Some(8), "one batch behind");
+        // Of the durable slots one has 8 and the other one 7.
         let mut older = [damaged(&[0, 1]).last(), damaged(&[0, 2]).last()];
         older.sort_unstable();
         assert_eq!(older, [Some(7), Some(8)]);
-        assert_eq!(damaged(&[0, 1, 2]), MarkRead::Unreadable);
+        assert_eq!(damaged(&[0, 1, 2]), StoredMark::Unreadable);
         for byte in 0..SLOT_BYTES {
             let mut bytes = sound.clone();
             bytes[byte] ^= 1;
             std::fs::write(&path, &bytes).unwrap();
             let found = read(directory.path()).unwrap();
-            let is_seen = matches!(
+            let is_detected = matches!(
                 found,
-                MarkRead::Valid {
+                StoredMark::Valid {
                     is_slot_damaged: true,
                     ..
                 }
             );
-            assert!(is_seen && found.last() == Some(8), "{byte}");
+            assert!(is_detected && found.last() == Some(8), "{byte}");
         }
         for bytes in [&sound[..0], &[0_u8; SLOTS * SLOT_DISTANCE][..]] {
             std::fs::write(&path, bytes).unwrap();
-            assert_eq!(read(directory.path()).unwrap(), MarkRead::Unreadable);
+            assert_eq!(read(directory.path()).unwrap(), StoredMark::Unreadable);
         }
     }
 
     #[test]
-    fn a_mark_is_taken_up_where_it_was() {
+    fn a_mark_is_resumed_after_its_writer_was_dropped() {
         let directory = tempfile::tempdir().unwrap();
-        drop(HighWaterMark::create(directory.path(), at(0)).unwrap());
+        drop(HighWaterMark::create(directory.path(), log_end(0)).unwrap());
         for last in 1..=9 {
             let found = read(directory.path()).unwrap();
-            let mut mark = HighWaterMark::resume(directory.path(), found, at(last - 1)).unwrap();
-            mark.set(at(last));
+            let mut mark =
+                HighWaterMark::resume(directory.path(), found, log_end(last - 1)).unwrap();
+            mark.set(log_end(last));
             drop(mark);
             assert_eq!(read(directory.path()).unwrap().last(), Some(last));
         }
-        // The mark now includes entries that were kept but not marked.
+        // Entries that were kept but not marked: resuming sets the mark to them.
         let found = read(directory.path()).unwrap();
-        drop(HighWaterMark::resume(directory.path(), found, at(20)).unwrap());
+        drop(HighWaterMark::resume(directory.path(), found, log_end(20)).unwrap());
         assert_eq!(read(directory.path()).unwrap().last(), Some(20));
     }
 }

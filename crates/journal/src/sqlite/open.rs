@@ -14,17 +14,17 @@ use super::check::{
     Notice, add_acknowledged_entries, check_acknowledged, check_empty, check_file, resume_mark,
 };
 use super::directory::sync_directory;
-use super::mark::MarkRead;
+use super::mark::StoredMark;
 use super::{SqliteJournal, Store, snapshot_file};
 use crate::{JournalError, private};
 
-/// The format that this release writes. It reads this one and all older ones.
+/// The format of stores that this release writes. It reads this format and all older ones.
 pub const FORMAT: u32 = 1;
 
 /// The application id that identifies our database files: "PWJL".
 const APPLICATION_ID: i32 = 0x5057_4a4c;
-/// Handles within one process are serialised by `Store::write_lock`; this covers the remaining cases,
-/// such as a reader that starts while the log is recovered.
+/// How long SQLite waits for its own locks. `Store::write_lock` serialises the handles within one process;
+/// the waiting covers the remaining cases, such as a reader that starts while the log is recovered.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The write-ahead log is checkpointed when it has grown to this many pages (16 MiB): less often
 /// than by SQLite's default, because each checkpoint costs two more fsyncs.
@@ -51,12 +51,13 @@ impl SqliteJournal {
     /// [`JournalError::Locked`], [`JournalError::NewerFormat`], [`JournalError::NotAJournal`],
     /// [`JournalError::ReadOnly`], or the store failed.
     pub fn open(directory: &Path, options: SqliteOptions) -> Result<Self, JournalError> {
-        let (mut store, mark_read) = lock_store(directory, options)?;
-        check_file(&store, mark_read)?;
-        let connection = connect(&store, || check_empty(&store, mark_read));
-        let connection = connection.map_err(|error| add_acknowledged_entries(error, mark_read))?;
-        check_acknowledged(&store, &connection, mark_read)?;
-        resume_mark(&mut store, &connection, mark_read)?;
+        let (mut store, stored_mark) = lock_store(directory, options)?;
+        check_file(&store, stored_mark)?;
+        let connection = connect(&store, || check_empty(&store, stored_mark));
+        let connection =
+            connection.map_err(|error| add_acknowledged_entries(error, stored_mark))?;
+        check_acknowledged(&store, &connection, stored_mark)?;
+        resume_mark(&mut store, &connection, stored_mark)?;
         add_times(&connection).map_err(store.sqlite_error("open"))?;
         sync_directory(directory).map_err(store.io_error("open"))?;
         snapshot_file::remove_partial(directory).map_err(store.io_error("open"))?;
@@ -65,26 +66,26 @@ impl SqliteJournal {
             store: Arc::new(store),
             payload: Vec::new(),
         };
-        journal.checkpoint_on_close()?;
+        journal.enable_checkpoint_on_close()?;
         Ok(journal)
     }
 
     /// Lets SQLite checkpoint the log into the database when the last handle is closed.
-    pub(super) fn checkpoint_on_close(&self) -> Result<(), JournalError> {
+    pub(super) fn enable_checkpoint_on_close(&self) -> Result<(), JournalError> {
         (self.connection)
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
             .map(|_| ())
             .map_err(self.store.sqlite_error("open"))
     }
 
-    /// Extends the write-ahead log in advance. An fsync that extends a file waits for the disk
-    /// twice, so appends would be slow until the log has reached its full length once. If there is
+    /// Extends the write-ahead log in advance. An fsync after a write that made the file longer waits for the
+    /// disk twice, so appends would be slow until the log has reached its full length once. If there is
     /// no space, the log stays as it is.
     ///
     /// # Errors
     /// [`JournalError::ReadOnly`], or the store failed.
     pub fn grow_log(&mut self) -> Result<(), JournalError> {
-        let _write_lock = self.store.writable()?;
+        let _write_lock = self.store.lock_for_writing()?;
         let log = self.store.directory.join("journal.sqlite-wal");
         if fs::metadata(log).is_ok_and(|log| log.len() >= LOG_BYTES) {
             return Ok(());
@@ -100,8 +101,9 @@ impl SqliteJournal {
                 .map_err(&sqlite)
         };
         set_cache_pages(CACHE_PAGES_GROWING)?;
-        // Changed pages that exceed the cache are written to the log at once. After the rollback
-        // they are overwritten later, and the file does not shrink.
+        // SQLite writes changed pages that exceed its cache to the log at once. After the rollback later
+        // appends overwrite them, and the file does not shrink. A sixteenth is added, because the last changed
+        // pages stay in the cache.
         let transaction = self.connection.unchecked_transaction().map_err(&sqlite)?;
         let grown = transaction.execute(
             "INSERT INTO batch (first, last, previous, checksum, records) \
@@ -129,12 +131,12 @@ impl SqliteJournal {
             options: SqliteOptions::default(),
             lock: None,
             write_lock: Mutex::new(None),
-            notices: Notice::of(directory),
+            notices: Notice::of_access(directory),
         };
-        let mark_read = super::mark::read(directory).map_err(store.io_error("read its mark"))?;
-        check_file(&store, mark_read)?;
-        let connection = connect(&store, || Ok(()))
-            .map_err(|error| add_acknowledged_entries(error, mark_read))?;
+        let stored_mark = super::mark::read(directory).map_err(store.io_error("read its mark"))?;
+        check_file(&store, stored_mark)?;
+        let connection =
+            reconnect(&store).map_err(|error| add_acknowledged_entries(error, stored_mark))?;
         Ok(Self {
             connection,
             store: Arc::new(store),
@@ -147,7 +149,7 @@ impl SqliteJournal {
 pub(super) fn lock_store(
     directory: &Path,
     options: SqliteOptions,
-) -> Result<(Store, MarkRead), JournalError> {
+) -> Result<(Store, StoredMark), JournalError> {
     private::create_directory(directory).map_err(|e| match e.kind() {
         std::io::ErrorKind::AlreadyExists | std::io::ErrorKind::NotADirectory => {
             JournalError::NotAJournal {
@@ -162,15 +164,15 @@ pub(super) fn lock_store(
         options,
         lock: Some(lock(directory)?),
         write_lock: Mutex::new(None),
-        notices: Notice::of(directory),
+        notices: Notice::of_access(directory),
     };
-    let mark_read = super::mark::read(directory).map_err(store.io_error("read its mark"))?;
-    Ok((store, mark_read))
+    let stored_mark = super::mark::read(directory).map_err(store.io_error("read its mark"))?;
+    Ok((store, stored_mark))
 }
 
-/// Opens another connection to the store's database.
+/// Opens a connection to the store's database.
 ///
-/// An empty one becomes a new store, unless `check_empty` refuses that.
+/// If the store may be written, an empty database becomes a new store, unless `check_empty` refuses that.
 pub(super) fn connect(
     store: &Store,
     check_empty: impl FnOnce() -> Result<(), JournalError>,
@@ -188,7 +190,7 @@ pub(super) fn connect(
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(&file, flags).map_err(&sqlite)?;
     // A store that is refused must stay as it was found: a checkpoint on close would discard the
-    // rest of its log, which is all that is left of the missing entries.
+    // part of its log after the damage, which is all that is left of the missing entries.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .map_err(&sqlite)?;
@@ -199,7 +201,8 @@ pub(super) fn connect(
             reason: "the file or its permissions".into(),
         });
     }
-    // Checked before anything is changed: it may be another program's file, or a newer format.
+    // The format is checked before anything is changed: the file may be another program's, or of a newer
+    // format.
     let tables: i64 = connection
         .query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))
         .map_err(&sqlite)?;
@@ -213,6 +216,11 @@ pub(super) fn connect(
         create_schema(&mut connection).map_err(&sqlite)?;
     }
     Ok(connection)
+}
+
+/// Opens a connection to a database that was checked already, or that is opened for reading only.
+pub(super) fn reconnect(store: &Store) -> Result<Connection, JournalError> {
+    connect(store, || Ok(()))
 }
 
 fn connect_read_only(store: &Store, file: &Path) -> Result<Connection, JournalError> {
@@ -231,7 +239,9 @@ fn connect_read_only(store: &Store, file: &Path) -> Result<Connection, JournalEr
     match opened {
         // In a read-only directory SQLite cannot create its shared memory, a file beside the
         // database. If there is neither this file nor a log, no other process uses the store.
-        Err(error) if log_bytes == 0 && !has_shared_memory && cannot_share(&error) => {
+        Err(error)
+            if log_bytes == 0 && !has_shared_memory && cannot_create_shared_memory(&error) =>
+        {
             let uri = format!("file:{}?immutable=1", escape(file));
             Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
         }
@@ -240,7 +250,8 @@ fn connect_read_only(store: &Store, file: &Path) -> Result<Connection, JournalEr
     .map_err(store.sqlite_error("open"))
 }
 
-fn cannot_share(error: &rusqlite::Error) -> bool {
+/// Whether SQLite could not create its shared memory.
+fn cannot_create_shared_memory(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{CannotOpen, ReadOnly};
     matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly))
 }
@@ -304,8 +315,8 @@ pub(super) fn has_times(connection: &Connection) -> rusqlite::Result<bool> {
         .map(|found| found.is_some())
 }
 
-/// Gives the store of an earlier release the column for times. That release can read and append to it as
-/// before.
+/// Adds the column for times to the store of an earlier release, which can read the store and append to it
+/// as before.
 fn add_times(connection: &Connection) -> rusqlite::Result<()> {
     if !has_times(connection)? {
         connection.execute_batch("ALTER TABLE batch ADD COLUMN appended_at INTEGER")?;
@@ -350,11 +361,11 @@ fn lock(directory: &Path) -> Result<File, JournalError> {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut pid = String::new();
-            // Used for the message only: an unreadable file names no process.
-            let named = file.read_to_string(&mut pid).is_ok() && !pid.trim().is_empty();
+            // The process id is used in the message only, and left out if it cannot be read.
+            let has_pid = file.read_to_string(&mut pid).is_ok() && !pid.trim().is_empty();
             return Err(JournalError::Locked {
                 path: directory.to_path_buf(),
-                process: if named {
+                process: if has_pid {
                     format!(" (process {})", pid.trim())
                 } else {
                     String::new()
@@ -363,8 +374,8 @@ fn lock(directory: &Path) -> Result<File, JournalError> {
         }
         Err(TryLockError::Error(error)) => return Err(io(error)),
     }
-    // Best effort, because a full disk must not prevent opening: the process id only helps a
-    // message.
+    // An error is ignored: the process id is only for the message of another process, and a full disk must
+    // not prevent opening.
     let _ = file
         .set_len(0)
         .and_then(|()| file.rewind())

@@ -5,20 +5,20 @@ use std::ops::ControlFlow;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::batch::{Records, Row};
-use super::{LogEnd, SqliteJournal, int, log_end, open, trimmed, uint};
+use super::{LogEnd, SqliteJournal, int, log_end, open, trimmed_end, uint};
 use crate::{JournalError, Visit};
 
 /// Receives a verified batch with its records, and says whether to continue.
 pub(crate) type VisitBatch<'a> = dyn FnMut(&Row<'_>, Records<'_>) -> ControlFlow<()> + 'a;
 
-/// Without times, for recovery and followers, which do not need them.
+/// Selects batches without their times, for recovery and followers, which do not need the times.
 const BATCHES: &str = "SELECT first, last, previous, checksum, records, NULL FROM batch \
                        WHERE first > ?1 ORDER BY first";
 const BATCHES_WITH_TIMES: &str = "SELECT first, last, previous, checksum, records, appended_at FROM batch \
                                   WHERE first > ?1 ORDER BY first";
 
 impl SqliteJournal {
-    /// Visits entries in one read view of the database; returns the sequence to continue with.
+    /// Visits entries in one read transaction of the database; returns the sequence to continue with.
     pub(super) fn read_entries(
         &mut self,
         from: u64,
@@ -38,8 +38,8 @@ impl SqliteJournal {
         Ok(next)
     }
 
-    /// Visits the batches from the one that holds the entry `from` on, with their times, in one read view
-    /// of the database. [`crate::Journal::read`] says which errors there are.
+    /// Visits the batch that holds the entry `from` and all batches after it, with their times, in one read
+    /// transaction of the database. The errors are those of [`crate::Journal::read`].
     pub(crate) fn read_batches(
         &mut self,
         from: u64,
@@ -81,7 +81,7 @@ impl SqliteJournal {
         });
         match found.optional()? {
             Some(found) => Ok(found),
-            None => Ok((trimmed(&view)?, None)),
+            None => Ok((trimmed_end(&view)?, None)),
         }
     }
 
@@ -99,11 +99,11 @@ impl SqliteJournal {
             first,
             last,
         };
-        let trimmed = trimmed(&view).map_err(sqlite)?;
-        if from <= trimmed.last {
+        let trimmed_end = trimmed_end(&view).map_err(sqlite)?;
+        if from <= trimmed_end.last {
             return Err(JournalError::Trimmed {
                 asked: from,
-                first_held: trimmed.last + 1,
+                first_held: trimmed_end.last + 1,
             });
         }
         let end = log_end(&view).map_err(sqlite)?.last;
@@ -114,51 +114,51 @@ impl SqliteJournal {
                 Err(missing(end + 1, from - 1))
             };
         }
-        let mut previous = end_of_previous_batch(&view, from, trimmed).map_err(sqlite)?;
+        let mut previous_end = end_of_previous_batch(&view, from, trimmed_end).map_err(sqlite)?;
         let mut statement = view.prepare_cached(select).map_err(sqlite)?;
-        let mut rows = statement.query([int(previous.last)]).map_err(sqlite)?;
+        let mut rows = statement.query([int(previous_end.last)]).map_err(sqlite)?;
         let mut next = from;
         while let Some(row) =
             (rows.next()).map_err(|e| JournalError::from_sqlite(path, "read", next, e))?
         {
             let row =
                 Row::from_sql(row).map_err(|e| JournalError::from_sqlite(path, "read", next, e))?;
-            if row.first > next.max(previous.last + 1) {
+            if row.first > next.max(previous_end.last + 1) {
                 return Err(missing(next, row.first - 1));
             }
             let records = row
-                .check(previous)
+                .check(previous_end)
                 .map_err(|reason| row.damaged(path, reason))?;
             if let ControlFlow::Break(()) = visit(&row, records) {
                 return Ok(());
             }
-            previous = row.log_end();
-            next = next.max(previous.last + 1);
+            previous_end = row.log_end();
+            next = next.max(previous_end.last + 1);
         }
         Ok(())
     }
 }
 
-/// The end of the batch before the one that holds `from`.
+/// The end of the batch before the batch that holds the entry `from`.
 fn end_of_previous_batch(
     view: &Connection,
     from: u64,
-    trimmed: LogEnd,
+    trimmed_end: LogEnd,
 ) -> rusqlite::Result<LogEnd> {
-    let holder: Option<i64> = view
+    let first_of_batch: Option<i64> = view
         .prepare_cached("SELECT first FROM batch WHERE first <= ?1 ORDER BY first DESC LIMIT 1")?
         .query_row([int(from)], |row| row.get(0))
         .optional()?;
-    let previous = view
+    let previous_end = view
         .prepare_cached(
             "SELECT last, checksum FROM batch WHERE first < ?1 ORDER BY first DESC LIMIT 1",
         )?
-        .query_row([holder.unwrap_or(0)], |row| {
+        .query_row([first_of_batch.unwrap_or(0)], |row| {
             Ok(LogEnd {
                 last: uint(row.get(0)?),
                 checksum: row.get(1)?,
             })
         })
         .optional()?;
-    Ok(previous.unwrap_or(trimmed))
+    Ok(previous_end.unwrap_or(trimmed_end))
 }

@@ -21,7 +21,7 @@ pub(crate) struct Rebuild {
 }
 
 impl Rebuild {
-    /// Creates the store in an empty directory; its first batch follows `before`.
+    /// Creates the store in an empty directory; its first batch will follow the batch that ends at `before`.
     pub(crate) fn create(directory: &Path, before: LogEnd) -> Result<Self, JournalError> {
         let journal = SqliteJournal::open(directory, SqliteOptions::default())?;
         let update = "UPDATE meta SET value = ?2 WHERE key = ?1";
@@ -108,8 +108,8 @@ impl Rebuild {
         Ok(())
     }
 
-    /// The journal, to write its snapshot.
-    pub(crate) fn journal(&mut self) -> Result<&mut SqliteJournal, JournalError> {
+    /// Commits the batches so far, and returns the journal, to write its snapshot.
+    pub(crate) fn commit_to_journal(&mut self) -> Result<&mut SqliteJournal, JournalError> {
         self.commit()?;
         Ok(&mut self.journal)
     }

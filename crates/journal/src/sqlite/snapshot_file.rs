@@ -19,7 +19,7 @@ use crate::{JournalError, SnapshotInfo, SnapshotWriter, private};
 const MAGIC: &[u8; 8] = b"PWSNAPSH";
 const FORMAT: u32 = 1;
 const HEADER_BYTES: usize = 24;
-/// Large enough for the disk's full speed. Each chunk is flushed separately, so that the fsync of
+/// Large enough for the disk's full speed. Each chunk is synced to the disk separately, so that the fsync of
 /// an append never waits for a whole snapshot.
 const CHUNK_BYTES: usize = 4 << 20;
 /// No writer makes larger chunks, so a larger length is damage.
@@ -57,10 +57,10 @@ pub(super) fn list(directory: &Path) -> io::Result<Vec<SnapshotInfo>> {
 pub(super) fn remove_partial(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let name = entry?.file_name();
-        let partial = name
+        let is_partial = name
             .to_str()
             .is_some_and(|n| n.starts_with("snapshot-") && n.ends_with(".partial"));
-        if partial {
+        if is_partial {
             fs::remove_file(directory.join(name))?;
         }
     }
@@ -77,7 +77,7 @@ fn header(sequence: u64) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// The checksum of some bytes and of the checksum before them.
+/// The checksum of the checksum before some bytes, and of these bytes.
 fn chained_crc(crc: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&crc.to_le_bytes());
@@ -94,7 +94,7 @@ pub(super) struct Writer {
     /// The checksum of the last chunk.
     crc: u32,
     /// The size of the chunks so far.
-    total: u64,
+    total_bytes: u64,
     is_finished: bool,
 }
 
@@ -109,7 +109,7 @@ impl Writer {
             file,
             chunk: Vec::with_capacity(CHUNK_BYTES),
             crc: 0,
-            total: 0,
+            total_bytes: 0,
             is_finished: false,
         };
         writer.file.write_all(&header(sequence)).map_err(io)?;
@@ -121,7 +121,7 @@ impl Writer {
             return Ok(());
         }
         self.crc = chained_crc(self.crc, &self.chunk);
-        self.total += self.chunk.len() as u64;
+        self.total_bytes += self.chunk.len() as u64;
         let length = u32::try_from(self.chunk.len()).unwrap_or(u32::MAX);
         self.file.write_all(&length.to_le_bytes())?;
         self.file.write_all(&self.crc.to_le_bytes())?;
@@ -133,7 +133,7 @@ impl Writer {
 
     fn write_end(&mut self) -> io::Result<u64> {
         self.write_chunk()?;
-        let total = self.total.to_le_bytes();
+        let total = self.total_bytes.to_le_bytes();
         self.file.write_all(&0_u32.to_le_bytes())?;
         self.file
             .write_all(&chained_crc(self.crc, &total).to_le_bytes())?;
@@ -181,7 +181,7 @@ impl SnapshotWriter for Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if !self.is_finished {
-            // If it cannot be removed now, it is removed when the store is opened next.
+            // A partial file that cannot be removed now is removed when the store is opened next.
             let _ = fs::remove_file(partial_path(&self.directory, self.sequence));
         }
     }
@@ -195,8 +195,10 @@ pub(super) struct Reader {
     chunk: Vec<u8>,
     /// The offset in `chunk` up to which it was read.
     position: usize,
+    /// The checksum of the last chunk.
     crc: u32,
-    total: u64,
+    /// The size of the chunks so far.
+    total_bytes: u64,
     has_ended: bool,
 }
 
@@ -214,7 +216,7 @@ impl Reader {
             chunk: Vec::new(),
             position: 0,
             crc: 0,
-            total: 0,
+            total_bytes: 0,
             has_ended: false,
         };
         reader.check_header()?;
@@ -230,7 +232,7 @@ impl Reader {
     }
 
     fn check_header(&mut self) -> Result<(), JournalError> {
-        let found: [u8; HEADER_BYTES] = self.take()?;
+        let found: [u8; HEADER_BYTES] = self.read_array()?;
         let expected = header(self.sequence);
         if found == expected {
             return Ok(());
@@ -247,7 +249,7 @@ impl Reader {
         Err(self.damaged("its header does not match"))
     }
 
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], JournalError> {
+    fn read_array<const N: usize>(&mut self) -> Result<[u8; N], JournalError> {
         let mut bytes = [0; N];
         self.fill(&mut bytes)?;
         Ok(bytes)
@@ -262,12 +264,13 @@ impl Reader {
 
     /// Loads and verifies the next chunk, or the end.
     fn advance(&mut self) -> Result<(), JournalError> {
-        let length = u32::from_le_bytes(self.take()?);
+        let length = u32::from_le_bytes(self.read_array()?);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        let crc = u32::from_le_bytes(self.take()?);
+        let crc = u32::from_le_bytes(self.read_array()?);
         if length == 0 {
-            let total: [u8; 8] = self.take()?;
-            if chained_crc(self.crc, &total) != crc || u64::from_le_bytes(total) != self.total {
+            let total: [u8; 8] = self.read_array()?;
+            if chained_crc(self.crc, &total) != crc || u64::from_le_bytes(total) != self.total_bytes
+            {
                 return Err(self.damaged("its end does not match"));
             }
             self.has_ended = true;
@@ -283,7 +286,7 @@ impl Reader {
             return Err(self.damaged("a chunk's checksum does not match"));
         }
         self.crc = crc;
-        self.total += length as u64;
+        self.total_bytes += length as u64;
         self.chunk = chunk;
         self.position = 0;
         Ok(())
@@ -296,7 +299,7 @@ impl Read for Reader {
             if self.has_ended || bytes.is_empty() {
                 return Ok(0);
             }
-            // After a failed chunk no more bytes are returned.
+            // Emptied first, so that no bytes are returned if the next chunk cannot be read.
             self.chunk.clear();
             self.position = 0;
             self.advance().map_err(JournalError::into_io)?;

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::{ListEdit, UndoStep};
-use crate::change::{AllocationFact, Change};
+use crate::change::Change;
 use crate::group::{Distance, Group, HostAssignment, Level, Member};
 use crate::ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProjectId, ProviderId, Timestamp,
@@ -14,7 +14,7 @@ use crate::ids::{
 };
 use crate::intern::{FreedName, FreedNames};
 use crate::names;
-use crate::rows::{Allocation, Consumer, InventoryRecord, Named, Provider};
+use crate::rows::{Allocation, Consumer, InventoryRow, Named, Provider};
 use crate::state::State;
 use crate::tree_changes::ChangeKind;
 
@@ -83,6 +83,7 @@ impl State {
             children: Vec::new(),
             generation: 0,
             created_at: at,
+            // The reference writes a new root once more, as the root of its own tree.
             updated_at: parent.is_none().then_some(at),
             inventories: Vec::new(),
             traits: Vec::new(),
@@ -93,8 +94,8 @@ impl State {
         Some(UndoStep::RemoveProvider(id))
     }
 
-    /// Inserts a provider with its inventories, traits and aggregates into a free slot;
-    /// allocations are not restored.
+    /// Inserts a provider with its inventories, traits and aggregates into a free slot. It has no
+    /// consumers: allocations are added with their consumers.
     pub(crate) fn insert_provider(&mut self, id: ProviderId, mut provider: Provider) {
         let inventories = std::mem::take(&mut provider.inventories);
         let traits = std::mem::take(&mut provider.traits);
@@ -105,8 +106,8 @@ impl State {
         self.providers.put(id.0, provider);
         self.join_parent(id, parent);
         self.log_change(id);
-        for record in inventories {
-            self.replace_inventory(id, record.class, Some(record));
+        for row in inventories {
+            self.replace_inventory(id, row.class, Some(row));
         }
         self.replace_traits(id, traits);
         self.replace_aggregates(id, aggregates);
@@ -117,9 +118,9 @@ impl State {
             .provider(id)?
             .inventories
             .iter()
-            .map(|record| record.class)
+            .map(|row| row.class)
             .collect();
-        let inventories: Vec<InventoryRecord> = classes
+        let inventories: Vec<InventoryRow> = classes
             .into_iter()
             .filter_map(|class| self.replace_inventory(id, class, None))
             .collect();
@@ -136,21 +137,21 @@ impl State {
         Some((provider, freed))
     }
 
+    /// Enters a provider in the set of roots, or of its parent's children.
     pub(super) fn join_parent(&mut self, id: ProviderId, parent: Option<ProviderId>) {
         self.roots.set(id.0, parent.is_none());
-        self.nested.set(id.0, parent.is_some());
+        self.non_roots.set(id.0, parent.is_some());
         let Some(parent) = parent else { return };
-        let Some(record) = self.providers.get_mut(parent.0) else {
+        let Some(parent_row) = self.providers.get_mut(parent.0) else {
             return;
         };
-        if let Err(index) = record.children.binary_search(&id) {
-            record.children.insert(index, id);
+        if let Err(index) = parent_row.children.binary_search(&id) {
+            parent_row.children.insert(index, id);
         }
         self.parents.insert(parent.0);
     }
 
-    /// Makes a root provider a child. The caller has already set the right root on it and on its
-    /// descendants.
+    /// Makes a root provider a child. Its field `root`, and that of its descendants, is already right.
     pub(crate) fn attach(&mut self, id: ProviderId, parent: ProviderId) {
         if let Some(provider) = self.providers.get_mut(id.0) {
             provider.parent = Some(parent);
@@ -160,20 +161,20 @@ impl State {
 
     pub(super) fn leave_parent(&mut self, id: ProviderId) {
         self.roots.remove(id.0);
-        self.nested.remove(id.0);
+        self.non_roots.remove(id.0);
         let Some(parent) = self.provider(id).and_then(|provider| provider.parent) else {
             return;
         };
-        let Some(record) = self.providers.get_mut(parent.0) else {
+        let Some(parent_row) = self.providers.get_mut(parent.0) else {
             return;
         };
-        record.children.retain(|child| *child != id);
-        if record.children.is_empty() {
+        parent_row.children.retain(|child| *child != id);
+        if parent_row.children.is_empty() {
             self.parents.remove(parent.0);
         }
     }
 
-    pub(super) fn replace_lineage(
+    pub(super) fn replace_name_and_parent(
         &mut self,
         id: ProviderId,
         name: Box<str>,
@@ -184,6 +185,7 @@ impl State {
             Some(parent) => self.provider(parent)?.root,
             None => id,
         };
+        // Logged before and after, because the old and the new tree of the provider change.
         self.log_change(id);
         self.leave_parent(id);
         let provider = self.providers.get_mut(id.0)?;
@@ -199,7 +201,7 @@ impl State {
             }
         }
         self.log_change(id);
-        Some(UndoStep::Lineage(
+        Some(UndoStep::NameAndParent(
             id,
             previous_name,
             previous_parent,
@@ -211,8 +213,8 @@ impl State {
         &mut self,
         id: ProviderId,
         class: ClassId,
-        record: Option<InventoryRecord>,
-    ) -> Option<InventoryRecord> {
+        row: Option<InventoryRow>,
+    ) -> Option<InventoryRow> {
         self.log_change(id);
         let provider = self.providers.get_mut(id.0)?;
         if self.columns.len() <= class.index() {
@@ -221,23 +223,19 @@ impl State {
         }
         self.columns[class.index()].set(
             id.0,
-            record.as_ref().map(|record| {
-                (
-                    &record.inventory,
-                    record.capacity.saturating_sub(record.used),
-                )
-            }),
+            row.as_ref()
+                .map(|row| (&row.inventory, row.capacity.saturating_sub(row.used))),
         );
         let position = provider
             .inventories
-            .binary_search_by_key(&class, |record| record.class);
-        match (position, record) {
-            (Ok(index), Some(record)) => {
-                Some(std::mem::replace(&mut provider.inventories[index], record))
+            .binary_search_by_key(&class, |row| row.class);
+        match (position, row) {
+            (Ok(index), Some(row)) => {
+                Some(std::mem::replace(&mut provider.inventories[index], row))
             }
             (Ok(index), None) => Some(provider.inventories.remove(index)),
-            (Err(index), Some(record)) => {
-                provider.inventories.insert(index, record);
+            (Err(index), Some(row)) => {
+                provider.inventories.insert(index, row);
                 None
             }
             (Err(_), None) => None,
@@ -293,9 +291,9 @@ impl State {
             return;
         }
         self.aggregates.restore(freed);
-        let rows = self.aggregates.row_count();
-        if self.aggregate_members.len() < rows {
-            self.aggregate_members.resize_with(rows, Default::default);
+        let end = self.aggregates.end_number();
+        if self.aggregate_members.len() < end {
+            self.aggregate_members.resize_with(end, Default::default);
         }
         self.tree_changes.increment_structure();
     }
@@ -305,7 +303,7 @@ impl State {
         let aggregates = &mut self.aggregates;
         let freed: FreedNames = ids.filter_map(|id| aggregates.release(id)).collect();
         if !freed.is_empty() {
-            self.aggregate_members.truncate(aggregates.row_count());
+            self.aggregate_members.truncate(aggregates.end_number());
             // A reader that cached the number has to look it up again.
             self.tree_changes.increment_structure();
         }
@@ -331,7 +329,7 @@ impl State {
         Some((previous, freed))
     }
 
-    pub(super) fn consumer_record(&mut self, change: &Change) -> Option<Consumer> {
+    pub(super) fn consumer_row(&mut self, change: &Change) -> Option<Consumer> {
         let Change::ConsumerSet {
             consumer,
             generation,
@@ -358,20 +356,13 @@ impl State {
                 .and_then(|consumer| consumer.host_assignment),
             allocations: allocations
                 .iter()
-                .filter_map(
-                    |AllocationFact {
-                         provider,
-                         class,
-                         amount,
-                     }| {
-                        let provider = self.provider_id(*provider)?;
-                        Some(Allocation {
-                            provider,
-                            class: *class,
-                            amount: *amount,
-                        })
-                    },
-                )
+                .filter_map(|fact| {
+                    Some(Allocation {
+                        provider: self.provider_id(fact.provider)?,
+                        class: fact.class,
+                        amount: fact.amount,
+                    })
+                })
                 .collect(),
         })
     }
@@ -388,9 +379,9 @@ impl State {
     /// Gives the interned names of a former consumer their numbers again.
     pub(super) fn restore_names(&mut self, former: ReplacedConsumer) -> Consumer {
         self.projects.restore(former.project);
-        let rows = self.projects.row_count();
-        if self.project_consumers.len() < rows {
-            self.project_consumers.resize_with(rows, Default::default);
+        let end = self.projects.end_number();
+        if self.project_consumers.len() < end {
+            self.project_consumers.resize_with(end, Default::default);
         }
         self.users.restore(former.user);
         self.consumer_types.restore(former.consumer_type);
@@ -401,7 +392,7 @@ impl State {
     fn release_names(&mut self, consumer: Consumer) -> ReplacedConsumer {
         let project = self.projects.release(consumer.project.0);
         if project.is_some() {
-            self.project_consumers.truncate(self.projects.row_count());
+            self.project_consumers.truncate(self.projects.end_number());
         }
         let type_id = consumer.consumer_type;
         ReplacedConsumer {
@@ -420,35 +411,35 @@ impl State {
         }
     }
 
-    /// Replaces one consumer and its allocations in every index. Aggregates and names are updated
-    /// by the callers.
+    /// Replaces one consumer and its allocations in every index. The caller has interned the names of
+    /// the new consumer; those of the former one are released.
     pub(crate) fn replace_consumer(
         &mut self,
         id: ConsumerId,
         uuid: ConsumerUuid,
-        record: Option<Consumer>,
+        consumer: Option<Consumer>,
     ) -> Option<ReplacedConsumer> {
         let previous = self.consumers.take(id.0);
         if let Some(previous) = &previous {
-            self.edit_members(id, previous.host_assignment, ListEdit::Remove);
+            self.edit_group_members(id, previous.host_assignment, ListEdit::Remove);
             self.project_consumers[previous.project.index()].remove(id.0);
             for allocation in &previous.allocations {
                 self.add_usage(allocation, -i64::from(allocation.amount));
-                self.edit_holders(allocation.provider, id, ListEdit::Remove);
+                self.edit_provider_consumers(allocation.provider, id, ListEdit::Remove);
             }
         }
-        if let Some(record) = record {
-            self.hold_names(&record);
-            self.edit_members(id, record.host_assignment, ListEdit::Add);
-            self.project_consumers[record.project.index()].insert(id.0);
-            for allocation in &record.allocations {
+        if let Some(consumer) = consumer {
+            self.hold_names(&consumer);
+            self.edit_group_members(id, consumer.host_assignment, ListEdit::Add);
+            self.project_consumers[consumer.project.index()].insert(id.0);
+            for allocation in &consumer.allocations {
                 self.add_usage(allocation, i64::from(allocation.amount));
-                self.edit_holders(allocation.provider, id, ListEdit::Add);
+                self.edit_provider_consumers(allocation.provider, id, ListEdit::Add);
             }
             if previous.is_none() {
                 self.consumer_index.insert(&uuid, id);
             }
-            self.consumers.put(id.0, record);
+            self.consumers.put(id.0, consumer);
         } else {
             self.consumer_index.remove(&uuid, id);
         }
@@ -461,13 +452,13 @@ impl State {
             return;
         };
         let class = allocation.class;
-        let Some(record) = provider.inventory_mut(class) else {
+        let Some(row) = provider.inventory_mut(class) else {
             return;
         };
-        record.used = record.used.saturating_add(difference);
+        row.used = row.used.saturating_add(difference);
         if let Some(column) = self.columns.get_mut(class.index()) {
-            let free = record.capacity.saturating_sub(record.used);
-            column.set_free(allocation.provider.0, &record.inventory, free);
+            let free = row.capacity.saturating_sub(row.used);
+            column.set_free(allocation.provider.0, &row.inventory, free);
         }
         let kind = if difference >= 0 {
             ChangeKind::CapacityLoss
@@ -495,7 +486,12 @@ impl State {
         }
     }
 
-    fn edit_holders(&mut self, provider: ProviderId, consumer: ConsumerId, edit: ListEdit) {
+    fn edit_provider_consumers(
+        &mut self,
+        provider: ProviderId,
+        consumer: ConsumerId,
+        edit: ListEdit,
+    ) {
         let Some(provider) = self.providers.get_mut(provider.0) else {
             return;
         };
@@ -506,7 +502,7 @@ impl State {
         }
     }
 
-    fn edit_members(
+    fn edit_group_members(
         &mut self,
         consumer: ConsumerId,
         assignment: Option<HostAssignment>,
@@ -540,8 +536,8 @@ impl State {
     ) -> Option<HostAssignment> {
         let consumer = self.consumers.get_mut(id.0)?;
         let previous = std::mem::replace(&mut consumer.host_assignment, assignment);
-        self.edit_members(id, previous, ListEdit::Remove);
-        self.edit_members(id, assignment, ListEdit::Add);
+        self.edit_group_members(id, previous, ListEdit::Remove);
+        self.edit_group_members(id, assignment, ListEdit::Add);
         previous
     }
 
@@ -554,10 +550,10 @@ impl State {
     ) -> Option<Group> {
         let previous = self.groups.take(id.0);
         for member in previous.iter().flat_map(|group| &group.members) {
-            self.update_member(member.consumer, None);
+            self.set_group_of(member.consumer, None);
         }
         for member in group.iter().flat_map(|group| &group.members) {
-            self.update_member(member.consumer, Some(id));
+            self.set_group_of(member.consumer, Some(id));
         }
         match group {
             Some(group) => {
@@ -569,7 +565,7 @@ impl State {
         previous
     }
 
-    pub(super) fn update_member(&mut self, id: ConsumerId, group: Option<GroupId>) {
+    pub(super) fn set_group_of(&mut self, id: ConsumerId, group: Option<GroupId>) {
         if let Some(Some(assignment)) = self
             .consumers
             .get_mut(id.0)
@@ -593,10 +589,10 @@ impl State {
             }
         }
         let previous = std::mem::replace(&mut self.levels, levels);
-        let held: Vec<u32> = (previous.iter().flat_map(|level| &level.aggregates))
+        let released: Vec<u32> = (previous.iter().flat_map(|level| &level.aggregates))
             .filter_map(|uuid| self.aggregates.find(uuid))
             .collect();
-        let freed = self.release_aggregates(held.into_iter());
+        let freed = self.release_aggregates(released.into_iter());
         (previous, freed)
     }
 

@@ -28,7 +28,7 @@ pub struct Candidates {
 /// A view of one candidate: a way to serve the request.
 #[derive(Clone, Copy, Debug)]
 pub struct CandidateView<'a> {
-    answer: &'a Candidates,
+    candidates: &'a Candidates,
     index: usize,
 }
 
@@ -58,7 +58,7 @@ impl Candidates {
     #[must_use]
     pub fn get(&self, index: usize) -> Option<CandidateView<'_>> {
         (index < self.len()).then_some(CandidateView {
-            answer: self,
+            candidates: self,
             index,
         })
     }
@@ -66,7 +66,7 @@ impl Candidates {
     /// The candidates in their order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = CandidateView<'_>> {
         (0..self.len()).map(|index| CandidateView {
-            answer: self,
+            candidates: self,
             index,
         })
     }
@@ -80,7 +80,8 @@ impl Candidates {
     }
 
     /// Whether all candidates within the query's limit are included. False if the server's own
-    /// bound left some out, or if the search of a tree was abandoned after its step budget.
+    /// bound left some out, if the search of a tree was abandoned after its step budget, or if a tree
+    /// with very many candidates changed during the search.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         !self.is_incomplete
@@ -157,7 +158,7 @@ impl Candidates {
     /// The key by which candidates are deduplicated: allocations and mappings.
     pub(super) fn key(&self, index: usize) -> (&[Allocation], Vec<&[ProviderId]>) {
         let candidate = CandidateView {
-            answer: self,
+            candidates: self,
             index,
         };
         (candidate.allocations(), candidate.mappings().collect())
@@ -193,11 +194,12 @@ impl Candidates {
         self.is_incomplete = is_incomplete;
     }
 
-    /// Collects the providers for the summaries.
+    /// Collects the providers for the summaries, and sets whether candidates are missing.
     pub(super) fn finish(&mut self, state: &State, nested: bool, is_incomplete: bool) {
         self.is_incomplete = is_incomplete;
         let words = state.provider_slots().div_ceil(64);
         let mut included = vec![0u64; words];
+        // Sets the bit of a provider; true if it was not set.
         let mark = |mask: &mut Vec<u64>, id: ProviderId| {
             let bit = 1 << (id.0 % 64);
             let is_new = mask[id.index() / 64] & bit == 0;
@@ -205,10 +207,11 @@ impl Candidates {
             is_new
         };
         let mut roots = vec![0u64; if nested { words } else { 0 }];
-        let mut last = None;
+        // Allocations that follow each other are often of one provider.
+        let mut previous = None;
         for allocation in &self.allocations {
             let id = allocation.provider;
-            if last.replace(id) == Some(id) || !mark(&mut included, id) || !nested {
+            if previous.replace(id) == Some(id) || !mark(&mut included, id) || !nested {
                 continue;
             }
             let Some(root) = state.provider(id).map(|provider| provider.root) else {
@@ -243,18 +246,18 @@ impl<'a> CandidateView<'a> {
     #[must_use]
     pub fn allocations(&self) -> &'a [Allocation] {
         slice(
-            &self.answer.allocations,
-            &self.answer.allocation_ends,
+            &self.candidates.allocations,
+            &self.candidates.allocation_ends,
             self.index,
         )
     }
 
     /// Which providers serve each group, in the order of the query's groups; each provider once.
     pub fn mappings(&self) -> impl ExactSizeIterator<Item = &'a [ProviderId]> {
-        let answer = self.answer;
-        let start = self.index * answer.group_count;
-        (start..start + answer.group_count)
-            .map(|group| slice(&answer.mapped, &answer.mapping_ends, group))
+        let candidates = self.candidates;
+        let start = self.index * candidates.group_count;
+        (start..start + candidates.group_count)
+            .map(|group| slice(&candidates.mapped, &candidates.mapping_ends, group))
     }
 }
 

@@ -8,7 +8,8 @@ use super::tree::TreeSearch;
 
 impl TreeSearch {
     /// Backtracks over all completions, the variable with the fewest open suppliers first.
-    /// Variables that were assigned before stay so; on success `witness` holds the suppliers.
+    /// Variables that are assigned already keep their suppliers; on success `witness` holds those of the
+    /// remaining variables.
     pub(super) fn backtrack(
         &mut self,
         plan: &Plan<'_>,
@@ -37,9 +38,10 @@ impl TreeSearch {
         }
         let suppliers = std::mem::take(&mut open[fewest_index]);
         let variable = remaining.remove(fewest_index);
+        // A supplier that fails for this variable is not tried again for an interchangeable one.
         let refuted_row = plan.variables[variable].symmetry_class * self.suppliers.len();
         let mut refuted: Vec<usize> = Vec::new();
-        let mut found = false;
+        let mut is_found = false;
         let mut tried: SmallVec<[u32; 8]> = SmallVec::new();
         for supplier in &suppliers {
             if !tried
@@ -48,9 +50,9 @@ impl TreeSearch {
             {
                 tried.push(*supplier);
                 self.assign(plan, variable, *supplier);
-                found = self.backtrack(plan, remaining, scratch);
+                is_found = self.backtrack(plan, remaining, scratch);
                 self.unassign(plan, variable);
-                if found {
+                if is_found {
                     self.witness[variable] = *supplier;
                     break;
                 }
@@ -58,11 +60,11 @@ impl TreeSearch {
             scratch.refuted[refuted_row + *supplier as usize] = true;
             refuted.push(refuted_row + *supplier as usize);
         }
-        for mark in refuted {
-            scratch.refuted[mark] = false;
+        for index in refuted {
+            scratch.refuted[index] = false;
         }
         remaining.insert(fewest_index, variable);
-        found
+        is_found
     }
 
     fn open_suppliers(&self, plan: &Plan<'_>, variable: usize, scratch: &Scratch) -> Vec<u32> {
@@ -77,7 +79,11 @@ impl TreeSearch {
             .collect()
     }
 
-    /// Whether two suppliers are interchangeable for all variables that are not assigned yet.
+    /// Whether two suppliers are interchangeable for all variables that are not assigned yet. If there are
+    /// other rules than capacity, this is assumed only of suppliers to which nothing is assigned, and that
+    /// each of these rules treats alike: with collective traits, they cover the same of them; if a candidate
+    /// may use only one provider of each tree, they are in one tree; with `same_subtree`, they are leaves
+    /// that have the same ancestors.
     pub(super) fn are_interchangeable(&self, plan: &Plan<'_>, first: u32, second: u32) -> bool {
         let (first, second) = (first as usize, second as usize);
         let capacities = |supplier: usize| {
@@ -86,15 +92,19 @@ impl TreeSearch {
         };
         let serve_alike = self.served_conditions[first] == self.served_conditions[second]
             && capacities(first) == capacities(second)
-            && (!plan.isolate || self.granular_counts[first] == self.granular_counts[second]);
+            && (!plan.isolates_groups
+                || self.granular_counts[first] == self.granular_counts[second]);
         if !serve_alike || plan.only_capacity_matters() {
             return serve_alike;
         }
+        // The lists for a rule that the plan does not have are empty: there `get` returns `None`, and the rule
+        // does not distinguish the suppliers.
         let is_leaf = |supplier: usize| {
             self.descendants
                 .get(supplier)
                 .is_none_or(|descendants| descendants.len() <= 1)
         };
+        // The ancestors of a supplier contain itself.
         let have_same_ancestors = || match (self.ancestors.get(first), self.ancestors.get(second)) {
             (Some(of_first), Some(of_second)) => {
                 of_first.len() == of_second.len()

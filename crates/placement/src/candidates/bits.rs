@@ -54,6 +54,7 @@ impl Bits {
         }
     }
 
+    /// Whether the two sets have a common number.
     #[inline]
     pub(crate) fn meets(&self, other: &Self) -> bool {
         self.0

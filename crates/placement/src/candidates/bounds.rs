@@ -20,7 +20,7 @@ impl TreeSearch {
         };
         let serves_group = |conditions: &&Bits| conditions.meets(&plan.granular_conditions);
         (0..width).all(is_sufficient)
-            && (!plan.isolate
+            && (!plan.isolates_groups
                 || plan.granular_count
                     <= self.served_conditions.iter().filter(serves_group).count())
     }
@@ -57,7 +57,7 @@ impl TreeSearch {
         remaining: &[usize],
         open: &[Vec<u32>],
     ) -> bool {
-        if plan.contended.is_empty() && !plan.isolate {
+        if plan.contended.is_empty() && !plan.isolates_groups {
             return true;
         }
         let mut applicants: Vec<SmallVec<[usize; 8]>> = vec![SmallVec::new(); self.suppliers.len()];
@@ -81,7 +81,7 @@ impl TreeSearch {
     fn most_served(&self, plan: &Plan<'_>, applicants: &[usize], supplier: usize) -> usize {
         let applicants = || applicants.iter().map(|variable| &plan.variables[*variable]);
         let mut bound = applicants().count();
-        if plan.isolate {
+        if plan.isolates_groups {
             let granular = applicants().filter(|variable| variable.granular).count();
             bound = bound - granular + granular.min(1);
         }
@@ -107,8 +107,8 @@ impl TreeSearch {
     }
 }
 
-/// Finds an augmenting path by which one more variable gets a supplier. `room` is how many more
-/// variables each supplier can take, `holders` are those that it has.
+/// Finds an augmenting path by which one more variable gets a supplier. By supplier, `room` is how many
+/// more variables it can take, and `holders` are the variables that it serves.
 fn augment(
     index: usize,
     open: &[Vec<u32>],
@@ -127,10 +127,10 @@ fn augment(
             holders[supplier].push(index);
             return true;
         }
-        for holder in 0..holders[supplier].len() {
-            let holding = holders[supplier][holder];
-            if augment(holding, open, room, holders, seen) {
-                holders[supplier][holder] = index;
+        for position in 0..holders[supplier].len() {
+            let holder = holders[supplier][position];
+            if augment(holder, open, room, holders, seen) {
+                holders[supplier][position] = index;
                 return true;
             }
         }

@@ -2,10 +2,10 @@
 //! by a counting argument.
 //!
 //! First, suppliers are assigned to the variables one by one along augmenting paths, as in
-//! bipartite matching. That finds a completion in nearly all cases. If all competing variables take
-//! the same amounts, a failure proves that there is none. If not, sums and a matching with
-//! capacities are tried as proofs of infeasibility, and finally a bounded backtracking search that
-//! skips symmetric branches.
+//! bipartite matching. This finds a completion in nearly all cases. If all competing variables take
+//! the same amounts, a failure proves that there is no completion. If their amounts differ, sums and a
+//! matching with capacities are tried as proofs of infeasibility, and finally a bounded backtracking
+//! search that skips symmetric branches.
 
 use smallvec::SmallVec;
 
@@ -44,48 +44,48 @@ impl TreeSearch {
             }
             return true;
         }
-        let violating: SmallVec<[usize; 16]> = plan
+        let in_violated_sets: SmallVec<[usize; 16]> = plan
             .subtrees
             .iter()
             .filter(|set| !self.in_one_subtree(set, supplier_of))
             .flatten()
             .copied()
             .collect();
-        self.repair_subtrees(plan, &remaining, &violating, scratch)
+        self.repair_subtrees(plan, &remaining, &in_violated_sets, scratch)
             || self.find_exhaustively(plan, &mut remaining, scratch)
     }
 
     /// Keeps the completion except for the variables of violated `same_subtree` sets, and searches
-    /// exhaustively for those.
+    /// exhaustively for other suppliers of these variables.
     fn repair_subtrees(
         &mut self,
         plan: &Plan<'_>,
         remaining: &[usize],
-        to_reassign: &[usize],
+        in_violated_sets: &[usize],
         scratch: &mut Scratch,
     ) -> bool {
-        let (mut violating, staying): (SmallVec<[usize; 32]>, SmallVec<[usize; 32]>) = remaining
+        let (mut reassigned, kept): (SmallVec<[usize; 32]>, SmallVec<[usize; 32]>) = remaining
             .iter()
             .copied()
-            .partition(|variable| to_reassign.contains(variable));
-        if violating.is_empty() || staying.is_empty() {
+            .partition(|variable| in_violated_sets.contains(variable));
+        if reassigned.is_empty() || kept.is_empty() {
             return false;
         }
-        for variable in &staying {
+        for variable in &kept {
             self.assign(plan, *variable, scratch.completion[*variable]);
         }
-        let repaired = self.find_exhaustively(plan, &mut violating, scratch)
+        let is_repaired = self.find_exhaustively(plan, &mut reassigned, scratch)
             && self.satisfies_rules(plan, |variable| match self.assigned[variable] {
                 UNASSIGNED => self.witness[variable],
                 supplier => supplier,
             });
-        for variable in &staying {
-            if repaired {
+        for variable in &kept {
+            if is_repaired {
                 self.witness[*variable] = self.assigned[*variable];
             }
             self.unassign(plan, *variable);
         }
-        repaired
+        is_repaired
     }
 
     /// Searches all completions of the remaining variables by backtracking, within the step budget.
@@ -110,6 +110,7 @@ impl TreeSearch {
         remaining: &[usize],
         scratch: &mut Scratch,
     ) -> bool {
+        // The last completion that was found is the start; most of its suppliers are still open.
         for variable in remaining {
             let witness = self.witness[*variable];
             scratch.completion[*variable] = UNASSIGNED;

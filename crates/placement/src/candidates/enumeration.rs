@@ -44,7 +44,7 @@ impl BreadthFirstRound {
 }
 
 /// The position of a suspended enumeration.
-enum EnumerationState {
+enum Phase {
     /// Depth first: all candidates of one tree before the next.
     DepthFirst {
         roots: RootIterator,
@@ -57,11 +57,11 @@ enum EnumerationState {
         roots: RootIterator,
         /// The roots in random order, if shuffled.
         shuffled: Option<ShuffledRoots>,
-        round: Box<BreadthFirstRound>,
+        first_round: Box<BreadthFirstRound>,
     },
     /// Further rounds: one more candidate of each tree in turn.
     LaterRounds {
-        round: Box<BreadthFirstRound>,
+        first_round: Box<BreadthFirstRound>,
         /// The number of trees that already have a search of their own.
         opened: usize,
         searches: Vec<TreeSearch>,
@@ -93,13 +93,13 @@ pub(crate) struct Enumeration {
     shared_only: HashTable<usize>,
     /// The signatures of the trees opened so far: see [`TreeSearch::sharing_signature`].
     sharing_signatures: Map<Vec<u32>, ()>,
-    state: EnumerationState,
+    phase: Phase,
     /// The seed of the order of the roots and within each tree, if shuffled.
     seed: Option<u64>,
-    /// Whether the state changed since the enumeration began.
+    /// Whether the state of placement changed since the enumeration began.
     has_state_changed: bool,
     /// Whether a tree changed within its enumeration and had more than [`MAX_REPEATED`] candidates.
-    left_out: bool,
+    has_left_out_candidates: bool,
     /// The steps that remain of the current slice.
     steps_left: usize,
     /// The cost of one candidate in steps.
@@ -118,16 +118,16 @@ impl Enumeration {
         let ceiling = ceiling.unwrap_or_else(|| {
             plan.state.roots().len() + ASSIGNMENTS_MAX / plan.variables.len().max(1)
         });
-        let state = match (options.seed, options.strategy) {
-            (None, Strategy::DepthFirst) => EnumerationState::DepthFirst {
+        let phase = match (options.seed, options.strategy) {
+            (None, Strategy::DepthFirst) => Phase::DepthFirst {
                 roots: RootIterator::default(),
                 search: Box::new(TreeSearch::new(plan)),
                 is_open: false,
             },
-            (seed, _) => EnumerationState::FirstRound {
+            (seed, _) => Phase::FirstRound {
                 roots: RootIterator::default(),
                 shuffled: seed.map(|seed| ShuffledRoots::new(plan, &selection, seed)),
-                round: Box::new(BreadthFirstRound::new(plan)),
+                first_round: Box::new(BreadthFirstRound::new(plan)),
             },
         };
         Self {
@@ -138,10 +138,10 @@ impl Enumeration {
             scratch: Scratch::new(plan),
             shared_only: HashTable::new(),
             sharing_signatures: Map::default(),
-            state,
+            phase,
             seed: options.seed,
             has_state_changed: false,
-            left_out: false,
+            has_left_out_candidates: false,
             steps_left: 0,
             candidate_steps: ROOT_STEPS + plan.variables.len() * VARIABLE_STEPS,
         }
@@ -160,8 +160,9 @@ impl Enumeration {
 
     /// The candidates with the provider summaries.
     pub(crate) fn finish(mut self, plan: &Plan<'_>) -> Candidates {
-        let incomplete = self.is_incomplete();
-        self.candidates.finish(plan.state, plan.nested, incomplete);
+        let is_incomplete = self.is_incomplete();
+        self.candidates
+            .finish(plan.state, plan.nested, is_incomplete);
         self.candidates
     }
 
@@ -174,7 +175,9 @@ impl Enumeration {
 
     /// Whether a bound, the step budget or a change left out candidates within the client's limit.
     fn is_incomplete(&self) -> bool {
-        self.left_out || self.scratch.gave_up() || (self.is_bounded_below_limit && self.is_full())
+        self.has_left_out_candidates
+            || self.scratch.ran_out_of_steps()
+            || (self.is_bounded_below_limit && self.is_full())
     }
 
     fn is_full(&self) -> bool {
@@ -185,58 +188,55 @@ impl Enumeration {
     pub(crate) fn reselect_roots(&mut self, plan: &Plan<'_>, selection: RootSelection) {
         self.selection = selection;
         self.has_state_changed = true;
-        match &mut self.state {
-            EnumerationState::DepthFirst { roots, .. }
-            | EnumerationState::FirstRound { roots, .. } => {
+        match &mut self.phase {
+            Phase::DepthFirst { roots, .. } | Phase::FirstRound { roots, .. } => {
                 roots.reclassify(plan, &self.selection);
             }
-            EnumerationState::LaterRounds { .. } | EnumerationState::Finished => {}
+            Phase::LaterRounds { .. } | Phase::Finished => {}
         }
     }
 
     /// Continues for about `steps` steps. True at the end of the enumeration.
     pub(crate) fn run_slice(&mut self, plan: &Plan<'_>, steps: usize) -> bool {
         self.steps_left = steps;
-        let mut state = std::mem::replace(&mut self.state, EnumerationState::Finished);
+        let mut phase = std::mem::replace(&mut self.phase, Phase::Finished);
         loop {
-            let is_over = match &mut state {
-                EnumerationState::DepthFirst {
+            let is_over = match &mut phase {
+                Phase::DepthFirst {
                     roots,
                     search,
                     is_open,
                 } => self.run_depth_first(plan, roots, search, is_open),
-                EnumerationState::FirstRound {
+                Phase::FirstRound {
                     roots,
                     shuffled,
-                    round,
-                } => self.run_first_round(plan, roots, shuffled.as_mut(), round),
-                EnumerationState::LaterRounds {
-                    round,
+                    first_round,
+                } => self.run_first_round(plan, roots, shuffled.as_mut(), first_round),
+                Phase::LaterRounds {
+                    first_round,
                     opened,
                     searches,
                     current,
                     unfinished,
                 } => {
-                    self.open_searches(plan, round, opened, searches)
+                    self.open_searches(plan, first_round, opened, searches)
                         && self.run_later_rounds(plan, searches, current, unfinished)
                 }
-                EnumerationState::Finished => return true,
+                Phase::Finished => return true,
             };
             if !is_over {
-                self.state = state;
+                self.phase = phase;
                 return false;
             }
-            state = match state {
-                EnumerationState::FirstRound { round, .. } if !self.is_full() => {
-                    EnumerationState::LaterRounds {
-                        round,
-                        opened: 0,
-                        searches: Vec::new(),
-                        current: 0,
-                        unfinished: 0,
-                    }
-                }
-                _ => EnumerationState::Finished,
+            phase = match phase {
+                Phase::FirstRound { first_round, .. } if !self.is_full() => Phase::LaterRounds {
+                    first_round,
+                    opened: 0,
+                    searches: Vec::new(),
+                    current: 0,
+                    unfinished: 0,
+                },
+                _ => Phase::Finished,
             };
         }
     }
@@ -309,7 +309,7 @@ impl Enumeration {
         plan: &Plan<'_>,
         roots: &mut RootIterator,
         mut shuffled: Option<&mut ShuffledRoots>,
-        round: &mut BreadthFirstRound,
+        first_round: &mut BreadthFirstRound,
     ) -> bool {
         loop {
             if self.is_full() {
@@ -335,11 +335,11 @@ impl Enumeration {
             match next_root {
                 None => return true,
                 Some(root) if root.is_tree => {
-                    if self.open_root(plan, &mut round.search, root.id)
-                        && self.add_next(plan, &mut round.search)
+                    if self.open_root(plan, &mut first_round.search, root.id)
+                        && self.add_next(plan, &mut first_round.search)
                     {
-                        let search = &round.search;
-                        round.trees.push(FirstRoundTree {
+                        let search = &first_round.search;
+                        first_round.trees.push(FirstRoundTree {
                             root: root.id,
                             skip_shared_only: search.skip_shared_only,
                             found_count: search.found_count,
@@ -361,11 +361,11 @@ impl Enumeration {
     fn open_searches(
         &mut self,
         plan: &Plan<'_>,
-        round: &BreadthFirstRound,
+        first_round: &BreadthFirstRound,
         opened: &mut usize,
         searches: &mut Vec<TreeSearch>,
     ) -> bool {
-        while let Some(tree) = round.trees.get(*opened) {
+        while let Some(tree) = first_round.trees.get(*opened) {
             if !self.spend_steps(self.candidate_steps) {
                 return false;
             }
@@ -409,16 +409,20 @@ impl Enumeration {
         true
     }
 
+    /// Opens the search of a tree; false if it is clear at once that the tree has no candidate.
     fn open_tree(&mut self, plan: &Plan<'_>, search: &mut TreeSearch, root: ProviderId) -> bool {
         let (matches, sharing) = (&self.selection.matches, &self.selection.sharing);
-        let opened = search.open(plan, matches, sharing, root);
-        self.steps_left = self.steps_left.saturating_sub(search.size(plan));
+        let is_open = search.open(plan, matches, sharing, root);
+        self.steps_left = self.steps_left.saturating_sub(search.opening_steps(plan));
         if let Some(seed) = self.seed {
+            // Each tree is shuffled in another way.
             search.shuffle(&mut Shuffle::new(seed ^ u64::from(root.0).rotate_left(32)));
         }
-        opened
+        is_open
     }
 
+    /// Opens a tree that was not searched before. False if it is clear at once that it has no candidate,
+    /// or only candidates of sharing providers that another tree has produced.
     fn open_root(&mut self, plan: &Plan<'_>, search: &mut TreeSearch, root: ProviderId) -> bool {
         if !self.open_tree(plan, search, root) {
             return false;
@@ -438,7 +442,7 @@ impl Enumeration {
         let (root, skip_shared_only) = (search.root, search.skip_shared_only);
         let found_count = search.found_count;
         if found_count > MAX_REPEATED {
-            self.left_out = true;
+            self.has_left_out_candidates = true;
             return false;
         }
         let is_root = plan

@@ -36,7 +36,7 @@ impl FlatQuery {
                 .extend(condition.filter.required.iter().cloned());
             flat.filter
                 .required
-                .extend(condition.spanning.required.iter().cloned());
+                .extend(condition.provider_or_root.required.iter().cloned());
             flat.filter
                 .forbidden
                 .extend(condition.filter.forbidden.iter().copied());
@@ -62,11 +62,12 @@ impl FlatQuery {
             .filter(|(class, _)| plan.contended.contains(class))
             .copied()
             .collect();
-        flat.is_possible = !(plan.isolate && plan.granular_count > 1) && state.provider_count() > 0;
+        flat.is_possible =
+            !(plan.isolates_groups && plan.granular_count > 1) && state.provider_count() > 0;
         flat
     }
 
-    /// Which of the 64 hosts of a mask satisfy everything but capacity.
+    /// Which of the 64 hosts of a mask satisfy everything but capacity and `in_tree`.
     pub(crate) fn eligible_word(&self, plan: &Plan<'_>, word: usize, mask: u64) -> u64 {
         if self.is_possible {
             self.filter.word(plan.state, word, mask)

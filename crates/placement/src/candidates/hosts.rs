@@ -17,7 +17,7 @@ use crate::ids::ProviderId;
 use crate::state::State;
 
 /// After this many trees were searched, the set of trees that have a provider for each variable is
-/// computed once, and only those are searched.
+/// computed once, and only trees of this set are searched.
 const TREES_BEFORE_MASK: u32 = 64;
 
 /// A prepared query that can be evaluated host by host.
@@ -139,8 +139,8 @@ impl<'a> HostSearch<'a> {
         }
     }
 
-    /// Of the 64 hosts from slot `64 * word` on, those that satisfy everything but capacity: a
-    /// superset of [`Self::word`], whatever the amounts.
+    /// Of the 64 hosts from slot `64 * word` on, a superset of [`Self::word`], whatever the amounts:
+    /// for flat hosts traits and aggregates are tested, for trees those of the root.
     #[must_use]
     pub fn eligible_word(&self, word: usize) -> u64 {
         self.root_selection.eligible_word(&self.plan, word)
@@ -148,7 +148,7 @@ impl<'a> HostSearch<'a> {
 
     /// Whether the result for a host can depend on providers outside its own tree.
     #[must_use]
-    pub fn takes_shared(&self) -> bool {
+    pub fn depends_on_sharing(&self) -> bool {
         !self.root_selection.sharing.is_empty()
     }
 
@@ -203,7 +203,8 @@ impl<'a> HostSearch<'a> {
         found
     }
 
-    /// A cheap necessary condition: whether the tree may have a provider for each condition.
+    /// A cheap necessary condition: whether the tree may have a provider for each condition. The first
+    /// [`TREES_BEFORE_MASK`] calls are counted and return true.
     fn is_possible(&self, root: ProviderId) -> bool {
         let searched = self.searched_trees.get();
         if searched < TREES_BEFORE_MASK {

@@ -90,16 +90,16 @@ pub(crate) fn provider_named(state: &State, text: &str) -> Option<ProviderId> {
 
 /// A set of providers that the state maintains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Members {
+pub(crate) enum ProviderSet {
     Trait(TraitId),
     Aggregate(AggregateId),
     /// The roots of all trees.
     Roots,
 }
 
-impl Members {
-    #[inline]
+impl ProviderSet {
     /// The providers that belong to the set.
+    #[inline]
     pub(crate) fn slots(self, state: &State) -> &SlotSet {
         match self {
             Self::Trait(id) => state.trait_members(id),
@@ -113,14 +113,14 @@ impl Members {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SetFilter {
     /// A provider must be in at least one set of each list.
-    pub(crate) required: SmallVec<[SmallVec<[Members; 2]>; 4]>,
+    pub(crate) required: SmallVec<[SmallVec<[ProviderSet; 2]>; 4]>,
     /// Sets that a provider must not be in.
-    pub(crate) forbidden: SmallVec<[Members; 4]>,
+    pub(crate) forbidden: SmallVec<[ProviderSet; 4]>,
 }
 
 impl SetFilter {
     pub(crate) fn require_traits(&mut self, lists: &AnyOf<TraitId>) {
-        let members = |id: &TraitId| Members::Trait(*id);
+        let members = |id: &TraitId| ProviderSet::Trait(*id);
         let lists = lists.iter();
         self.required
             .extend(lists.map(|list| list.iter().map(members).collect()));
@@ -128,11 +128,11 @@ impl SetFilter {
 
     pub(crate) fn forbid_traits(&mut self, ids: &[TraitId]) {
         self.forbidden
-            .extend(ids.iter().map(|id| Members::Trait(*id)));
+            .extend(ids.iter().map(|id| ProviderSet::Trait(*id)));
     }
 
     pub(crate) fn require_aggregates(&mut self, lists: &AnyOf<AggregateId>) {
-        let members = |id: &AggregateId| Members::Aggregate(*id);
+        let members = |id: &AggregateId| ProviderSet::Aggregate(*id);
         let lists = lists.iter();
         self.required
             .extend(lists.map(|list| list.iter().map(members).collect()));
@@ -140,7 +140,7 @@ impl SetFilter {
 
     pub(crate) fn forbid_aggregates(&mut self, ids: &[AggregateId]) {
         self.forbidden
-            .extend(ids.iter().map(|id| Members::Aggregate(*id)));
+            .extend(ids.iter().map(|id| ProviderSet::Aggregate(*id)));
     }
 
     /// Which of the 64 providers from `64 * word` on pass, restricted to the mask.
@@ -190,25 +190,25 @@ pub(crate) fn capacity_word(
     if mask == 0 {
         return 0;
     }
-    // A single provider is looked up in its record, which touches fewer cache lines than the
-    // block.
+    // For a single provider only its own headroom is read, which touches fewer cache lines than the
+    // whole block.
     if mask.is_power_of_two() {
         if !block.has_room_for(mask, amount32) {
             return 0;
         }
     } else {
-        mask &= block.room_for(amount32);
+        mask &= block.slots_with_room(amount32);
     }
     let irregular = mask & block.irregular;
     if irregular == 0 {
         return mask;
     }
     for slot in crate::slot_set::bits(irregular, word) {
-        let admitted = state
+        let is_admitted = state
             .provider(ProviderId(slot))
             .and_then(|provider| provider.inventory(class))
-            .is_some_and(|record| record.inventory.admits_amount(amount));
-        if !admitted {
+            .is_some_and(|row| row.inventory.admits_amount(amount));
+        if !is_admitted {
             mask &= !(1 << (slot % 64));
         }
     }
@@ -229,5 +229,5 @@ pub(crate) fn room_for_total(
     else {
         return 0;
     };
-    mask & block.room_for(amount32)
+    mask & block.slots_with_room(amount32)
 }

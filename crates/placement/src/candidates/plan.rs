@@ -7,7 +7,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::bits::Bits;
-use super::lookup::{Members, SetFilter, capacity_word};
+use super::lookup::{ProviderSet, SetFilter, capacity_word};
 use super::query::{CandidateQuery, GroupPolicy};
 use super::resolve::{ResolvedGroup, ResolvedRoot};
 use crate::ids::{ClassId, ProviderId};
@@ -25,25 +25,25 @@ pub(crate) struct SearchVariable {
     pub(crate) condition: usize,
     /// The amounts that it takes of contended classes: (index in `contended`, amount).
     pub(crate) contended: SmallVec<[(usize, i64); 4]>,
-    /// Indexes of the `subtrees` sets that contain it.
-    pub(crate) sets: SmallVec<[usize; 2]>,
-    /// Symmetry class: variables with the same number are interchangeable. It is the index of the
-    /// first of them.
+    /// Indexes of the sets in [`CompiledQuery::subtrees`] that contain it.
+    pub(crate) subtrees: SmallVec<[usize; 2]>,
+    /// Symmetry class: variables with the same number are interchangeable. The number is the index of
+    /// the first of them.
     pub(crate) symmetry_class: usize,
-    /// Connected component: variables of different components never compete for capacity. It is the
-    /// index of a variable of the component.
+    /// Connected component: variables of different components never compete for capacity. The number is
+    /// the index of a variable of the component.
     pub(crate) component: usize,
     /// Whether it stands for a whole suffixed group.
     pub(crate) granular: bool,
 }
 
-/// What a provider must have to serve a variable. Variables with equal demands share one of these.
+/// What a provider must have to serve a variable. Equal suffixed groups share one condition.
 #[derive(Debug)]
 pub(crate) struct ProviderCondition {
     pub(crate) resources: SmallVec<[(ClassId, i64); 4]>,
     pub(crate) filter: SetFilter,
-    /// For the unsuffixed group: aggregates that the provider or its root must be in.
-    pub(crate) spanning: SetFilter,
+    /// For the unsuffixed group: the aggregates that the provider or its root must be in.
+    pub(crate) provider_or_root: SetFilter,
     /// The members of the only tree that may serve it (`in_tree`), if it names one.
     pub(crate) tree: Option<SlotSet>,
     /// Whether a sharing provider of another tree may serve it.
@@ -51,7 +51,7 @@ pub(crate) struct ProviderCondition {
 }
 
 impl ProviderCondition {
-    /// Which of the 64 providers from `64 * word` on meet the condition, apart from `spanning`.
+    /// Which of the 64 providers from `64 * word` on meet the condition, apart from `provider_or_root`.
     pub(crate) fn word(&self, state: &State, word: usize, mut mask: u64) -> u64 {
         mask = self.filter.word(state, word, mask);
         if let Some(tree) = &self.tree {
@@ -63,7 +63,7 @@ impl ProviderCondition {
         mask
     }
 
-    /// Whether one provider meets the condition, apart from `spanning`.
+    /// Whether one provider meets the condition, apart from `provider_or_root`.
     pub(crate) fn admits(&self, state: &State, id: ProviderId) -> bool {
         self.word(state, id.index() / 64, 1 << (id.0 % 64)) != 0
     }
@@ -72,8 +72,9 @@ impl ProviderCondition {
 /// The rules of a query that an explanation relaxes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Relaxation {
-    /// Whether a group without resources is allowed, with any provider or with one of its tree.
-    pub(crate) bare_groups: bool,
+    /// Whether a group without resources is allowed: any provider serves it, or with `in_tree` any of
+    /// that tree.
+    pub(crate) allows_bare_groups: bool,
     /// Contended classes whose sum over all groups is not checked.
     pub(crate) unchecked_sums: SmallVec<[ClassId; 4]>,
 }
@@ -107,7 +108,7 @@ pub(crate) struct CompiledQuery {
     /// By contended class: the sum that all variables request.
     pub(crate) requested: SmallVec<[i64; 4]>,
     /// Whether suffixed groups must be served by different providers (`group_policy=isolate`).
-    pub(crate) isolate: bool,
+    pub(crate) isolates_groups: bool,
     /// The number of suffixed groups.
     pub(crate) granular_count: usize,
     /// The indexes of the conditions of suffixed groups.
@@ -116,7 +117,7 @@ pub(crate) struct CompiledQuery {
     pub(crate) subtrees: Vec<SmallVec<[usize; 4]>>,
     /// Collective traits: of each list, at least one of the providers of the unsuffixed group must
     /// have a trait.
-    pub(crate) collective: Vec<SmallVec<[Members; 2]>>,
+    pub(crate) collective: Vec<SmallVec<[ProviderSet; 2]>>,
     /// Whether a candidate may use several providers of one tree.
     pub(crate) nested: bool,
     /// Whether all variables of each component take the same amounts. Augmenting paths then
@@ -155,7 +156,7 @@ impl<'a> Plan<'a> {
             contended,
             granular_count: groups.iter().filter(|group| group.granular).count(),
             granular_conditions: Bits::default(),
-            isolate: query.group_policy == Some(GroupPolicy::Isolate),
+            isolates_groups: query.group_policy == Some(GroupPolicy::Isolate),
             subtrees: Vec::new(),
             collective: Vec::new(),
             nested: query.nested,
@@ -176,11 +177,11 @@ impl<'a> Plan<'a> {
                     compiled.conditions.push(granular_condition(
                         state,
                         group,
-                        relaxation.bare_groups,
+                        relaxation.allows_bare_groups,
                     ));
                 }
                 condition_of_group.push(condition);
-                compiled.add_variable(index, condition, &group.resources, true);
+                compiled.add_variable(index, condition, &group.resources, group.granular);
             } else {
                 condition_of_group.push(next_condition);
                 compiled.add_unsuffixed(state, index, group);
@@ -225,7 +226,7 @@ impl CompiledQuery {
                 } else {
                     SetFilter::default()
                 },
-                spanning: SetFilter::default(),
+                provider_or_root: SetFilter::default(),
                 tree: group.tree.map(|root| members_of_tree(state, root)),
                 takes_shared: group.tree.is_none(),
             };
@@ -233,9 +234,11 @@ impl CompiledQuery {
             condition
                 .filter
                 .forbid_aggregates(&group.forbidden_aggregates);
-            condition.spanning.require_aggregates(&group.member_of);
+            condition
+                .provider_or_root
+                .require_aggregates(&group.member_of);
             self.conditions.push(condition);
-            self.add_variable(index, self.conditions.len() - 1, resources, false);
+            self.add_variable(index, self.conditions.len() - 1, resources, group.granular);
         };
         if group.resources.is_empty() {
             add_condition(&[]);
@@ -266,31 +269,32 @@ impl CompiledQuery {
             group,
             condition,
             contended,
-            sets: SmallVec::new(),
+            subtrees: SmallVec::new(),
             symmetry_class: 0,
             component: 0,
             granular,
         });
     }
 
-    /// Variables of one condition that are in the same `same_subtree` sets are interchangeable.
+    /// Records which `same_subtree` sets contain each variable, and numbers the symmetry classes: variables
+    /// of one condition that are in the same sets are interchangeable.
     fn number_symmetry_classes(&mut self) {
         for (number, set) in self.subtrees.iter().enumerate() {
             for variable in set {
-                self.variables[*variable].sets.push(number);
+                self.variables[*variable].subtrees.push(number);
             }
         }
         for variable in 0..self.variables.len() {
             let current = &self.variables[variable];
             let earlier = self.variables[..variable].iter().position(|other| {
-                other.condition == current.condition && other.sets == current.sets
+                other.condition == current.condition && other.subtrees == current.subtrees
             });
             self.variables[variable].symmetry_class = earlier.unwrap_or(variable);
         }
     }
 
-    /// Variables that request a common class compete, directly or transitively; so do all suffixed
-    /// groups when they are isolated.
+    /// Numbers the connected components. Variables that request a common class compete, directly or
+    /// transitively; so do all suffixed groups when they are isolated.
     fn number_components(&mut self) {
         let mut component: Vec<usize> = (0..self.variables.len()).collect();
         for later in 0..self.variables.len() {
@@ -307,13 +311,13 @@ impl CompiledQuery {
         }
         for (index, number) in component.iter().enumerate() {
             self.variables[index].component = *number;
-            let (variable, first) = (&self.variables[index], &self.variables[*number]);
-            let is_alike = if self.isolate {
+            let (variable, representative) = (&self.variables[index], &self.variables[*number]);
+            let is_alike = if self.isolates_groups {
                 // With isolation a provider takes one suffixed group; its amounts matter only
                 // against the unsuffixed group.
-                variable.granular == first.granular
+                variable.granular == representative.granular
             } else {
-                variable.contended == first.contended
+                variable.contended == representative.contended
             };
             self.uniform &= is_alike;
         }
@@ -321,7 +325,7 @@ impl CompiledQuery {
 
     fn compete(&self, first: usize, second: usize) -> bool {
         let (first, second) = (&self.variables[first], &self.variables[second]);
-        (self.isolate && first.granular && second.granular)
+        (self.isolates_groups && first.granular && second.granular)
             || first.contended.iter().any(|(class, _)| {
                 second
                     .contended
@@ -344,8 +348,9 @@ fn granular_condition(
     let mut filter = SetFilter::default();
     filter.require_traits(&group.required);
     filter.require_aggregates(&group.member_of);
-    let is_refused = group.resources.is_empty() && !may_be_bare;
-    if is_refused && filter.required.is_empty() {
+    // An explanation (`may_be_bare`) does not restrict a group without resources as the reference does.
+    let is_restricted = group.resources.is_empty() && !may_be_bare;
+    if is_restricted && filter.required.is_empty() {
         // The reference finds no provider for a group without resources, required traits and
         // aggregates. An empty list of alternatives matches nothing.
         filter.required.push(SmallVec::new());
@@ -355,11 +360,11 @@ fn granular_condition(
     ProviderCondition {
         resources: group.resources.clone(),
         filter,
-        spanning: SetFilter::default(),
+        provider_or_root: SetFilter::default(),
         // The reference applies `in_tree` only together with resources.
         tree: group
             .tree
-            .filter(|_| !is_refused)
+            .filter(|_| !is_restricted)
             .map(|root| members_of_tree(state, root)),
         takes_shared: true,
     }
@@ -390,7 +395,7 @@ fn contended_classes(groups: &[ResolvedGroup]) -> SmallVec<[ClassId; 4]> {
 /// The largest amount of a class that one more consumer could take from a provider; negative
 /// without an inventory or when usage exceeds capacity.
 pub(crate) fn headroom(provider: &Provider, class: ClassId) -> i64 {
-    provider.inventory(class).map_or(-1, |record| {
-        (record.capacity.saturating_sub(record.used)).min(i64::from(record.inventory.max_unit))
+    provider.inventory(class).map_or(-1, |row| {
+        (row.capacity.saturating_sub(row.used)).min(i64::from(row.inventory.max_unit))
     })
 }

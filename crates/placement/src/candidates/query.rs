@@ -33,7 +33,7 @@ pub struct CandidateQuery {
 /// from one that shares with it; every other group takes all from one provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RequestGroup {
-    /// The suffix that tells the group from others; empty for the unsuffixed group.
+    /// The suffix that distinguishes the group from others; empty for the unsuffixed group.
     pub suffix: String,
     /// Names of resource classes, each once, with amounts of at least 1. A suffixed group that
     /// `same_subtree` names may have none.

@@ -38,6 +38,7 @@ impl RootIterator {
             if mask != 0 {
                 let bit = mask.trailing_zeros();
                 let is_tree = self.trees >> bit & 1 == 1;
+                // In two steps, because a shift by 64 would overflow.
                 self.ahead = u64::MAX << bit << 1;
                 self.hosts &= self.ahead;
                 self.trees &= self.ahead;

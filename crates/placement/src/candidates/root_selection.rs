@@ -107,7 +107,8 @@ impl RootSelection {
         Some(())
     }
 
-    /// Of the 64 roots from slot `64 * word` on, those that satisfy everything but capacity.
+    /// Of the 64 roots from slot `64 * word` on, a superset of the feasible ones, whatever the amounts.
+    /// Of trees only the root's own traits and aggregates are tested.
     pub(crate) fn eligible_word(&self, plan: &Plan<'_>, word: usize) -> u64 {
         let state = plan.state;
         let roots = state.roots().word(word);
@@ -126,9 +127,9 @@ impl RootSelection {
             let mut roots = vec![0; words];
             for word in 0..words {
                 let mask = condition.word(state, word, state.existing_word(word));
-                let nested = state.nested().word(word);
-                roots[word] |= mask & !nested;
-                for slot in bits(mask & nested, word) {
+                let non_roots = state.non_roots().word(word);
+                roots[word] |= mask & !non_roots;
+                for slot in bits(mask & non_roots, word) {
                     mark_root(plan, ProviderId(slot), &mut roots);
                 }
             }
@@ -150,17 +151,17 @@ impl RootSelection {
     pub(crate) fn classify(&self, plan: &Plan<'_>, root: ProviderId) -> RootWord {
         let state = plan.state;
         let (word, bit) = (root.index() / 64, 1 << (root.0 % 64));
-        let mut is_tree = state.parents().word(word) | self.sharing.reached_word(word);
+        let mut tree_mask = state.parents().word(word) | self.sharing.reached_word(word);
         if self.as_trees {
-            is_tree = u64::MAX;
+            tree_mask = u64::MAX;
         }
-        let root = state.roots().word(word) & bit;
-        let mut trees = plan.root.word(state, word, root & is_tree);
+        let root_mask = state.roots().word(word) & bit;
+        let mut trees = plan.root.word(state, word, root_mask & tree_mask);
         if let Some(roots_of_rarest) = &self.roots_of_rarest {
             trees &= roots_of_rarest[word];
         }
         RootWord {
-            hosts: self.flat.word(plan, word, root & !is_tree),
+            hosts: self.flat.word(plan, word, root_mask & !tree_mask),
             trees,
         }
     }
@@ -169,12 +170,12 @@ impl RootSelection {
     pub(crate) fn word(&self, plan: &Plan<'_>, word: usize) -> RootWord {
         let state = plan.state;
         let roots = state.roots().word(word);
-        let mut trees = state.parents().word(word) | self.sharing.reached_word(word);
+        let mut tree_mask = state.parents().word(word) | self.sharing.reached_word(word);
         if self.as_trees {
-            trees = roots;
+            tree_mask = roots;
         }
-        let hosts = self.flat.word(plan, word, roots & !trees);
-        trees = plan.root.word(state, word, roots & trees);
+        let hosts = self.flat.word(plan, word, roots & !tree_mask);
+        let mut trees = plan.root.word(state, word, roots & tree_mask);
         if let Some(roots_of_rarest) = &self.roots_of_rarest {
             trees &= roots_of_rarest[word];
         }

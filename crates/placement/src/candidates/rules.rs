@@ -14,7 +14,7 @@ impl TreeSearch {
         supplier: u32,
     ) -> bool {
         let supplier = supplier as usize;
-        if plan.isolate && variable.granular && self.granular_counts[supplier] > 0 {
+        if plan.isolates_groups && variable.granular && self.granular_counts[supplier] > 0 {
             return false;
         }
         let row = supplier * plan.contended.len();
@@ -87,7 +87,7 @@ impl TreeSearch {
         (plan.nested || self.is_only_one_of_tree(supplier))
             && (plan.collective.is_empty()
                 || self.leaves_traits_satisfiable(plan, variable, supplier))
-            && plan.variables[variable].sets.iter().all(|set| {
+            && plan.variables[variable].subtrees.iter().all(|set| {
                 self.leaves_subtree_satisfiable(plan, &plan.subtrees[*set], variable, supplier)
             })
     }
@@ -110,10 +110,10 @@ impl TreeSearch {
         supplier: u32,
     ) -> bool {
         let others = || set.iter().copied().filter(|other| *other != variable);
-        let mut common = self.ancestors[supplier as usize].clone();
+        let mut common_ancestors = self.ancestors[supplier as usize].clone();
         for other in others() {
             if self.assigned[other] != UNASSIGNED {
-                common.intersect(&self.ancestors[self.assigned[other] as usize]);
+                common_ancestors.intersect(&self.ancestors[self.assigned[other] as usize]);
             }
         }
         // Which suppliers could be the common ancestor: assigned ones, and those that another
@@ -128,8 +128,9 @@ impl TreeSearch {
                 supplier => possible_tops.insert(supplier as usize),
             }
         }
-        possible_tops.intersect(&common);
-        // All of them are ancestors of one supplier, so the highest of them covers the most.
+        possible_tops.intersect(&common_ancestors);
+        // All of them lie on the path from `supplier` to its root, so the one nearest to the root, which
+        // has the fewest ancestors, has the most descendants.
         let Some(top) = possible_tops
             .iter()
             .min_by_key(|top| self.ancestors[*top].len())
@@ -144,12 +145,12 @@ impl TreeSearch {
 
     /// Whether one of the suppliers of a set of variables is an ancestor of all the others.
     pub(super) fn in_one_subtree(&self, set: &[usize], supplier_of: impl Fn(usize) -> u32) -> bool {
-        let mut common = self.ancestors[supplier_of(set[0]) as usize].clone();
+        let mut common_ancestors = self.ancestors[supplier_of(set[0]) as usize].clone();
         for variable in &set[1..] {
-            common.intersect(&self.ancestors[supplier_of(*variable) as usize]);
+            common_ancestors.intersect(&self.ancestors[supplier_of(*variable) as usize]);
         }
         set.iter()
-            .any(|variable| common.contains(supplier_of(*variable) as usize))
+            .any(|variable| common_ancestors.contains(supplier_of(*variable) as usize))
     }
 
     /// Whether a complete assignment satisfies every rule except capacity.
@@ -183,8 +184,8 @@ impl TreeSearch {
             && (plan.collective.is_empty() || covers_traits())
     }
 
-    /// When a candidate of sharing providers only would be skipped: whether a supplier of the tree
-    /// itself is assigned or still can be.
+    /// Whether the candidate can still use a provider of the tree itself once this supplier is assigned
+    /// at this depth. Always true if candidates of sharing providers only are not skipped.
     pub(super) fn leaves_own_supplier(&self, plan: &Plan<'_>, depth: usize, supplier: u32) -> bool {
         let is_own = |supplier: u32| !self.is_sharing[supplier as usize];
         !self.skip_shared_only

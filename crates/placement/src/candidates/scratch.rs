@@ -23,7 +23,7 @@ pub(crate) struct Scratch {
     /// By symmetry class and supplier: whether no completion assigns the supplier to a variable of
     /// that class.
     pub(super) refuted: Vec<bool>,
-    /// The steps that remain of the budget. At 0 the search gives up.
+    /// The steps that remain of the budget. At 0 the search is abandoned.
     pub(super) steps: u32,
 }
 
@@ -55,7 +55,7 @@ impl Scratch {
     }
 
     /// Whether some branch was abandoned because the budget ran out.
-    pub(crate) fn gave_up(&self) -> bool {
+    pub(crate) fn ran_out_of_steps(&self) -> bool {
         self.steps == 0
     }
 }

@@ -13,8 +13,8 @@ use crate::ids::ProviderId;
 use crate::state::State;
 use std::sync::Arc;
 
-/// How often a search in slices is started: it starts anew when the structure changes. Once it was
-/// started this often, it runs in one slice.
+/// How often a search in slices may be started. It starts anew when the structure changes, and after
+/// this many starts it runs in one slice.
 const MAX_SLICED_STARTS: u32 = 8;
 
 /// A resumable search for candidates: each slice runs on the state as it is then.
@@ -29,8 +29,8 @@ pub struct CandidateSearch {
     /// UUIDs of the providers that candidates name, when there are several slices: another provider
     /// may get the same slot later.
     uuids: Map<ProviderId, Uuid>,
-    /// How many of the allocations, and how many of the mapped providers, of all candidates had their
-    /// UUIDs recorded: a [`Candidates::size`].
+    /// The [`Candidates::size`] up to which the UUIDs of providers are recorded: how many allocations,
+    /// and how many mapped providers.
     recorded: (usize, usize),
 }
 
@@ -151,9 +151,9 @@ impl CandidateSearch {
             return true;
         };
         let found = in_progress.enumeration.found();
-        let mut last = None;
+        let mut previous = None;
         for id in found.providers_since(self.recorded) {
-            if last.replace(id) == Some(id) {
+            if previous.replace(id) == Some(id) {
                 continue;
             }
             let Some(provider) = state.provider(id) else {

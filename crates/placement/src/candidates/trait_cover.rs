@@ -1,4 +1,5 @@
-//! Completions that cover the collective traits. Most other completions would violate this rule.
+//! A first guess of a completion that covers the collective traits: the search along augmenting paths
+//! starts from it, because it does not consider this rule and would nearly always violate it.
 
 use smallvec::SmallVec;
 
@@ -46,6 +47,7 @@ impl TreeSearch {
         let offers: SmallVec<[&TraitOffers; 8]> = offers.iter().collect();
         let mut selected: SmallVec<[u32; 8]> = SmallVec::new();
         if !cover_traits(&offers, &missing, &mut selected, &mut scratch.steps) {
+            // If the steps ran out, it is not known that there is no cover.
             return scratch.steps == 0;
         }
         for (variable, supplier) in open.iter().zip(selected) {
@@ -66,11 +68,11 @@ impl TreeSearch {
         let mut offers = TraitOffers::new();
         for index in 0..self.open_count(plan, variable, scratch) {
             let supplier = self.open_supplier(plan, variable, index, scratch);
-            let mut covers = self.covered_traits[supplier as usize].clone();
-            covers.intersect(missing);
-            let is_known = offers.iter().any(|(other, _)| other.covers(&covers));
-            if !is_known && self.has_capacity(plan, &plan.variables[variable], supplier) {
-                offers.push((covers, supplier));
+            let mut covered = self.covered_traits[supplier as usize].clone();
+            covered.intersect(missing);
+            let is_redundant = offers.iter().any(|(other, _)| other.covers(&covered));
+            if !is_redundant && self.has_capacity(plan, &plan.variables[variable], supplier) {
+                offers.push((covered, supplier));
             }
         }
         offers

@@ -10,27 +10,26 @@ use super::tree::{TraitOffers, TreeSearch, UNASSIGNED};
 const COVER_STEPS: u32 = 200;
 
 impl TreeSearch {
-    /// Fills which collective traits each supplier has, and which sets of them each condition can
-    /// get.
+    /// Fills [`Self::covered_traits`] and [`Self::trait_offers`].
     pub(super) fn fill_collective_traits(&mut self, plan: &Plan<'_>) {
         if plan.collective.is_empty() {
             return;
         }
         for id in &self.suppliers {
-            let mut covers = Bits::default();
+            let mut covered = Bits::default();
             for (list, sets) in plan.collective.iter().enumerate() {
                 if sets.iter().any(|set| set.slots(plan.state).contains(id.0)) {
-                    covers.insert(list);
+                    covered.insert(list);
                 }
             }
-            self.covered_traits.push(covers);
+            self.covered_traits.push(covered);
         }
         for domain in &self.domains {
             let mut trait_offers = TraitOffers::new();
             for supplier in domain {
-                let covers = &self.covered_traits[*supplier as usize];
-                if !trait_offers.iter().any(|(other, _)| other.covers(covers)) {
-                    trait_offers.push((covers.clone(), *supplier));
+                let covered = &self.covered_traits[*supplier as usize];
+                if !trait_offers.iter().any(|(other, _)| other.covers(covered)) {
+                    trait_offers.push((covered.clone(), *supplier));
                 }
             }
             self.trait_offers.push(trait_offers);
@@ -59,6 +58,7 @@ impl TreeSearch {
                 supplier => missing.subtract(&self.covered_traits[supplier as usize]),
             }
         }
+        // If the steps run out, it is not known that the traits cannot be covered.
         let mut steps = COVER_STEPS;
         cover_traits(&open, &missing, &mut SmallVec::new(), &mut steps) || steps == 0
     }
@@ -84,12 +84,12 @@ pub(super) fn cover_traits(
         return false;
     };
     let selected_before = selected.len();
-    for (covers, supplier) in first_offers
+    for (covered, supplier) in first_offers
         .iter()
-        .filter(|(covers, _)| covers.meets(missing))
+        .filter(|(covered, _)| covered.meets(missing))
     {
         let mut still_missing = missing.clone();
-        still_missing.subtract(covers);
+        still_missing.subtract(covered);
         selected.push(*supplier);
         if cover_traits(other_offers, &still_missing, selected, steps) {
             return true;

@@ -31,8 +31,8 @@ pub(super) type TraitOffers = SmallVec<[(Bits, u32); 4]>;
 pub(crate) struct TreeSearch {
     /// The root of the tree.
     pub(super) root: ProviderId,
-    /// The positions in the tree change log (changes of any tree, changes of sharing providers) at
-    /// which the search was last known to be current.
+    /// The position in the tree change log, and the version of the sharing providers, at which the
+    /// search was last known to be current.
     pub(super) position: u64,
     pub(super) sharing_version: u64,
     /// The suppliers: the providers that may serve at least one variable. First the members of the
@@ -71,17 +71,18 @@ pub(crate) struct TreeSearch {
     pub(super) cursors: Vec<usize>,
     /// By depth: suppliers that were tried and proved infeasible.
     pub(super) failed: Vec<SmallVec<[u32; 4]>>,
-    /// By variable: its supplier in a known completion; valid while `witnessed`.
+    /// By variable: its supplier in a completion that was found. It completes the current assignment
+    /// while `has_witness`; otherwise it is only where the next search for a completion starts.
     pub(super) witness: Vec<u32>,
     /// Whether the witness completes the current assignment.
-    pub(super) witnessed: bool,
+    pub(super) has_witness: bool,
     /// Whether candidates that use sharing providers only are skipped, because another tree
     /// produced them.
     pub(super) skip_shared_only: bool,
     /// The number of candidates found in this tree.
     pub(super) found_count: usize,
-    /// Whether the first candidate was requested.
-    pub(super) started: bool,
+    /// Whether the search has begun, so that the next candidate follows the present assignment.
+    pub(super) is_started: bool,
 }
 
 impl TreeSearch {
@@ -110,15 +111,15 @@ impl TreeSearch {
             cursors: vec![0; variables],
             failed: vec![SmallVec::new(); variables],
             witness: vec![UNASSIGNED; variables],
-            witnessed: false,
+            has_witness: false,
             skip_shared_only: false,
             found_count: 0,
-            started: false,
+            is_started: false,
         }
     }
 
-    /// The cost of starting on the tree, in steps of about 10 ns.
-    pub(super) fn size(&self, plan: &Plan<'_>) -> usize {
+    /// The measured cost of opening the tree, in steps of about 10 ns.
+    pub(super) fn opening_steps(&self, plan: &Plan<'_>) -> usize {
         // Members that serve nothing were scanned as well, but most trees have few of them.
         8 + self.suppliers.len() * (2 + plan.conditions.len() / 2)
     }
@@ -147,13 +148,14 @@ impl TreeSearch {
         for (depth, variable) in self.order.iter_mut().enumerate() {
             *variable = depth;
         }
-        self.witnessed = false;
+        self.has_witness = false;
         self.skip_shared_only = false;
         self.found_count = 0;
-        self.started = false;
+        self.is_started = false;
     }
 
-    /// Whether neither the tree nor a sharing provider changed since the search was opened.
+    /// Whether neither the tree nor a sharing provider changed since the search was opened. If so, the
+    /// position in the change log is updated, so that the next call is fast.
     #[inline]
     pub(super) fn is_current(&mut self, plan: &Plan<'_>) -> bool {
         let log = plan.state.tree_changes();
@@ -176,9 +178,9 @@ impl TreeSearch {
                 matches,
                 id,
                 |condition| {
-                    condition.spanning.required.is_empty()
-                        || condition.spanning.admits(plan.state, id)
-                        || condition.spanning.admits(plan.state, root)
+                    condition.provider_or_root.required.is_empty()
+                        || condition.provider_or_root.admits(plan.state, id)
+                        || condition.provider_or_root.admits(plan.state, root)
                 },
                 plan,
             );
@@ -207,7 +209,9 @@ impl TreeSearch {
                 self.add_supplier(
                     matches,
                     id,
-                    |condition| condition.takes_shared && condition.spanning.admits(plan.state, id),
+                    |condition| {
+                        condition.takes_shared && condition.provider_or_root.admits(plan.state, id)
+                    },
                     plan,
                 );
             }
@@ -304,6 +308,7 @@ impl TreeSearch {
             if signature.len() == before {
                 return Vec::new();
             }
+            // A separator, which is no slot of a provider.
             signature.push(UNASSIGNED);
         }
         signature

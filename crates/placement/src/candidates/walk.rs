@@ -10,7 +10,8 @@ use super::tree::{Matches, TreeSearch};
 use crate::ids::ProviderId;
 
 impl TreeSearch {
-    /// Starts the search of a tree. False when some variable has no supplier in it.
+    /// Starts the search of a tree. False if it is clear at once that the tree has no candidate: some
+    /// variable has no supplier, or all suppliers together have too little capacity.
     pub(crate) fn open(
         &mut self,
         plan: &Plan<'_>,
@@ -61,16 +62,16 @@ impl TreeSearch {
     pub(crate) fn next(&mut self, plan: &Plan<'_>, scratch: &mut Scratch) -> bool {
         let count = self.order.len();
         let mut depth = 0;
-        if self.started {
+        if self.is_started {
             depth = count - 1;
             self.unassign(plan, self.order[depth]);
-            self.witnessed = false;
+            self.has_witness = false;
         } else {
-            self.started = true;
+            self.is_started = true;
             if count == 0 || !self.complete(plan, 0, scratch) {
                 return false;
             }
-            self.witnessed = true;
+            self.has_witness = true;
         }
         loop {
             if self.advance(plan, depth, scratch) {
@@ -86,7 +87,7 @@ impl TreeSearch {
             } else {
                 depth -= 1;
                 self.unassign(plan, self.order[depth]);
-                self.witnessed = false;
+                self.has_witness = false;
             }
         }
     }
@@ -110,10 +111,10 @@ impl TreeSearch {
                 continue;
             }
             self.assign(plan, variable, supplier);
-            if (self.witnessed && self.witness[variable] == supplier)
+            if (self.has_witness && self.witness[variable] == supplier)
                 || self.complete(plan, depth + 1, scratch)
             {
-                self.witnessed = true;
+                self.has_witness = true;
                 return true;
             }
             self.unassign(plan, variable);

@@ -3,7 +3,9 @@
 use uuid::Uuid;
 
 use super::Outcome;
-use super::ledger::{self, Current, Inventories, Ledger, OrderedProviders, RequestedAmount};
+use super::ledger::{
+    self, CurrentInventories, Inventories, Ledger, OrderedProviders, RequestedAmount,
+};
 use crate::change::Change;
 use crate::command::{AllocationRequest, ConsumerClaim, ConsumerGeneration};
 use crate::ids::{ConsumerUuid, Timestamp};
@@ -39,13 +41,13 @@ pub(super) fn claim(
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) -> Result<Outcome, Refusal> {
-    let visited = decide_claims(state, consumers, at, &Current, changes)?;
-    increment_generations(state, &visited, at, changes);
+    let affected = decide_claims(state, consumers, at, &CurrentInventories, changes)?;
+    increment_generations(state, &affected, at, changes);
     Ok(Outcome::Done)
 }
 
-/// Decides the new allocations of consumers. The changes of consumers go to `changes`; the result
-/// are the providers whose generation is incremented, in order of first mention.
+/// Decides the new allocations of consumers, and adds the changes of the consumers to `changes`.
+/// Returns the providers whose generations the caller has to increment, in order of first mention.
 pub(super) fn decide_claims(
     state: &State,
     consumers: &[ConsumerClaim],
@@ -66,10 +68,10 @@ pub(super) fn decide_claims(
         ledger.release(consumer);
     }
     ledger.claim(state, &requested, inventories)?;
-    let mut visited = OrderedProviders::default();
+    let mut affected = OrderedProviders::default();
     let claims = consumers.iter().map(ClaimView::from);
-    add_claims(state, claims, &requested, at, &mut visited, changes);
-    Ok(visited)
+    add_claims(state, claims, &requested, at, &mut affected, changes);
+    Ok(affected)
 }
 
 pub(super) fn check_consumer_generation(
@@ -97,7 +99,7 @@ pub(super) fn add_claims<'a>(
     claims: impl Iterator<Item = ClaimView<'a>>,
     requested: &[RequestedAmount],
     at: Timestamp,
-    visited: &mut OrderedProviders,
+    affected: &mut OrderedProviders,
     changes: &mut Vec<Change>,
 ) {
     let mut unprocessed = requested;
@@ -105,7 +107,7 @@ pub(super) fn add_claims<'a>(
         let requests = claim.allocations.iter();
         let count = requests.map(|request| request.resources.len()).sum();
         let (of_claim, others) = unprocessed.split_at(count);
-        add_claim(state, claim, of_claim, at, visited, changes);
+        add_claim(state, claim, of_claim, at, affected, changes);
         unprocessed = others;
     }
 }
@@ -115,7 +117,7 @@ fn add_claim(
     claim: ClaimView<'_>,
     requested: &[RequestedAmount],
     at: Timestamp,
-    visited: &mut OrderedProviders,
+    affected: &mut OrderedProviders,
     changes: &mut Vec<Change>,
 ) {
     let existing = state.consumer(claim.consumer);
@@ -124,7 +126,7 @@ fn add_claim(
             existing
                 .allocations
                 .iter()
-                .for_each(|held| visited.visit(held.provider));
+                .for_each(|held| affected.insert(held.provider));
             changes.push(Change::ConsumerRemoved {
                 consumer: claim.consumer,
             });
@@ -133,7 +135,7 @@ fn add_claim(
     }
     requested
         .iter()
-        .for_each(|item| visited.visit(item.provider));
+        .for_each(|item| affected.insert(item.provider));
     changes.push(Change::ConsumerSet {
         consumer: claim.consumer,
         generation: existing.map_or(0, |consumer| consumer.generation) + 1,
@@ -143,13 +145,14 @@ fn add_claim(
         at,
         allocations: requested.iter().map(RequestedAmount::allocation).collect(),
     });
-    if let Some(unplaced) = leave_host(state, existing, requested) {
-        changes.push(unplaced);
+    if let Some(removal) = removal_of_host_assignment(state, existing, requested) {
+        changes.push(removal);
     }
 }
 
-/// A consumer that no longer has allocations from its host is no longer placed there.
-fn leave_host(
+/// The change by which a consumer is on no host, if it has no allocations in the tree of its host any
+/// more.
+fn removal_of_host_assignment(
     state: &State,
     existing: Option<&Consumer>,
     requested: &[RequestedAmount],
@@ -185,11 +188,11 @@ fn consumer_type(
 /// Increments the generations of providers.
 pub(super) fn increment_generations(
     state: &State,
-    visited: &OrderedProviders,
+    affected: &OrderedProviders,
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) {
-    for provider in visited.iter().filter_map(|id| state.provider(id)) {
+    for provider in affected.iter().filter_map(|id| state.provider(id)) {
         let (uuid, generation): (Uuid, u64) = (provider.uuid, provider.generation + 1);
         changes.push(Change::GenerationSet {
             provider: uuid,

@@ -40,7 +40,7 @@ pub(super) fn delete(
     Ok(Outcome::Done)
 }
 
-/// The name that stands for single hosts in rules about levels.
+/// The name that stands for single hosts where rules name a level: no level may have it.
 const HOST: &str = "host";
 
 pub(super) fn set_levels(
@@ -104,8 +104,9 @@ fn sort_distances(levels: &[Level], distances: &[Distance]) -> Result<Vec<Distan
         });
     }
     ordered.sort_unstable();
-    let same = |pair: &&[Distance]| (&pair[0].from, &pair[0].to) == (&pair[1].from, &pair[1].to);
-    match ordered.windows(2).find(same) {
+    let is_twice =
+        |pair: &&[Distance]| (&pair[0].from, &pair[0].to) == (&pair[1].from, &pair[1].to);
+    match ordered.windows(2).find(is_twice) {
         Some(pair) => Err(Refusal::DistanceTwice {
             from: pair[0].from.clone(),
             to: pair[0].to.clone(),

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::Outcome;
 use super::claim::{ClaimView, add_claims, check_consumer_generation, increment_generations};
-use super::ledger::{self, Current, Ledger, OrderedProviders};
+use super::ledger::{self, CurrentInventories, Ledger, OrderedProviders};
 use crate::change::Change;
 use crate::command::{Intent, IntentCandidate};
 use crate::group::{Group, Relation, Rule};
@@ -23,7 +23,7 @@ struct IntentBatch<'a> {
     state: &'a State,
     at: Timestamp,
     ledger: Ledger,
-    visited: OrderedProviders,
+    affected: OrderedProviders,
     placed: Vec<PlacedConsumer>,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn claim_first(
             first: first_refusal.map(Box::new),
         });
     }
-    increment_generations(state, &batch.visited, at, changes);
+    increment_generations(state, &batch.affected, at, changes);
     Ok(Outcome::Claimed(chosen))
 }
 
@@ -99,7 +99,7 @@ impl<'a> IntentBatch<'a> {
             state,
             at,
             ledger: Ledger::default(),
-            visited: OrderedProviders::default(),
+            affected: OrderedProviders::default(),
             placed: Vec::new(),
         }
     }
@@ -167,7 +167,10 @@ impl IntentBatch<'_> {
         {
             self.ledger.release(consumer);
         }
-        if let Err(refusal) = self.ledger.claim(self.state, &requested, &Current) {
+        if let Err(refusal) = self
+            .ledger
+            .claim(self.state, &requested, &CurrentInventories)
+        {
             self.ledger.roll_back();
             return Err(refusal);
         }
@@ -176,7 +179,7 @@ impl IntentBatch<'_> {
             claims.iter().copied(),
             &requested,
             self.at,
-            &mut self.visited,
+            &mut self.affected,
             changes,
         );
         changes.push(Change::ConsumerPlaced {
@@ -217,6 +220,8 @@ impl IntentBatch<'_> {
         }
         for intent_rule in &intent.rules {
             let group = group.filter(|_| intent_rule.includes_group);
+            // If the rule names no consumers, the hosts are read from the members of the group, without
+            // a look-up of each consumer by UUID.
             let is_satisfied = match group {
                 Some(group) if intent_rule.others.is_empty() => {
                     let hosts = self.group_hosts(intent, group);
@@ -273,15 +278,16 @@ impl IntentBatch<'_> {
         let itself = self.state.consumer_id(intent.consumer);
         let placed_ids = self.placed.iter();
         let placed_ids = placed_ids.filter_map(|placed| self.state.consumer_id(placed.consumer));
-        let placed_ids: SmallVec<[ConsumerId; 4]> = placed_ids.chain(itself).collect();
+        // The hosts that these members have in the state are out of date.
+        let outdated: SmallVec<[ConsumerId; 4]> = placed_ids.chain(itself).collect();
         let others = group.members.iter();
-        let others = others.filter(move |member| !placed_ids.contains(&member.consumer));
+        let others = others.filter(move |member| !outdated.contains(&member.consumer));
         let existing_hosts = others.map(|member| member.host);
-        let placed_here = self
+        let placed_in_group = self
             .placed
             .iter()
             .filter(move |placed| placed.group == intent.group);
-        existing_hosts.chain(placed_here.map(|placed| placed.host))
+        existing_hosts.chain(placed_in_group.map(|placed| placed.host))
     }
 }
 
@@ -293,7 +299,7 @@ fn describe(rule: &Rule) -> String {
     };
     match rule.relation {
         Relation::Same => format!("the same {place} as the others"),
-        Relation::FewerThan(most) => format!("a {place} with fewer than {most} of the others"),
+        Relation::FewerThan(limit) => format!("a {place} with fewer than {limit} of the others"),
         Relation::Spread(skew) => {
             format!("a {place} with at most {skew} more than the emptiest {place}")
         }

@@ -1,5 +1,5 @@
-//! Sets inventories. Lowering one below its usage is allowed, as in the reference: it stops new
-//! allocations and keeps the old ones.
+//! Sets inventories. An inventory may be lowered below its usage, as in the reference: then there are
+//! no new allocations, and the old ones stay.
 
 use uuid::Uuid;
 
@@ -36,7 +36,7 @@ impl Edit<'_> {
                 class: class.to_owned(),
             });
         }
-        changes.push(self.set(id, inventory));
+        changes.push(self.inventory_set(id, inventory));
         Ok(self.increment_generation(provider, changes))
     }
 
@@ -54,7 +54,7 @@ impl Edit<'_> {
         if provider.inventory(id).is_none() {
             return Err(self.not_found(class));
         }
-        changes.push(self.set(id, inventory));
+        changes.push(self.inventory_set(id, inventory));
         Ok(self.increment_generation(provider, changes))
     }
 
@@ -71,13 +71,13 @@ impl Edit<'_> {
         }
         let mut wanted = resolve(self.state, inventories)?;
         let kept_classes: Map<ClassId, ()> = wanted.iter().map(|(class, _)| (*class, ())).collect();
-        let removed_records = || {
+        let removed_rows = || {
             let held = provider.inventories.iter();
-            held.filter(|record| !kept_classes.contains_key(&record.class))
+            held.filter(|row| !kept_classes.contains_key(&row.class))
         };
-        let in_use: Vec<String> = removed_records()
-            .filter(|record| record.used > 0)
-            .map(|record| self.state.class_name(record.class).to_owned())
+        let in_use: Vec<String> = removed_rows()
+            .filter(|row| row.used > 0)
+            .map(|row| self.state.class_name(row.class).to_owned())
             .collect();
         if !in_use.is_empty() {
             return Err(Refusal::InventoryInUse {
@@ -85,16 +85,15 @@ impl Edit<'_> {
                 classes: in_use,
             });
         }
-        // Removed in reverse order of class, so that removing one never moves the records behind
-        // it.
+        // Removed in reverse order of class, so that no removal moves the rows behind it.
         changes.extend(
-            removed_records()
+            removed_rows()
                 .rev()
-                .map(|record| self.remove(record.class)),
+                .map(|row| self.inventory_removed(row.class)),
         );
         wanted.sort_by_key(|(class, _)| *class);
         let wanted = wanted.iter();
-        changes.extend(wanted.map(|(class, inventory)| self.set(*class, inventory)));
+        changes.extend(wanted.map(|(class, inventory)| self.inventory_set(*class, inventory)));
         Ok(self.increment_generation(provider, changes))
     }
 
@@ -105,20 +104,20 @@ impl Edit<'_> {
     ) -> Result<Outcome, Refusal> {
         let provider = find_provider(self.state, self.provider)?;
         let id = find_class(self.state, class)?;
-        let record = provider
+        let row = provider
             .inventory(id)
             .ok_or_else(|| self.not_found(class))?;
-        if record.used > 0 {
+        if row.used > 0 {
             return Err(Refusal::InventoryInUse {
                 provider: self.provider,
                 classes: vec![class.to_owned()],
             });
         }
-        changes.push(self.remove(id));
+        changes.push(self.inventory_removed(id));
         Ok(self.increment_generation(provider, changes))
     }
 
-    fn set(&self, class: ClassId, inventory: &Inventory) -> Change {
+    fn inventory_set(&self, class: ClassId, inventory: &Inventory) -> Change {
         let (provider, at) = (self.provider, self.at);
         Change::InventorySet {
             provider,
@@ -128,7 +127,7 @@ impl Edit<'_> {
         }
     }
 
-    fn remove(&self, class: ClassId) -> Change {
+    fn inventory_removed(&self, class: ClassId) -> Change {
         Change::InventoryRemoved {
             provider: self.provider,
             class,
@@ -166,7 +165,7 @@ impl Edit<'_> {
     }
 }
 
-/// The numbers of classes by name.
+/// Resolves the names of resource classes to numbers.
 pub(super) fn resolve<'a>(
     state: &State,
     inventories: &'a [(String, Inventory)],

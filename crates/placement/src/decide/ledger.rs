@@ -35,25 +35,25 @@ pub(super) trait Inventories {
 }
 
 /// The inventories of the present state.
-pub(super) struct Current;
+pub(super) struct CurrentInventories;
 
-impl Inventories for Current {
+impl Inventories for CurrentInventories {
     fn inventory(
         &self,
         state: &State,
         provider: ProviderId,
         class: ClassId,
     ) -> Option<(Inventory, i64)> {
-        let record = state.provider(provider)?.inventory(class)?;
-        Some((record.inventory, record.capacity))
+        let row = state.provider(provider)?.inventory(class)?;
+        Some((row.inventory, row.capacity))
     }
 
     fn has_any(&self, state: &State, provider: ProviderId, classes: &Map<ClassId, ()>) -> bool {
-        let records = state
+        let rows = state
             .provider(provider)
             .map(|provider| &provider.inventories);
-        let mut records = records.into_iter().flatten();
-        records.any(|record| classes.contains_key(&record.class))
+        let mut rows = rows.into_iter().flatten();
+        rows.any(|row| classes.contains_key(&row.class))
     }
 }
 
@@ -66,7 +66,7 @@ pub(super) struct OrderedProviders {
 }
 
 impl OrderedProviders {
-    pub(super) fn visit(&mut self, id: ProviderId) {
+    pub(super) fn insert(&mut self, id: ProviderId) {
         if self.contains(id) {
             return;
         }
@@ -126,23 +126,31 @@ pub(super) struct Ledger {
     /// The index of each balance, kept once there are more than [`LINEAR_MAX`].
     index_by_inventory: Map<(ProviderId, ClassId), usize>,
     /// The balances that changed since [`Self::mark`], as they were before each change.
-    before: SmallList<(usize, i64, i64)>,
+    former_balances: SmallList<FormerBalance>,
+}
+
+/// What a balance was before a change.
+struct FormerBalance {
+    /// The index of the balance in the ledger.
+    index: usize,
+    released: i64,
+    requested: i64,
 }
 
 impl Ledger {
     /// Marks the present balances, to which [`Self::roll_back`] returns.
     pub(super) fn mark(&mut self) {
-        self.before.clear();
+        self.former_balances.clear();
     }
 
     /// Restores the balances as they were at the last [`Self::mark`]. A command with many intents
     /// tries many candidates, and a copy of the ledger for each of them would cost the square of
     /// their number.
     pub(super) fn roll_back(&mut self) {
-        while let Some((index, released, requested)) = self.before.pop() {
-            let balance = &mut self.balances[index];
-            balance.released = released;
-            balance.requested = requested;
+        while let Some(former) = self.former_balances.pop() {
+            let balance = &mut self.balances[former.index];
+            balance.released = former.released;
+            balance.requested = former.requested;
         }
     }
 
@@ -164,8 +172,11 @@ impl Ledger {
         };
         let index = index.unwrap_or_else(|| self.add_balance(provider, class));
         let balance = &mut self.balances[index];
-        self.before
-            .push((index, balance.released, balance.requested));
+        self.former_balances.push(FormerBalance {
+            index,
+            released: balance.released,
+            requested: balance.requested,
+        });
         balance
     }
 
@@ -220,8 +231,8 @@ impl Ledger {
             });
         }
         let provider = state.provider(item.provider);
-        let record = provider.and_then(|provider| provider.inventory(item.class));
-        let used_before = record.map_or(0, |record| record.used);
+        let row = provider.and_then(|provider| provider.inventory(item.class));
+        let used_before = row.map_or(0, |row| row.used);
         let balance = self.balance(item.provider, item.class);
         balance.requested = balance.requested.saturating_add(item.amount);
         let used_after = (used_before - balance.released).saturating_add(balance.requested);
@@ -263,7 +274,8 @@ pub(super) fn resolve_requests<'a>(
     Ok(requested)
 }
 
-/// Refuses a provider that has none of the classes requested anywhere in the command.
+/// Refuses a provider that has none of the classes requested anywhere in the command. The reference
+/// checks this for all providers before any amount.
 fn check_classes_present(
     state: &State,
     requested: &[RequestedAmount],

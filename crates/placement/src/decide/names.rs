@@ -7,10 +7,10 @@ use crate::names;
 use crate::refusal::Refusal;
 use crate::state::State;
 
-/// The lowest number of a custom class: room above today's standard ones for those of later
-/// releases, so that a standard class keeps its number in os-resource-classes.
+/// The lowest number of a custom class. The numbers between the standard classes and this one are for
+/// standard classes of later releases, so that each has its number in os-resource-classes.
 const FIRST_CUSTOM_CLASS: u16 = 1_000;
-/// The lowest number of a custom trait, likewise.
+/// The lowest number of a custom trait; lower numbers are for standard traits, also of later releases.
 const FIRST_CUSTOM_TRAIT: u16 = 4_000;
 
 pub(super) fn sync(
@@ -48,12 +48,12 @@ pub(super) fn sync(
 pub(super) fn create_class(
     state: &State,
     name: &str,
-    ensure: bool,
+    exist_ok: bool,
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) -> Result<Outcome, Refusal> {
     if let Some(class) = state.class(name) {
-        if ensure {
+        if exist_ok {
             return Ok(Outcome::Named {
                 created: false,
                 modified_at: class.modified_at,

@@ -42,6 +42,7 @@ pub(super) fn create(
         parent,
         root,
         created_at: at,
+        // The reference writes a new root once more, as the root of its own tree.
         updated_at: parent.is_none().then_some(at),
     }))
 }

@@ -1,11 +1,10 @@
 //! Replacing inventories and allocations of several providers in one step.
 //!
 //! The reference takes three steps: the union of old and new inventories, then the allocations,
-//! then the new inventories alone. The refusals and the growth of
-//! generations follow from these steps, and clients see both.
+//! then the new inventories alone. Clients see these steps in the refusals and in the generations.
 
 use super::claim::{check_consumer_generation, decide_claims};
-use super::ledger::{Current, Inventories, OrderedProviders};
+use super::ledger::{CurrentInventories, Inventories, OrderedProviders};
 use super::{Outcome, check_generation, inventory};
 use crate::change::Change;
 use crate::command::{ConsumerClaim, InventoryReplacement};
@@ -54,7 +53,7 @@ impl<'a> NewInventoryIndex<'a> {
     }
 }
 
-/// Evaluates against the union of old and new inventories.
+/// The union of old and new inventories.
 impl Inventories for NewInventoryIndex<'_> {
     fn inventory(
         &self,
@@ -76,7 +75,7 @@ impl Inventories for NewInventoryIndex<'_> {
         new.into_iter()
             .flatten()
             .any(|(class, _)| classes.contains_key(class))
-            || Current.has_any(state, provider, classes)
+            || CurrentInventories.has_any(state, provider, classes)
     }
 }
 
@@ -101,13 +100,13 @@ pub(super) fn reshape(
             });
         }
     }
-    let visited = decide_claims(state, consumers, at, &new_inventories, changes)?;
+    let affected = decide_claims(state, consumers, at, &new_inventories, changes)?;
     let differences = allocation_differences(state, consumers);
     for (index, entry) in new_inventories.all.iter().enumerate() {
         let is_named = |class| new_inventories.by_class.contains_key(&(index, class));
         remove_unnamed(state, entry, is_named, &differences, changes)?;
     }
-    increment_generations(state, &new_inventories, &visited, at, changes);
+    increment_generations(state, &new_inventories, &affected, at, changes);
     Ok(Outcome::Done)
 }
 
@@ -142,7 +141,7 @@ fn resolve_inventories<'a>(
     }
     for (entry, replacement) in new_inventories.iter_mut().zip(replacements) {
         entry.inventories = inventory::resolve(state, &replacement.inventories)?;
-        // In rising order of class, inserting one never moves the records behind it.
+        // Sorted by class, so that no insertion moves the rows behind it.
         entry.inventories.sort_by_key(|(class, _)| *class);
     }
     Ok(new_inventories)
@@ -187,17 +186,17 @@ fn remove_unnamed(
     changes: &mut Vec<Change>,
 ) -> Result<(), Refusal> {
     let mut in_use = Vec::new();
-    for record in entry.provider.inventories.iter().rev() {
-        if is_named(record.class) {
+    for row in entry.provider.inventories.iter().rev() {
+        if is_named(row.class) {
             continue;
         }
-        let difference = differences.get(&(entry.id, record.class)).copied();
-        if record.used.saturating_add(difference.unwrap_or(0)) > 0 {
-            in_use.push(state.class_name(record.class).to_owned());
+        let difference = differences.get(&(entry.id, row.class)).copied();
+        if row.used.saturating_add(difference.unwrap_or(0)) > 0 {
+            in_use.push(state.class_name(row.class).to_owned());
         }
         changes.push(Change::InventoryRemoved {
             provider: entry.provider.uuid,
-            class: record.class,
+            class: row.class,
         });
     }
     if in_use.is_empty() {
@@ -215,22 +214,22 @@ fn remove_unnamed(
 fn increment_generations(
     state: &State,
     new_inventories: &NewInventoryIndex<'_>,
-    visited: &OrderedProviders,
+    affected: &OrderedProviders,
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) {
     let replaced = new_inventories.all.iter().map(|entry| entry.id);
-    let others = visited.iter();
+    let others = affected.iter();
     let others = others.filter(|id| !new_inventories.by_provider.contains_key(id));
     for id in replaced.chain(others) {
         let Some(provider) = state.provider(id) else {
             continue;
         };
-        let steps = new_inventories
+        let increments = new_inventories
             .entry_of(id)
             .map_or(0, |entry| 1 + u64::from(!entry.inventories.is_empty()))
-            + u64::from(visited.contains(id));
-        let generation = provider.generation + steps;
+            + u64::from(affected.contains(id));
+        let generation = provider.generation + increments;
         changes.push(Change::GenerationSet {
             provider: provider.uuid,
             generation,

@@ -84,12 +84,12 @@ pub(super) fn set_aggregates(
             .iter()
             .map(|id| state.aggregate_uuid(*id))
     };
-    let unchanged = held().count() == aggregates.len()
+    let is_unchanged = held().count() == aggregates.len()
         && held().all(|held| {
             let found = aggregates.binary_search_by(|wanted| wanted.as_str().cmp(held));
             found.is_ok()
         });
-    if !unchanged {
+    if !is_unchanged {
         changes.push(Change::AggregatesSet {
             provider: uuid,
             aggregates,

@@ -36,7 +36,7 @@ pub enum Constraint {
     /// The tree of this provider.
     InTree(Subject, String),
     /// A group without resources must require a trait or an aggregate.
-    AsksForNothing(Subject),
+    RequestsNothing(Subject),
     /// Capacity for an amount of a class.
     Resource {
         /// The request group that requests it.
@@ -74,7 +74,7 @@ impl fmt::Display for Subject {
 impl fmt::Display for Constraint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let any = |names: &[String]| match names {
-            [one] => one.clone(),
+            [single] => single.clone(),
             several => format!("in:{}", several.join(",")),
         };
         match self {
@@ -85,7 +85,7 @@ impl fmt::Display for Constraint {
             Self::MemberOf(subject, uuids) => write!(f, "member_of{subject}={}", any(uuids)),
             Self::NotMemberOf(subject, uuids) => write!(f, "member_of{subject}=!{}", any(uuids)),
             Self::InTree(subject, uuid) => write!(f, "in_tree{subject}={uuid}"),
-            Self::AsksForNothing(subject) => write!(
+            Self::RequestsNothing(subject) => write!(
                 f,
                 "group {subject}: without resources it needs a required trait or an aggregate"
             ),
@@ -224,10 +224,10 @@ impl ConstraintList {
                 }
             }
         }
-        let requires_something = !(group.member_of.is_empty() && group.required.is_empty());
-        if group.resources.is_empty() && !requires_something {
+        let requires_nothing = group.member_of.is_empty() && group.required.is_empty();
+        if group.resources.is_empty() && requires_nothing {
             self.add(
-                Constraint::AsksForNothing(subject()),
+                Constraint::RequestsNothing(subject()),
                 ResolvedConstraint::Unsatisfiable,
             );
         }
@@ -272,7 +272,7 @@ impl ConstraintList {
                 self.add(constraint, ResolvedConstraint::SameSubtree(index));
             }
         }
-        if !query.nested && !state.nested().is_empty() {
+        if !query.nested && !state.non_roots().is_empty() {
             self.add(
                 Constraint::OneProviderOfTree,
                 ResolvedConstraint::OneProviderOfTree,
@@ -328,10 +328,11 @@ impl ConstraintList {
         (counts.iter().zip(&query.groups)).all(|(count, group)| {
             let total = count.required + count.resources + count.others;
             let may_use_several_providers = group.suffix.is_empty() && count.others == 0;
-            // Resources of the unsuffixed group may come from different providers. While one of
-            // them is missing, its provider may have the traits: see `push_with_separate_traits`.
-            let is_missing = count.resources < group.resources.len();
-            total <= 1 || may_use_several_providers && (count.required == 0 || is_missing)
+            // Resources of the unsuffixed group may come from different providers. If one of these
+            // resources is not in the set, its provider may have the traits: see
+            // `push_with_separate_traits`.
+            let leaves_out_resources = count.resources < group.resources.len();
+            total <= 1 || may_use_several_providers && (count.required == 0 || leaves_out_resources)
         })
     }
 }
@@ -356,7 +357,7 @@ pub(super) struct SelectedConstraints {
 }
 
 impl ConstraintList {
-    /// Builds the query of the constraints that `includes` selects.
+    /// Builds the query that consists of the constraints for whose indexes `includes` is true.
     pub(super) fn select(
         &self,
         query: &CandidateQuery,
@@ -459,7 +460,7 @@ impl SelectedConstraints {
     }
 
     /// Adds the unsuffixed group when not all of its resources are selected. The providers of the
-    /// missing ones could have the traits too, so each trait may come from any provider.
+    /// resources that are not selected could have the traits, so each trait may come from any provider.
     fn push_with_separate_traits(
         &mut self,
         query: &CandidateQuery,

@@ -18,7 +18,7 @@ use crate::state::State;
 /// One tree of each tree class is searched, so this bounds the number of classes, not of trees.
 const SEARCHES_MAX: u32 = 1_000;
 
-/// For every root, the constraints that it can serve.
+/// For every root of the fleet, the constraints that it can serve.
 pub(super) struct ConstraintTable<'a> {
     pub(super) state: &'a State,
     pub(super) query: &'a CandidateQuery,
@@ -36,9 +36,10 @@ pub(super) struct ConstraintTable<'a> {
     pub(super) unsearched: usize,
     pub(super) lineage: &'a Lineage,
     /// The aggregates that have a sharing member, in rising order.
-    shared: &'a [AggregateId],
+    shared_aggregates: &'a [AggregateId],
     tree_classes: RefCell<Option<TreeClasses<'a>>>,
-    searches: Cell<u32>,
+    /// The number of tree searches that remain of the budget of this part of the explanation.
+    searches_left: Cell<u32>,
 }
 
 /// Trees of one tree class that can serve each constraint alone but not all together.
@@ -55,21 +56,21 @@ pub(super) struct JointInfeasibility {
 pub(super) struct FleetIndex {
     lineage: Lineage,
     /// The aggregates that have a sharing member, in rising order.
-    shared: Vec<AggregateId>,
+    shared_aggregates: Vec<AggregateId>,
 }
 
 impl FleetIndex {
     pub(super) fn new(state: &State) -> Self {
         Self {
             lineage: Lineage::new(state),
-            shared: shared_aggregates(state),
+            shared_aggregates: shared_aggregates(state),
         }
     }
 }
 
 /// Which roots can serve a query.
 pub(super) struct FleetOutcome {
-    /// By constraint: how many roots it removed of those that the ones before it left.
+    /// By constraint: how many roots fail it, but can serve all constraints before it.
     pub(super) removed: Vec<usize>,
     /// The number of roots that remain.
     pub(super) left: usize,
@@ -88,10 +89,10 @@ impl<'a> ConstraintTable<'a> {
     ) -> Self {
         let words = state.provider_slots().div_ceil(64);
         let mut reached = Vec::new();
-        for aggregate in &fleet_index.shared {
+        for aggregate in &fleet_index.shared_aggregates {
             state.aggregate_members(*aggregate).union_into(&mut reached);
         }
-        let is_tree = |word: usize| {
+        let tree_mask = |word: usize| {
             state.parents().word(word) | reached.get(word).copied().unwrap_or_default()
         };
         let roots = |word: usize| state.roots().word(word);
@@ -100,16 +101,18 @@ impl<'a> ConstraintTable<'a> {
             query,
             constraint_list,
             hosts: (0..words)
-                .map(|word| roots(word) & !is_tree(word))
+                .map(|word| roots(word) & !tree_mask(word))
                 .collect(),
-            trees: (0..words).map(|word| roots(word) & is_tree(word)).collect(),
+            trees: (0..words)
+                .map(|word| roots(word) & tree_mask(word))
+                .collect(),
             serving: Vec::new(),
             joint_infeasibilities: Vec::new(),
             unsearched: 0,
             lineage: &fleet_index.lineage,
-            shared: &fleet_index.shared,
+            shared_aggregates: &fleet_index.shared_aggregates,
             tree_classes: RefCell::new(None),
-            searches: Cell::new(SEARCHES_MAX),
+            searches_left: Cell::new(SEARCHES_MAX),
         };
         for index in 0..constraint_list.resolved.len() {
             let served = match table.equal_constraint(index) {
@@ -123,19 +126,19 @@ impl<'a> ConstraintTable<'a> {
 
     /// Takes one search from the budget. False when the budget is used up.
     pub(super) fn spend_search(&self) -> bool {
-        let left = self.searches.get();
-        self.searches.set(left.saturating_sub(1));
+        let left = self.searches_left.get();
+        self.searches_left.set(left.saturating_sub(1));
         left > 0
     }
 
     /// Resets the budget for the next part of the explanation.
     pub(super) fn reset_budget(&self) {
-        self.searches.set(SEARCHES_MAX);
+        self.searches_left.set(SEARCHES_MAX);
     }
 
     /// Whether the budget is used up.
     pub(super) fn budget_is_used_up(&self) -> bool {
-        self.searches.get() == 0
+        self.searches_left.get() == 0
     }
 
     /// The query reduced to the constraints that `includes` selects.
@@ -152,7 +155,7 @@ impl<'a> ConstraintTable<'a> {
                 self.query,
                 self.constraint_list,
                 self.lineage,
-                self.shared,
+                self.shared_aggregates,
             )
         };
         tree_classes.get_or_insert_with(new).class_of(root)
@@ -174,16 +177,18 @@ impl<'a> ConstraintTable<'a> {
         let is_suffixed = |group: &usize| !self.query.groups[*group].suffix.is_empty();
         let condition = resolved.without_group();
         (0..index).find(|other| match &self.constraint_list.resolved[*other] {
-            earlier @ (ResolvedConstraint::Resource(of, _, _)
-            | ResolvedConstraint::Required(of, _)) => {
-                is_suffixed(of) && is_suffixed(group) && earlier.without_group() == condition
+            earlier @ (ResolvedConstraint::Resource(other_group, _, _)
+            | ResolvedConstraint::Required(other_group, _)) => {
+                is_suffixed(other_group)
+                    && is_suffixed(group)
+                    && earlier.without_group() == condition
             }
             _ => false,
         })
     }
 
-    /// The roots that can serve a constraint alone. For trees, relations between groups count as
-    /// served by all.
+    /// The roots that can serve a constraint alone. A relation between groups counts as served by every
+    /// tree, because without the groups themselves it cannot fail.
     fn serving_alone(&self, index: usize) -> Vec<u64> {
         let words = self.hosts.len();
         let is_relation = match &self.constraint_list.resolved[index] {
@@ -214,7 +219,7 @@ impl<'a> ConstraintTable<'a> {
         };
         for (word, served) in served.iter_mut().enumerate() {
             let hosts = self.hosts[word];
-            *served = *served & !hosts | alone.hosts(word) & hosts;
+            *served = *served & !hosts | alone.serving_hosts(word) & hosts;
         }
         served
     }
@@ -234,16 +239,16 @@ impl<'a> ConstraintTable<'a> {
     /// Applies the constraints in order and records which roots remain.
     pub(super) fn apply_in_order(&mut self) -> FleetOutcome {
         let count = self.constraint_list.resolved.len();
-        let mut found = FleetOutcome {
+        let mut fleet_outcome = FleetOutcome {
             removed: vec![0; count],
             left: 0,
             serving: Vec::with_capacity(self.hosts.len()),
             unknown: vec![0; self.hosts.len()],
         };
         for (word, hosts) in self.hosts.iter().enumerate() {
-            let left = self.apply_to_word(word, *hosts, count, &mut found.removed);
-            found.left += left.count_ones() as usize;
-            found.serving.push(left);
+            let left = self.apply_to_word(word, *hosts, count, &mut fleet_outcome.removed);
+            fleet_outcome.left += left.count_ones() as usize;
+            fleet_outcome.serving.push(left);
         }
         // As long as no two constraints can concern the same provider, masks are exact for trees
         // too.
@@ -253,18 +258,24 @@ impl<'a> ConstraintTable<'a> {
             .unwrap_or(0);
         let mut trees = Vec::with_capacity(self.trees.len());
         for (word, trees_of_word) in self.trees.iter().enumerate() {
+            // One constraint more: a tree that fails the next one even alone fails it in any case.
             let length = (independent_length + 1).min(count);
-            trees.push(self.apply_to_word(word, *trees_of_word, length, &mut found.removed));
+            trees.push(self.apply_to_word(
+                word,
+                *trees_of_word,
+                length,
+                &mut fleet_outcome.removed,
+            ));
         }
         if independent_length < count {
-            self.search_trees(&trees, independent_length, &mut found);
+            self.search_trees(&trees, independent_length, &mut fleet_outcome);
         } else {
-            for (serving, trees) in found.serving.iter_mut().zip(&trees) {
-                found.left += trees.count_ones() as usize;
+            for (serving, trees) in fleet_outcome.serving.iter_mut().zip(&trees) {
+                fleet_outcome.left += trees.count_ones() as usize;
                 *serving |= trees;
             }
         }
-        found
+        fleet_outcome
     }
 
     /// Applies the first `length` constraints to some roots of a word and returns the roots that
@@ -280,7 +291,12 @@ impl<'a> ConstraintTable<'a> {
 
     /// Decides which trees, of those that can serve each constraint alone, serve all together,
     /// with one search for each tree class.
-    fn search_trees(&mut self, trees: &[u64], independent_length: usize, found: &mut FleetOutcome) {
+    fn search_trees(
+        &mut self,
+        trees: &[u64],
+        independent_length: usize,
+        fleet_outcome: &mut FleetOutcome,
+    ) {
         let count = self.constraint_list.resolved.len();
         let mut prefixes = Prefixes {
             table: self,
@@ -310,22 +326,22 @@ impl<'a> ConstraintTable<'a> {
                 outcome.tree_count += 1;
                 let bit = 1 << (root.0 % 64);
                 match outcome.first_failed {
-                    Some(end) if end == count => found.serving[word] |= bit,
-                    None if first_failed_alone == count => found.unknown[word] |= bit,
+                    Some(first) if first == count => fleet_outcome.serving[word] |= bit,
+                    None if first_failed_alone == count => fleet_outcome.unknown[word] |= bit,
                     Some(_) | None => {}
                 }
             }
         }
         for outcome in outcomes {
             match outcome.first_failed {
-                Some(end) if end == count => found.left += outcome.tree_count,
-                Some(end) => {
-                    found.removed[end] += outcome.tree_count;
+                Some(first) if first == count => fleet_outcome.left += outcome.tree_count,
+                Some(first) => {
+                    fleet_outcome.removed[first] += outcome.tree_count;
                     if outcome.first_failed_alone == count {
                         self.joint_infeasibilities.push(JointInfeasibility {
                             example: outcome.example,
                             tree_count: outcome.tree_count,
-                            first_failed: end,
+                            first_failed: first,
                         });
                     }
                 }
@@ -337,6 +353,7 @@ impl<'a> ConstraintTable<'a> {
 
 /// The outcome of the trees of one tree class.
 struct TreeClassOutcome {
+    /// The first of these trees.
     example: ProviderId,
     tree_count: usize,
     /// The first constraint that they cannot serve even alone; the number of constraints if there
@@ -350,10 +367,13 @@ struct TreeClassOutcome {
 /// The prefixes of the query: its first constraint, its first two, and so on.
 struct Prefixes<'l, 'a> {
     table: &'l ConstraintTable<'a>,
+    /// By length: the prefix as a query. The outer `None` if it was not built yet, the inner one if no
+    /// provider can serve it.
     queries: Vec<Option<Option<RelaxedQuery<'a>>>>,
-    /// The result for the previous tree, the first guess for the next: many trees are alike.
+    /// The result for the previous tree. It is the first guess for the next, as many trees are alike.
     last_result: usize,
-    /// The length of the prefix for which serving each alone means serving all.
+    /// The length of the longest prefix all of whose constraints a tree can serve together if it can
+    /// serve each alone.
     independent_length: usize,
 }
 
@@ -366,12 +386,12 @@ impl Prefixes<'_, '_> {
         let table = self.table;
         let prefix =
             self.queries[length].get_or_insert_with(|| table.relaxed(|index| index < length));
-        Some(prefix.as_mut().is_some_and(|prefix| prefix.tree_fits(root)))
+        Some(prefix.as_mut().is_some_and(|prefix| prefix.root_fits(root)))
     }
 
-    /// The first constraint that a tree cannot serve together with all before it; their number if
-    /// it can serve all.
-    /// `first_failed_alone` is the first that it cannot serve even alone.
+    /// The first constraint that a tree cannot serve together with all before it, or the number of
+    /// constraints if it can serve all; `None` when the budget is used up. `first_failed_alone` is the
+    /// first constraint that it cannot serve even alone.
     fn first_failed(&mut self, root: ProviderId, first_failed_alone: usize) -> Option<usize> {
         // Binary search: the first `low` constraints can be served, the first `high` cannot.
         let (mut low, mut high) = (self.independent_length, first_failed_alone);

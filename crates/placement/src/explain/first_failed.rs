@@ -20,7 +20,7 @@ pub fn first_failed(
     let mut constraint_list = ConstraintList::new(state, query)?;
     let serves = |length: usize| {
         let relaxed = RelaxedQuery::new(state, query, &constraint_list, |index| index < length);
-        relaxed.is_some_and(|mut relaxed| relaxed.tree_fits(root))
+        relaxed.is_some_and(|mut relaxed| relaxed.root_fits(root))
     };
     let count = constraint_list.resolved.len();
     if count == 0 || serves(count) {

@@ -15,7 +15,7 @@ pub(super) struct Lineage {
 
 impl Lineage {
     pub(super) fn new(state: &State) -> Self {
-        if state.nested().is_empty() {
+        if state.non_roots().is_empty() {
             return Self::default();
         }
         let slots = state.provider_slots();
@@ -24,7 +24,7 @@ impl Lineage {
             parent_of: vec![0; slots],
         };
         for word in 0..slots.div_ceil(64) {
-            for slot in bits(state.nested().word(word), word) {
+            for slot in bits(state.non_roots().word(word), word) {
                 let Some(provider) = state.provider(ProviderId(slot)) else {
                     continue;
                 };
@@ -44,7 +44,7 @@ impl Lineage {
 
 /// The children of each provider, in rising order of slot (compressed sparse rows).
 pub(super) struct Children {
-    /// By slot: the offset of its children; they end where those of the next slot begin.
+    /// By slot: the offset of its first child. Its children end at the offset of the next slot.
     offsets: Vec<u32>,
     children: Vec<u32>,
 }
@@ -53,8 +53,8 @@ impl Children {
     pub(super) fn new(state: &State, lineage: &Lineage) -> Self {
         let slots = state.provider_slots();
         let mut offsets = vec![0u32; slots + 1];
-        let nested = || state.nested().iter();
-        for slot in nested() {
+        let non_roots = || state.non_roots().iter();
+        for slot in non_roots() {
             offsets[lineage.parent_of[slot as usize] as usize + 1] += 1;
         }
         let mut sum = 0;
@@ -62,10 +62,10 @@ impl Children {
             sum += *offset;
             *offset = sum;
         }
-        // By slot: where the next child that is found goes.
+        // By slot: the offset at which its next child is stored.
         let mut free_offsets = offsets.clone();
         let mut children = vec![0; sum as usize];
-        for slot in nested() {
+        for slot in non_roots() {
             let offset = &mut free_offsets[lineage.parent_of[slot as usize] as usize];
             children[*offset as usize] = slot;
             *offset += 1;

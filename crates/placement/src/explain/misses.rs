@@ -13,12 +13,12 @@ use crate::slot_set::bits;
 /// Roots that fail the same constraints by the same amounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NearMiss {
-    /// The number of roots that share these lacks.
+    /// The number of these roots.
     pub roots: usize,
     /// The root of them with the lowest slot.
     pub example: ProviderId,
     /// The constraints that they fail, as indexes into the list of effects, with what they lack.
-    pub lacks: Vec<(usize, Shortfall)>,
+    pub shortfalls: Vec<(usize, Shortfall)>,
 }
 
 /// The maximum number of near misses that an explanation lists.
@@ -27,28 +27,29 @@ pub(super) const MAX_NEAR_MISSES: usize = 10;
 /// The constraints that a root fails, with what it lacks.
 type Shortfalls = SmallVec<[(usize, Shortfall); 2]>;
 
-/// The nearest misses so far, nearest first.
+/// The nearest misses so far.
 #[derive(Default)]
 struct Nearest {
+    /// With their distances, in rising order: see [`Shortfall::distance`].
     found: Vec<(i64, NearMiss)>,
 }
 
 impl Nearest {
-    /// The highest score that is still among the nearest.
-    fn highest_score(&self) -> i64 {
+    /// The largest distance with which a miss is still among the nearest.
+    fn largest_distance(&self) -> i64 {
         match self.found.last() {
-            Some((highest, _)) if self.found.len() >= MAX_NEAR_MISSES => *highest,
+            Some((largest, _)) if self.found.len() >= MAX_NEAR_MISSES => *largest,
             _ => i64::MAX,
         }
     }
 
-    fn offer(&mut self, score: i64, roots: usize, example: ProviderId, lacks: &Shortfalls) {
-        let order = |(other_score, other): &(i64, NearMiss)| {
-            (*other_score, other.lacks.as_slice()).cmp(&(score, lacks.as_slice()))
+    fn offer(&mut self, distance: i64, roots: usize, example: ProviderId, shortfalls: &Shortfalls) {
+        let order = |(other_distance, other): &(i64, NearMiss)| {
+            (*other_distance, other.shortfalls.as_slice()).cmp(&(distance, shortfalls.as_slice()))
         };
         let index = self.found.partition_point(|entry| order(entry).is_lt());
         match self.found.get_mut(index) {
-            Some((_, miss)) if miss.lacks.as_slice() == lacks.as_slice() => {
+            Some((_, miss)) if miss.shortfalls.as_slice() == shortfalls.as_slice() => {
                 miss.roots += roots;
                 miss.example = miss.example.min(example);
             }
@@ -56,9 +57,9 @@ impl Nearest {
                 let miss = NearMiss {
                     roots,
                     example,
-                    lacks: lacks.to_vec(),
+                    shortfalls: shortfalls.to_vec(),
                 };
-                self.found.insert(index, (score, miss));
+                self.found.insert(index, (distance, miss));
                 self.found.truncate(MAX_NEAR_MISSES);
             }
             _ => {}
@@ -91,8 +92,9 @@ impl<'a> ConstraintTable<'a> {
         nearest.found.into_iter().map(|(_, miss)| miss).collect()
     }
 
-    /// By root of a word: how many constraints it fails alone, as bit-sliced binary digits.
-    fn failures(&self, word: usize) -> SmallVec<[u64; 8]> {
+    /// How many constraints each root of a word fails alone, as bit-sliced binary numbers: the mask at
+    /// index `n` has the digit for 2^n of all 64 numbers.
+    fn failure_counts(&self, word: usize) -> SmallVec<[u64; 8]> {
         let mut digits: SmallVec<[u64; 8]> = SmallVec::new();
         for served in &self.serving {
             let mut carry = !served[word];
@@ -109,23 +111,27 @@ impl<'a> ConstraintTable<'a> {
     /// The smallest number of constraints that a root fails, and a bit mask of the roots that fail
     /// this many alone; `None` when no root fails any.
     fn fewest_failed(&self) -> Option<(usize, Vec<u64>)> {
+        // A tree that can serve each constraint alone but not all together counts as failing one. Roots
+        // that fail more are then no near misses.
         let most = if self.joint_infeasibilities.is_empty() {
             self.serving.len() + 1
         } else {
             1
         };
         let mut fewest = most;
-        let mut least_of_word = Vec::with_capacity(self.hosts.len());
+        let mut fewest_by_word = Vec::with_capacity(self.hosts.len());
         for word in 0..self.hosts.len() {
             let roots = self.state.roots().word(word);
-            let least = smallest_count(&self.failures(word), roots, fewest);
-            fewest = least.map_or(fewest, |(count, _)| count);
-            least_of_word.push(least);
+            let fewest_of_word = smallest_count(&self.failure_counts(word), roots, fewest);
+            fewest = fewest_of_word.map_or(fewest, |(count, _)| count);
+            fewest_by_word.push(fewest_of_word);
         }
-        let failing = least_of_word.into_iter().map(|least| match least {
-            Some((count, roots)) if count == fewest => roots,
-            _ => 0,
-        });
+        let failing = fewest_by_word
+            .into_iter()
+            .map(|fewest_of_word| match fewest_of_word {
+                Some((count, roots)) if count == fewest => roots,
+                _ => 0,
+            });
         (fewest <= self.serving.len()).then(|| (fewest, failing.collect()))
     }
 
@@ -144,23 +150,23 @@ impl<'a> ConstraintTable<'a> {
                 }
             }
             failing &= !same_failures;
-            let highest = nearest.highest_score();
-            if highest < i64::MAX {
+            let largest = nearest.largest_distance();
+            if largest < i64::MAX {
                 for index in &failed {
-                    same_failures &= self.hosts_within(*index, word, highest);
+                    same_failures &= self.hosts_within(*index, word, largest);
                 }
             }
             while let Some(slot) = bits(same_failures, word).next() {
-                let mut lacks = Shortfalls::new();
-                let mut same_lacks = same_failures;
+                let mut shortfalls = Shortfalls::new();
+                let mut same_shortfalls = same_failures;
                 for index in &failed {
-                    let lack = self.lack_of_host(*index, slot);
-                    same_lacks &= self.hosts_with_same_lack(*index, slot, lack);
-                    lacks.push((*index, lack));
+                    let shortfall = self.shortfall_of_host(*index, slot);
+                    same_shortfalls &= self.hosts_with_same_shortfall(*index, slot, shortfall);
+                    shortfalls.push((*index, shortfall));
                 }
-                same_failures &= !same_lacks;
-                let count = same_lacks.count_ones() as usize;
-                self.offer(count, ProviderId(slot), &lacks, nearest);
+                same_failures &= !same_shortfalls;
+                let count = same_shortfalls.count_ones() as usize;
+                self.offer(count, ProviderId(slot), &shortfalls, nearest);
             }
         }
     }
@@ -173,21 +179,21 @@ impl<'a> ConstraintTable<'a> {
                 .into_iter()
                 .any(|(trees, served)| trees & !served != 0)
         };
-        let mut lacks_by_constraint: Vec<(usize, Vec<Shortfall>)> = Vec::with_capacity(fewest);
+        let mut shortfalls_by_constraint: Vec<(usize, Vec<Shortfall>)> = Vec::with_capacity(fewest);
         for index in (0..self.serving.len()).filter(failed) {
             let failing: Vec<u64> = (trees.iter().zip(&self.serving[index]))
                 .map(|(trees, served)| trees & !served)
                 .collect();
-            lacks_by_constraint.push((index, self.lacks_of_trees(index, &failing)));
+            shortfalls_by_constraint.push((index, self.shortfalls_of_trees(index, &failing)));
         }
         for (word, trees) in trees.iter().enumerate() {
             for root in bits(*trees, word).map(ProviderId) {
-                let failed =
-                    (lacks_by_constraint.iter()).filter(|(index, _)| !self.serves(*index, root));
-                let lacks: Shortfalls = failed
-                    .map(|(index, lacks)| (*index, lacks[root.index()]))
+                let failed = (shortfalls_by_constraint.iter())
+                    .filter(|(index, _)| !self.serves(*index, root));
+                let shortfalls: Shortfalls = failed
+                    .map(|(index, shortfalls)| (*index, shortfalls[root.index()]))
                     .collect();
-                self.offer(1, root, &lacks, nearest);
+                self.offer(1, root, &shortfalls, nearest);
             }
         }
     }
@@ -200,10 +206,10 @@ impl<'a> ConstraintTable<'a> {
         queries_without: &mut QueriesWithout<'a>,
         nearest: &mut Nearest,
     ) {
-        // Constraints after the end are irrelevant: the prefix up to the end is already
-        // infeasible.
+        // Leaving out a constraint after the first failed one does not help: the constraints up to the
+        // first failed one are infeasible by themselves.
         for dropped in 0..=joint_infeasibility.first_failed {
-            // Without the last constraint the prefix is feasible, as was found before.
+            // All constraints but the last are feasible together, as `first_failed` says.
             let is_last = dropped + 1 == self.serving.len();
             let fits = is_last
                 || self.spend_search()
@@ -211,17 +217,17 @@ impl<'a> ConstraintTable<'a> {
                         .entry(dropped)
                         .or_insert_with(|| self.relaxed(|index| index != dropped))
                         .as_mut()
-                        .is_some_and(|query| query.tree_fits(joint_infeasibility.example));
+                        .is_some_and(|query| query.root_fits(joint_infeasibility.example));
             if fits {
-                let lack = match self.constraint_list.resolved[dropped] {
+                let shortfall = match self.constraint_list.resolved[dropped] {
                     ResolvedConstraint::Resource(_, _, amount) => Shortfall::Amount(amount),
                     _ => Shortfall::Condition,
                 };
-                let lacks = Shortfalls::from_slice(&[(dropped, lack)]);
+                let shortfalls = Shortfalls::from_slice(&[(dropped, shortfall)]);
                 self.offer(
                     joint_infeasibility.tree_count,
                     joint_infeasibility.example,
-                    &lacks,
+                    &shortfalls,
                     nearest,
                 );
                 return;
@@ -229,19 +235,25 @@ impl<'a> ConstraintTable<'a> {
         }
     }
 
-    fn offer(&self, roots: usize, example: ProviderId, lacks: &Shortfalls, nearest: &mut Nearest) {
-        let score = lacks
+    fn offer(
+        &self,
+        roots: usize,
+        example: ProviderId,
+        shortfalls: &Shortfalls,
+        nearest: &mut Nearest,
+    ) {
+        let distance = shortfalls
             .iter()
-            .map(|(index, lack)| lack.score(&self.constraint_list.resolved[*index]))
+            .map(|(index, shortfall)| shortfall.distance(&self.constraint_list.resolved[*index]))
             .fold(0, i64::saturating_add);
-        if score <= nearest.highest_score() {
-            nearest.offer(score, roots, example, lacks);
+        if distance <= nearest.largest_distance() {
+            nearest.offer(distance, roots, example, shortfalls);
         }
     }
 }
 
-/// The smallest positive number that some of 64 roots have, if it is at most `most`, and the roots
-/// that have it.
+/// The smallest positive one of the numbers of 64 roots, given by their binary digits, and the roots that
+/// have it. `None` if there is none, or if it is above `most`.
 fn smallest_count(digits: &[u64], roots: u64, most: usize) -> Option<(usize, u64)> {
     // From the highest digit down, keep the roots whose digit is 0, as long as there are any.
     let mut left = roots & digits.iter().fold(0, |any, digit| any | digit);
@@ -251,6 +263,7 @@ fn smallest_count(digits: &[u64], roots: u64, most: usize) -> Option<(usize, u64
     let mut count = 0;
     for (position, digit) in digits.iter().enumerate().rev() {
         let mut with_zero = left & !digit;
+        // The number has to be positive: as long as its digits are 0, a lower one must be 1.
         if count == 0 {
             with_zero &= digits[..position].iter().fold(0, |any, digit| any | digit);
         }

@@ -32,7 +32,7 @@ impl<'a> RelaxedQuery<'a> {
             return None;
         }
         let relaxation = Relaxation {
-            bare_groups: true,
+            allows_bare_groups: true,
             unchecked_sums: selected.unchecked_sums,
         };
         let plan = Plan::relaxed(
@@ -52,12 +52,12 @@ impl<'a> RelaxedQuery<'a> {
     }
 
     /// The flat hosts of a word that can serve the query.
-    pub(super) fn hosts(&self, word: usize) -> u64 {
+    pub(super) fn serving_hosts(&self, word: usize) -> u64 {
         self.root_selection.word(&self.plan, word).hosts
     }
 
     /// Whether a root can serve the query, as a tree or as a flat host.
-    pub(super) fn tree_fits(&mut self, root: ProviderId) -> bool {
+    pub(super) fn root_fits(&mut self, root: ProviderId) -> bool {
         let bit = 1 << (root.0 % 64);
         let word = self.root_selection.word(&self.plan, root.index() / 64);
         // A root in reach of a sharing provider counts as a flat host when nothing shared is
@@ -88,13 +88,13 @@ impl RelaxedQuery<'_> {
         };
         let serves = |word: usize, considered: u64| {
             let mask = condition.word(plan.state, word, considered);
-            condition.spanning.word(plan.state, word, mask)
+            condition.provider_or_root.word(plan.state, word, mask)
         };
         let mut roots = vec![0; words];
         let mark = |roots: &mut [u64], word: usize, mask: u64| {
-            let is_root = plan.state.roots().word(word);
-            roots[word] |= mask & is_root;
-            for slot in bits(mask & !is_root, word) {
+            let root_mask = plan.state.roots().word(word);
+            roots[word] |= mask & root_mask;
+            for slot in bits(mask & !root_mask, word) {
                 let root = lineage.root_of(slot);
                 roots[root as usize / 64] |= 1 << (root % 64);
             }

@@ -21,14 +21,16 @@ pub enum Shortfall {
     Inventory,
 }
 
-/// The score of a root that has nothing of what is requested; partial lacks are fractions of it.
+/// The distance of a root that has nothing of the requested amount. If it lacks a part of the amount, its
+/// distance is that fraction of this one.
 pub(super) const WHOLE: i64 = 1 << 20;
 
 impl Shortfall {
-    /// The distance to satisfying a constraint, up to [`WHOLE`].
-    pub(super) fn score(self, resolved: &ResolvedConstraint) -> i64 {
+    /// The distance to satisfying a constraint: at most [`WHOLE`] for a missing amount, and a little more
+    /// if an amount alone would not suffice.
+    pub(super) fn distance(self, resolved: &ResolvedConstraint) -> i64 {
         match self {
-            Self::Amount(missing) => lack_score(missing, requested_amount(resolved)),
+            Self::Amount(missing) => missing_part(missing, requested_amount(resolved)),
             Self::Condition => WHOLE,
             Self::Units => WHOLE + 1,
             Self::Inventory => WHOLE + 2,
@@ -46,13 +48,13 @@ pub(super) fn requested_amount(resolved: &ResolvedConstraint) -> i64 {
     }
 }
 
-/// A fraction of [`WHOLE`], at most 1.
-fn lack_score(missing: i64, requested: i64) -> i64 {
+/// The fraction of [`WHOLE`] that is missing, at most all of it.
+fn missing_part(missing: i64, requested: i64) -> i64 {
     let requested = requested.max(1);
     if missing >= requested {
         return WHOLE;
     }
-    // A fraction below 1, so the result fits.
+    // The fraction is below 1, so the result fits in 64 bits.
     match missing.checked_mul(WHOLE) {
         Some(product) => product / requested,
         None => i64::try_from(i128::from(missing) * i128::from(WHOLE) / i128::from(requested))
@@ -60,9 +62,9 @@ fn lack_score(missing: i64, requested: i64) -> i64 {
     }
 }
 
-/// The largest missing amount whose score is at most this: the inverse of [`lack_score`].
-fn missing_within(score: i64, requested: i64) -> i64 {
-    let more = (i128::from(score) + 1) * i128::from(requested.max(1)) - 1;
+/// The largest missing amount whose distance is at most this: the inverse of [`missing_part`].
+fn missing_within(distance: i64, requested: i64) -> i64 {
+    let more = (i128::from(distance) + 1) * i128::from(requested.max(1)) - 1;
     i64::try_from(more / i128::from(WHOLE)).unwrap_or(i64::MAX)
 }
 
@@ -72,6 +74,7 @@ struct ClassBlock<'a> {
     amount: i64,
     /// Whether the amount is one allocation, so that `min_unit`, `max_unit` and `step_size` apply.
     is_single_allocation: bool,
+    /// The block of the class, and the `max_unit` of each inventory; `None` without inventories.
     columns: Option<(&'a Block, &'a [i32; BLOCK_SLOTS])>,
 }
 
@@ -88,32 +91,32 @@ impl<'a> ClassBlock<'a> {
             class,
             amount,
             is_single_allocation,
-            columns: column.block(word).zip(column.units(word)),
+            columns: column.block(word).zip(column.max_units(word)),
         })
     }
 
-    /// The `max_unit` and the headroom of a provider, if these two suffice to tell what it lacks.
-    fn regular(&self, bit: usize) -> Option<(i64, i64)> {
-        let (block, units) = self.columns?;
+    /// The `max_unit` and the headroom of a provider, if these two numbers say what it lacks.
+    fn max_unit_and_headroom(&self, bit: usize) -> Option<(i64, i64)> {
+        let (block, max_units) = self.columns?;
         let is_irregular = self.is_single_allocation && block.irregular >> bit & 1 == 1;
-        // A negative headroom is not stored exactly, so the record has to be read.
+        // A negative headroom is not stored exactly, so the row has to be read.
         let room = block.headroom[bit];
-        (!is_irregular && room >= 0).then(|| (i64::from(units[bit]), i64::from(room)))
+        (!is_irregular && room >= 0).then(|| (i64::from(max_units[bit]), i64::from(room)))
     }
 
-    fn lack(&self, state: &State, slot: u32) -> Shortfall {
+    fn shortfall(&self, state: &State, slot: u32) -> Shortfall {
         let bit = slot as usize % BLOCK_SLOTS;
         let is_present = (self.columns).is_some_and(|(block, _)| block.present >> bit & 1 == 1);
         if !is_present {
             return Shortfall::Inventory;
         }
-        match self.regular(bit) {
-            Some((unit, _)) if unit < self.amount => Shortfall::Units,
-            // `max_unit` does not limit the headroom, so it equals the free amount.
+        match self.max_unit_and_headroom(bit) {
+            Some((max_unit, _)) if max_unit < self.amount => Shortfall::Units,
+            // `max_unit` is at least the amount, so a headroom below the amount is the free capacity.
             Some((_, room)) if room < self.amount => Shortfall::Amount(self.amount - room),
             // Another condition of the group excludes this provider.
             Some(_) => Shortfall::Condition,
-            None => lack_of_record(
+            None => shortfall_from_row(
                 state,
                 ProviderId(slot),
                 self.class,
@@ -124,15 +127,15 @@ impl<'a> ClassBlock<'a> {
     }
 
     /// Of the 64, providers that lack the same as a given one; not necessarily all of them.
-    fn same_lack(&self, bit: usize, lack: Shortfall) -> u64 {
+    fn same_shortfall(&self, bit: usize, shortfall: Shortfall) -> u64 {
         let itself = 1 << bit;
-        let Some((block, units)) = self.columns else {
+        let Some((block, max_units)) = self.columns else {
             return u64::MAX;
         };
-        if lack == Shortfall::Inventory {
+        if shortfall == Shortfall::Inventory {
             return !block.present;
         }
-        if self.regular(bit).is_none() {
+        if self.max_unit_and_headroom(bit).is_none() {
             return itself;
         }
         let irregular = if self.is_single_allocation {
@@ -140,14 +143,14 @@ impl<'a> ClassBlock<'a> {
         } else {
             0
         };
-        let regular = block.present & !irregular & block.room_for(0);
-        let same = match lack {
-            Shortfall::Units => !self.unit_fits(units),
+        let regular = block.present & !irregular & block.slots_with_room(0);
+        let same = match shortfall {
+            Shortfall::Units => !self.slots_with_unit(max_units),
             Shortfall::Amount(_) => {
                 let room = block.headroom[bit];
                 let more = room.checked_add(1);
-                let has_more = more.map_or(0, |more| block.room_for(more));
-                self.unit_fits(units) & block.room_for(room) & !has_more
+                let has_more = more.map_or(0, |more| block.slots_with_room(more));
+                self.slots_with_unit(max_units) & block.slots_with_room(room) & !has_more
             }
             Shortfall::Condition | Shortfall::Inventory => 0,
         };
@@ -155,45 +158,45 @@ impl<'a> ClassBlock<'a> {
     }
 
     /// Of the 64, those whose `max_unit` allows the amount.
-    fn unit_fits(&self, units: &[i32; BLOCK_SLOTS]) -> u64 {
-        i32::try_from(self.amount).map_or(0, |amount| slots_at_least(units, amount))
+    fn slots_with_unit(&self, max_units: &[i32; BLOCK_SLOTS]) -> u64 {
+        i32::try_from(self.amount).map_or(0, |amount| slots_at_least(max_units, amount))
     }
 
-    /// Of the 64, a superset of the providers that lack no more than this score.
-    fn within(&self, score: i64) -> u64 {
-        if score >= WHOLE {
+    /// Of the 64, a superset of the providers whose shortfall has at most this distance.
+    fn slots_within(&self, distance: i64) -> u64 {
+        if distance >= WHOLE {
             return u64::MAX;
         }
         let Some((block, _)) = self.columns else {
             return 0;
         };
-        let least = self.amount - missing_within(score, self.amount);
+        let least = self.amount - missing_within(distance, self.amount);
         match i32::try_from(least.max(-1)) {
-            Ok(least) => block.room_for(least),
+            Ok(least) => block.slots_with_room(least),
             Err(_) => 0,
         }
     }
 }
 
-/// What a provider lacks of a class, computed from its record.
-pub(super) fn lack_of_record(
+/// What a provider lacks of a class, computed from its inventory row.
+pub(super) fn shortfall_from_row(
     state: &State,
     id: ProviderId,
     class: ClassId,
     amount: i64,
     is_single_allocation: bool,
 ) -> Shortfall {
-    let record = (state.provider(id)).and_then(|provider| provider.inventory(class));
-    let Some(record) = record else {
+    let row = (state.provider(id)).and_then(|provider| provider.inventory(class));
+    let Some(row) = row else {
         return Shortfall::Inventory;
     };
-    let within = if is_single_allocation {
-        record.inventory.admits_amount(amount)
+    let is_allowed = if is_single_allocation {
+        row.inventory.admits_amount(amount)
     } else {
-        amount <= i64::from(record.inventory.max_unit)
+        amount <= i64::from(row.inventory.max_unit)
     };
-    let free = record.capacity.saturating_sub(record.used);
-    if !within {
+    let free = row.capacity.saturating_sub(row.used);
+    if !is_allowed {
         Shortfall::Units
     } else if free < amount {
         Shortfall::Amount(amount - free)
@@ -205,33 +208,38 @@ pub(super) fn lack_of_record(
 
 impl ConstraintTable<'_> {
     /// What a flat host lacks of a constraint that it fails.
-    pub(super) fn lack_of_host(&self, index: usize, slot: u32) -> Shortfall {
+    pub(super) fn shortfall_of_host(&self, index: usize, slot: u32) -> Shortfall {
         let word = slot as usize / BLOCK_SLOTS;
         match ClassBlock::new(self.state, &self.constraint_list.resolved[index], word) {
-            Some(block) => block.lack(self.state, slot),
+            Some(block) => block.shortfall(self.state, slot),
             None => Shortfall::Condition,
         }
     }
 
     /// Of 64 hosts that fail a constraint, some that lack the same as a given one.
-    pub(super) fn hosts_with_same_lack(&self, index: usize, slot: u32, lack: Shortfall) -> u64 {
+    pub(super) fn hosts_with_same_shortfall(
+        &self,
+        index: usize,
+        slot: u32,
+        shortfall: Shortfall,
+    ) -> u64 {
         let (word, bit) = (slot as usize / BLOCK_SLOTS, slot as usize % BLOCK_SLOTS);
         let block = ClassBlock::new(self.state, &self.constraint_list.resolved[index], word);
-        block.map_or(u64::MAX, |block| block.same_lack(bit, lack))
+        block.map_or(u64::MAX, |block| block.same_shortfall(bit, shortfall))
     }
 
-    /// Of 64 hosts, a superset of those that lack no more of a constraint than this score.
-    pub(super) fn hosts_within(&self, index: usize, word: usize, score: i64) -> u64 {
+    /// Of 64 hosts, a superset of those whose shortfall of a constraint has at most this distance.
+    pub(super) fn hosts_within(&self, index: usize, word: usize, distance: i64) -> u64 {
         match ClassBlock::new(self.state, &self.constraint_list.resolved[index], word) {
-            Some(block) => block.within(score),
-            None if score >= WHOLE => u64::MAX,
+            Some(block) => block.slots_within(distance),
+            None if distance >= WHOLE => u64::MAX,
             None => 0,
         }
     }
 
     /// By root slot: a lower bound of what its tree lacks of a constraint, for the trees of a
     /// mask.
-    pub(super) fn lacks_of_trees(&self, index: usize, trees: &[u64]) -> Vec<Shortfall> {
+    pub(super) fn shortfalls_of_trees(&self, index: usize, trees: &[u64]) -> Vec<Shortfall> {
         let resolved = &self.constraint_list.resolved[index];
         if !matches!(
             resolved,
@@ -239,7 +247,7 @@ impl ConstraintTable<'_> {
         ) {
             return vec![Shortfall::Condition; self.state.provider_slots()];
         }
-        let mut lacks = vec![Shortfall::Inventory; self.state.provider_slots()];
+        let mut shortfalls = vec![Shortfall::Inventory; self.state.provider_slots()];
         for (word, tree_mask) in trees.iter().enumerate() {
             let Some(block) = ClassBlock::new(self.state, resolved, word) else {
                 continue;
@@ -247,19 +255,19 @@ impl ConstraintTable<'_> {
             let Some(present) = block.columns.map(|(columns, _)| columns.present) else {
                 continue;
             };
-            let nested = self.state.nested().word(word) & present;
+            let non_roots = self.state.non_roots().word(word) & present;
             for slot in bits(tree_mask & present, word) {
-                let lack = &mut lacks[slot as usize];
-                *lack = (*lack).min(block.lack(self.state, slot));
+                let shortfall = &mut shortfalls[slot as usize];
+                *shortfall = (*shortfall).min(block.shortfall(self.state, slot));
             }
-            for slot in bits(nested, word) {
+            for slot in bits(non_roots, word) {
                 let root = self.lineage.root_of(slot);
                 if trees[root as usize / 64] >> (root % 64) & 1 == 1 {
-                    let lack = &mut lacks[root as usize];
-                    *lack = (*lack).min(block.lack(self.state, slot));
+                    let shortfall = &mut shortfalls[root as usize];
+                    *shortfall = (*shortfall).min(block.shortfall(self.state, slot));
                 }
             }
         }
-        lacks
+        shortfalls
     }
 }

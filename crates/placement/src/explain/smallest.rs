@@ -13,8 +13,8 @@ use crate::hash::Map;
 use crate::ids::ProviderId;
 use crate::slot_set::bits;
 
-/// The number of candidate sets that may be tried.
-const ROUNDS: usize = 500;
+/// The number of sets that may be tried.
+const SETS_MAX: usize = 500;
 /// The step budget of one search for a hitting set.
 const STEPS: u32 = 100_000;
 
@@ -23,19 +23,20 @@ impl ConstraintTable<'_> {
     pub(super) fn smallest(&self) -> Option<Vec<usize>> {
         self.reset_budget();
         let mut complements: Vec<Vec<usize>> = Vec::new();
-        for _ in 0..ROUNDS {
+        for _ in 0..SETS_MAX {
             let set = smallest_hitting(&complements, self.constraint_list.resolved.len())?;
             match self.complement_of_feasible_set(&set)? {
                 None => return Some(set),
-                Some(missing) if missing.is_empty() => return None,
-                Some(missing) => complements.push(missing),
+                // Some root can serve all constraints.
+                Some(complement) if complement.is_empty() => return None,
+                Some(complement) => complements.push(complement),
             }
         }
         None
     }
 
-    /// For some root that can serve the set: the constraints outside a maximal set that it can
-    /// serve. `Some(None)` when no root can serve the set, `None` when the budget is used up.
+    /// Of some root that can serve the set: the constraints outside of a maximal superset that this
+    /// root can serve. `Some(None)` when no root can serve the set, `None` when the budget is used up.
     fn complement_of_feasible_set(&self, set: &[usize]) -> Option<Option<Vec<usize>>> {
         let count = self.constraint_list.resolved.len();
         for (word, hosts) in self.hosts.iter().enumerate() {
@@ -62,7 +63,7 @@ impl ConstraintTable<'_> {
                     return None;
                 }
                 let relaxed = relaxed.get_or_insert_with(|| self.relaxed(includes));
-                if relaxed.as_mut().is_some_and(|set| set.tree_fits(root)) {
+                if relaxed.as_mut().is_some_and(|set| set.root_fits(root)) {
                     return Some(Some(self.complement_of_maximal_set(set, root)));
                 }
             }
@@ -87,7 +88,7 @@ impl ConstraintTable<'_> {
                     || self.spend_search()
                         && self
                             .relaxed(selects)
-                            .is_some_and(|mut query| query.tree_fits(root)));
+                            .is_some_and(|mut query| query.root_fits(root)));
             if fits {
                 included.insert(index);
             } else {

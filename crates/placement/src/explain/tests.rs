@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use super::constraint::{ConstraintList, ResolvedConstraint};
 use super::constraint_table::{ConstraintTable, FleetIndex};
 use super::misses::MAX_NEAR_MISSES;
-use super::shortfall::{Shortfall, lack_of_record};
-use super::{NearMiss, explain_and_serve, first_failed};
+use super::shortfall::{Shortfall, shortfall_from_row};
+use super::{NearMiss, explain_with_serving, first_failed};
 use crate::candidates::{CandidateQuery, GroupPolicy, RequestGroup};
 use crate::ids::ProviderId;
 use crate::state::State;
@@ -60,9 +60,9 @@ struct RootReference {
     is_flat: bool,
     /// The constraints that it cannot serve even if they are the only ones.
     failed_alone: Vec<usize>,
-    /// The first constraint that it cannot serve together with those before it; their number if it
-    /// can serve all.
-    end: usize,
+    /// The first constraint that it cannot serve together with those before it; the number of
+    /// constraints if it can serve all.
+    failed_at: usize,
 }
 
 fn reference_roots(state: &State, table: &ConstraintTable<'_>) -> Vec<RootReference> {
@@ -81,7 +81,9 @@ fn reference_roots(state: &State, table: &ConstraintTable<'_>) -> Vec<RootRefere
                 true
             }
             ResolvedConstraint::Together(class, amount) => {
-                let shortfall = lack_of_record(state, root, *class, *amount, false);
+                let is_single_allocation = false;
+                let shortfall =
+                    shortfall_from_row(state, root, *class, *amount, is_single_allocation);
                 shortfall == Shortfall::Condition
             }
             _ => serves(table, root, |other| other == *index),
@@ -93,11 +95,11 @@ fn reference_roots(state: &State, table: &ConstraintTable<'_>) -> Vec<RootRefere
             root,
             is_flat,
             failed_alone,
-            end: 0,
+            failed_at: 0,
         };
         let fits = |length: &usize| reference.serves(table, |index| index < *length);
         let shortest_failing = (1..=resolved.len()).find(|length| !fits(length));
-        reference.end = shortest_failing.map_or(resolved.len(), |length| length - 1);
+        reference.failed_at = shortest_failing.map_or(resolved.len(), |length| length - 1);
         reference
     };
     roots.map(evaluate).collect()
@@ -113,7 +115,7 @@ impl RootReference {
 }
 
 fn serves(table: &ConstraintTable<'_>, root: ProviderId, includes: impl Fn(usize) -> bool) -> bool {
-    (table.relaxed(includes)).is_some_and(|mut relaxed| relaxed.tree_fits(root))
+    (table.relaxed(includes)).is_some_and(|mut relaxed| relaxed.root_fits(root))
 }
 
 /// The near misses, nearest first, each with its first root.
@@ -124,7 +126,7 @@ fn reference_near_misses(
 ) -> Vec<NearMiss> {
     let resolved = &table.constraint_list.resolved;
     let fails_only_together = |reference: &&RootReference| {
-        reference.failed_alone.is_empty() && reference.end < resolved.len()
+        reference.failed_alone.is_empty() && reference.failed_at < resolved.len()
     };
     let counts = (roots.iter()).map(|reference| match reference.failed_alone.len() {
         0 if fails_only_together(&reference) => 1,
@@ -134,13 +136,14 @@ fn reference_near_misses(
         return Vec::new();
     };
     let shortfall = |root: ProviderId, index: usize| {
-        let (class, amount, at_once) = match resolved[index] {
+        let (class, amount, is_single_allocation) = match resolved[index] {
             ResolvedConstraint::Resource(_, class, amount) => (class, amount, true),
             ResolvedConstraint::Together(class, amount) => (class, amount, false),
             _ => return Shortfall::Condition,
         };
         let members = state.subtree(root).into_iter();
-        let shortfalls = members.map(|id| lack_of_record(state, id, class, amount, at_once));
+        let shortfalls =
+            members.map(|id| shortfall_from_row(state, id, class, amount, is_single_allocation));
         shortfalls.min().expect("a tree has a root")
     };
     let mut found: Vec<(i64, NearMiss)> = Vec::new();
@@ -164,22 +167,25 @@ fn reference_near_misses(
         } else {
             continue;
         };
-        match found.iter_mut().find(|(_, miss)| miss.lacks == shortfalls) {
+        match found
+            .iter_mut()
+            .find(|(_, miss)| miss.shortfalls == shortfalls)
+        {
             Some((_, miss)) => miss.roots += 1,
             None => {
-                let score = shortfalls
+                let distance = shortfalls
                     .iter()
-                    .map(|(index, shortfall)| shortfall.score(&resolved[*index]));
+                    .map(|(index, shortfall)| shortfall.distance(&resolved[*index]));
                 let miss = NearMiss {
                     roots: 1,
                     example: reference.root,
-                    lacks: shortfalls.clone(),
+                    shortfalls: shortfalls.clone(),
                 };
-                found.push((score.sum(), miss));
+                found.push((distance.sum(), miss));
             }
         }
     }
-    found.sort_by(|a, b| (a.0, &a.1.lacks).cmp(&(b.0, &b.1.lacks)));
+    found.sort_by(|a, b| (a.0, &a.1.shortfalls).cmp(&(b.0, &b.1.shortfalls)));
     found.truncate(MAX_NEAR_MISSES);
     found.into_iter().map(|(_, miss)| miss).collect()
 }
@@ -199,7 +205,7 @@ fn reference_smallest(table: &ConstraintTable<'_>, roots: &[RootReference]) -> O
 
 fn check(state: &State, query: &CandidateQuery) -> Result<(), TestCaseError> {
     let (Ok((explanation, serving)), Ok(constraint_list)) = (
-        explain_and_serve(state, query),
+        explain_with_serving(state, query),
         ConstraintList::new(state, query),
     ) else {
         return Ok(());
@@ -215,20 +221,21 @@ fn check(state: &State, query: &CandidateQuery) -> Result<(), TestCaseError> {
         let failed = first_failed(state, query, reference.root).unwrap();
         prop_assert_eq!(
             failed.as_ref(),
-            constraint_list.constraints.get(reference.end)
+            constraint_list.constraints.get(reference.failed_at)
         );
     }
     for reference in &roots {
         let is_left =
             serving.roots[reference.root.index() / 64] >> (reference.root.0 % 64) & 1 == 1;
-        prop_assert_eq!(is_left, reference.end == count, "{:?}", reference.root);
+        let serves_all = reference.failed_at == count;
+        prop_assert_eq!(is_left, serves_all, "{:?}", reference.root);
     }
     prop_assert_eq!(
         explanation.left,
-        roots.iter().filter(|root| root.end == count).count()
+        roots.iter().filter(|root| root.failed_at == count).count()
     );
     for (index, effect) in explanation.effects.iter().enumerate() {
-        let removed = roots.iter().filter(|root| root.end == index).count();
+        let removed = roots.iter().filter(|root| root.failed_at == index).count();
         let failed_alone = roots
             .iter()
             .filter(|root| root.failed_alone.contains(&index))
@@ -246,12 +253,12 @@ fn check(state: &State, query: &CandidateQuery) -> Result<(), TestCaseError> {
     );
     if let Some(set) = &explanation.smallest {
         let includes = |index: usize| set.contains(&index);
-        for one in &roots {
-            let is_left = one.serves(&table, includes);
+        for reference in &roots {
+            let is_left = reference.serves(&table, includes);
             prop_assert!(
                 !is_left,
                 "{:?} is left by {set:?} of {:?}",
-                one.root,
+                reference.root,
                 constraint_list.resolved
             );
         }

@@ -1,9 +1,9 @@
 //! Equivalence classes of trees that no part of a query can distinguish.
 //!
 //! Two trees are of one class when their providers meet the same conditions, have as much left of
-//! the classes that several groups request, can use the same sharing providers, and are nested in
-//! the same way. Then each set of constraints is feasible for both or for none, and one search is
-//! enough.
+//! the resource classes that several groups request, can use the same sharing providers, and are
+//! nested in the same way. Then each set of constraints is feasible for both or for none, and one
+//! search is enough.
 
 use smallvec::SmallVec;
 
@@ -19,14 +19,15 @@ use crate::state::State;
 pub(super) type TreeClass = u32;
 
 /// The equivalence key of a provider: the conditions that it meets, its useful remaining capacity,
-/// the sharing providers in reach, and the classes of its children in rising order.
+/// the sharing providers in reach, and the tree classes of its children in rising order.
 type Key = SmallVec<[u64; 8]>;
 
-/// The number of distinct sums per class that are tabulated; beyond it every amount is distinct.
+/// The number of distinct sums per resource class that are tabulated; beyond it every amount is
+/// distinct.
 const SUMS_MAX: usize = 4_096;
 
-/// A class that several groups request.
-struct Contended {
+/// A resource class that several groups request.
+struct ContendedClass {
     class: ClassId,
     /// The sums that groups can take together, in rising order: capacities between two of these
     /// are equivalent to the lower one. Empty when there are more than [`SUMS_MAX`].
@@ -35,7 +36,7 @@ struct Contended {
     total: i64,
 }
 
-impl Contended {
+impl ContendedClass {
     fn new(class: ClassId, amounts: impl Iterator<Item = i64>, total: i64) -> Self {
         let mut sums = vec![0];
         for amount in amounts {
@@ -56,28 +57,30 @@ impl Contended {
     /// The canonical representative of a capacity.
     fn canonical(&self, room: i64) -> i64 {
         let room = room.clamp(0, self.total);
-        let above = self.sums.partition_point(|sum| *sum <= room);
-        above.checked_sub(1).map_or(room, |index| self.sums[index])
+        let first_above = self.sums.partition_point(|sum| *sum <= room);
+        let last_within = first_above.checked_sub(1);
+        last_within.map_or(room, |index| self.sums[index])
     }
 }
 
 /// The sharing relation: which providers share through which aggregates.
-struct Shared<'a> {
+struct SharingRelation<'a> {
     /// The aggregates that have a sharing member, in rising order.
     aggregates: &'a [AggregateId],
     /// Bit mask of the sharing providers.
-    sharing: Vec<u64>,
+    sharing_providers: Vec<u64>,
     /// Bit mask of the members of those aggregates.
-    members: Vec<u64>,
+    aggregate_members: Vec<u64>,
 }
 
 /// The tree classes found so far, by their keys.
 pub(super) struct TreeClasses<'a> {
     state: &'a State,
-    /// By condition: bit mask of the providers that meet it.
+    /// By condition (a constraint on one provider, regardless of the group): bit mask of the providers
+    /// that meet it.
     conditions: Vec<Vec<u64>>,
-    contended: Vec<Contended>,
-    shared: Option<Shared<'a>>,
+    contended_classes: Vec<ContendedClass>,
+    sharing: Option<SharingRelation<'a>>,
     children: Children,
     class_by_key: Map<Key, TreeClass>,
     /// The providers of the tree under examination, from the root downwards.
@@ -89,21 +92,21 @@ pub(super) struct TreeClasses<'a> {
 }
 
 impl<'a> TreeClasses<'a> {
-    /// Computes which providers meet each condition. `shared` are the aggregates that have a
-    /// sharing member, in rising order.
+    /// Computes which providers meet each condition. `shared_aggregates` are the aggregates that
+    /// have a sharing member, in rising order.
     pub(super) fn new(
         state: &'a State,
         query: &CandidateQuery,
         constraint_list: &ConstraintList,
         lineage: &Lineage,
-        shared: &'a [AggregateId],
+        shared_aggregates: &'a [AggregateId],
     ) -> Self {
         let mut seen: Vec<ResolvedConstraint> = Vec::new();
         let mut tree_classes = Self {
             state,
             conditions: Vec::new(),
-            contended: Vec::new(),
-            shared: Shared::new(state, shared),
+            contended_classes: Vec::new(),
+            sharing: SharingRelation::new(state, shared_aggregates),
             children: Children::new(state, lineage),
             class_by_key: Map::default(),
             members: Vec::new(),
@@ -114,8 +117,8 @@ impl<'a> TreeClasses<'a> {
             if let ResolvedConstraint::Together(class, total) = resolved {
                 let amounts = (query.groups.iter().enumerate())
                     .flat_map(|(group, _)| constraint_list.amounts_of(group, *class));
-                let contended = Contended::new(*class, amounts, *total);
-                tree_classes.contended.push(contended);
+                let contended = ContendedClass::new(*class, amounts, *total);
+                tree_classes.contended_classes.push(contended);
             }
             let Some(condition) = resolved.without_group() else {
                 continue;
@@ -167,44 +170,47 @@ impl<'a> TreeClasses<'a> {
             });
             key.push(met);
         }
-        for contended in &self.contended {
+        for contended in &self.contended_classes {
             let block = self.state.column(contended.class).block(word);
             let room = block.map_or(-1, |block| block.headroom[bit as usize]);
             let canonical = contended.canonical(i64::from(room));
             key.push(u64::try_from(canonical).unwrap_or_default());
         }
-        if let Some(shared) = &self.shared {
-            shared.add_to(key, self.state, slot);
+        if let Some(sharing) = &self.sharing {
+            sharing.add_to(key, self.state, slot);
         }
     }
 }
 
-impl<'a> Shared<'a> {
+impl<'a> SharingRelation<'a> {
     /// `None` when no provider shares with another.
     fn new(state: &State, aggregates: &'a [AggregateId]) -> Option<Self> {
-        let sharing = state.sharing_trait().filter(|_| !aggregates.is_empty())?;
+        let sharing_trait = state.sharing_trait().filter(|_| !aggregates.is_empty())?;
         let words = state.provider_slots().div_ceil(64);
-        let mut members = Vec::new();
+        let mut aggregate_members = Vec::new();
         for aggregate in aggregates {
-            state.aggregate_members(*aggregate).union_into(&mut members);
+            let members = state.aggregate_members(*aggregate);
+            members.union_into(&mut aggregate_members);
         }
-        members.resize(words.max(members.len()), 0);
-        let sharing = state.trait_members(sharing);
+        aggregate_members.resize(words.max(aggregate_members.len()), 0);
+        let sharing = state.trait_members(sharing_trait);
         Some(Self {
             aggregates,
-            sharing: (0..words).map(|word| sharing.word(word)).collect(),
-            members,
+            sharing_providers: (0..words).map(|word| sharing.word(word)).collect(),
+            aggregate_members,
         })
     }
 
+    /// Adds to the key of a provider whether it shares, and its aggregates that have a sharing member.
     fn add_to(&self, key: &mut Key, state: &State, slot: u32) {
         let (word, bit) = (slot as usize / 64, slot % 64);
         // A sharing provider is distinct from every other.
-        let shares = self.sharing[word] >> bit & 1 == 1;
+        let shares = self.sharing_providers[word] >> bit & 1 == 1;
         key.push(if shares { 1 + u64::from(slot) } else { 0 });
-        let count = key.len();
+        // The number of the aggregates, with itself, is known after them.
+        let count_index = key.len();
         key.push(0);
-        if self.members[word] >> bit & 1 == 0 {
+        if self.aggregate_members[word] >> bit & 1 == 0 {
             return;
         }
         let Some(provider) = state.provider(ProviderId(slot)) else {
@@ -213,7 +219,7 @@ impl<'a> Shared<'a> {
         let aggregates = provider.aggregates.iter();
         let shared = aggregates.filter(|id| self.aggregates.binary_search(id).is_ok());
         key.extend(shared.map(|id| id.index() as u64));
-        key[count] = (key.len() - count) as u64;
+        key[count_index] = (key.len() - count_index) as u64;
     }
 }
 
@@ -244,6 +250,7 @@ fn words_that_meet(state: &State, condition: &ResolvedConstraint) -> Vec<u64> {
             }
             met
         }
+        // `ResolvedConstraint::without_group` gives no others.
         _ => vec![0; words.len()],
     }
 }

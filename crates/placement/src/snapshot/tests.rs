@@ -144,6 +144,7 @@ fn an_older_release_ignores_added_fields_of_rows() {
         longer.extend(row);
         count += 1;
     }
+    // The header, and at least one row of each table.
     assert!(count > 12, "{count} rows");
     let read = State::load(&mut longer.as_slice()).unwrap();
     assert_eq!(read.digest(), state.digest());
@@ -231,5 +232,6 @@ fn a_field_can_be_added_to_every_kind_of_row() {
         .collect();
     let missing: Vec<_> = declared.difference(&kinds).collect();
     assert!(missing.is_empty(), "not tested: {missing:?}");
+    // Beside them `String`, `Level`, `u32` and `Distance` are rows.
     assert!(kinds.len() >= declared.len() + 4, "{kinds:?}");
 }

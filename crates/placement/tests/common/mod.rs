@@ -102,8 +102,8 @@ fn claim() -> impl Strategy<Value = ConsumerClaim> {
         )
 }
 
-fn claims(least: usize) -> impl Strategy<Value = Vec<ConsumerClaim>> {
-    prop::collection::vec(claim(), least..3).prop_map(|mut claims| {
+fn claims(min_count: usize) -> impl Strategy<Value = Vec<ConsumerClaim>> {
+    prop::collection::vec(claim(), min_count..3).prop_map(|mut claims| {
         claims.sort_by_key(|claim| claim.consumer);
         claims.dedup_by_key(|claim| claim.consumer);
         claims
@@ -214,7 +214,7 @@ pub(crate) fn command() -> impl Strategy<Value = Command> {
             }
         ),
         1 => (custom_class(), any::<bool>(), at())
-            .prop_map(|(name, ensure, at)| Command::CreateClass { name: name.into(), ensure, at }),
+            .prop_map(|(name, exist_ok, at)| Command::CreateClass { name: name.into(), exist_ok, at }),
         1 => (custom_class(), custom_class(), at()).prop_map(|(name, new_name, at)| {
             Command::RenameClass { name: name.into(), new_name: new_name.into(), at }
         }),

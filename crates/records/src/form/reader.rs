@@ -88,8 +88,8 @@ impl<'b> Reader<'b> {
         Err(FormError::Bad("a number"))
     }
 
-    /// Takes the number of items or bytes that follow. As each item takes at least one byte, a number
-    /// above that of the remaining bytes is an error.
+    /// Takes the number of items or bytes that follow. As each item takes at least one byte, it is an error if
+    /// fewer bytes remain than this number.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl<'b> Reader<'b> {
     ///
     /// # Errors
     ///
-    /// Those of `read`. In the growing layout the whole row is taken all the same.
+    /// The errors of `read`. In the growing layout the whole row is taken even then.
     #[inline]
     pub fn row<T>(
         &mut self,
@@ -145,8 +145,8 @@ impl<'b> Reader<'b> {
         read(&mut row)
     }
 
-    /// Takes a field that was added to its row later. It is the default in the positional layout and
-    /// where the row ends before it.
+    /// Takes a field that was added to its row later. In the positional layout, and if the row ends before
+    /// the field, the field has its default.
     ///
     /// # Errors
     ///

@@ -99,8 +99,8 @@ impl Writer {
 
     /// Appends a field that was added to its row later; the positional layout does not have it.
     ///
-    /// `row_end` is where the row ends if this field and all behind it have their defaults. Returns
-    /// where the row ends if only the fields behind this one have their defaults.
+    /// `row_end` is where the row ends if this field and all fields after it have their defaults. Returns
+    /// where the row ends if all fields after this one have their defaults.
     #[must_use]
     pub fn added_field<T: Form + Default + PartialEq>(
         &mut self,
@@ -123,10 +123,11 @@ impl Writer {
         self.bytes.truncate(position);
     }
 
-    /// Writes the length of a row that needs more than the one byte reserved for it, and moves the row
-    /// behind it.
+    /// Writes the length of a row whose length needs more than the one byte that was reserved, and moves the
+    /// row after the length.
     fn insert_long_length(&mut self, start: usize, length: usize) {
         let (bytes, length_bytes) = encode(length as u64);
+        // Grows the buffer by the bytes that were not reserved. What they contain is overwritten.
         self.bytes.extend_from_slice(&bytes[1..length_bytes]);
         let body = start + 1..start + 1 + length;
         self.bytes.copy_within(body, start + length_bytes);

@@ -144,8 +144,8 @@ choice!(Change {
     18 Quota(key, row),
 });
 
-/// Earlier releases wrote the rules as JSON in the first field. Now that field is an empty text, and the
-/// rules are a field that was added.
+/// Earlier releases wrote the rules as JSON in the first field. Now the first field is an empty text, and the
+/// rules are written as a field that was added later.
 impl Form for GroupTopology {
     fn write(&self, out: &mut Writer) {
         out.row(|out| {

@@ -1,5 +1,5 @@
-//! A body with a value in every field. It is in the golden files, so its values never change; a field that
-//! is added gets its default here.
+//! A body with a value in every field. This body is in the golden files, so its values never change; a field
+//! that is added gets its default here.
 
 #![allow(
     dead_code,
@@ -212,8 +212,8 @@ pub fn networks() -> Vec<Networks> {
 }
 
 pub fn body() -> ServerBody {
-    let device = ["a", "b", "c", "d", "e", "source_type"];
-    let device = device.map(str::to_owned).into_iter().zip(scalar_values());
+    let names = ["a", "b", "c", "d", "e", "source_type"];
+    let block_device = names.map(str::to_owned).into_iter().zip(scalar_values());
     ServerBody {
         request: request(),
         min_count: Some(2),
@@ -229,7 +229,7 @@ pub fn body() -> ServerBody {
             user_data: Some("eA==".into()),
             config_drive: true,
             networks: Some(networks().remove(0)),
-            block_device_mapping_v2: vec![device.collect()],
+            block_device_mapping_v2: vec![block_device.collect()],
             security_groups: vec!["web".into()],
             admin_pass: Some("s".into()),
             access_ip_v4: Some("192.0.2.1".into()),

@@ -19,13 +19,14 @@ fn bytes_of(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// The bytes of a file that exists.
+/// The bytes of a golden file, which has to exist.
 pub fn golden(name: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     bytes_of(&std::fs::read_to_string(folder.join(format!("{name}.hex"))).unwrap())
 }
 
-/// Compares what this release writes with the file of the version.
+/// Asserts that this release writes the bytes of a golden file. A file that is missing is written first, and the
+/// test fails.
 pub fn assert_writes(name: &str, bytes: &[u8]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let file = folder.join(format!("{name}.hex"));

@@ -33,6 +33,7 @@ impl Draw {
     }
 }
 
+/// Short texts, and texts around the length of 128 bytes, from which on a length takes two bytes.
 pub(crate) fn text() -> impl Strategy<Value = String> {
     prop_oneof!["[a-zé]{0,12}", "[a-z]{120,140}"]
 }

@@ -55,8 +55,8 @@ impl<T: Form> Form for WithAddedField<T> {
 
     fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
         from.row(|from| {
-            // The added field begins where the fields of this release end. The longest prefix that is such
-            // a row is taken, because a row may also end before fields that were added earlier.
+            // The added field begins where the fields of this release end. That is after the longest prefix
+            // that is a row of this release: shorter ones may lack fields that were added earlier.
             let length = from.remaining();
             let bytes = from.raw(length)?;
             let present_fields = (0..=length).rev().find_map(|end| {
@@ -86,7 +86,7 @@ pub fn decode<T: Form>(bytes: &[u8]) -> T {
     value
 }
 
-/// Tests a row in both directions.
+/// Asserts that releases with and without an added field read each other's rows.
 pub fn assert_grows<T: Form + Clone + PartialEq + Debug>(row: T) {
     let next = WithAddedField::new(row.clone());
     let bytes = encode(&next);

@@ -1,4 +1,4 @@
-//! One of each row, fact and message. What is here is in the golden files, and so never changes; a
+//! One of each row, change and message. These values are in the golden files, and so never change; a
 //! field that is added gets its default here.
 
 #![allow(
@@ -91,6 +91,7 @@ pub fn fault() -> Fault {
     }
 }
 
+/// The content of a row that exists, as changes have it.
 fn some<T>(row: T) -> Option<Box<T>> {
     Some(Box::new(row))
 }
@@ -318,15 +319,15 @@ pub fn control_changes() -> Vec<control::Change> {
         .collect()
 }
 
-/// The changes of a request for several instances, which share what they have in common.
+/// The changes of a request for several instances, whose specs share the common part of their bodies.
 pub fn reservation_changes(count: u128) -> Vec<control::Change> {
     let common: Arc<str> = r#"{"request":{},"server":{"user_data":"x"#.into();
     let first = spec();
     let changes = (1..=count).map(|number| {
-        let conductor_changes = format!(r#"","launch_index":{number}}}}}"#);
+        let own = format!(r#"","launch_index":{number}}}}}"#);
         let spec = Spec {
             name: format!("vm-{number}"),
-            body: SharedText::from_parts(Arc::clone(&common), conductor_changes).into(),
+            body: SharedText::from_parts(Arc::clone(&common), own).into(),
             ..first.clone()
         };
         let instance = InstanceId(Uuid::from_u128(number));
@@ -375,12 +376,10 @@ pub fn envelopes() -> Vec<Envelope> {
             decision: MoveDecision::Confirm,
         },
     ];
+    let sent_at = AT;
     messages
         .into_iter()
-        .map(|message| Envelope {
-            sent_at: AT,
-            message,
-        })
+        .map(|message| Envelope { sent_at, message })
         .collect()
 }
 

@@ -17,8 +17,8 @@ use crate::options::{AgentOptions, DriverKind, Number};
 ///
 /// # Errors
 ///
-/// Its options are not valid.
-pub(super) fn driver(options: &AgentOptions) -> Result<Arc<dyn Driver>, ConfigErrors> {
+/// The options are not valid.
+pub(super) fn create_driver(options: &AgentOptions) -> Result<Arc<dyn Driver>, ConfigErrors> {
     match options.driver {
         DriverKind::Simulated => {
             let simulated = simulated::Options {
@@ -74,8 +74,8 @@ fn simulated_hosts(options: &AgentOptions) -> Result<Vec<HostDescription>, Confi
     };
     let part_error = || config_error("part", &"write NUMBER/OF, 1/3 for example");
     let (part, parts) = options.part.split_once('/').ok_or_else(part_error)?;
-    let read = |text: &str| text.parse::<usize>().map_err(|_| part_error());
-    let (part, parts) = (read(part)?, read(parts)?);
+    let parse = |text: &str| text.parse::<usize>().map_err(|_| part_error());
+    let (part, parts) = (parse(part)?, parse(parts)?);
     if part == 0 || part > parts {
         return Err(part_error());
     }
@@ -86,7 +86,7 @@ fn simulated_hosts(options: &AgentOptions) -> Result<Vec<HostDescription>, Confi
     Ok(hosts)
 }
 
-/// A number; one that is negative or too large becomes the maximum.
+/// The number as a `u32`; a negative or too large number becomes the maximum.
 fn u32_or_max<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> u32 {
     u32::try_from(number.get()).unwrap_or(u32::MAX)
 }
@@ -195,10 +195,11 @@ mod tests {
             ("agent.nodes_file", "/nowhere/nodes.csv"),
             ("agent.driver", "command"),
         ] {
-            let errors = driver(&options(&[(key, text)])).err();
+            let errors = create_driver(&options(&[(key, text)])).err();
             let error = errors.unwrap().to_string();
-            let expected = key.replace("driver", "commands");
-            assert!(error.contains(&expected), "{key} {text}: {error}");
+            // The driver `command` needs another option, which the error names.
+            let named_option = key.replace("driver", "commands");
+            assert!(error.contains(&named_option), "{key} {text}: {error}");
         }
     }
 }

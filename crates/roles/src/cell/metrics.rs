@@ -21,7 +21,7 @@ pub(super) fn register(registry: &mut Registry, cell: &Arc<Cell>) {
     registry.register_collector(Box::new(CellMetrics(Arc::downgrade(cell))));
 }
 
-/// Collects a cell's metrics when Prometheus asks for them.
+/// Collects a cell's metrics when Prometheus requests them.
 #[derive(Debug)]
 struct CellMetrics(Weak<Cell>);
 
@@ -37,10 +37,14 @@ impl Collector for CellMetrics {
                 "Instances that the cell has",
                 metrics.instances,
             ),
-            ("hosts", "Hosts that were ever heard of", metrics.hosts),
+            (
+                "hosts",
+                "Hosts that ever reported to the cell",
+                metrics.hosts,
+            ),
             (
                 "hosts_up",
-                "Hosts whose agents are heard of",
+                "Hosts whose agents are not silent",
                 metrics.hosts_up,
             ),
             ("followers", "Followers", metrics.followers),
@@ -64,22 +68,22 @@ impl Collector for CellMetrics {
             ),
             (
                 "asks",
-                "Asks that placement answered",
+                "Claim requests that placement answered",
                 metrics.claim_requests,
             ),
             (
                 "asks_failed",
-                "Asks that placement did not answer, and are repeated",
+                "Claim requests that placement did not answer, and that are repeated",
                 metrics.claim_requests_failed,
             ),
             (
                 "repeated",
-                "Orders and asks that were repeated because nothing was heard",
+                "Orders and claim requests that were repeated because no answer came",
                 metrics.repeated,
             ),
             (
                 "followers_cut_off",
-                "Followers that took nothing for too long",
+                "Followers that were disconnected because they read nothing for too long",
                 metrics.followers_cut_off,
             ),
         ] {

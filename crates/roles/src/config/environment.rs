@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use super::{GivenValue, Source, Value, nearest_hint};
 use crate::options::OPTIONS;
 
-/// Variables with the prefix that are not options: the path of the configuration file, the servers'
+/// Variables with the prefix `PLACEWRIGHT_` that are not options: the path of the configuration file, the servers'
 /// addresses and the credentials for client commands, and those of the scripts under `tests/`.
 const NOT_OPTIONS: [&str; 8] = [
     "PLACEWRIGHT_CONFIG",
@@ -21,7 +21,7 @@ const NOT_OPTIONS: [&str; 8] = [
 /// The prefix of variables for the scripts under `tests/`, which the program ignores.
 const TEST_PREFIX: &str = "PLACEWRIGHT_TEST_";
 
-/// The values in these variables; unknown names with the prefix are errors.
+/// The values of options in environment variables. Unknown names with the prefix `PLACEWRIGHT_` are errors.
 pub(super) fn read(
     variables: &[(OsString, OsString)],
     errors: &mut Vec<String>,
@@ -57,7 +57,7 @@ pub(super) fn read(
             None => errors.push(format!("{name}: its value is not UTF-8")),
         }
     }
-    // The environment has no defined order, so values are sorted into that of the table.
+    // The environment has no defined order, so values are sorted into the order of the table of options.
     given.sort_by_key(|(index, _)| *index);
     given
 }

@@ -63,7 +63,7 @@ pub(super) fn read(path: &Path, text: &str, errors: &mut Vec<String>) -> Vec<Giv
                 Err(kind) => errors.push(format!(
                     "{location_text}: {} is given as {kind}; allowed: {}",
                     OPTIONS[index].key(),
-                    (OPTIONS[index].allowed)()
+                    (OPTIONS[index].describe_allowed)()
                 )),
             }
         }
@@ -83,8 +83,8 @@ fn in_order<'a, 'i>(
     entries
 }
 
-/// A value as the text that the environment or a flag would give, or its kind if no option has such
-/// values.
+/// Converts a value to the text that the environment or a flag would have. The error is the kind of the value,
+/// if no option has values of that kind.
 fn text_of(value: &DeValue<'_>) -> Result<String, &'static str> {
     match value {
         DeValue::String(text) => Ok(text.to_string()),

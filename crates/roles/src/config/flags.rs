@@ -11,7 +11,7 @@ use super::reads::{
     self, AllOptions, ReadByAgent, ReadByCell, ReadByControl, ReadByUp, ReadsOptions,
 };
 use super::{GivenValue, Source, Value};
-use crate::options::{Form, OPTIONS, OptionSpec};
+use crate::options::{OPTIONS, OptionSpec, ValueSyntax};
 
 /// The flags of a command line that set options, and `--config`.
 #[derive(Debug, Clone, Default)]
@@ -34,7 +34,7 @@ impl Flags {
         self.config.as_deref()
     }
 
-    /// The values that were given.
+    /// The values of the options that were given as flags.
     pub(super) fn given(&self) -> impl Iterator<Item = GivenValue> {
         self.values.iter().map(|(index, text)| {
             let source = Source::Flag(OPTIONS[*index].flag());
@@ -64,7 +64,7 @@ fn help(spec: &OptionSpec) -> String {
     format!(
         "{}\n[default: {default}{unit}] [allowed: {}] [env: {}]",
         spec.help,
-        (spec.allowed)(),
+        (spec.describe_allowed)(),
         spec.variable()
     )
 }
@@ -74,16 +74,16 @@ fn placeholder(spec: &OptionSpec) -> String {
     if !spec.unit.is_empty() {
         return spec.unit.to_uppercase();
     }
-    match spec.form {
-        Form::Text => "VALUE".to_owned(),
-        Form::Number => "NUMBER".to_owned(),
-        Form::Flag => "true|false".to_owned(),
-        Form::List => "VALUE,...".to_owned(),
+    match spec.syntax {
+        ValueSyntax::Text => "VALUE".to_owned(),
+        ValueSyntax::Number => "NUMBER".to_owned(),
+        ValueSyntax::Flag => "true|false".to_owned(),
+        ValueSyntax::List => "VALUE,...".to_owned(),
     }
 }
 
-/// The flags of one command. Flags of options that it does not read are hidden but known, so that
-/// the error can name the commands that read them.
+/// The flags of one command, which the marker type `R` names. Flags of options that the command does not
+/// read are known but hidden, so that the error can name the commands that read them.
 #[derive(Debug, Clone)]
 pub struct FlagsOf<R>(Flags, PhantomData<R>);
 
@@ -113,7 +113,7 @@ fn argument(spec: &OptionSpec) -> Arg {
         .value_name(placeholder(spec))
         .help(help(spec))
         .help_heading(format!("[{}]", spec.section));
-    if spec.form == Form::Flag {
+    if spec.syntax == ValueSyntax::Flag {
         return arg
             .num_args(0..=1)
             .require_equals(true)
@@ -133,7 +133,7 @@ impl<R: ReadsOptions> Args for FlagsOf<R> {
                  ./placewright.toml, $CONFIGURATION_DIRECTORY/placewright.toml, \
                  /etc/placewright/placewright.toml] [env: PLACEWRIGHT_CONFIG]",
             );
-        let read = reads::in_order(R::READER);
+        let read = reads::indexes_in_help_order(R::READER);
         let mut command = command.arg(config);
         for index in &read {
             if !OPTIONS[*index].secret {

@@ -1,8 +1,8 @@
 //! The options that each command reads.
 //!
 //! A flag that a command does not read is an error, because the user expects it to have an effect.
-//! Keys of the configuration file and environment variables are not, since one file is often for
-//! all commands.
+//! A key of the configuration file or an environment variable that the command does not read is no error,
+//! since one file is often for all commands.
 
 use crate::options::{OPTIONS, OptionSpec, SECTIONS};
 
@@ -12,7 +12,7 @@ pub struct CommandOptions {
     /// The command as the user writes it, such as `up`.
     pub command: &'static str,
     sections: &'static [(&'static str, KeySet)],
-    /// Whether it also reads all other sections, except those that only one command reads.
+    /// Whether the command also reads all other sections, except [`SINGLE_COMMAND_SECTIONS`].
     reads_other_sections: bool,
 }
 
@@ -55,13 +55,13 @@ impl CommandOptions {
             .is_some_and(|keys| keys.contains(spec.name))
     }
 
-    /// The sections that the command reads, in the order of its help: those that it lists, then the other
-    /// ones, and `log` last.
+    /// The sections that the command reads, in the order of its help: those in `sections`, then all others,
+    /// and `log` last.
     fn sections(&self) -> Vec<&'static str> {
         let listed = self.sections.iter().map(|(section, _)| *section);
-        let all_options = SECTIONS.iter().map(|section| section.name);
+        let all_sections = SECTIONS.iter().map(|section| section.name);
         let mut sections: Vec<&str> = Vec::new();
-        for section in listed.chain(all_options) {
+        for section in listed.chain(all_sections) {
             if section != "log" && !sections.contains(&section) && self.keys(section).is_some() {
                 sections.push(section);
             }
@@ -176,8 +176,9 @@ static AGENT: CommandOptions = CommandOptions {
     reads_other_sections: false,
 };
 
-/// The indexes of the options that are read, in the order of the help.
-pub(super) fn in_order(reader: Option<&'static CommandOptions>) -> Vec<usize> {
+/// The indexes in [`OPTIONS`] of the options that a command reads, in the order of its help; of all options
+/// without a command.
+pub(super) fn indexes_in_help_order(reader: Option<&'static CommandOptions>) -> Vec<usize> {
     let sections = match reader {
         Some(reader) => reader.sections(),
         None => SECTIONS.iter().map(|section| section.name).collect(),
@@ -218,6 +219,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(in_order(None).len(), OPTIONS.len());
+        assert_eq!(indexes_in_help_order(None).len(), OPTIONS.len());
     }
 }

@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 
 use super::Config;
-use crate::options::{Form, OPTIONS, OptionSpec, SECTIONS};
+use crate::options::{OPTIONS, OptionSpec, SECTIONS, ValueSyntax};
 
 /// A value in the syntax of the configuration file.
-fn toml_value(form: Form, text: &str) -> String {
-    match form {
-        Form::Number | Form::Flag => text.to_owned(),
-        Form::Text => quoted(text),
-        Form::List => {
+fn toml_value(syntax: ValueSyntax, text: &str) -> String {
+    match syntax {
+        ValueSyntax::Number | ValueSyntax::Flag => text.to_owned(),
+        ValueSyntax::Text => quoted(text),
+        ValueSyntax::List => {
             let items = text
                 .split(',')
                 .map(str::trim)
@@ -41,7 +41,7 @@ pub fn sample() -> String {
                 out,
                 "#{} = {}",
                 spec.name,
-                toml_value(spec.form, spec.default)
+                toml_value(spec.syntax, spec.default)
             );
         }
     }
@@ -55,10 +55,14 @@ fn description(spec: &OptionSpec) -> String {
     } else {
         format!(", {}", spec.unit)
     };
-    format!("{} Allowed: {}{unit}.", spec.help, (spec.allowed)())
+    format!(
+        "{} Allowed: {}{unit}.",
+        spec.help,
+        (spec.describe_allowed)()
+    )
 }
 
-/// The effective values as a configuration file, each with its source. Secrets are hidden.
+/// The effective values as the text of a configuration file, each with its source. Secrets are hidden.
 pub fn show(config: &Config) -> String {
     let mut out = match &config.file {
         Some(file) => format!("# configuration file: {}\n", file.display()),
@@ -72,7 +76,7 @@ pub fn show(config: &Config) -> String {
             }
             let text = match (spec.secret, value.text.is_empty()) {
                 (true, false) => quoted("(hidden)"),
-                (true, true) | (false, _) => toml_value(spec.form, &value.text),
+                (true, true) | (false, _) => toml_value(spec.syntax, &value.text),
             };
             let _ = writeln!(out, "{} = {text}  # {}", spec.name, value.source);
         }
@@ -88,7 +92,7 @@ pub fn reference() -> String {
         for spec in OPTIONS.iter().filter(|spec| spec.section == section.name) {
             let default = match spec.default {
                 "" => "not set".to_owned(),
-                text => format!("`{}`", toml_value(spec.form, text)),
+                text => format!("`{}`", toml_value(spec.syntax, text)),
             };
             let unit = match spec.unit {
                 "" => String::new(),
@@ -103,7 +107,7 @@ pub fn reference() -> String {
                 "\n### {}\n\n{}\n\n- default: {default}{unit}\n- allowed: {}\n- variable: `{}`\n- flag: {flag}\n",
                 spec.key(),
                 spec.help,
-                (spec.allowed)(),
+                (spec.describe_allowed)(),
                 spec.variable(),
             );
         }
@@ -111,7 +115,7 @@ pub fn reference() -> String {
     out
 }
 
-/// Breaks a text into lines of at most `width` characters, where its words allow that.
+/// Breaks a text into lines of at most `width` bytes, unless a single word is longer.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

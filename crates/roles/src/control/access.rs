@@ -14,7 +14,7 @@ use super::tls::Listeners;
 use crate::config::ConfigErrors;
 use crate::options::{AuthStrategy, Options};
 
-/// Sets up authentication and policies, and adds to the warnings.
+/// Sets up authentication and policies, and adds their warnings to `warnings`.
 ///
 /// # Errors
 ///
@@ -38,7 +38,7 @@ pub(super) fn load(
     Ok((authenticator, policy))
 }
 
-/// What is read again from files while control runs.
+/// The settings that are read again from files while control runs.
 #[derive(Clone)]
 pub(super) struct AccessFiles {
     pub(super) policy: PolicyConfig,
@@ -82,7 +82,7 @@ impl AccessFiles {
     /// Reads the files of TLS that have changed again.
     fn reread_changed(&self) {
         self.tls.reread_changed();
-        if let Err(error) = self.gateway.authenticator().check_authorities() {
+        if let Err(error) = self.gateway.authenticator().reread_authorities_if_changed() {
             log_unchanged("keystone", &error);
         }
     }

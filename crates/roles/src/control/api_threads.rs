@@ -61,8 +61,8 @@ impl ApiThreads {
         })
     }
 
-    /// The handle that runs costly requests.
-    pub(crate) fn costly_work(&self) -> CostlyExecutor {
+    /// The executor of costly requests.
+    pub(crate) fn costly_executor(&self) -> CostlyExecutor {
         self.costly_executor.clone()
     }
 

@@ -21,13 +21,13 @@ pub(crate) struct ConnectionLimits {
     pub(crate) api: Limits,
     /// For the listener for cells.
     pub(crate) for_cells: Limits,
-    /// For the listener for agents.
+    /// For the listener of a cell, for its agents and control.
     pub(crate) cell: Limits,
 }
 
-/// The limits of control's listeners, with this number of cells in its process. Raises the descriptor
-/// limit of the process.
-pub(crate) fn of_control(options: &Options, cells: usize) -> ConnectionLimits {
+/// Raises the descriptor limit of the process, and returns the limits of control's listeners, with this number
+/// of cells in its process.
+pub(crate) fn raise_and_divide_for_control(options: &Options, cells: usize) -> ConnectionLimits {
     let configured = configured(options);
     let apis = 1
         + usize::from(options.scheduler.listen.is_some())
@@ -36,12 +36,13 @@ pub(crate) fn of_control(options: &Options, cells: usize) -> ConnectionLimits {
     divide_descriptors(configured, [apis, for_cells, cells])
 }
 
-/// The limits of the listener of a cell in a process of its own. Raises the descriptor limit.
-pub(crate) fn of_cell(options: &Options) -> ConnectionLimits {
+/// Raises the descriptor limit of the process, and returns the limits of the listener of a cell in a process of
+/// its own.
+pub(crate) fn raise_and_divide_for_cell(options: &Options) -> ConnectionLimits {
     divide_descriptors(configured(options), [0, 0, 1])
 }
 
-/// The limits in the options.
+/// The configured limits of the three kinds of listeners: of the HTTP APIs, of control for cells, and of cells.
 fn configured(options: &Options) -> [Limits; 3] {
     let (placement, control, cell) = (&options.placement, &options.control, &options.cell);
     [
@@ -66,9 +67,11 @@ fn configured(options: &Options) -> [Limits; 3] {
     ]
 }
 
+/// Divides the descriptors of the process, given the configured limits and the number of listeners of each
+/// kind, in the order of [`configured`].
 fn divide_descriptors(configured: [Limits; 3], counts: [usize; 3]) -> ConnectionLimits {
     let descriptors = raise_descriptor_limit();
-    let cells = counts[2];
+    let [_, _, cells] = counts;
     let reserved = RESERVED + RESERVED_PER_CELL * cells + Health::CONNECTIONS_MAX;
     let [api, for_cells, cell] = reduced_limits(descriptors, reserved, configured, counts);
     ConnectionLimits {
@@ -111,6 +114,7 @@ fn reduced_limits<const KINDS: usize>(
     });
     // Each listener may hold one further connection that it has just accepted.
     let reserved = reserved + counts.iter().sum::<usize>();
+    // However many are reserved, clients get a quarter.
     let available = descriptors
         .saturating_sub(reserved)
         .max(descriptors / 4)
@@ -119,9 +123,9 @@ fn reduced_limits<const KINDS: usize>(
         return configured;
     }
     let reduced = |limit: usize| {
-        let reduced = limit as u128 * available as u128 / total as u128;
-        let reduced = usize::try_from(reduced).unwrap_or(usize::MAX);
-        reduced.max(CONNECTIONS_MIN).min(limit)
+        let proportional = limit as u128 * available as u128 / total as u128;
+        let proportional = usize::try_from(proportional).unwrap_or(usize::MAX);
+        proportional.max(CONNECTIONS_MIN).min(limit)
     };
     std::array::from_fn(|kind| {
         let configured = configured[kind];
@@ -177,8 +181,9 @@ mod tests {
         let configured = [limits(4096, 2048), limits(1024, 0)];
         let connection_limits = reduced_limits(1024, RESERVED, configured, [3, 1]);
         let total = 3 * connection_limits[0].connections + connection_limits[1].connections;
+        let listeners = 3 + 1;
         assert!(
-            total <= 1024 - RESERVED - 4 && total > 800,
+            total <= 1024 - RESERVED - listeners && total > 800,
             "{connection_limits:?}"
         );
         assert_eq!(

@@ -1,5 +1,5 @@
-//! Formats the fields of a log line without colours, as [`DefaultVisitor`] does. It is faster, because
-//! each request logs a line.
+//! Formats the fields of a log line without colours, as [`DefaultVisitor`] does, but faster: each request
+//! logs a line.
 
 use std::error::Error;
 use std::fmt::{self, Debug, Write as _};
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_those_of_the_usual_format() {
+    fn lines_equal_those_of_the_default_format() {
         for is_coloured in [false, true] {
             let default_visitor = lines(DefaultFields::new(), is_coloured);
             assert_eq!(lines(LogFields, is_coloured), default_visitor);

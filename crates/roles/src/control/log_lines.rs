@@ -1,5 +1,5 @@
-//! Formats the beginning of a log line without colours, as tracing's full format does. It is faster,
-//! because it formats the second only when it changes: each request logs a line.
+//! Formats the beginning of a log line without colours, as tracing's full format does, but faster, as each
+//! request logs a line: date and second are formatted only when the second changes.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
@@ -115,28 +115,27 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_those_of_the_usual_format() {
+    fn lines_equal_those_of_the_default_format() {
         for is_coloured in [false, true] {
-            let (our_lines, default_format) = (
-                lines(LogLines::default(), is_coloured),
-                lines(Format::default(), is_coloured),
-            );
+            let our_lines = lines(LogLines::default(), is_coloured);
+            let default_lines = lines(Format::default(), is_coloured);
             assert_eq!(our_lines.len(), 6, "{our_lines:?}");
-            for (our_lines, default_format) in our_lines.iter().zip(&default_format) {
-                let is_time = |text: &str| {
+            for (our_line, default_line) in our_lines.iter().zip(&default_lines) {
+                let begins_with_time = |text: &str| {
                     let text = text.trim_start_matches("\u{1b}[2m");
+                    // As in 2026-11-21T20:36:16.123456Z.
                     text.get(..27)
                         .is_some_and(|time| time.parse::<jiff::Timestamp>().is_ok())
                 };
                 assert!(
-                    is_time(our_lines) && is_time(default_format),
-                    "{our_lines}\n{default_format}"
+                    begins_with_time(our_line) && begins_with_time(default_line),
+                    "{our_line}\n{default_line}"
                 );
                 let after_time = |line: &str| {
                     line.split_once('Z')
                         .map(|(_, remaining)| remaining.to_owned())
                 };
-                assert_eq!(after_time(our_lines), after_time(default_format));
+                assert_eq!(after_time(our_line), after_time(default_line));
             }
         }
     }

@@ -17,7 +17,7 @@ use super::log_lines::LogLines;
 use crate::config::ConfigErrors;
 use crate::options::{LogFormat, LogOptions};
 
-/// Sends all log lines to standard error from now on, until the result is dropped.
+/// From now on all log lines are written to standard error, until the returned [`Log`] is dropped.
 ///
 /// # Errors
 ///
@@ -31,11 +31,11 @@ pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
         )])
     })?;
     let log = Log::start(io::stderr())?;
-    let lines = Arc::clone(&log.lines);
-    let lines_at_panic = Arc::clone(&log.lines);
+    let queue = Arc::clone(&log.queue);
+    let queue_at_panic = Arc::clone(&log.queue);
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(move || LineWriter(Arc::clone(&lines)))
+        .with_writer(move || LineWriter(Arc::clone(&queue)))
         .with_ansi(io::stderr().is_terminal());
     match options.format {
         LogFormat::Text => subscriber
@@ -44,15 +44,15 @@ pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
             .init(),
         LogFormat::Json => subscriber.json().flatten_event(true).init(),
     }
-    placewright_tasks::install(move || lines_at_panic.flush());
+    placewright_tasks::install(move || queue_at_panic.flush());
     Ok(log)
 }
 
 /// The most bytes of lines that are queued.
 const QUEUE_BYTES_MAX: usize = 8 << 20;
 
-/// The most bytes of further lines, of which the newest are held and the others are counted and dropped.
-/// So the last lines of a program are never lost.
+/// While the queue is full, so many bytes of the newest lines are held besides; the lines before them are
+/// dropped and counted. So the last lines of a program are never lost.
 const NEWEST_BYTES_MAX: usize = 64 << 10;
 
 /// The wait before the next attempt when the output accepts nothing.
@@ -66,12 +66,12 @@ const BATCH_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How long a process whose task panicked waits for its last lines to be written.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
-/// How often it checks that meanwhile.
+/// The interval at which that process checks whether they are written.
 const FLUSH_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The thread that writes log lines. When this is dropped, the thread writes the queued lines and ends.
 pub(crate) struct Log {
-    lines: Arc<LogQueue>,
+    queue: Arc<LogQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -104,6 +104,7 @@ impl QueuedLines {
         }
         self.newest_bytes += line.len();
         self.newest.push_back(line.to_vec());
+        // The newest line is held in any case.
         while self.newest_bytes > NEWEST_BYTES_MAX && self.newest.len() > 1 {
             let oldest = self.newest.pop_front();
             self.newest_bytes -= oldest.map_or(0, |line| line.len());
@@ -145,7 +146,7 @@ impl LogQueue {
         }
     }
 
-    /// Waits until everything is written, or for a limited time.
+    /// Waits until everything is written, or for [`FLUSH_TIMEOUT`]. The thread that writes does not wait.
     fn flush(&self) {
         let end = Instant::now() + FLUSH_TIMEOUT;
         while Instant::now() < end && !self.is_writer() {
@@ -158,7 +159,8 @@ impl LogQueue {
         }
     }
 
-    /// Whether this is the thread that writes, which reports its own panic.
+    /// Whether this is the thread that writes. The line about its own panic cannot be queued: nobody would
+    /// write it.
     fn is_writer(&self) -> bool {
         self.writer.get() == Some(&std::thread::current().id())
     }
@@ -211,13 +213,13 @@ impl LogQueue {
 
 impl Log {
     fn start(out: impl io::Write + Send + 'static) -> io::Result<Self> {
-        let lines = Arc::new(LogQueue::new());
+        let queue = Arc::new(LogQueue::new());
         let thread = {
-            let lines = Arc::clone(&lines);
-            placewright_tasks::spawn_thread(Task::Log, move || lines.run(out))?
+            let queue = Arc::clone(&queue);
+            placewright_tasks::spawn_thread(Task::Log, move || queue.run(out))?
         };
         Ok(Self {
-            lines,
+            queue,
             thread: Some(thread),
         })
     }
@@ -225,8 +227,8 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        self.lines.lock().is_closed = true;
-        self.lines.wake.notify_one();
+        self.queue.lock().is_closed = true;
+        self.queue.wake.notify_one();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -243,7 +245,7 @@ impl io::Write for LineWriter {
         }
         let mut queued = self.0.lock();
         if queued.is_closed {
-            // Lines at the end of the program are written directly.
+            // The thread that writes has ended, or is about to end.
             return io::stderr().write(line);
         }
         let was_empty = queued.bytes.is_empty();
@@ -265,7 +267,7 @@ mod tests {
     use super::*;
     use std::io::Write as _;
 
-    /// An output that blocks until it is released.
+    /// An output that blocks while its mutex is locked.
     struct SlowOutput(Arc<Mutex<Vec<u8>>>);
 
     impl io::Write for SlowOutput {
@@ -311,7 +313,7 @@ mod tests {
             has_blocked: false,
         })
         .unwrap();
-        let mut writer = LineWriter(Arc::clone(&log.lines));
+        let mut writer = LineWriter(Arc::clone(&log.queue));
         let lines: String = (0..20).map(|number| format!("line {number}\n")).collect();
         for line in lines.split_inclusive('\n') {
             writer.write_all(line.as_bytes()).unwrap();
@@ -324,13 +326,13 @@ mod tests {
     fn lines_are_written_in_order_and_a_slow_output_delays_no_thread() {
         let written = Arc::new(Mutex::new(Vec::new()));
         let log = Log::start(SlowOutput(Arc::clone(&written))).unwrap();
-        let mut writer = LineWriter(Arc::clone(&log.lines));
+        let mut writer = LineWriter(Arc::clone(&log.queue));
         let line = [b'x'; 1023];
         {
-            let _slow = written.lock().unwrap();
+            let _blocks_output = written.lock().unwrap();
             writer.write_all(&[&line[..], b"0"].concat()).unwrap();
-            // The thread now waits for its output.
-            while !log.lines.lock().bytes.is_empty() {
+            // When the first line has left the queue, the thread waits for its output.
+            while !log.queue.lock().bytes.is_empty() {
                 std::thread::yield_now();
             }
             for _ in 1..3 * QUEUE_BYTES_MAX / 1024 {

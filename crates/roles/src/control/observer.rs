@@ -21,7 +21,7 @@ pub(crate) fn log_notices(notices: &[Notice]) {
     }
 }
 
-/// Logs the engine's events and passes them on.
+/// Logs the engine's events, and passes them to the wrapped observer.
 #[derive(Debug)]
 pub(crate) struct LoggingObserver<O>(pub(crate) O);
 

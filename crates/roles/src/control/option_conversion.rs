@@ -101,6 +101,7 @@ pub(crate) fn grpc_for_cells(options: &Options, limits: Limits) -> ServeOptions 
     ServeOptions {
         limits,
         first_call_timeout: timeout,
+        // As the description of the option says.
         first_byte_timeout: timeout / 3,
         ..ServeOptions::default()
     }
@@ -112,6 +113,7 @@ pub(crate) fn grpc_of_cell(options: &Options, limits: Limits) -> ServeOptions {
     ServeOptions {
         limits,
         first_call_timeout: timeout,
+        // As the description of the option says.
         first_byte_timeout: timeout / 3,
         ..ServeOptions::default()
     }
@@ -260,12 +262,12 @@ fn limit<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> Option<u64
     u64::try_from(number.get()).ok()
 }
 
-/// A negative number becomes 0.
+/// The number as a `u64`; a negative number becomes 0.
 fn u64_or_zero<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> u64 {
     u64::try_from(number.get()).unwrap_or(0)
 }
 
-/// A number that is negative or too large becomes the maximum.
+/// The number as a `u32`; a negative or too large number becomes the maximum.
 fn u32_or_max<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> u32 {
     u32::try_from(number.get()).unwrap_or(u32::MAX)
 }
@@ -280,7 +282,7 @@ mod tests {
     use crate::options::OPTIONS;
 
     #[test]
-    fn the_table_has_the_defaults_of_the_crates() {
+    fn the_defaults_of_the_options_are_those_of_the_crates() {
         let texts: Vec<&str> = OPTIONS.iter().map(|spec| spec.default).collect();
         let options = Options::from_texts(&texts).unwrap();
         let assert_equal = |converted: &dyn std::fmt::Debug, default: &dyn std::fmt::Debug| {

@@ -18,12 +18,12 @@ use crate::options::{Options, QuotaDriver};
 /// The type of this service in Keystone's catalog.
 const SERVICE_TYPE: &str = "compute";
 
-/// The reader of Keystone's limits, if the options say to use them. It does not contact Keystone yet.
+/// Creates the reader of Keystone's limits, if the options select these. Keystone is not contacted yet.
 ///
 /// # Errors
 ///
 /// Keystone is not configured.
-pub(super) fn reader(options: &Options) -> Result<Option<LimitsReader>, ConfigErrors> {
+pub(super) fn create_reader(options: &Options) -> Result<Option<LimitsReader>, ConfigErrors> {
     let compute = &options.compute;
     if compute.quota_driver != QuotaDriver::Unified {
         return Ok(None);
@@ -46,7 +46,7 @@ pub(super) fn reader(options: &Options) -> Result<Option<LimitsReader>, ConfigEr
 /// Keystone is not configured although its limits are to be used, or the store cannot be written.
 pub(super) async fn start(options: &Options, runtime: &Arc<Runtime>) -> anyhow::Result<()> {
     let compute = &options.compute;
-    let reader = reader(options)?;
+    let reader = create_reader(options)?;
     let control = runtime.control().clone();
     let defaults = compute.quota_defaults.0.clone();
     let source = match reader {
@@ -72,12 +72,13 @@ async fn run(
 ) {
     let options = runtime
         .scheduler()
-        .decide(|scheduler, _| scheduler.translate_options());
+        .with_state(|scheduler, _| scheduler.translate_options());
     match control.count_uncounted_instances(&options).await {
         Ok(0) => {}
         Ok(instances) => tracing::info!(instances, "counted for quotas for the first time"),
         Err(error) => tracing::warn!(%error, "old instances are not counted for quotas"),
     }
+    // The task must not keep the runtime alive.
     drop(runtime);
     let Some(reader) = reader else {
         return std::future::pending().await;
@@ -106,7 +107,7 @@ async fn run(
     }
 }
 
-/// Converts Keystone's limits. Those of resources that this service does not limit are left out.
+/// Converts Keystone's limits. Limits of resources that this service does not limit are left out.
 fn unified_limits(limits: ServiceLimits) -> UnifiedLimits {
     let known_limits = |named: NamedLimits| -> Limits {
         let named_limits = named.into_iter();
@@ -130,10 +131,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keystone_s_names_are_nova_s() {
-        let named_limits = |all: &[(&str, i64)]| -> NamedLimits {
-            let all = all.iter();
-            all.map(|(name, limit)| ((*name).to_owned(), *limit))
+    fn limits_in_keystone_have_the_names_that_nova_uses() {
+        let named_limits = |limits: &[(&str, i64)]| -> NamedLimits {
+            let limits = limits.iter();
+            limits
+                .map(|(name, limit)| ((*name).to_owned(), *limit))
                 .collect()
         };
         let limits = unified_limits(ServiceLimits {

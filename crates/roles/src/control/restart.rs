@@ -1,10 +1,10 @@
 //! Planned restarts without refused connections: listening sockets and idle connections are passed
 //! from the process that ends to its successor.
 //!
-//! - Under systemd, its store of file descriptors holds them meanwhile (`FileDescriptorStoreMax=`), or
-//!   a socket unit has the listening sockets.
-//! - By hand, `placewright control --control-take-over` requests them from the control that runs on the
-//!   same store, over a Unix socket in the store's directory.
+//! - Under systemd, systemd's store of file descriptors holds the sockets meanwhile
+//!   (`FileDescriptorStoreMax=`), or a socket unit has the listening sockets.
+//! - By hand, `placewright control --control-take-over` requests the sockets from the control process that
+//!   runs on the same store, over a Unix socket in the store's directory.
 //!
 //! Bytes that clients send meanwhile stay in the sockets' buffers until the new process reads them.
 
@@ -34,37 +34,41 @@ pub(crate) struct InheritedSockets {
 }
 
 impl InheritedSockets {
-    /// Finds the sockets that systemd passed. With `take_over` it also gets the listening sockets of the
-    /// process that uses the store now, which continues until [`InheritedSockets::take_over`].
-    pub(crate) fn find(store: &Path, take_over: bool) -> anyhow::Result<Self> {
-        let mut inherited = from_systemd::find();
-        if take_over {
-            inherited.predecessor = Predecessor::find(store)?;
+    /// Gets the sockets that systemd passed. With `replaces_predecessor`, also requests the listening sockets of
+    /// the process that uses the store now, which continues until [`Self::end_predecessor`].
+    pub(crate) fn receive(store: &Path, replaces_predecessor: bool) -> anyhow::Result<Self> {
+        let mut inherited = from_systemd::take_passed_sockets();
+        if replaces_predecessor {
+            inherited.predecessor = Predecessor::connect(store)?;
         }
         if let Some(predecessor) = &mut inherited.predecessor {
-            inherited.listeners.append(&mut predecessor.listeners()?);
+            inherited
+                .listeners
+                .append(&mut predecessor.receive_listeners()?);
         }
         Ok(inherited)
     }
 
     /// Takes the listening socket for an address, if there is one.
-    pub(crate) fn listener(&mut self, address: SocketAddr) -> Option<TcpListener> {
+    pub(crate) fn take_listener(&mut self, address: SocketAddr) -> Option<TcpListener> {
         let has_address = |listener: &mut TcpListener| {
             listener
                 .local_addr()
                 .is_ok_and(|local| matches_option(local, address))
         };
-        // The socket unit and the store of descriptors may both have passed one.
+        // The socket unit and the store of descriptors may both have passed a socket for this address: one is
+        // used, the others are closed.
         let listeners: Vec<TcpListener> = self.listeners.extract_if(.., has_address).collect();
         listeners.into_iter().next()
     }
 
-    /// Makes the predecessor end, if there is one, and waits until it has.
+    /// Makes the predecessor end, if there is one, and waits until it has ended. Listening sockets that were not
+    /// taken are closed.
     ///
     /// # Errors
     ///
-    /// It did not end.
-    pub(crate) fn take_over(&mut self) -> anyhow::Result<()> {
+    /// The predecessor did not end.
+    pub(crate) fn end_predecessor(&mut self) -> anyhow::Result<()> {
         if let Some(predecessor) = self.predecessor.take() {
             self.connections
                 .append(&mut predecessor.end_and_take_connections()?);
@@ -78,7 +82,7 @@ impl InheritedSockets {
     }
 
     /// Takes the clients' connections to an address.
-    pub(crate) fn connections(&mut self, address: SocketAddr) -> Vec<TcpStream> {
+    pub(crate) fn take_connections(&mut self, address: SocketAddr) -> Vec<TcpStream> {
         let has_address = |stream: &mut TcpStream| {
             stream.local_addr().is_ok_and(|local| {
                 local.port() == address.port()
@@ -97,7 +101,7 @@ fn matches_option(local: SocketAddr, configured: SocketAddr) -> bool {
 }
 
 /// Copies of listening sockets, for the successor.
-pub(crate) fn copies<const COUNT: usize>(
+pub(crate) fn copy_listeners<const COUNT: usize>(
     listeners: [(&'static str, Option<&tokio::net::TcpListener>); COUNT],
     health: Option<&TcpListener>,
 ) -> Vec<(&'static str, TcpListener)> {
@@ -127,7 +131,7 @@ pub(crate) struct HandOver {
 
 impl std::fmt::Debug for HandOver {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Restart").finish_non_exhaustive()
+        formatter.debug_struct("HandOver").finish_non_exhaustive()
     }
 }
 
@@ -140,15 +144,15 @@ impl HandOver {
             listeners: Mutex::new(Some(listeners.collect())),
             ..Self::default()
         });
-        if let Err(error) = by_hand::offer(store, &hand_over) {
+        if let Err(error) = by_hand::listen_for_successors(store, &hand_over) {
             tracing::warn!(%error, "no other process can take this one's place while it runs");
         }
         hand_over
     }
 
-    /// The successor to which idle connections are passed when this process stops, if there is one. The
-    /// first call decides it.
-    pub(crate) fn successor(&self) -> Option<Arc<dyn Successor>> {
+    /// The successor to which idle connections are passed when this process stops. The first call decides
+    /// whether there is one; without one, it closes the sockets for a successor.
+    pub(crate) fn choose_successor(&self) -> Option<Arc<dyn Successor>> {
         let mut successor = self.successor.lock();
         if successor.is_none() {
             *successor = from_systemd::successor();
@@ -161,6 +165,8 @@ impl HandOver {
 
     /// Waits until the successor, if there is one, has all connections.
     pub(crate) fn finish(&self) {
+        // If the successor is a process, this closes the channel to it; when the last connection has been passed,
+        // `all_passed` is disconnected.
         drop(self.successor.lock().take());
         if let Some(all_passed) = self.all_passed.lock().take() {
             // Nothing is ever sent; the channel is disconnected.

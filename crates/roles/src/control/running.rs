@@ -32,7 +32,7 @@ use super::journal_metrics::JournalMetrics;
 use super::observer::LoggingObserver;
 use super::restart::{self, HandOver, InheritedSockets};
 use super::services::{complete_gateway, compute_api, http_server, placement_api, scheduler_api};
-use super::signals::wait_for_stop;
+use super::signals::wait_for_stops;
 use super::sockets::{ListeningSocket, Socket, Sockets};
 use super::tls::Tls;
 use super::{
@@ -44,7 +44,7 @@ use crate::identities::ControlIdentity;
 use crate::options::{AuthStrategy, Options};
 use crate::secrets;
 
-/// A control that was started. It accepts requests when [`Self::serve`] is called.
+/// Control's services and sockets, once they are started. Requests are served when [`Self::serve`] is called.
 pub(crate) struct RunningControl {
     pub(crate) engine: Engine<ControlMachine>,
     /// The conductor's runtime, if there is a conductor.
@@ -55,7 +55,7 @@ pub(crate) struct RunningControl {
     /// The connection limits of the listeners.
     pub(crate) connection_limits: ConnectionLimits,
     /// What is needed to hand over to a successor.
-    pub(crate) restart: Arc<HandOver>,
+    pub(crate) hand_over: Arc<HandOver>,
     gateway: Arc<Gateway>,
     placement: ApiServer,
     scheduler: Option<ApiServer>,
@@ -112,12 +112,12 @@ impl Metrics {
     }
 }
 
-/// The secret that control shares with cells and agents, if there is one.
+/// Reads the secret that control shares with cells and agents, if there is one.
 ///
 /// # Errors
 ///
 /// The file cannot be read, or its content is not a valid secret.
-pub(crate) fn token(options: &Options) -> Result<Option<Token>, ConfigErrors> {
+pub(crate) fn read_token(options: &Options) -> Result<Option<Token>, ConfigErrors> {
     let file = options.control.token_file.as_deref();
     let token = file.map(Token::read).transpose();
     token.map_err(|error| ConfigErrors(vec![format!("control.token_file: {error}")]))
@@ -139,17 +139,17 @@ impl RunningControl {
         let options = &config.options;
         let (checked, identity) = Checked::for_start(config)?;
         let directory = options.store.directory();
-        let limits = descriptors::of_control(options, cells);
-        let mut inherited = InheritedSockets::find(&directory, options.control.take_over)?;
+        let limits = descriptors::raise_and_divide_for_control(options, cells);
+        let mut inherited = InheritedSockets::receive(&directory, options.control.take_over)?;
         let mut sockets = Sockets::take(options, &mut inherited)?;
         let (mut registry, metrics) = Metrics::new(options);
-        let sealer = sealer(options, cells, &sockets, &mut registry).await?;
+        let sealer = open_sealer(options, cells, &sockets, &mut registry).await?;
         let observer = LoggingObserver(metrics.journal);
         let tls = checked.tls.open(options, &metrics.tls, &identity)?;
         let (health_handle, health) = health::start(sockets.health.take(), tls.acceptor("health"))?;
         let (mut inherited, engine) = tokio::select! {
             opened = end_predecessor_and_load(inherited, options, observer) => opened?,
-            () = wait_for_stop(stops, 1) => return Ok(stopped_while_loading()),
+            () = wait_for_stops(stops, 1) => return Ok(stopped_while_loading()),
         };
         let log = audit_log::start(&options.audit, &directory, &mut registry)?;
         let threads = ApiThreads::start(options)?;
@@ -161,14 +161,14 @@ impl RunningControl {
             metrics.http,
             Arc::new(registry),
         );
-        let gateway = complete_gateway(gateway, (metrics.admission, log), &threads, &placement);
+        let gateway = complete_gateway(gateway, (&metrics.admission, log), &threads, &placement);
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
-        let scheduler = scheduler_api(options, &gateway, &placement, &ranker);
-        let service = placement_api(options, &gateway, placement);
+        let scheduler_service = scheduler_api(options, &gateway, &placement, &ranker);
+        let placement_service = placement_api(options, &gateway, placement);
         let server = |service: Arc<dyn HttpService>, name| http_server(service, limits, &tls, name);
-        let placement = server(service.clone(), "placement");
-        let runtime =
-            start_conductor(options, &engine, ranker, &service, (metrics.audits, sealer))?;
+        let placement = server(placement_service.clone(), "placement");
+        let parts = (metrics.audits, sealer, metrics.admission);
+        let runtime = start_conductor(options, &engine, ranker, &placement_service, parts)?;
         let mut open = |socket| ListeningSocket::open_maybe(socket, &mut inherited);
         let compute = match (open(sockets.compute)?, &runtime) {
             (Some(socket), Some(runtime)) => {
@@ -177,7 +177,7 @@ impl RunningControl {
             }
             _ => None,
         };
-        let scheduler = server(Arc::new(scheduler), "scheduler");
+        let scheduler = server(Arc::new(scheduler_service), "scheduler");
         let scheduler = open(sockets.scheduler)?.map(|socket| ApiServer::new(scheduler, socket));
         let socket = ListeningSocket::open(sockets.placement, &mut inherited)?;
         health_handle.set(Arc::clone(&gateway) as _);
@@ -187,7 +187,7 @@ impl RunningControl {
             token: checked.token,
             identity,
             connection_limits: limits,
-            restart: Arc::default(),
+            hand_over: Arc::default(),
             gateway,
             placement: ApiServer::new(placement, socket),
             scheduler,
@@ -203,8 +203,8 @@ impl RunningControl {
         Ok(Some(running))
     }
 
-    /// The gRPC server's options for a cell in this process.
-    pub(crate) fn cell_options(&self, options: &Options) -> ServeOptions {
+    /// The options of the gRPC server of a cell in this process.
+    pub(crate) fn cell_server_options(&self, options: &Options) -> ServeOptions {
         ServeOptions {
             token: self.token.clone(),
             handshakes: self.tls.handshakes_of_roles(),
@@ -212,7 +212,7 @@ impl RunningControl {
         }
     }
 
-    /// Enables a restart that refuses no connections.
+    /// Enables a restart that refuses no connections: offers the listening sockets to a successor.
     fn offer_restart(&mut self, health: Option<std::net::TcpListener>) -> std::io::Result<()> {
         let health = health.as_ref();
         self.health = health.map(|listener| listener.local_addr()).transpose()?;
@@ -224,7 +224,8 @@ impl RunningControl {
             ("compute", compute),
             ("control", self.grpc_listener.as_ref()),
         ];
-        self.restart = HandOver::offer(&self.directory, restart::copies(listeners, health));
+        self.hand_over =
+            HandOver::offer(&self.directory, restart::copy_listeners(listeners, health));
         Ok(())
     }
 
@@ -362,13 +363,13 @@ impl RunningControl {
                 handshakes: self.tls.handshakes_of_roles(),
                 ..option_conversion::grpc_for_cells(options, self.connection_limits.for_cells)
             };
-            placewright_rpc::serve(listener, services, options, wait_for_stop(stops, 1)).await
+            placewright_rpc::serve(listener, services, options, wait_for_stops(stops, 1)).await
         };
         let threads = &self.threads;
         let (placement, scheduler, compute, grpc) = tokio::join!(
-            serve(threads, Some(self.placement), &self.restart, stops),
-            serve(threads, self.scheduler, &self.restart, stops),
-            serve(threads, self.compute, &self.restart, stops),
+            serve(threads, Some(self.placement), &self.hand_over, stops),
+            serve(threads, self.scheduler, &self.hand_over, stops),
+            serve(threads, self.compute, &self.hand_over, stops),
             serve_grpc,
         );
         if [placement?, scheduler?, compute?].contains(&Stopped::TimedOut) {
@@ -391,22 +392,23 @@ fn start_conductor(
     options: &Options,
     engine: &Engine<ControlMachine>,
     ranker: SchedulerHandle,
-    service: &PlacementService,
-    (audits, sealer): (AuditMetrics, Option<Sealer>),
+    placement_service: &PlacementService,
+    (audits, sealer, admission): (AuditMetrics, Option<Sealer>, AdmissionControl),
 ) -> anyhow::Result<Option<Arc<Runtime>>> {
     let Some(sealer) = sealer else {
         return Ok(None);
     };
-    let conductor = option_conversion::conductor(options);
-    let conductor = ControlHandle::with_sealer(engine.clone(), conductor, sealer);
-    let runtime = Runtime::start(conductor, ranker)?;
-    service.set_audit(runtime.start_audits(audits));
+    let options = option_conversion::conductor(options);
+    let control = ControlHandle::with_sealer(engine.clone(), options, sealer);
+    let runtime = Runtime::start(control, ranker)?;
+    runtime.limit_pace(admission.instance_time(), move || admission.is_shared());
+    placement_service.set_audit(runtime.start_audits(audits));
     Ok(Some(runtime))
 }
 
-/// Reads the keys for secrets, on a thread that may wait for a command. None without a conductor:
-/// there is nothing to seal then, and no key is needed.
-async fn sealer(
+/// Reads the keys for secrets, on a thread that may block, because a command may have the keys. `None` without
+/// a conductor: there is nothing to seal then, and no key is needed.
+async fn open_sealer(
     options: &Options,
     cells: usize,
     sockets: &Sockets,
@@ -417,7 +419,7 @@ async fn sealer(
         return Ok(None);
     }
     let (options, store) = (options.secrets.clone(), options.store.directory());
-    let read = tokio::task::spawn_blocking(move || secrets::sealer(&options, &store));
+    let read = tokio::task::spawn_blocking(move || secrets::open_sealer(&options, &store));
     let sealer = read.await??;
     secrets::register(registry.sub_registry_with_prefix("placewright"), &sealer);
     Ok(Some(sealer))
@@ -429,7 +431,8 @@ async fn end_predecessor_and_load(
     options: &Options,
     observer: impl Observer,
 ) -> anyhow::Result<(InheritedSockets, Engine<ControlMachine>)> {
-    let ended = tokio::task::spawn_blocking(move || inherited.take_over().map(|()| inherited));
+    let ended =
+        tokio::task::spawn_blocking(move || inherited.end_predecessor().map(|()| inherited));
     let inherited = ended.await??;
     let engine = open_store(options, options.store.directory(), observer).await?;
     ensure_standard_names(&engine).await?;
@@ -440,16 +443,16 @@ async fn end_predecessor_and_load(
 async fn serve(
     threads: &ApiThreads,
     api: Option<ApiServer>,
-    restart: &Arc<HandOver>,
+    hand_over: &Arc<HandOver>,
     stops: &watch::Receiver<u32>,
 ) -> anyhow::Result<Stopped> {
     let Some(ApiServer { server, socket }) = api else {
         return Ok(Stopped::Drained);
     };
-    let (restart, stops) = (Arc::clone(restart), stops.clone());
+    let (hand_over, stops) = (Arc::clone(hand_over), stops.clone());
     let stop = async move {
-        wait_for_stop(&stops, 1).await;
-        restart.successor()
+        wait_for_stops(&stops, 1).await;
+        hand_over.choose_successor()
     };
     threads.serve(server, socket, stop).await
 }

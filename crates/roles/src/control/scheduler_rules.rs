@@ -1,5 +1,5 @@
-//! The scheduler's rules: filters, weighers, pre-filters, expressions and device aliases. They have
-//! a file of their own because some of them are nested tables.
+//! The file with filters, weighers, pre-filters, expressions and device aliases (`scheduler.rules_file`).
+//! These are not among the options of the configuration, because some of them are nested tables.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ struct SchedulerRules {
 ///
 /// # Errors
 ///
-/// The file cannot be read, or all its errors, by option.
+/// The file cannot be read or parsed, or options in it are not valid: then there is an error for each.
 pub(super) fn load(
     options: &Options,
     warnings: &mut Vec<String>,

@@ -28,19 +28,20 @@ pub(super) fn http_server(
     server.with_tls(tls.acceptor(section))
 }
 
-/// A gateway with these parts, which runs costly requests on their threads, and reports when the store fails.
+/// Completes the gateway with admission control, the audit log, the threads for costly requests, and a
+/// readiness check that reports when the store fails.
 pub(super) fn complete_gateway(
     gateway: Gateway,
-    (admission, audit_log): (AdmissionControl, Option<AuditLog>),
+    (admission, audit_log): (&AdmissionControl, Option<AuditLog>),
     threads: &ApiThreads,
     placement: &Placement,
 ) -> Arc<Gateway> {
     let store = placement.clone();
     let readiness = move || store.is_store_failing().then_some("the store fails\n");
     let gateway = gateway
-        .with_admission(admission)
+        .with_admission(admission.clone())
         .with_audit_log(audit_log)
-        .with_costly_work(threads.costly_work());
+        .with_costly_work(threads.costly_executor());
     Arc::new(gateway.with_readiness(readiness))
 }
 
@@ -93,7 +94,7 @@ pub(super) fn compute_api(
         limits,
         translate: runtime
             .scheduler()
-            .decide(|scheduler, _| scheduler.translate_options()),
+            .with_state(|scheduler, _| scheduler.translate_options()),
         images: Arc::new(images),
     };
     Ok(ComputeService::new(Arc::clone(gateway), runtime, options))

@@ -4,8 +4,8 @@ use placewright_tasks::Task;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-/// Handles SIGTERM and SIGINT: from now on they do not end the process by themselves. The result
-/// is the number of such signals so far.
+/// Handles SIGTERM and SIGINT: from now on they do not end the process by themselves. The returned receiver
+/// has the number of such signals so far.
 ///
 /// # Errors
 ///
@@ -25,8 +25,8 @@ pub(crate) fn count_stops() -> std::io::Result<watch::Receiver<u32>> {
     Ok(stop_count)
 }
 
-/// Handles SIGHUP: from now on it does not end the process. The result yields once for all signals since
-/// it yielded last.
+/// Handles SIGHUP: from now on it does not end the process. The returned stream yields once for all signals
+/// that came since it yielded last.
 ///
 /// # Errors
 ///
@@ -51,7 +51,7 @@ pub(crate) fn ignore_hang_ups() -> std::io::Result<()> {
 }
 
 /// Waits until this number of signals to stop has come.
-pub(crate) async fn wait_for_stop(stops: &watch::Receiver<u32>, number: u32) {
+pub(crate) async fn wait_for_stops(stops: &watch::Receiver<u32>, number: u32) {
     let mut stops = stops.clone();
     if stops.wait_for(|stops| *stops >= number).await.is_err() {
         // The task that counts the signals ends only with the runtime.

@@ -25,7 +25,7 @@ impl Socket {
         address: SocketAddr,
         section: &str,
     ) -> anyhow::Result<Self> {
-        match inherited.listener(address) {
+        match inherited.take_listener(address) {
             Some(listener) => {
                 listener.set_nonblocking(true)?;
                 Ok(Self::Listening(listener))
@@ -57,7 +57,7 @@ impl Sockets {
     ///
     /// # Errors
     ///
-    /// One of them is in use.
+    /// An address cannot be bound, because it is in use for example.
     pub(crate) fn take(
         options: &Options,
         inherited: &mut InheritedSockets,
@@ -109,7 +109,7 @@ impl ListeningSocket {
     /// The system refuses.
     pub(crate) fn open(socket: Socket, inherited: &mut InheritedSockets) -> std::io::Result<Self> {
         let listener = socket.listen()?;
-        let connections = inherited.connections(listener.local_addr()?);
+        let connections = inherited.take_connections(listener.local_addr()?);
         let connections = connections.into_iter().filter_map(|stream| {
             // A connection that cannot be used is dropped, and its client connects again.
             stream.set_nonblocking(true).ok()?;

@@ -30,8 +30,8 @@ pub(crate) fn loading(status: &str) {
     ]);
 }
 
-/// Notifies systemd's watchdog for as long as the runtime makes progress and no task that must not end
-/// has ended.
+/// Starts a task that notifies systemd's watchdog, for as long as the runtime makes progress and no
+/// long-lived task has failed.
 pub(crate) fn feed_watchdog() {
     let Some(limit) = sd_notify::watchdog_enabled() else {
         return;

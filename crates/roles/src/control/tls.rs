@@ -57,6 +57,7 @@ fn listeners(options: &Options) -> [ListenerOptions<'_>; 4] {
 /// A listener with TLS.
 struct Listener {
     section: &'static str,
+    /// The configuration of TLS for the side of the server, from the listener's files.
     server: Arc<FileBacked<LoadedServer, FileError>>,
     allows_plain: bool,
 }
@@ -66,7 +67,7 @@ struct Listener {
 pub(super) struct TlsFiles(Vec<Listener>);
 
 impl TlsFiles {
-    /// Reads the files of all listeners, and adds to the warnings.
+    /// Reads the files of all listeners, and adds warnings about them to `warnings`.
     ///
     /// # Errors
     ///
@@ -81,7 +82,7 @@ impl TlsFiles {
                 Ok(None) => {}
                 Ok(Some(files)) => match files.load() {
                     Ok(server) => {
-                        listener.warn(&server, warnings);
+                        listener.add_warnings(&server, warnings);
                         loaded.push(Listener {
                             section: listener.section,
                             server: Arc::new(server),
@@ -100,7 +101,8 @@ impl TlsFiles {
         }
     }
 
-    /// Starts the threads for handshakes, if any listener speaks TLS, or control does with other roles.
+    /// Starts the threads for handshakes, if any listener has TLS, or control has a certificate for its
+    /// connections with other roles.
     ///
     /// # Errors
     ///
@@ -166,7 +168,11 @@ impl ListenerOptions<'_> {
     }
 
     /// Adds warnings about settings that are allowed but probably not intended.
-    fn warn(&self, server: &FileBacked<LoadedServer, FileError>, warnings: &mut Vec<String>) {
+    fn add_warnings(
+        &self,
+        server: &FileBacked<LoadedServer, FileError>,
+        warnings: &mut Vec<String>,
+    ) {
         let section = self.section;
         if let Some(key) = self.key.or(self.certificate)
             && others_may_read(key)
@@ -194,7 +200,7 @@ impl ListenerOptions<'_> {
     }
 }
 
-/// A warning about a certificate that has expired or soon will have.
+/// A warning about a certificate that has expired, will expire soon, or is not valid yet.
 fn expiry_warning(section: &str, server: &LoadedServer) -> Option<String> {
     let validity = server.validity();
     let now_s = now_s();
@@ -216,8 +222,8 @@ fn expiry_warning(section: &str, server: &LoadedServer) -> Option<String> {
 }
 
 fn now_s() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs().cast_signed())
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    since_epoch.map_or(0, |since_epoch| since_epoch.as_secs().cast_signed())
 }
 
 /// TLS of a running control.
@@ -241,7 +247,8 @@ impl Tls {
         )))
     }
 
-    /// Handshakes of a gRPC server, with limits of their own, which clients of an API cannot use up.
+    /// The limits of the handshakes of a gRPC server, apart from those of the APIs, whose clients cannot use
+    /// them up.
     pub(super) fn handshakes_of_roles(&self) -> Handshakes {
         self.threads.handshakes()
     }
@@ -268,7 +275,7 @@ impl Listeners {
     fn new(listeners: Vec<Listener>, metrics: &TlsMetrics) -> Self {
         let with_metrics = listeners.into_iter().map(|listener| {
             let metrics = metrics.listener(listener.section);
-            metrics.expires(listener.server.current().validity().not_after_s);
+            metrics.set_expiry(listener.server.current().validity().not_after_s);
             (listener, metrics)
         });
         Self(with_metrics.collect())
@@ -299,12 +306,12 @@ impl Listeners {
                 Outcome::Unchanged | Outcome::Changing => {}
                 Outcome::Replaced => {
                     let server = listener.server.current();
-                    let expires = server.validity();
-                    metrics.reloaded(true);
-                    metrics.expires(expires.not_after_s);
+                    let validity = server.validity();
+                    metrics.count_reload(true);
+                    metrics.set_expiry(validity.not_after_s);
                     tracing::info!(
                         listener = section,
-                        expires = expires.not_after_text(),
+                        expires = validity.not_after_text(),
                         "read the certificate again"
                     );
                     if let Some(warning) = expiry_warning(section, &server) {
@@ -312,7 +319,7 @@ impl Listeners {
                     }
                 }
                 Outcome::Invalid(error) => {
-                    metrics.reloaded(false);
+                    metrics.count_reload(false);
                     tracing::error!("[{section}] TLS: {error}; what was in force before stays");
                 }
             }

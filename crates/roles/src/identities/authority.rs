@@ -55,7 +55,7 @@ impl CertificateLink for LocalAuthority {
         let renewals = Arc::clone(&self.renewals);
         Box::pin(self.run(move |authority| {
             let present = CertificateDer::from(renewal.present_certificate);
-            renew(authority, &renewals, &present, &renewal.request)
+            renew(authority, &renewals, &present, &renewal.signing_request)
         }))
     }
 
@@ -71,7 +71,7 @@ impl CertificateLink for LocalAuthority {
                 .await
                 .map_err(|error| unavailable(&error))?;
             self.run(move |authority| {
-                authority.enrol(&enrolment.id, &enrolment.secret, &enrolment.request)
+                authority.enrol(&enrolment.id, &enrolment.secret, &enrolment.signing_request)
             })
             .await
         })
@@ -83,7 +83,7 @@ fn renew(
     authority: &Authority,
     renewals: &Mutex<Renewals>,
     present: &CertificateDer<'_>,
-    request: &[u8],
+    signing_request: &[u8],
 ) -> Result<Issued, PkiError> {
     let holder = CertificateFacts::read(present)?.identity;
     if !renewals.lock().may_add(&holder, now()) {
@@ -91,7 +91,7 @@ fn renew(
             "{RENEWED_MAX} certificates of {holder} were renewed and are valid: wait until one ends"
         )));
     }
-    let issued = authority.renew(present, request)?;
+    let issued = authority.renew(present, signing_request)?;
     if let Some(certificate) = issued.chain.first() {
         let end = CertificateFacts::read(certificate)?.not_after;
         renewals.lock().add(&holder, end);

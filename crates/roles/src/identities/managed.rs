@@ -23,8 +23,10 @@ pub(crate) struct ManagedCredentials {
     credentials: Arc<Credentials>,
     /// The authority that renews the certificate, if there is one.
     authority: Option<Arc<dyn CertificateLink>>,
-    /// The server that has the revocation list, if this process does not have it itself.
-    lists: Option<CertificatesClient>,
+    /// The server from which the revocation list is fetched; `None` if this process has the authority, whose
+    /// folder has the list.
+    revocation_lists: Option<CertificatesClient>,
+    /// When the revocation list is fetched next.
     list_due: Instant,
     /// When a renewal is tried next, in seconds since 1970.
     renew_at: i64,
@@ -45,18 +47,19 @@ impl ManagedCredentials {
     pub(crate) fn new(
         credentials: Arc<Credentials>,
         authority: Option<Arc<dyn CertificateLink>>,
-        lists: Option<CertificatesClient>,
+        revocation_lists: Option<CertificatesClient>,
     ) -> Self {
         Self {
             renew_at: renewal_time(&credentials.current()),
             credentials,
             authority,
-            lists,
+            revocation_lists,
             list_due: Instant::now(),
         }
     }
 
-    async fn check(&mut self) {
+    /// Reloads changed files, renews the certificate and fetches the revocation list, if each is due.
+    async fn keep_valid(&mut self) {
         self.reload();
         let current = self.credentials.current();
         if now() >= self.renew_at && current.is_renewed_by_placewright {
@@ -98,6 +101,7 @@ impl ManagedCredentials {
         match renewed {
             Ok(()) => self.reload(),
             Err(error) => {
+                // The wait is a tenth of the time until expiry, so several attempts precede the expiry.
                 let seconds_left = current.facts.not_after - now();
                 self.renew_at = now() + (seconds_left / 10).clamp(1, RETRY_SECONDS_MAX);
                 tracing::warn!(
@@ -111,8 +115,12 @@ impl ManagedCredentials {
     }
 
     async fn fetch_list(&self, current: &LoadedCredentials) {
-        let Some(lists) = &self.lists else { return };
-        let result = lists.revocations(current.revocation_list.as_deref()).await;
+        let Some(revocation_lists) = &self.revocation_lists else {
+            return;
+        };
+        let result = revocation_lists
+            .revocations(current.revocation_list.as_deref())
+            .await;
         let list = match result {
             Ok(Some(list)) => list,
             Ok(None) => return,
@@ -130,10 +138,10 @@ impl ManagedCredentials {
 /// When a certificate is renewed, in seconds since 1970: after two thirds of the time from its issue to
 /// its expiry.
 fn renewal_time(current: &LoadedCredentials) -> i64 {
+    // Our authority dates a certificate back by SKEW. A certificate of another authority may not be dated
+    // back, and is then renewed a little late.
     let skew = i64::try_from(SKEW.as_secs()).unwrap_or(0);
     let (issued_at, expires_at) = (current.facts.not_before + skew, current.facts.not_after);
-    // Our authority dates a certificate back by SKEW. One of another authority may not be dated back, and
-    // is then renewed a little late.
     issued_at + (expires_at - issued_at).max(0) * 2 / 3
 }
 
@@ -143,15 +151,16 @@ async fn renew(
     current: &LoadedCredentials,
     authority: &dyn CertificateLink,
 ) -> Result<(), RenewError> {
-    let request = KeyRequest::new()?;
+    let key_request = KeyRequest::new()?;
     let renewal = Renewal {
         present_certificate: current.certificate.to_vec(),
-        request: request.request.clone(),
+        signing_request: key_request.request.clone(),
     };
     let issued =
         current.checked_renewal(placewright_rpc::to_issued(authority.renew(renewal).await?))?;
     let folder = credentials.directory().to_owned();
-    let written = tokio::task::spawn_blocking(move || holder::write(&folder, &request, &issued));
+    let written =
+        tokio::task::spawn_blocking(move || holder::write(&folder, &key_request, &issued));
     written.await.map_err(|_| RenewError::Interrupted)??;
     Ok(())
 }
@@ -160,7 +169,7 @@ async fn renew(
 pub(crate) async fn manage(mut all: Vec<ManagedCredentials>) {
     loop {
         for credentials in &mut all {
-            credentials.check().await;
+            credentials.keep_valid().await;
         }
         sleep(CHECK_INTERVAL).await;
     }

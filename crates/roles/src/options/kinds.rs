@@ -11,28 +11,27 @@ const QUOTA_MAX: i64 = i32::MAX as i64;
 
 /// The syntax of a value in the configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum ValueSyntax {
     /// A string in quotes.
     Text,
     /// A whole number without quotes.
     Number,
     /// The words `true` or `false`.
     Flag,
-    /// An array of strings. In the environment and on the command line they are separated by
-    /// commas.
+    /// An array of strings. In the environment and on the command line the strings are separated by commas.
     List,
 }
 
 /// A type that can be the value of an option.
 pub trait OptionType: Sized {
     /// Its syntax in the configuration file.
-    const FORM: Form = Form::Text;
+    const SYNTAX: ValueSyntax = ValueSyntax::Text;
 
-    /// Parses a value; none if the text is not valid.
-    fn read(text: &str) -> Option<Self>;
+    /// Parses a value; `None` if the text is not valid.
+    fn parse(text: &str) -> Option<Self>;
 
     /// Describes the allowed values, for a sentence that begins with "allowed: ".
-    fn allowed() -> String;
+    fn describe_allowed() -> String;
 }
 
 /// A whole number between two bounds, both allowed.
@@ -52,14 +51,14 @@ impl<const MIN: i64, const MAX: i64> Number<MIN, MAX> {
 }
 
 impl<const MIN: i64, const MAX: i64> OptionType for Number<MIN, MAX> {
-    const FORM: Form = Form::Number;
+    const SYNTAX: ValueSyntax = ValueSyntax::Number;
 
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let number = text.parse().ok()?;
         (MIN..=MAX).contains(&number).then_some(Self(number))
     }
 
-    fn allowed() -> String {
+    fn describe_allowed() -> String {
         format!("a whole number from {MIN} to {MAX}")
     }
 }
@@ -69,99 +68,99 @@ impl<const MIN: i64, const MAX: i64> OptionType for Number<MIN, MAX> {
 pub struct Ratio(pub f32);
 
 impl OptionType for Ratio {
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let ratio: f32 = text.parse().ok()?;
         (ratio.is_finite() && ratio > 0.0).then_some(Self(ratio))
     }
 
-    fn allowed() -> String {
+    fn describe_allowed() -> String {
         "a number more than 0, as a text: \"4.0\"".to_owned()
     }
 }
 
 impl OptionType for bool {
-    const FORM: Form = Form::Flag;
+    const SYNTAX: ValueSyntax = ValueSyntax::Flag;
 
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         text.parse().ok()
     }
 
-    fn allowed() -> String {
+    fn describe_allowed() -> String {
         "true or false".to_owned()
     }
 }
 
 impl OptionType for String {
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    fn allowed() -> String {
+    fn describe_allowed() -> String {
         "a text that is not empty".to_owned()
     }
 }
 
 impl OptionType for Option<String> {
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         Some((!text.is_empty()).then(|| text.to_owned()))
     }
 
-    fn allowed() -> String {
+    fn describe_allowed() -> String {
         "a text; empty means not set".to_owned()
     }
 }
 
 impl OptionType for Option<PathBuf> {
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         Some((!text.is_empty()).then(|| PathBuf::from(text)))
     }
 
-    fn allowed() -> String {
+    fn describe_allowed() -> String {
         "a path; empty means not set".to_owned()
     }
 }
 
 impl OptionType for Option<Uuid> {
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         if text.is_empty() {
             return Some(None);
         }
         Uuid::try_parse(text).ok().map(Some)
     }
 
-    fn allowed() -> String {
+    fn describe_allowed() -> String {
         "a UUID; empty means not set".to_owned()
     }
 }
 
 impl OptionType for SocketAddr {
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         text.parse().ok()
     }
 
-    fn allowed() -> String {
+    fn describe_allowed() -> String {
         "an IP address with a port, as in 127.0.0.1:8778 or [::1]:8778".to_owned()
     }
 }
 
 impl OptionType for Option<SocketAddr> {
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         if text.is_empty() {
             return Some(None);
         }
         text.parse().ok().map(Some)
     }
 
-    fn allowed() -> String {
+    fn describe_allowed() -> String {
         "an IP address with a port, as in 127.0.0.1:8779 or [::1]:8779; empty means not set"
             .to_owned()
     }
 }
 
 impl OptionType for Vec<String> {
-    const FORM: Form = Form::List;
+    const SYNTAX: ValueSyntax = ValueSyntax::List;
 
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         if text.is_empty() {
             return Some(Self::new());
         }
@@ -169,8 +168,8 @@ impl OptionType for Vec<String> {
         items.iter().all(|item| !item.is_empty()).then_some(items)
     }
 
-    fn allowed() -> String {
-        "a list of texts; in the environment and on the command line parted by commas".to_owned()
+    fn describe_allowed() -> String {
+        "a list of texts; in the environment and on the command line separated by commas".to_owned()
     }
 }
 
@@ -179,10 +178,10 @@ impl OptionType for Vec<String> {
 pub struct UserGrants(pub Vec<(String, Vec<String>, Option<String>)>);
 
 impl OptionType for UserGrants {
-    const FORM: Form = Form::List;
+    const SYNTAX: ValueSyntax = ValueSyntax::List;
 
-    fn read(text: &str) -> Option<Self> {
-        let users = Vec::<String>::read(text)?;
+    fn parse(text: &str) -> Option<Self> {
+        let users = Vec::<String>::parse(text)?;
         let users = users.iter().map(|user| {
             let (name, grants) = user.split_once('=')?;
             let (roles, project) = match grants.split_once('@') {
@@ -191,15 +190,15 @@ impl OptionType for UserGrants {
             };
             let roles = roles.split('+').filter(|role| !role.is_empty());
             let roles = roles.map(str::to_owned).collect();
-            let is_named = !name.is_empty() && project.as_deref() != Some("");
-            is_named.then(|| (name.to_owned(), roles, project))
+            let is_complete = !name.is_empty() && project.as_deref() != Some("");
+            is_complete.then(|| (name.to_owned(), roles, project))
         });
         users.collect::<Option<_>>().map(Self)
     }
 
-    fn allowed() -> String {
+    fn describe_allowed() -> String {
         "a list of texts NAME=ROLE+ROLE or NAME=ROLE+ROLE@PROJECT_ID; in the environment and on the \
-         command line parted by commas"
+         command line separated by commas"
             .to_owned()
     }
 }
@@ -209,16 +208,16 @@ impl OptionType for UserGrants {
 pub struct Addresses(pub Vec<IpAddr>);
 
 impl OptionType for Addresses {
-    const FORM: Form = Form::List;
+    const SYNTAX: ValueSyntax = ValueSyntax::List;
 
-    fn read(text: &str) -> Option<Self> {
-        let addresses = Vec::<String>::read(text)?;
+    fn parse(text: &str) -> Option<Self> {
+        let addresses = Vec::<String>::parse(text)?;
         let addresses = addresses.iter().map(|address| address.parse().ok());
         addresses.collect::<Option<_>>().map(Self)
     }
 
-    fn allowed() -> String {
-        "a list of IP addresses as texts; in the environment and on the command line parted by \
+    fn describe_allowed() -> String {
+        "a list of IP addresses as texts; in the environment and on the command line separated by \
          commas"
             .to_owned()
     }
@@ -229,22 +228,22 @@ impl OptionType for Addresses {
 pub struct CellAddresses(pub Vec<(String, Uuid, String)>);
 
 impl OptionType for CellAddresses {
-    const FORM: Form = Form::List;
+    const SYNTAX: ValueSyntax = ValueSyntax::List;
 
-    fn read(text: &str) -> Option<Self> {
-        let cells = Vec::<String>::read(text)?;
+    fn parse(text: &str) -> Option<Self> {
+        let cells = Vec::<String>::parse(text)?;
         let cells = cells.iter().map(|cell| {
             let (name, rest) = cell.split_once('=')?;
             let (uuid, address) = rest.split_once('@')?;
             let uuid = Uuid::try_parse(uuid).ok()?;
-            let is_whole = !name.is_empty() && !address.is_empty() && !uuid.is_nil();
-            is_whole.then(|| (name.to_owned(), uuid, address.to_owned()))
+            let is_complete = !name.is_empty() && !address.is_empty() && !uuid.is_nil();
+            is_complete.then(|| (name.to_owned(), uuid, address.to_owned()))
         });
         cells.collect::<Option<_>>().map(Self)
     }
 
-    fn allowed() -> String {
-        "a list of texts NAME=UUID@HOST:PORT; in the environment and on the command line parted by \
+    fn describe_allowed() -> String {
+        "a list of texts NAME=UUID@HOST:PORT; in the environment and on the command line separated by \
          commas"
             .to_owned()
     }
@@ -255,10 +254,10 @@ impl OptionType for CellAddresses {
 pub struct QuotaDefaults(pub Limits);
 
 impl OptionType for QuotaDefaults {
-    const FORM: Form = Form::List;
+    const SYNTAX: ValueSyntax = ValueSyntax::List;
 
-    fn read(text: &str) -> Option<Self> {
-        let limits = Vec::<String>::read(text)?.into_iter().map(|text| {
+    fn parse(text: &str) -> Option<Self> {
+        let limits = Vec::<String>::parse(text)?.into_iter().map(|text| {
             let (name, limit) = text.split_once('=')?;
             let limit = limit.trim().parse().ok();
             let limit = limit.filter(|limit| (UNLIMITED..=QUOTA_MAX).contains(limit))?;
@@ -267,9 +266,9 @@ impl OptionType for QuotaDefaults {
         limits.collect::<Option<_>>().map(Self)
     }
 
-    fn allowed() -> String {
+    fn describe_allowed() -> String {
         "a list of texts RESOURCE=LIMIT, with -1 for unlimited; in the environment and on the \
-         command line parted by commas"
+         command line separated by commas"
             .to_owned()
     }
 }
@@ -292,14 +291,14 @@ macro_rules! choices {
         }
 
         impl OptionType for $Name {
-            fn read(text: &str) -> Option<Self> {
+            fn parse(text: &str) -> Option<Self> {
                 match text {
                     $($text => Some(Self::$Variant),)+
                     _ => None,
                 }
             }
 
-            fn allowed() -> String {
+            fn describe_allowed() -> String {
                 [$($text),+].join(", ")
             }
         }
@@ -333,9 +332,9 @@ choices! {
     ClientCertificateMode {
         /// No certificate is requested.
         Off = "off",
-        /// Clients may show one; an invalid one is refused.
+        /// Clients may show a certificate, which has to be valid.
         Optional = "optional",
-        /// Clients have to show one.
+        /// Clients have to show a valid certificate.
         Required = "required",
     }
 }
@@ -343,9 +342,9 @@ choices! {
 choices! {
     /// What a listener with a certificate does with clients that speak HTTP without TLS.
     PlainMode {
-        /// It serves them.
+        /// The listener serves such clients.
         Allow = "allow",
-        /// It refuses them.
+        /// The listener refuses such clients.
         Refuse = "refuse",
     }
 }
@@ -419,25 +418,25 @@ mod tests {
             ("1e1", None),
             ("", None),
         ] {
-            assert_eq!(Percent::read(text).map(Number::get), number, "{text}");
+            assert_eq!(Percent::parse(text).map(Number::get), number, "{text}");
         }
     }
 
     #[test]
     fn users_have_roles_and_perhaps_a_project() {
-        let grants = UserGrants::read("alice=admin+reader@p1,bob=").unwrap();
+        let grants = UserGrants::parse("alice=admin+reader@p1,bob=").unwrap();
         let roles = vec!["admin".to_owned(), "reader".to_owned()];
         let alice = ("alice".to_owned(), roles, Some("p1".to_owned()));
         assert_eq!(grants.0, [alice, ("bob".to_owned(), vec![], None)]);
         for text in ["alice", "=admin", "alice=admin@"] {
-            assert_eq!(UserGrants::read(text), None, "{text}");
+            assert_eq!(UserGrants::parse(text), None, "{text}");
         }
     }
 
     #[test]
     fn cells_have_a_name_a_uuid_and_an_address() {
         let uuid = "ce110000-0000-4000-8000-000000000001";
-        let cells = CellAddresses::read(&format!("one={uuid}@10.0.0.1:8780")).unwrap();
+        let cells = CellAddresses::parse(&format!("one={uuid}@10.0.0.1:8780")).unwrap();
         let uuid: Uuid = uuid.parse().unwrap();
         assert_eq!(
             cells.0,
@@ -448,17 +447,17 @@ mod tests {
             "one=x@h:1",
             "=ce110000-0000-4000-8000-000000000001@h:1",
         ] {
-            assert_eq!(CellAddresses::read(text), None, "{text}");
+            assert_eq!(CellAddresses::parse(text), None, "{text}");
         }
     }
 
     #[test]
     fn quotas_name_resources_and_limits() {
-        let quotas = QuotaDefaults::read("instances=10, class:CUSTOM_GPU=-1").unwrap();
+        let quotas = QuotaDefaults::parse("instances=10, class:CUSTOM_GPU=-1").unwrap();
         let gpu = Resource::Class("CUSTOM_GPU".into());
         let limits = Limits::from([(Resource::Instances, 10), (gpu, UNLIMITED)]);
         assert_eq!(quotas.0, limits);
-        assert_eq!(QuotaDefaults::read("").unwrap().0, Limits::new());
+        assert_eq!(QuotaDefaults::parse("").unwrap().0, Limits::new());
         for text in [
             "instances",
             "cpus=1",
@@ -466,14 +465,14 @@ mod tests {
             "ram=x",
             "cores=99999999999",
         ] {
-            assert_eq!(QuotaDefaults::read(text), None, "{text}");
+            assert_eq!(QuotaDefaults::parse(text), None, "{text}");
         }
     }
 
     #[test]
-    fn lists_are_parted_by_commas() {
-        assert_eq!(Vec::read("a, b").unwrap(), ["a", "b"]);
-        assert!(Vec::<String>::read("").unwrap().is_empty());
-        assert_eq!(Vec::<String>::read("a,,b"), None);
+    fn lists_are_separated_by_commas() {
+        assert_eq!(Vec::parse("a, b").unwrap(), ["a", "b"]);
+        assert!(Vec::<String>::parse("").unwrap().is_empty());
+        assert_eq!(Vec::<String>::parse("a,,b"), None);
     }
 }

@@ -1,11 +1,11 @@
 //! What an option is, and the macro that makes the options from their table.
 
-use super::kinds::Form;
+use super::kinds::ValueSyntax;
 
 /// The definition of an option, independent of any value.
 #[derive(Debug)]
 pub struct OptionSpec {
-    /// The section of the configuration file that it belongs to.
+    /// The section of the configuration file that has the option.
     pub section: &'static str,
     /// The key in that section.
     pub name: &'static str,
@@ -13,17 +13,17 @@ pub struct OptionSpec {
     pub help: &'static str,
     /// The default as text; empty means "not set".
     pub default: &'static str,
-    /// The unit of its number; empty if it is not a number.
+    /// The unit of the value, if it is a number that has one; otherwise empty.
     pub unit: &'static str,
-    /// Whether it is a secret: it is never shown, and has no flag, because every user of a machine
-    /// can read command lines.
+    /// Whether the value is a secret. A secret is never shown, and its option has no flag, because every user
+    /// of a machine can read command lines.
     pub secret: bool,
     /// Describes the allowed values.
-    pub allowed: fn() -> String,
+    pub describe_allowed: fn() -> String,
     /// Whether a text is an allowed value.
     pub accepts: fn(&str) -> bool,
-    /// The form of the value in the configuration file.
-    pub form: Form,
+    /// The syntax of the value in the configuration file.
+    pub syntax: ValueSyntax,
 }
 
 impl OptionSpec {
@@ -32,15 +32,15 @@ impl OptionSpec {
         format!("{}.{}", self.section, self.name)
     }
 
-    /// The environment variable that sets it.
+    /// The environment variable that sets the option.
     pub fn variable(&self) -> String {
         format!("PLACEWRIGHT_{}_{}", self.section, self.name).to_uppercase()
     }
 
-    /// The flag that sets it, without the dashes in front.
+    /// The flag that sets the option, without the leading dashes.
     pub fn flag(&self) -> String {
         if self.name == "i_know_this_is_open" {
-            // The sentence is meant to be typed, so its flag has no section's name.
+            // Typed without the name of a section, this flag is a sentence.
             return "i-know-this-is-open".to_owned();
         }
         format!("{}-{}", self.section, self.name).replace('_', "-")
@@ -52,7 +52,7 @@ impl OptionSpec {
 pub struct SectionSpec {
     /// The name of the section.
     pub name: &'static str,
-    /// A description of its options.
+    /// The description of the section.
     pub help: &'static str,
 }
 
@@ -96,9 +96,9 @@ macro_rules! options {
                 default: $default,
                 unit: concat!("" $(, $unit)?),
                 secret: false $(|| $secret)?,
-                allowed: <$kind as OptionType>::allowed,
-                accepts: |text| <$kind as OptionType>::read(text).is_some(),
-                form: <$kind as OptionType>::FORM,
+                describe_allowed: <$kind as OptionType>::describe_allowed,
+                accepts: |text| <$kind as OptionType>::parse(text).is_some(),
+                syntax: <$kind as OptionType>::SYNTAX,
             },)+)+
         ];
 
@@ -114,7 +114,7 @@ macro_rules! options {
                 $(
                     let $section = $Section {
                         $($name: {
-                            let value = texts.get(index).and_then(|text| OptionType::read(text));
+                            let value = texts.get(index).and_then(|text| OptionType::parse(text));
                             let value = value.ok_or(index)?;
                             index += 1;
                             value

@@ -24,11 +24,11 @@ pub(super) struct Certificates {
 }
 
 impl Certificates {
-    /// Makes the authority at the first start.
+    /// Creates the authority at the first start, unless control has a certificate of another one.
     ///
     /// # Errors
     ///
-    /// Its folder cannot be read or written.
+    /// The folder of the authority cannot be read or written.
     pub(super) fn ensure_authority(options: &Options) -> anyhow::Result<()> {
         match options.control.authority_path.as_deref() {
             Some(directory) if !Authority::exists_in(directory) => {
@@ -39,11 +39,11 @@ impl Certificates {
         }
     }
 
-    /// Opens the authority.
+    /// Opens the authority, if there is one.
     ///
     /// # Errors
     ///
-    /// Its folder cannot be read.
+    /// The folder of the authority cannot be read.
     pub(super) fn open(options: &Options, folder: &Path) -> anyhow::Result<Self> {
         let directory = options.control.authority_path.as_deref();
         let authority = directory.map(Authority::open).transpose();
@@ -54,12 +54,12 @@ impl Certificates {
         })
     }
 
-    /// The certificate of a cell, issued if it is missing. Also issues one for agents of this cell in other
-    /// processes on this machine, valid for any of its hosts.
+    /// Loads the certificate of a cell, which is issued if it is missing. Also issues a certificate, valid for
+    /// every host of the cell, for agents in other processes on this machine.
     ///
     /// # Errors
     ///
-    /// It cannot be made or loaded.
+    /// A certificate cannot be issued or loaded.
     pub(super) fn ensure_for_cell(
         &mut self,
         number: u32,
@@ -68,14 +68,14 @@ impl Certificates {
             return Ok(None);
         };
         let cell = format!("cell{number}");
-        let agent = Role::Agent(AgentNames {
+        let agent_role = Role::Agent(AgentNames {
             cell: cell.clone(),
             hosts: BTreeSet::from([HostPattern::All]),
             services: BTreeSet::new(),
         });
         let folder = self.folder.join(format!("agent{number}"));
-        let agent = Identity::new(authority.installation(), agent)?;
-        identities::ensure(authority, &folder, &agent)?;
+        let agent_identity = Identity::new(authority.installation(), agent_role)?;
+        identities::ensure(authority, &folder, &agent_identity)?;
         let folder = self.folder.join(&cell);
         let cell_identity = Identity::new(authority.installation(), Role::Cell(cell))?;
         identities::ensure(authority, &folder, &cell_identity)?;
@@ -86,9 +86,9 @@ impl Certificates {
 
     /// Starts the task that keeps all credentials valid.
     pub(super) fn manage(self, control: &ControlIdentity) {
-        let of_cells = self.credentials.into_iter();
-        let of_cells = of_cells
-            .map(|of_cell| ManagedCredentials::new(of_cell, control.certificate_link(), None));
+        let of_cells = self.credentials.into_iter().map(|credentials| {
+            ManagedCredentials::new(credentials, control.certificate_link(), None)
+        });
         let all: Vec<ManagedCredentials> = of_cells.chain(control.managed()).collect();
         if !all.is_empty() {
             placewright_tasks::spawn(Task::Certificates, identities::manage(all));

@@ -9,7 +9,7 @@ use placewright_agent::{Driver, HostDescription, Operation};
 
 use crate::config::ConfigErrors;
 
-/// The options of the simulation, before its hosts are distributed over the cells.
+/// The simulation's hosts and options, before the hosts are distributed over the cells.
 pub(super) struct Simulation {
     pub(super) hosts: Vec<HostDescription>,
     times: BTreeMap<Operation, DurationDistribution>,
@@ -20,7 +20,7 @@ pub(super) struct Simulation {
 ///
 /// # Errors
 ///
-/// The user's input is not valid, or the file.
+/// An option is not valid, or the file cannot be read.
 pub(super) fn simulation(
     count: u32,
     nodes: Option<&Path>,
@@ -61,7 +61,7 @@ pub(super) fn simulation(
 }
 
 impl Simulation {
-    /// The driver of one cell's part of the hosts; `None` if it has no hosts.
+    /// The driver of one cell's part of the hosts; `None` if the part has no hosts. Parts are counted from 0.
     pub(super) fn driver(&self, part: usize, parts: usize) -> Option<Arc<dyn Driver>> {
         let hosts = simulated::shard(self.hosts.clone(), part, parts);
         if hosts.is_empty() {

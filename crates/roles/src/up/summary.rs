@@ -19,17 +19,18 @@ pub(super) struct StartupSummary {
 }
 
 impl StartupSummary {
-    /// Prints them, and writes the `clouds.yaml` that is mentioned.
+    /// Prints the summary, and writes the `clouds.yaml` that it mentions.
     ///
     /// # Errors
     ///
     /// The file or standard output cannot be written.
     pub(super) fn print(&self) -> anyhow::Result<()> {
+        // `up` always has the compute API.
         let Some(compute) = self.compute else {
             return Ok(());
         };
-        let clouds = self.folder.join("clouds.yaml");
-        private::create_file(&clouds)?.write_all(self.clouds(compute).as_bytes())?;
+        let clouds_file = self.folder.join("clouds.yaml");
+        private::create_file(&clouds_file)?.write_all(self.clouds_yaml(compute).as_bytes())?;
         let mut text = format!(
             "\nPlacewright is up: {} cells, {} simulated hosts. Ctrl-C stops it; started again it \
              goes on.\n\n  compute    http://{compute}/v2.1\n  placement  http://{}\n",
@@ -49,11 +50,11 @@ impl StartupSummary {
                 number + 1
             ));
         }
-        text.push_str(&self.things_to_try(compute, &clouds.display().to_string()));
+        text.push_str(&self.things_to_try(compute, &clouds_file.display().to_string()));
         crate::output::print(&text)
     }
 
-    fn clouds(&self, compute: SocketAddr) -> String {
+    fn clouds_yaml(&self, compute: SocketAddr) -> String {
         format!(
             r#"# How the openstack client and openstacksdk reach this installation.
 clouds:
@@ -69,7 +70,7 @@ clouds:
         )
     }
 
-    fn things_to_try(&self, compute: SocketAddr, clouds: &str) -> String {
+    fn things_to_try(&self, compute: SocketAddr, clouds_file: &str) -> String {
         format!(
             r#"
 Three things to try, in another terminal:
@@ -83,11 +84,12 @@ Three things to try, in another terminal:
   curl -s $H http://{compute}/v2.1/servers/detail
 
   # 2. the same with the openstack client (pip install python-openstackclient)
-  export OS_CLIENT_CONFIG_FILE={clouds} OS_CLOUD=placewright
+  export OS_CLIENT_CONFIG_FILE={clouds_file} OS_CLOUD=placewright
   openstack server list --long
 
-  # 3. a trace of a production cluster, played against it
-  placewright replay --help
+  # 3. a trace of a production cluster, played against it, by a program that ./run does not build
+  cargo build --release --locked -p placewright-cli
+  target/release/placewright replay --help
 
 "#
         )

@@ -66,7 +66,7 @@ impl AuthorizedStream {
         })
     }
 
-    /// The name of a host for which a session was started on this stream.
+    /// The name of a host; a refusal if no session was started for the host on this stream.
     fn name_of(&self, host: HostId) -> Result<&str, Status> {
         let name = self.host_names.get(&host).map(String::as_str);
         name.ok_or_else(|| {

@@ -18,6 +18,9 @@ use proto::agent_message::Kind as AgentKind;
 use proto::cell_message::Kind as CellKind;
 use proto::host_update::Update;
 
+/// How many characters of an invalid UUID an error shows at most.
+const SHOWN_CHARACTERS_MAX: usize = 60;
+
 /// Decodes a message of an agent.
 ///
 /// # Errors
@@ -186,8 +189,8 @@ pub(super) fn to_agent(message: proto::CellMessage) -> Result<Option<ToAgent>, D
     Ok(Some(message))
 }
 
-/// Why a message of a cell was rejected. If it is the order of a step and names its attempt, there is an
-/// answer that fails the step.
+/// Why a message of a cell was rejected. If the message is the order of a step with a host and an instance, there
+/// is an answer that fails the step.
 pub(super) struct DecodeError {
     pub(super) error: Status,
     pub(super) answer: Option<ToCell>,
@@ -254,7 +257,7 @@ fn order(message: proto::StepOrder) -> Result<Option<Order>, Status> {
         instance: instance("step.instance", &message.instance)?,
         attempt: message.attempt,
         step,
-        number: message.number,
+        guest_number: message.number,
         is_live: message.is_live,
         spec: spec(message.spec.ok_or_else(|| missing("step.spec"))?)?,
         amounts: message
@@ -290,7 +293,7 @@ fn spec(message: proto::Spec) -> Result<Spec, Status> {
             .map(rule)
             .collect::<Result<Vec<_>, _>>()?
             .into(),
-        // It may have secrets in the clear, for the driver.
+        // The body may have secrets in the clear, for the driver, so it is not printed.
         body: SharedText::hidden(message.body).into(),
         created_at: Timestamp(message.created_at_us),
         usage: Usage::default(),
@@ -328,7 +331,7 @@ fn amounts(message: proto::Amounts) -> Result<Amounts, Status> {
 
 fn uuid(field: &str, text: &str) -> Result<Uuid, Status> {
     Uuid::try_parse(text).map_err(|_| {
-        let shown: String = text.chars().take(60).collect();
+        let shown: String = text.chars().take(SHOWN_CHARACTERS_MAX).collect();
         Status::invalid_argument(format!("{field}: {shown:?} is no UUID"))
     })
 }

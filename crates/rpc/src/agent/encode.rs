@@ -201,7 +201,7 @@ fn step_order(host: String, session: u64, order: Order) -> proto::StepOrder {
         instance: order.instance.to_string(),
         attempt: order.attempt,
         step: step.into(),
-        number: order.number,
+        number: order.guest_number,
         is_live: order.is_live,
         spec: Some(spec(order.spec)),
         amounts: order.amounts.into_iter().map(amounts).collect(),

@@ -22,7 +22,7 @@ impl Validate for ToCell {
                 session, failure, ..
             } => {
                 let path = FieldPath::message("step_ended");
-                path.field("session").number(*session)?;
+                path.field("session").check_number(*session)?;
                 let failure = failure.as_ref();
                 failure.map_or(Ok(()), |item| item.check(path.field("failure")))
             }
@@ -30,7 +30,7 @@ impl Validate for ToCell {
             Self::State { update, .. } => update.check(FieldPath::message("state")),
             Self::Alive { hosts } => {
                 let path = FieldPath::message("alive");
-                path.field("hosts").count(hosts.len(), LIST_MAX)
+                path.field("hosts").check_count(hosts.len(), LIST_MAX)
             }
         }
     }
@@ -38,30 +38,33 @@ impl Validate for ToCell {
 
 impl Validate for SessionStart {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        path.field("name").text(&self.name, NAME_BYTES_MAX)?;
-        path.field("session").session(self.session)?;
-        path.field("guests").count(self.guests.len(), LIST_MAX)
+        path.field("name").check_text(&self.name, NAME_BYTES_MAX)?;
+        path.field("session").check_new_session(self.session)?;
+        path.field("guests")
+            .check_count(self.guests.len(), LIST_MAX)
     }
 }
 
 impl Validate for Failure {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        path.field("message").text(&self.message, TEXT_BYTES_MAX)
+        path.field("message")
+            .check_text(&self.message, TEXT_BYTES_MAX)
     }
 }
 
 impl Validate for NumberedUpdate {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        path.field("incarnation").session(self.incarnation)?;
-        path.field("sequence").number(self.sequence)?;
+        path.field("incarnation")
+            .check_new_session(self.incarnation)?;
+        path.field("sequence").check_number(self.sequence)?;
         match &self.update {
             HostUpdate::Full(report) => report.check(path.field("full")),
             HostUpdate::Facts(facts) => facts.check(path.field("facts")),
-            HostUpdate::Metrics(metrics) => path.field("metrics").each(metrics, PARTS_MAX),
+            HostUpdate::Metrics(metrics) => path.field("metrics").check_each(metrics, PARTS_MAX),
             HostUpdate::InstanceCame(instance, _) => instance.check(path.field("instance_came")),
             HostUpdate::Disabled(reason) => path
                 .field("disabled")
-                .maybe_text(reason.as_deref(), TEXT_BYTES_MAX),
+                .check_optional_text(reason.as_deref(), TEXT_BYTES_MAX),
             HostUpdate::Load(_)
             | HostUpdate::InstanceWent(..)
             | HostUpdate::Alive
@@ -74,10 +77,12 @@ impl Validate for NumberedUpdate {
 impl Validate for HostReport {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         self.facts.check(path.field("facts"))?;
-        path.field("metrics").each(&self.metrics, PARTS_MAX)?;
-        path.field("instances").each(&self.instances, LIST_MAX)?;
+        path.field("metrics").check_each(&self.metrics, PARTS_MAX)?;
+        path.field("instances")
+            .check_each(&self.instances, LIST_MAX)?;
         let disabled = self.disabled.as_deref();
-        path.field("disabled").maybe_text(disabled, TEXT_BYTES_MAX)
+        path.field("disabled")
+            .check_optional_text(disabled, TEXT_BYTES_MAX)
     }
 }
 
@@ -92,29 +97,30 @@ impl Validate for HostFacts {
             ("hypervisor_type", platform.hypervisor_type.as_ref()),
         ] {
             let text = text.map(String::as_str);
-            path.field(field).maybe_text(text, NAME_BYTES_MAX)?;
+            path.field(field)
+                .check_optional_text(text, NAME_BYTES_MAX)?;
         }
         let cpu_info = platform.cpu_info.as_deref();
         path.field("cpu_info")
-            .maybe_text(cpu_info, TEXT_BYTES_MAX)?;
+            .check_optional_text(cpu_info, TEXT_BYTES_MAX)?;
         let supported = path.field("supported_instances");
-        supported.count(platform.supported_instances.len(), PARTS_MAX)?;
+        supported.check_count(platform.supported_instances.len(), PARTS_MAX)?;
         for item in platform.supported_instances.iter().flatten() {
-            supported.text(item, NAME_BYTES_MAX)?;
+            supported.check_text(item, NAME_BYTES_MAX)?;
         }
-        path.field("stats").pairs(self.stats.iter())
+        path.field("stats").check_pairs(self.stats.iter())
     }
 }
 
 impl FieldPath<'_> {
-    fn pairs<'a>(
+    fn check_pairs<'a>(
         &self,
         pairs: impl ExactSizeIterator<Item = (&'a String, &'a String)>,
     ) -> Result<(), LimitExceeded> {
-        self.count(pairs.len(), PARTS_MAX)?;
+        self.check_count(pairs.len(), PARTS_MAX)?;
         for (name, value) in pairs {
-            self.text(name, NAME_BYTES_MAX)?;
-            self.text(value, TEXT_BYTES_MAX)?;
+            self.check_text(name, NAME_BYTES_MAX)?;
+            self.check_text(value, TEXT_BYTES_MAX)?;
         }
         Ok(())
     }
@@ -122,15 +128,15 @@ impl FieldPath<'_> {
 
 impl Validate for Metric {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        path.field("name").text(&self.name, NAME_BYTES_MAX)?;
-        path.field("value").finite(self.value)
+        path.field("name").check_text(&self.name, NAME_BYTES_MAX)?;
+        path.field("value").check_finite(self.value)
     }
 }
 
 impl Validate for InstanceReport {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         let properties = path.field("image_properties");
-        properties.pairs(self.image_properties.iter())
+        properties.check_pairs(self.image_properties.iter())
     }
 }
 
@@ -140,17 +146,17 @@ impl Validate for ToAgent {
         match self {
             Self::Step { session, order, .. } => {
                 let path = FieldPath::message("step");
-                path.field("session").number(*session)?;
+                path.field("session").check_number(*session)?;
                 order.check(path)
             }
             Self::Destroy { session, .. } => {
                 let path = FieldPath::message("destroy");
-                path.field("session").number(*session)
+                path.field("session").check_number(*session)
             }
             Self::SendState { .. } => Ok(()),
             Self::StartAgain { after, .. } => {
                 let path = FieldPath::message("start_again");
-                path.field("after").earlier_session(*after)
+                path.field("after").check_earlier_session(*after)
             }
         }
     }
@@ -159,47 +165,50 @@ impl Validate for ToAgent {
 impl Validate for Order {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         self.spec.check(path.field("spec"))?;
-        path.field("amounts").each(&self.amounts, PARTS_MAX)
+        path.field("amounts").check_each(&self.amounts, PARTS_MAX)
     }
 }
 
 impl Validate for Spec {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        path.field("name").text(&self.name, TITLE_BYTES_MAX)?;
-        path.field("project").text(&self.project, TITLE_BYTES_MAX)?;
-        path.field("user").text(&self.user, TITLE_BYTES_MAX)?;
-        path.field("rules").each(&self.rules, PARTS_MAX)?;
-        path.field("body").bytes(self.body.len(), BODY_BYTES_MAX)?;
+        path.field("name").check_text(&self.name, TITLE_BYTES_MAX)?;
+        path.field("project")
+            .check_text(&self.project, TITLE_BYTES_MAX)?;
+        path.field("user").check_text(&self.user, TITLE_BYTES_MAX)?;
+        path.field("rules").check_each(&self.rules, PARTS_MAX)?;
+        path.field("body")
+            .check_bytes(self.body.len(), BODY_BYTES_MAX)?;
         // Sealed secrets never leave the role that has the key, so these fields have to be empty.
         path.field("build_secrets")
-            .text(&self.build_secrets.text(), 0)?;
-        path.field("secrets").text(&self.secrets.text(), 0)?;
-        path.field("created_at").time(self.created_at)?;
+            .check_text(&self.build_secrets.text(), 0)?;
+        path.field("secrets").check_text(&self.secrets.text(), 0)?;
+        path.field("created_at").check_time(self.created_at)?;
         let classes = self.usage.amounts().map_or(&[][..], |usage| &usage.classes);
         let path = path.field("usage");
-        path.count(classes.len(), PARTS_MAX)?;
+        path.check_count(classes.len(), PARTS_MAX)?;
         let mut names = classes.iter().map(|(class, _)| class);
-        names.try_for_each(|class| path.text(class, NAME_BYTES_MAX))
+        names.try_for_each(|class| path.check_text(class, NAME_BYTES_MAX))
     }
 }
 
 impl Validate for HardRule {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         if let RuleScope::Level(level) = &self.rule.scope {
-            path.field("level").text(level, NAME_BYTES_MAX)?;
+            path.field("level").check_text(level, NAME_BYTES_MAX)?;
         }
-        path.field("others").count(self.others.len(), PARTS_MAX)
+        path.field("others")
+            .check_count(self.others.len(), PARTS_MAX)
     }
 }
 
 impl Validate for Amounts {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         let resources = path.field("resources");
-        resources.count(self.resources.len(), PARTS_MAX)?;
+        resources.check_count(self.resources.len(), PARTS_MAX)?;
         for (class, amount) in &self.resources {
             let class_path = resources.field("resource_class");
-            class_path.text(class, NAME_BYTES_MAX)?;
-            resources.field("amount").amount(*amount)?;
+            class_path.check_text(class, NAME_BYTES_MAX)?;
+            resources.field("amount").check_amount(*amount)?;
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ impl<T: Validate> Validate for Vec<T> {
     const IS_LIST: bool = true;
 
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        path.each(self, LIST_MAX)
+        path.check_each(self, LIST_MAX)
     }
 }
 
@@ -32,7 +32,8 @@ impl Validate for InstanceId {
     }
 }
 
-/// The index of a candidate needs no limit: the cell that sent the candidates checks that it is one of theirs.
+/// The index of a candidate needs no limit: the cell that sent the candidates checks that there is one with this
+/// index.
 impl Validate for ClaimResponse {
     fn check(&self, _: FieldPath<'_>) -> Result<(), LimitExceeded> {
         Ok(())
@@ -41,13 +42,14 @@ impl Validate for ClaimResponse {
 
 impl Validate for Envelope {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        path.field("sent_at").time(self.sent_at)?;
+        path.field("sent_at").check_time(self.sent_at)?;
         match &self.message {
             Message::Create(create) => create.check(path.field("create")),
             Message::Move(order) => order.check(path.field("move")),
-            Message::Delete { claim_number, .. } => {
-                path.field("delete").field("claim").number(*claim_number)
-            }
+            Message::Delete { claim_number, .. } => path
+                .field("delete")
+                .field("claim")
+                .check_number(*claim_number),
             Message::Reserve { .. } | Message::Cancel { .. } | Message::ConfirmOrRevert { .. } => {
                 Ok(())
             }
@@ -59,27 +61,30 @@ impl Validate for Create {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         self.spec.check(path.field("spec"))?;
         self.selection.check(path.field("selection"))?;
-        path.field("alternates").each(&self.alternates, PARTS_MAX)?;
-        path.field("claim").number(self.claim_number)
+        path.field("alternates")
+            .check_each(&self.alternates, PARTS_MAX)?;
+        path.field("claim").check_number(self.claim_number)
     }
 }
 
 impl Validate for MoveOrder {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         self.selection.check(path.field("selection"))?;
-        path.field("alternates").each(&self.alternates, PARTS_MAX)?;
+        path.field("alternates")
+            .check_each(&self.alternates, PARTS_MAX)?;
         if let Some(spec) = &self.spec {
             spec.check(path.field("spec"))?;
         }
-        path.field("claim").number(self.claim_number)
+        path.field("claim").check_number(self.claim_number)
     }
 }
 
 impl Validate for Candidate {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         let zone = self.zone.as_deref();
-        path.field("zone").maybe_text(zone, NAME_BYTES_MAX)?;
-        path.field("amounts").each(&self.amounts, PARTS_MAX)
+        path.field("zone")
+            .check_optional_text(zone, NAME_BYTES_MAX)?;
+        path.field("amounts").check_each(&self.amounts, PARTS_MAX)
     }
 }
 
@@ -95,9 +100,11 @@ impl Validate for CellOperation {
 
 impl Validate for Fault {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        path.field("message").text(&self.message, TEXT_BYTES_MAX)?;
-        path.field("details").text(&self.details, BODY_BYTES_MAX)?;
-        path.field("at").time(self.at)
+        path.field("message")
+            .check_text(&self.message, TEXT_BYTES_MAX)?;
+        path.field("details")
+            .check_text(&self.details, BODY_BYTES_MAX)?;
+        path.field("at").check_time(self.at)
     }
 }
 
@@ -105,19 +112,20 @@ impl Validate for Reply {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         match self {
             Self::Accepted => Ok(()),
-            Self::Refused(why) => path.text(why, TEXT_BYTES_MAX),
+            Self::Refused(why) => path.check_text(why, TEXT_BYTES_MAX),
         }
     }
 }
 
 impl Validate for Action {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        path.field("name").text(&self.name, NAME_BYTES_MAX)?;
-        path.field("started_at").time(self.started_at)?;
+        path.field("name").check_text(&self.name, NAME_BYTES_MAX)?;
+        path.field("started_at").check_time(self.started_at)?;
         if let Some(finished_at) = self.finished_at {
-            path.field("finished_at").time(finished_at)?;
+            path.field("finished_at").check_time(finished_at)?;
         }
-        path.field("attempts").each(&self.attempts, LIST_MAX)?;
+        path.field("attempts")
+            .check_each(&self.attempts, LIST_MAX)?;
         let fault = self.fault.as_ref();
         fault.map_or(Ok(()), |fault| fault.check(path.field("fault")))
     }
@@ -125,19 +133,20 @@ impl Validate for Action {
 
 impl Validate for Attempt {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        path.field("started_at").time(self.started_at)?;
-        path.field("finished_at").time(self.finished_at)?;
+        path.field("started_at").check_time(self.started_at)?;
+        path.field("finished_at").check_time(self.finished_at)?;
         let failure = self.failure.as_deref();
-        path.field("failure").maybe_text(failure, TEXT_BYTES_MAX)
+        path.field("failure")
+            .check_optional_text(failure, TEXT_BYTES_MAX)
     }
 }
 
 impl Validate for ClaimRequest {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        path.field("number").number(self.number)?;
+        path.field("number").check_number(self.number)?;
         match &self.change {
             ClaimChange::Swap { candidates } => {
-                path.field("candidates").each(candidates, PARTS_MAX)
+                path.field("candidates").check_each(candidates, PARTS_MAX)
             }
             ClaimChange::Settle { fault, .. } => {
                 let fault = fault.as_ref();
@@ -160,7 +169,7 @@ impl Validate for CellEvent {
                 view.map_or(Ok(()), |view| view.check(path.field("host")))
             }
             Self::State { update, .. } => update.check(path.field("state")),
-            Self::Alive { hosts } => path.field("alive").count(hosts.len(), LIST_MAX),
+            Self::Alive { hosts } => path.field("alive").check_count(hosts.len(), LIST_MAX),
             Self::Complete | Self::Heartbeat => Ok(()),
         }
     }
@@ -169,19 +178,21 @@ impl Validate for CellEvent {
 impl Validate for InstanceView {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         let zone = self.zone.as_deref();
-        path.field("zone").maybe_text(zone, NAME_BYTES_MAX)?;
+        path.field("zone")
+            .check_optional_text(zone, NAME_BYTES_MAX)?;
         if let Some(fault) = &self.fault {
             fault.check(path.field("fault"))?;
         }
-        path.field("created_at").time(self.created_at)?;
-        path.field("updated_at").time(self.updated_at)
+        path.field("created_at").check_time(self.created_at)?;
+        path.field("updated_at").check_time(self.updated_at)
     }
 }
 
 impl Validate for HostView {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         let name = self.name.as_deref();
-        path.field("name").maybe_text(name, NAME_BYTES_MAX)?;
-        path.field("heard_at").time(self.heard_at)
+        path.field("name")
+            .check_optional_text(name, NAME_BYTES_MAX)?;
+        path.field("heard_at").check_time(self.heard_at)
     }
 }

@@ -42,7 +42,8 @@ impl Rng {
         list[self.below(list.len())].clone()
     }
 
-    /// A random number, often an extreme of a type or field.
+    /// A random number, often an extreme of a type or field: 1.8e15 is a time in microseconds, and `1 << 62` the
+    /// end of the numbers that roles send each other.
     fn number(&mut self) -> u64 {
         let extremes = [
             0,
@@ -104,7 +105,7 @@ impl Rng {
         (self.below(3) > 0).then(|| generate(self))
     }
 
-    /// Changes some bytes, or cuts the end off.
+    /// Changes or inserts some bytes, or cuts the end off.
     pub(crate) fn mutate(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..=self.below(4) {
             if bytes.is_empty() {
@@ -151,6 +152,7 @@ pub(crate) fn random_cell_message(rng: &mut Rng, hosts: &[String]) -> proto::Cel
             session: rng.number(),
             instance,
             attempt: rng.any_u32(),
+            // Also numbers that are no step.
             step: i32::try_from(rng.below(9)).unwrap() - 1,
             number: rng.any_u32(),
             is_live: rng.below(2) == 0,
@@ -200,7 +202,7 @@ fn metrics(rng: &mut Rng) -> Vec<proto::Metric> {
     })
 }
 
-fn report(rng: &mut Rng) -> proto::InstanceReport {
+fn instance_report(rng: &mut Rng) -> proto::InstanceReport {
     proto::InstanceReport {
         uuid: rng.uuid().to_string(),
         group: rng.option_of(|rng| rng.uuid().to_string()),
@@ -268,7 +270,7 @@ pub(crate) fn random_agent_message(rng: &mut Rng, hosts: &[String]) -> proto::Ag
                     facts: rng.option_of(facts),
                     load: rng.option_of(load),
                     metrics: metrics(rng),
-                    instances: rng.list_of(report),
+                    instances: rng.list_of(instance_report),
                     disabled: rng.option_of(Rng::text),
                     forced_down: false,
                 }),
@@ -278,7 +280,7 @@ pub(crate) fn random_agent_message(rng: &mut Rng, hosts: &[String]) -> proto::Ag
                     metrics: metrics(rng),
                 }),
                 4 => Update::InstanceCame(proto::InstanceCame {
-                    instance: rng.option_of(report),
+                    instance: rng.option_of(instance_report),
                     load: rng.option_of(load),
                 }),
                 5 => Update::InstanceWent(proto::InstanceWent {
@@ -378,17 +380,17 @@ pub(crate) fn random_envelope(rng: &mut Rng) -> Envelope {
 
 /// A cell that sends its agents any messages that a test gives it.
 pub(crate) struct HostileCell {
-    peers: mpsc::Receiver<Peer>,
+    streams: mpsc::Receiver<AgentStream>,
 }
 
-/// An agent's connection to that cell.
-pub(crate) struct Peer {
+/// The stream between an agent and a [`HostileCell`].
+pub(crate) struct AgentStream {
     from_agent: Streaming<proto::FromAgent>,
     to_agent: mpsc::Sender<Result<proto::FromCell, Status>>,
 }
 
 struct HostileService {
-    connections: mpsc::Sender<Peer>,
+    streams: mpsc::Sender<AgentStream>,
 }
 
 #[tonic::async_trait]
@@ -399,17 +401,17 @@ impl Agents for HostileService {
         &self,
         request: Request<Streaming<proto::FromAgent>>,
     ) -> Result<Response<Self::JoinStream>, Status> {
-        let (to_agent, stream) = mpsc::channel(16);
+        let (to_agent, batches) = mpsc::channel(16);
         let from_agent = request.into_inner();
-        let peer = Peer {
+        let stream = AgentStream {
             from_agent,
             to_agent,
         };
-        self.connections
-            .send(peer)
+        self.streams
+            .send(stream)
             .await
             .map_err(|_| Status::unavailable("over"))?;
-        Ok(Response::new(ReceiverStream::new(stream)))
+        Ok(Response::new(ReceiverStream::new(batches)))
     }
 }
 
@@ -417,20 +419,22 @@ impl HostileCell {
     pub(crate) async fn start() -> (SocketAddr, Self) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (connections, peers) = mpsc::channel(16);
-        let router = tonic::transport::Server::builder()
-            .add_service(AgentsServer::new(HostileService { connections }));
+        let (new_streams, streams) = mpsc::channel(16);
+        let router =
+            tonic::transport::Server::builder().add_service(AgentsServer::new(HostileService {
+                streams: new_streams,
+            }));
         tokio::spawn(router.serve_with_incoming(TcpListenerStream::new(listener)));
-        (address, Self { peers })
+        (address, Self { streams })
     }
 
-    /// Waits for the next connection of the agent.
-    pub(crate) async fn next_connection(&mut self) -> Peer {
-        self.peers.recv().await.unwrap()
+    /// Waits until the agent opens its next stream.
+    pub(crate) async fn next_stream(&mut self) -> AgentStream {
+        self.streams.recv().await.unwrap()
     }
 }
 
-impl Peer {
+impl AgentStream {
     /// Sends messages; false if the agent is gone.
     pub(crate) async fn send(&mut self, messages: Vec<proto::CellMessage>) -> bool {
         self.to_agent
@@ -452,11 +456,11 @@ impl Peer {
             kind: Some(CellKind::StartAgain(start_again)),
         }])
         .await;
-        self.start_after(host, 0).await
+        self.wait_for_session_after(host, 0).await
     }
 
     /// Waits until the agent of a host starts a session with a number greater than `session`, and returns it.
-    pub(crate) async fn start_after(&mut self, host: &str, session: u64) -> u64 {
+    pub(crate) async fn wait_for_session_after(&mut self, host: &str, session: u64) -> u64 {
         let wait = async {
             loop {
                 let batch = self.from_agent.message().await.unwrap().unwrap();

@@ -70,7 +70,8 @@ impl FakeCell {
         self.mode.store(SILENT, Ordering::SeqCst);
     }
 
-    async fn check(&self) -> Result<(), LinkError> {
+    /// Fails with the error that was set, or does not end if the cell was set stuck.
+    async fn fail_if_set(&self) -> Result<(), LinkError> {
         let (peer, why) = ("cell".to_owned(), ERROR_REASON.to_owned());
         match self.mode.load(Ordering::SeqCst) {
             UNREACHABLE => Err(LinkError::Unreachable { peer, why }),
@@ -85,7 +86,7 @@ impl FakeCell {
 
 impl CellLink for FakeCell {
     fn cell_id(&self) -> LinkFuture<'_, CellId> {
-        Box::pin(async { self.check().await.map(|()| self.id) })
+        Box::pin(async { self.fail_if_set().await.map(|()| self.id) })
     }
 
     /// Refuses every message, with the number of its instance, so that replies can be told apart.
@@ -124,33 +125,34 @@ impl CellLink for FakeCell {
     fn follow(&self) -> LinkFuture<'_, mpsc::Receiver<CellEvent>> {
         let is_silent = self.mode.load(Ordering::SeqCst) == SILENT;
         Box::pin(async move {
-            let (to, from) = mpsc::channel(100);
+            let (sender, receiver) = mpsc::channel(100);
             tokio::spawn(async move {
                 for number in 0.. {
                     if is_silent {
-                        to.closed().await;
+                        sender.closed().await;
                         return;
                     }
                     let event = CellEvent::Instance {
                         instance: instance(number),
                         view: None,
                     };
-                    if to.send(event).await.is_err() {
+                    if sender.send(event).await.is_err() {
                         return;
                     }
                 }
             });
-            Ok(from)
+            Ok(receiver)
         })
     }
 }
 
 impl PlacementLink for FakeCell {
+    /// Answers each request with the index that is the request's number, so that responses can be told apart.
     fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
-        let index = |claim_request: &ClaimRequest| ClaimResponse::Swapped {
+        let response = |claim_request: &ClaimRequest| ClaimResponse::Swapped {
             index: u32::try_from(claim_request.number).unwrap(),
         };
-        let responses = requests.iter().map(index).collect();
+        let responses = requests.iter().map(response).collect();
         Box::pin(async { Ok(responses) })
     }
 }
@@ -162,13 +164,14 @@ impl AgentLink for FakeCell {
             let (to_cell, mut from_agent) = mpsc::channel(100);
             let received_sender = self.received_sender.clone();
             tokio::spawn(async move {
-                for order in every_message_to_agents() {
-                    to_agent.send(order).await.unwrap();
+                for message in every_message_to_agents() {
+                    to_agent.send(message).await.unwrap();
                 }
                 while let Some(message) = from_agent.recv().await {
                     received_sender.send(Some(message)).await.unwrap();
                 }
                 received_sender.send(None).await.unwrap();
+                // Until here the agent's end of the connection stays open.
                 drop(to_agent);
             });
             Ok(AgentConnection { to_cell, from_cell })
@@ -247,7 +250,7 @@ fn host() -> HostId {
     HostId(Uuid::from_u128(0x4057))
 }
 
-fn spec(bytes: usize) -> Spec {
+fn spec(body_bytes: usize) -> Spec {
     Spec {
         name: "vm".into(),
         project: "p".into(),
@@ -270,7 +273,7 @@ fn spec(bytes: usize) -> Spec {
             },
         ]
         .into(),
-        body: "x".repeat(bytes).into(),
+        body: "x".repeat(body_bytes).into(),
         created_at: Timestamp(1_700_000_000_000_000),
         usage: Default::default(),
         build_secrets: Default::default(),
@@ -278,12 +281,12 @@ fn spec(bytes: usize) -> Spec {
     }
 }
 
-pub(crate) fn envelopes(count: u128, bytes: usize) -> Vec<Envelope> {
-    let message = |number| Envelope {
+pub(crate) fn envelopes(count: u128, body_bytes: usize) -> Vec<Envelope> {
+    let envelope = |number| Envelope {
         sent_at: Timestamp(5),
         message: Message::Create(Box::new(Create {
             instance: instance(number),
-            spec: spec(bytes),
+            spec: spec(body_bytes),
             selection: Candidate {
                 host: host(),
                 zone: None,
@@ -293,16 +296,16 @@ pub(crate) fn envelopes(count: u128, bytes: usize) -> Vec<Envelope> {
             claim_number: 1,
         })),
     };
-    (0..count).map(message).collect()
+    (0..count).map(envelope).collect()
 }
 
 pub(crate) fn claim_requests(count: u64) -> Vec<ClaimRequest> {
-    let message = |number: u64| ClaimRequest {
+    let claim_request = |number: u64| ClaimRequest {
         instance: instance(number.into()),
         number,
         change: ClaimChange::Release { is_deleted: false },
     };
-    (0..count).map(message).collect()
+    (0..count).map(claim_request).collect()
 }
 
 /// One of each update of a host's soft state.
@@ -411,7 +414,7 @@ pub(crate) fn every_message_of_agents() -> Vec<ToCell> {
 
 /// One of each message that a cell can send.
 pub(crate) fn every_message_to_agents() -> Vec<ToAgent> {
-    let mut orders = vec![
+    let mut messages = vec![
         ToAgent::Destroy {
             host: host(),
             session: 1,
@@ -438,14 +441,14 @@ pub(crate) fn every_message_to_agents() -> Vec<ToAgent> {
     ];
     for (attempt, step) in (1..).zip(steps) {
         let is_live = step == Step::Leave;
-        orders.push(ToAgent::Step {
+        messages.push(ToAgent::Step {
             host: host(),
             session: 1,
             order: Box::new(Order {
                 instance: instance(2),
                 attempt,
                 step,
-                number: 3,
+                guest_number: 3,
                 is_live,
                 spec: spec(10),
                 amounts: vec![Amounts {
@@ -460,5 +463,5 @@ pub(crate) fn every_message_to_agents() -> Vec<ToAgent> {
             }),
         });
     }
-    orders
+    messages
 }

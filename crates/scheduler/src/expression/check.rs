@@ -13,7 +13,8 @@ const COST_MAX: u64 = 65_536;
 /// The upper bound of characters and elements of an intermediate value.
 const SIZE_MAX: u64 = 65_536;
 
-/// The functions that expressions may call, besides operators.
+/// The functions that expressions may call, besides operators. The parser makes those with `@` of `in` and of
+/// loops such as `all`.
 const FUNCTIONS: [&str; 13] = [
     "size",
     "contains",
@@ -52,7 +53,7 @@ pub(super) struct CheckError {
 /// The result of the static analysis.
 #[derive(Debug)]
 pub(super) struct Analysis {
-    /// Whether its value may differ from host to host.
+    /// Whether the value of the expression may differ from host to host.
     pub(super) reads_host: bool,
 }
 
@@ -95,7 +96,7 @@ pub(super) fn analyse(expression: &IdedExpr) -> Result<Analysis, CheckError> {
 
 /// The state of the analysis while it walks the syntax tree.
 struct Walker<'e> {
-    /// The loop variables in scope, each with the size of its elements.
+    /// The loop variables in scope, each with an upper bound of the size of its values.
     variables: Vec<(&'e str, u64)>,
     reads_host: bool,
 }
@@ -212,6 +213,7 @@ impl<'e> Walker<'e> {
 
     fn call(&mut self, call: &'e CallExpr, node: u64) -> Result<Estimate, CheckError> {
         let name = call.func_name.as_str();
+        // Operators are functions with names such as `_+_` and `!_`.
         let is_operator = name.contains('_') && !name.starts_with(char::is_alphabetic);
         if !is_operator && !FUNCTIONS.contains(&name) {
             let callable = FUNCTIONS.iter().filter(|name| !name.starts_with('@'));
@@ -267,13 +269,15 @@ impl<'e> Walker<'e> {
         let result = self.estimate(&node.result)?;
         self.variables.truncate(outer_count);
         let loop_cost = range.count.saturating_mul(iteration_cost);
+        // To accumulate 64 characters or elements counts as one step.
+        let accumulation_cost = accumulated_size / 64;
         Ok(Estimate {
             cost: range
                 .cost
                 .saturating_add(initial.cost)
                 .saturating_add(loop_cost)
                 .saturating_add(result.cost)
-                .saturating_add(accumulated_size / 64),
+                .saturating_add(accumulation_cost),
             size: result.size,
             count: range.count,
         })

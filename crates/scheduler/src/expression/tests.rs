@@ -28,8 +28,8 @@ fn weigher(source: &str) -> ExpressionConfig {
     }
 }
 
-/// Hosts `host0` to `host3`; number n has n busy instances, n GiB of free memory and, if n is odd,
-/// the statistic `rank`.
+/// Hosts `host0` to `host3`; number n has n busy instances, n GiB of free memory, n / 2 as the metric
+/// `cpu.percent` and, if n is odd, n as the statistic `rank`.
 fn hosts() -> HostTable {
     let mut hosts = HostTable::new(&SchedulerConfig::default());
     for slot in 0..4u32 {
@@ -86,6 +86,7 @@ fn policy(expression: ExpressionConfig) -> Policy {
     Policy::new(config).expect("valid")
 }
 
+/// The hosts that pass an expression.
 fn passing(source: &str) -> Vec<u32> {
     let (hosts, request) = (hosts(), request());
     let policy = policy(filter(source));
@@ -94,6 +95,7 @@ fn passing(source: &str) -> Vec<u32> {
     (0..4).filter(|slot| filters.passes(*slot)).collect()
 }
 
+/// The scores of the four hosts by an expression alone: its values, normalised to 0 to 1.
 fn scores(source: &str) -> Vec<f64> {
     let (hosts, request) = (hosts(), request());
     let policy = policy(weigher(source));
@@ -132,7 +134,7 @@ fn filters_see_hosts_and_the_request() {
 }
 
 #[test]
-fn weighers_give_numbers_and_zero_where_they_cannot_be_computed() {
+fn weighers_give_numbers_and_zero_for_hosts_without_a_value() {
     assert_eq!(scores("host.io_ops"), [0.0, 1.0 / 3.0, 2.0 / 3.0, 1.0]);
     assert_eq!(
         scores("-host.metrics['cpu.percent']"),
@@ -143,6 +145,7 @@ fn weighers_give_numbers_and_zero_where_they_cannot_be_computed() {
         [0.0, 1.0 / 3.0, 0.0, 1.0]
     );
     assert_eq!(scores("host.io_ops > 1"), [0.0, 0.0, 1.0, 1.0]);
+    // The values are 0, -1024, none because of a division by 0, and 3072.
     assert_eq!(
         scores("host.ram_free_mb / (host.io_ops - 2)"),
         [0.25, 0.0, 0.25, 1.0]
@@ -196,10 +199,10 @@ fn errors_are_found_at_load_with_their_position() {
 #[test]
 fn costs_are_bounded_before_anything_is_evaluated() {
     let nested = "request.hints.a.all(a, request.hints.b.all(b, request.hints.c.all(c, a == b)))";
-    let doubling = format!("['x']{}.size() > 0", ".map(x, x + x + x + x)".repeat(12));
+    let growing = format!("['x']{}.size() > 0", ".map(x, x + x + x + x)".repeat(12));
     let deep = format!("{}true{}", "(".repeat(2000), ")".repeat(2000));
     let long = format!("true{}", " && true".repeat(600));
-    for source in [nested, &doubling, &deep, &long] {
+    for source in [nested, &growing, &deep, &long] {
         assert!(Expression::load(&filter(source)).is_err(), "{source:.60}");
     }
     let affordable = "request.hints.a.exists(a, request.hints.b.exists(b, a == b))";
@@ -211,13 +214,13 @@ fn costs_are_bounded_before_anything_is_evaluated() {
 }
 
 #[test]
-fn an_aggregate_overrides_the_multiplier_and_names_do_not_clash() {
-    let clashing = ExpressionConfig {
+fn an_aggregate_overrides_the_multiplier_and_a_taken_name_is_refused() {
+    let with_taken_name = ExpressionConfig {
         name: "RAMWeigher".to_owned(),
         ..weigher("1")
     };
     let config = SchedulerConfig {
-        expressions: vec![clashing],
+        expressions: vec![with_taken_name],
         ..SchedulerConfig::default()
     };
     assert!(Policy::new(config).is_err());

@@ -17,11 +17,12 @@ pub(super) const FILTER: Filter = Filter {
             .config
             .aggregate_image_properties_isolation_namespace;
         let aggregates = context.hosts.aggregates();
-        // No property that Nova knows starts with a prefix, so none is compared then.
+        // No property that Nova knows starts with a prefix, so with a prefix no property is compared.
         let is_prefixed = prefix.as_ref().is_some_and(|prefix| !prefix.is_empty());
         let Some(image) = context.request.image.as_ref().filter(|_| !is_prefixed) else {
             return Ok(Verdict::All);
         };
+        // The properties of the image that are metadata keys of any aggregate, with the image's values.
         let compared: Vec<(&str, String)> = aggregates
             .keys()
             .filter_map(|key| Some((key, property_text(&image.properties, key)?)))
@@ -30,16 +31,16 @@ pub(super) const FILTER: Filter = Filter {
             return Ok(Verdict::All);
         }
         Ok(aggregates.verdict(|combination| {
-            compared.iter().all(|(key, property)| {
+            compared.iter().all(|(key, image_value)| {
                 let lists = combination.values(key);
                 let mut values = lists.iter().flat_map(|list| list.split(',')).map(strip);
-                lists.is_empty() || values.any(|value| value == property)
+                lists.is_empty() || values.any(|value| value == image_value)
             })
         }))
     },
 };
 
-/// A known property in the spelling of metadata; `None` if it is unset, empty, zero or false.
+/// The value of a known property in the spelling of metadata; `None` if it is unset, empty, zero or false.
 fn property_text(properties: &ImageProperties, name: &str) -> Option<String> {
     match name {
         "traits_required" => {

@@ -6,7 +6,7 @@ use super::filter::Filter;
 use crate::hosts::verdict::Verdict;
 use crate::values::strip;
 
-/// The scope prefix of extra specs for this filter. Those without a scope count as well.
+/// The scope prefix of extra specs for this filter. Extra specs without a scope count as well.
 const SCOPE: &str = "aggregate_instance_extra_specs";
 
 /// The filter as registered in [`super::ALL`].

@@ -1,5 +1,5 @@
 //! `AggregateMultiTenancyIsolation`: the hosts of an aggregate that lists projects accept no
-//! others.
+//! other projects.
 //!
 //! The listed projects may use hosts outside of the aggregate too.
 

@@ -1,4 +1,4 @@
-//! `AggregateTypeAffinityFilter`: the hosts of an aggregate that lists flavors accept no others.
+//! `AggregateTypeAffinityFilter`: the hosts of an aggregate that lists flavors accept no other flavors.
 
 use super::filter::Filter;
 use crate::hosts::aggregate::Aggregates;

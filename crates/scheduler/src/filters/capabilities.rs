@@ -12,12 +12,13 @@ use crate::hosts::table::HostTable;
 use crate::hosts::verdict::{Partition, Verdict};
 use crate::values;
 
-/// The scope prefix of extra specs for this filter. Those without a scope count only where a host
-/// has an attribute of that name.
+/// The scope prefix of extra specs for this filter. Extra specs without a scope count only where a host
+/// has an attribute of their name.
 const SCOPE: &str = "capabilities";
 /// The extra spec that requires a minimum width of physical addresses, in bits.
 const ADDRESS_BITS: &str = "hw:maxphysaddr_bits";
-/// The same requirement as a path into the CPU's description; [`ADDRESS_BITS`] overrides it.
+/// The extra spec with the same requirement as a path into the CPU's description; [`ADDRESS_BITS`] overrides
+/// it.
 const ADDRESS_BITS_PATH: &str = "capabilities:cpu_info:maxphysaddr:bits";
 
 /// The filter as registered in [`super::ALL`].

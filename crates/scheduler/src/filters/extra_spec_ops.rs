@@ -18,7 +18,7 @@ pub(crate) enum Requirement {
     ContainsAll(Vec<String>),
     /// The value is one of the texts.
     OneOf(Vec<String>),
-    /// Never satisfied: the operand is missing, or the operator needs a number and it is none.
+    /// Never satisfied: the operand is missing, or is not the number that the operator needs.
     Unsatisfiable,
 }
 
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn operators_compare_as_nova_documents() {
-        for (requirement, value, met) in [
+        for (requirement, value, is_met) in [
             ("4", "4", true),
             ("4", "4.0", false),
             ("= 4", "5", true),
@@ -163,7 +163,11 @@ mod tests {
             ("", "", true),
         ] {
             let parsed = Requirement::parse(requirement);
-            assert_eq!(parsed.is_met_by(value), met, "{requirement:?} of {value:?}");
+            assert_eq!(
+                parsed.is_met_by(value),
+                is_met,
+                "{requirement:?} of {value:?}"
+            );
         }
     }
 }

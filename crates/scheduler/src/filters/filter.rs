@@ -7,13 +7,13 @@ use crate::hosts::verdict::Verdict;
 /// A filter: its name in the configuration, the requests that it applies to, and its compiler.
 #[derive(Debug)]
 pub struct Filter {
-    /// The name by which `enabled_filters` refers to it.
+    /// The name by which `enabled_filters` refers to the filter.
     pub name: &'static str,
-    /// Whether its verdict is the same for all instances of a request, and depends only on the
+    /// Whether the filter's verdict is the same for all instances of a request, and depends only on the
     /// hosts' reports and the metadata of aggregates (Nova: `run_filter_once_per_request`). The
     /// verdict is then cached by request class.
     pub is_once_per_request: bool,
-    /// Whether it applies to a rebuild in place; filters that do not apply let every host pass.
+    /// Whether the filter applies to a rebuild in place; filters that do not apply let every host pass.
     pub runs_on_rebuild: bool,
     /// Compiles the filter for a request.
     pub compile: Compile,

@@ -6,7 +6,8 @@ use crate::hosts::column;
 use crate::hosts::platform::PlatformGroup;
 use crate::hosts::table::HostTable;
 
-/// The names that are defined for every host, even where the value is absent.
+/// The names that are defined for every host, even where the value is absent: all attributes and methods of
+/// the reference's `HostState`.
 const NAMES: [&str; 38] = [
     "aggregates",
     "allocation_candidates",
@@ -71,7 +72,8 @@ pub(crate) fn is_amount(name: &str) -> bool {
     AMOUNTS.contains(&name)
 }
 
-/// Whether an attribute depends on the platform alone, and is present for all of these platforms.
+/// Whether an attribute depends on the platform alone, and is present for each of these platforms that has
+/// hosts.
 #[must_use]
 pub(crate) fn all_platforms_have(groups: &[PlatformGroup], name: &str) -> bool {
     let mut occurring = groups.iter().filter(|group| !group.hosts.is_empty());

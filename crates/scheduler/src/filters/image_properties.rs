@@ -85,8 +85,9 @@ impl VersionPredicate {
     fn parse(text: &str) -> Result<Self, BadRequest> {
         let condition = |text: &str| {
             let text = strip(text);
-            let sign = OPERATORS.into_iter().find(|sign| text.starts_with(sign))?;
-            Some((sign, Version::parse(strip(&text[sign.len()..]))?))
+            let mut operators = OPERATORS.into_iter();
+            let operator = operators.find(|operator| text.starts_with(operator))?;
+            Some((operator, Version::parse(strip(&text[operator.len()..]))?))
         };
         let conditions = text.split(',').map(condition).collect::<Option<_>>();
         let conditions = conditions.ok_or_else(|| {

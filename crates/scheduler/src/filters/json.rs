@@ -150,7 +150,7 @@ impl Operand {
         }))
     }
 
-    /// Its value for a host: null if the attribute is absent; `None` if the path leads into a
+    /// The operand's value for a host: null if the attribute is absent; `None` if the path leads into a
     /// scalar.
     fn value(&self, hosts: &HostTable, slot: u32) -> Option<Value> {
         match self {
@@ -162,8 +162,8 @@ impl Operand {
                     return Some(Value::Null);
                 };
                 if path[0] == "host_ip" {
-                    // In the reference an address is not a text: it equals no text, and the two
-                    // cannot be ordered.
+                    // In the reference an address is not a text: it equals no text, and an address and
+                    // a text cannot be ordered.
                     return (path.len() == 1).then(|| json!({ "address": value }));
                 }
                 for name in &path[1..] {

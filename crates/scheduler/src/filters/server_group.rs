@@ -18,7 +18,7 @@ pub(super) const ANTI_AFFINITY: Filter = Filter {
         };
         let limit = group.max_server_per_host.unwrap_or(1);
         if limit == 0 {
-            // With a limit of 0, only a host that has the instance already passes.
+            // With a limit of 0, only a host that already has the scheduled instance passes.
             let current_hosts = context.hosts.hosts_of(context.instance);
             return Ok(Verdict::only(current_hosts.iter().copied()));
         }
@@ -30,7 +30,7 @@ pub(super) const ANTI_AFFINITY: Filter = Filter {
     },
 };
 
-/// `ServerGroupAffinityFilter`: the host is one of the group's hosts, if it has any.
+/// `ServerGroupAffinityFilter`: the host is one of the group's hosts, if the group has any.
 pub(super) const AFFINITY: Filter = Filter {
     name: "ServerGroupAffinityFilter",
     is_once_per_request: false,

@@ -30,11 +30,11 @@ pub(super) const FILTER: Filter = Filter {
     },
 };
 
-/// A network: an address and its prefix length.
+/// A network: an address in it and its prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Network {
     address: IpAddr,
-    prefix: u32,
+    prefix_length: u32,
 }
 
 /// An address as a number, with its width in bits.
@@ -58,26 +58,29 @@ impl Network {
             BadRequest::malformed(field, address, "an IP address")
         })?;
         let (_, width) = bits(address);
-        let prefix = match suffix {
+        let prefix_length = match suffix {
             None => width,
-            Some(suffix) => prefix_length(address, suffix).ok_or_else(|| {
+            Some(suffix) => parse_prefix_length(address, suffix).ok_or_else(|| {
                 let expected = "\"/\" with a prefix length or a netmask";
                 BadRequest::malformed(hint_field("cidr"), suffix, expected)
             })?,
         };
-        Ok(Self { address, prefix })
+        Ok(Self {
+            address,
+            prefix_length,
+        })
     }
 
     fn contains(&self, host_address: IpAddr) -> bool {
         let ((address, width), (host_address, host_width)) =
             (bits(self.address), bits(host_address));
-        let host_bits = width - self.prefix;
+        let host_bits = width - self.prefix_length;
         width == host_width && (host_bits >= 128 || (address ^ host_address) >> host_bits == 0)
     }
 }
 
-/// The prefix length given as a number, a netmask or an inverted netmask.
-fn prefix_length(address: IpAddr, suffix: &str) -> Option<u32> {
+/// Parses a prefix length that is given as a number, a netmask or an inverted netmask.
+fn parse_prefix_length(address: IpAddr, suffix: &str) -> Option<u32> {
     let (_, width) = bits(address);
     if let Some(number) = parse_int(suffix) {
         return u32::try_from(number).ok().filter(|prefix| *prefix <= width);
@@ -89,6 +92,7 @@ fn prefix_length(address: IpAddr, suffix: &str) -> Option<u32> {
     }
     let leading_ones = |value: u128| (value << (128 - width)).leading_ones();
     let all_ones = u128::MAX >> (128 - width);
+    // A netmask consists of ones, followed by zeros.
     let is_netmask =
         |value: u128| value == all_ones & !(all_ones.checked_shr(leading_ones(value)).unwrap_or(0));
     if is_netmask(mask) {
@@ -146,7 +150,7 @@ mod tests {
     #[test]
     fn prefix_lengths_of_the_longest_and_shortest_masks() {
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        assert_eq!(prefix_length(address, "255.255.255.255"), Some(32));
-        assert_eq!(prefix_length(address, "0.0.0.0"), Some(0));
+        assert_eq!(parse_prefix_length(address, "255.255.255.255"), Some(32));
+        assert_eq!(parse_prefix_length(address, "0.0.0.0"), Some(0));
     }
 }

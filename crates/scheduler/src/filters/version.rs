@@ -39,8 +39,8 @@ impl PartialOrd for Version {
     }
 }
 
-/// Consumes leading digits.
-fn number(text: &mut &str) -> Option<u64> {
+/// Takes leading digits off a text, as a number.
+fn take_number(text: &mut &str) -> Option<u64> {
     let end = text.find(|character: char| !character.is_ascii_digit());
     let (digits, remaining) = text.split_at(end.unwrap_or(text.len()));
     if digits.is_empty() {
@@ -50,20 +50,20 @@ fn number(text: &mut &str) -> Option<u64> {
     Some(digits.parse().unwrap_or(u64::MAX))
 }
 
-/// Strips a leading `-`, `_` or `.`.
-fn separator(text: &str) -> &str {
+/// A text without a leading `-`, `_` or `.`.
+fn without_separator(text: &str) -> &str {
     text.strip_prefix(['-', '_', '.']).unwrap_or(text)
 }
 
-/// Consumes one of some words with the separators around it and an optional number after it;
-/// returns whether there was one.
-fn marker(text: &mut &str, words: &[&str]) -> bool {
-    let start = separator(text);
+/// Takes one of some words off a text, with the separators around it and an optional number after it.
+/// Returns whether there was such a word.
+fn take_marker(text: &mut &str, words: &[&str]) -> bool {
+    let start = without_separator(text);
     let Some(remaining) = words.iter().find_map(|word| start.strip_prefix(word)) else {
         return false;
     };
-    let mut after = separator(remaining);
-    *text = if number(&mut after).is_some() {
+    let mut after = without_separator(remaining);
+    *text = if take_number(&mut after).is_some() {
         after
     } else {
         remaining
@@ -72,20 +72,20 @@ fn marker(text: &mut &str, words: &[&str]) -> bool {
 }
 
 impl Version {
-    /// Parses a version; `None` if the text is not one.
+    /// Parses a version; `None` if the text is not a version.
     #[must_use]
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim().to_lowercase();
         let mut remaining = text.strip_prefix('v').unwrap_or(&text);
-        let mut first_number = number(&mut remaining)?;
+        let mut first_number = take_number(&mut remaining)?;
         let mut epoch = 0;
         if let Some(after) = remaining.strip_prefix('!') {
             remaining = after;
-            epoch = std::mem::replace(&mut first_number, number(&mut remaining)?);
+            epoch = std::mem::replace(&mut first_number, take_number(&mut remaining)?);
         }
         let mut release = vec![first_number];
         while let Some(mut after) = remaining.strip_prefix('.') {
-            let Some(next) = number(&mut after) else {
+            let Some(next) = take_number(&mut after) else {
                 break;
             };
             release.push(next);
@@ -95,16 +95,17 @@ impl Version {
             release.pop();
         }
         let words = ["alpha", "a", "beta", "b", "preview", "pre", "c", "rc"];
-        let is_pre = marker(&mut remaining, &words);
+        let is_pre = take_marker(&mut remaining, &words);
         let mut is_post = false;
-        let mut implicit = remaining.strip_prefix('-').unwrap_or_default();
-        if number(&mut implicit).is_some() {
-            remaining = implicit;
+        // `2.6-1` is short for `2.6.post1`.
+        let mut implicit_post = remaining.strip_prefix('-').unwrap_or_default();
+        if take_number(&mut implicit_post).is_some() {
+            remaining = implicit_post;
             is_post = true;
-        } else if marker(&mut remaining, &["post", "rev", "r"]) {
+        } else if take_marker(&mut remaining, &["post", "rev", "r"]) {
             is_post = true;
         }
-        let is_development = marker(&mut remaining, &["dev"]);
+        let is_development = take_marker(&mut remaining, &["dev"]);
         let is_local = match remaining.strip_prefix('+') {
             Some(local) => {
                 let mut parts = local.split(['-', '_', '.']);
@@ -114,9 +115,13 @@ impl Version {
                             .chars()
                             .all(|character| character.is_ascii_alphanumeric())
                 };
-                parts.all(is_part).then_some(true)?
+                if !parts.all(is_part) {
+                    return None;
+                }
+                true
             }
-            None => remaining.is_empty().then_some(false)?,
+            None if remaining.is_empty() => false,
+            None => return None,
         };
         let stage = match (is_pre, is_post, is_development, is_local) {
             (true, ..) | (false, false, true, _) => Stage::PreRelease,

@@ -29,8 +29,12 @@ pub struct Aggregate {
     pub metadata: BTreeMap<String, String>,
 }
 
-/// The number of a combination: its index in [`Aggregates`]. Number 0 is the empty combination.
+/// The number of a combination: its index in [`Aggregates`]. Number 0 is the combination without
+/// aggregates.
 pub type CombinationId = u32;
+
+/// When more combinations than this, and more than half of all, have no hosts any more, they are dropped.
+const UNUSED_COMBINATIONS_MAX: usize = 64;
 
 /// A set of aggregates that some hosts have in common, with its merged metadata.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +75,7 @@ pub struct Aggregates {
     memberships: Vec<Option<Box<[Uuid]>>>,
     /// By aggregate: the number of its hosts.
     member_counts: HashMap<Uuid, u32, foldhash::quality::FixedState>,
-    /// All metadata keys.
+    /// All metadata keys of aggregates, and possibly some that no aggregate has any more.
     keys: BTreeSet<String>,
     /// By option and combination: the number that overrides the option.
     overrides: BTreeMap<String, Vec<Option<f64>>>,
@@ -185,7 +189,7 @@ impl Aggregates {
         self.keys.is_empty()
     }
 
-    /// The combinations that some host is in, and the empty one.
+    /// The combinations that some host is in.
     pub fn combinations(&self) -> impl Iterator<Item = &Combination> {
         self.combinations
             .iter()
@@ -241,6 +245,7 @@ impl Aggregates {
             self.aggregates.insert(uuid, aggregate);
         }
         self.version += 1;
+        // Aggregates without hosts are in no combination.
         if has_hosts {
             self.rebuild();
         }
@@ -253,8 +258,8 @@ impl Aggregates {
         }
     }
 
-    /// Sets the aggregates that a host is in: those that placement has for its root provider. Of
-    /// these, the ones without metadata are ignored.
+    /// Sets the aggregates that a host is in: those that placement has for its root provider. The ones
+    /// without metadata do not count for the host's combination.
     pub fn set_membership(&mut self, slot: u32, aggregates: impl Iterator<Item = Uuid>) {
         let mut membership: Vec<Uuid> = aggregates.collect();
         membership.sort_unstable();
@@ -275,7 +280,8 @@ impl Aggregates {
         self.memberships[index] = Some(membership.into());
         self.combination_of[index] = id;
         self.combinations[id as usize].hosts.insert(slot);
-        if self.combinations.len() > 2 * self.combinations().count() + 64 {
+        let max_with_unused = 2 * self.combinations().count() + UNUSED_COMBINATIONS_MAX;
+        if self.combinations.len() > max_with_unused {
             self.rebuild();
         }
     }

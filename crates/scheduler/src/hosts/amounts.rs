@@ -1,8 +1,8 @@
 //! The total and free amounts of a host, read from placement's inventories.
 //!
-//! Whether a request fits is decided by placement. These amounts only rank feasible hosts, so they
+//! Whether a request fits is decided by placement. These amounts only rank feasible hosts, so the amounts
 //! are defined as Nova's weighers need them: free memory is counted without the allocation ratio,
-//! free CPUs with it.
+//! free CPUs with the ratio.
 
 use placewright_placement::{ClassId, Provider, ProviderId, State};
 
@@ -107,27 +107,27 @@ fn add_inventories(
     classes: &ResourceClasses,
     provider: &Provider,
 ) {
-    for record in &provider.inventories {
-        let class = Some(record.class);
-        let total = i64::from(record.inventory.total);
-        let used = i64::from(record.inventory.reserved) + record.used;
+    for row in &provider.inventories {
+        let class = Some(row.class);
+        let total = i64::from(row.inventory.total);
+        let used = i64::from(row.inventory.reserved) + row.used;
         if class == classes.vcpu || class == classes.pcpu {
             // One ratio is used for all CPUs: that of VCPU if the host has an inventory of it.
             if class == classes.vcpu || amounts.cpu_ratio == 0.0 {
-                amounts.cpu_ratio = record.inventory.allocation_ratio;
+                amounts.cpu_ratio = row.inventory.allocation_ratio;
             }
             amounts.vcpus_total += total;
             amounts.vcpus_used += used;
         } else if class == classes.memory_mb {
-            amounts.ram_ratio = record.inventory.allocation_ratio;
+            amounts.ram_ratio = row.inventory.allocation_ratio;
             amounts.ram_total_mb += total;
             amounts.ram_free_mb += total - used;
         } else if class == classes.disk_gb {
-            amounts.disk_ratio = record.inventory.allocation_ratio;
+            amounts.disk_ratio = row.inventory.allocation_ratio;
             amounts.disk_total_gb += total;
             amounts.disk_free_mb += (total - used) * 1024;
             amounts.disk_used_mb += used * 1024;
-        } else if is_device_class(state.class_name(record.class)) {
+        } else if is_device_class(state.class_name(row.class)) {
             amounts.devices_free += total - used;
         }
     }

@@ -31,7 +31,7 @@ pub enum OnCapacityLoss {
     Falls,
     /// The value rises or stays.
     Rises,
-    /// The value stays: it depends on neither.
+    /// The value stays: it depends neither on free capacity nor on instances.
     Stays,
 }
 

@@ -43,14 +43,18 @@ pub use loss_cache::{FragmentationGradients, LossCache};
 pub const WHOLE_DEVICE: u32 = 1000;
 /// The resolution of the forecast: the number of steps of a whole device.
 const STEPS: usize = 100;
-/// The number of shares in a step.
+/// The number of shares in a step: those of a whole device, divided by [`STEPS`].
 const SHARES_PER_STEP: u32 = WHOLE_DEVICE / 100;
 /// The number of coming requests that each device is assumed to be offered. Measured on a
 /// production trace: 60 to 120 pack equally well, 40 and 200 pack worse by 0.05 and 0.3 percent of
 /// all devices.
 pub const HORIZON: u32 = 80;
-/// The factor by which the weights of older requests decay with each new request: 3,500 halve them.
-const DECAY: f64 = 1.0002;
+/// The factor by which the weight of a request exceeds that of the one before. So the share that a
+/// request has in all weights is halved by 3,500 further requests.
+const WEIGHT_GROWTH: f64 = 1.0002;
+/// When the weight of the next request exceeds this number, all weights are scaled down, so that none
+/// overflows.
+const WEIGHT_MAX: f64 = 1e100;
 /// The number of different demands that the histogram keeps. It may grow to twice as many before
 /// the rarest are evicted.
 const DEMANDS_MAX: usize = 1024;
@@ -111,8 +115,8 @@ pub struct DeviceChoice {
 #[derive(Clone, Debug)]
 pub struct DemandHistogram {
     weights: BTreeMap<Demand, f64>,
-    /// The weight of the next request. It grows, which has the effect of a decay of all older
-    /// weights.
+    /// The weight of the next request. It grows from request to request, which has the effect of a decay
+    /// of all older weights.
     new_weight: f64,
 }
 
@@ -130,14 +134,14 @@ impl DemandHistogram {
     pub fn record(&mut self, demand: Demand) {
         *self.weights.entry(demand).or_default() += self.new_weight;
         // New requests get more weight, because reducing all older weights costs more.
-        self.new_weight *= DECAY;
+        self.new_weight *= WEIGHT_GROWTH;
         if self.weights.len() > 2 * DEMANDS_MAX {
             let mut weights: Vec<f64> = self.weights.values().copied().collect();
             weights.sort_by(|a, b| b.total_cmp(a));
             let threshold = weights[DEMANDS_MAX];
             self.weights.retain(|_, weight| *weight > threshold);
         }
-        if self.new_weight > 1e100 {
+        if self.new_weight > WEIGHT_MAX {
             for weight in self.weights.values_mut() {
                 *weight /= self.new_weight;
             }
@@ -216,7 +220,7 @@ impl DemandForecast {
         self.expected_loss[steps] + f64::from(free_share % SHARES_PER_STEP)
     }
 
-    /// The free shares that stay unused for lack of CPUs or memory.
+    /// The free shares that stay unused for lack of CPUs or memory, of a host with these free amounts.
     fn stranded(&self, cpu: u64, memory: u64, share: f64) -> f64 {
         let usable_share = |amount: u64, per_share: f64| {
             if per_share > 0.0 {
@@ -339,7 +343,7 @@ mod tests {
         assert!((forecast.expected_loss(810) - 0.0).abs() < 1e-9);
         assert!(
             forecast.expected_loss(1000) < 1.0,
-            "a whole device waits for a whole demand"
+            "a whole device is expected to serve a request for one"
         );
         assert_eq!(forecast.expected_loss(0), 0.0);
     }
@@ -351,15 +355,16 @@ mod tests {
             (demand(1, 1, 320), 0.2),
             (demand(1, 1, 1000), 0.4),
         ];
+        let [(first, _), (second, _), _] = demands;
         let forecast = forecast(&demands);
         let free = FreeCapacity {
             cpu: 100,
             memory: 0,
             devices: &[530, 680],
         };
-        let choice = forecast.choose_devices(&free, &demands[0].0).expect("fits");
+        let choice = forecast.choose_devices(&free, &first).expect("fits");
         assert_eq!(choice.devices.as_slice(), [0]);
-        let choice = forecast.choose_devices(&free, &demands[1].0).expect("fits");
+        let choice = forecast.choose_devices(&free, &second).expect("fits");
         assert_eq!(choice.devices.as_slice(), [1]);
     }
 
@@ -418,16 +423,18 @@ mod tests {
             (demand(2, 0, 0), 1.0),
             (demand(1, 1, 450), 1.0),
         ];
-        let (mut loss_cache, mut number) = (LossCache::default(), 7u32);
-        let mut below = |end: u32| {
-            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (number >> 8) % end
+        let (mut loss_cache, mut seed) = (LossCache::default(), 7u32);
+        // A linear congruential generator.
+        let mut random_below = |end: u32| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 8) % end
         };
         let mut hosts = vec![(0u64, Vec::new()); 20];
         for round in 0..20_000u32 {
-            let host = below(20);
-            let devices: Vec<u32> = (0..below(5)).map(|_| below(11) * 100).collect();
-            let cpu = u64::from(below(30));
+            let host = random_below(20);
+            let devices = (0..random_below(5)).map(|_| random_below(11) * 100);
+            let devices: Vec<u32> = devices.collect();
+            let cpu = u64::from(random_below(30));
             let free = FreeCapacity {
                 cpu,
                 memory: 5,
@@ -439,20 +446,17 @@ mod tests {
                 let demands_subset = demands.iter().copied().skip(round as usize % 3);
                 loss_cache.set_forecast(DemandForecast::new(demands_subset));
             }
-            // The last class falls behind by more changes than the log holds.
-            let kind = if round % 9_001 == 9_000 { 3 } else { below(3) };
-            let (demand, _) = demands[kind as usize];
+            // The last demand is so rare that its class falls behind by more changes than the log holds.
+            let is_turn_of_last = round % 9_001 == 9_000;
+            let index = if is_turn_of_last { 3 } else { random_below(3) };
+            let (demand, _) = demands[index as usize];
             loss_cache.update(&demand);
-            let gradients = loss_cache.gradients(demand).expect("it is ready");
-            let host = below(20);
+            let gradients = loss_cache.gradients(demand).expect("up to date");
+            let host = random_below(20);
             let (cpu, devices) = &hosts[host as usize];
             let free = FreeCapacity {
                 cpu: *cpu,
-                memory: if devices.is_empty() && *cpu == 0 {
-                    0
-                } else {
-                    5
-                },
+                memory: 5,
                 devices,
             };
             let computed = loss_cache.forecast().choose_devices(&free, &demand);

@@ -12,7 +12,7 @@ use crate::hosts::amounts::Amounts;
 use crate::hosts::fragmentation::{Demand, DemandHistogram, FreeCapacity, LossCache, WHOLE_DEVICE};
 use crate::request::RequestSpec;
 
-/// The forecast is renewed after this many requests.
+/// The forecast is renewed after this many requests, and more often at the beginning.
 const FORECAST_INTERVAL: u64 = 100;
 
 /// The free devices of all hosts, and the frequency of each demand.
@@ -56,10 +56,10 @@ impl FragmentationData {
             share: 0,
         };
         for (key, value) in &request.flavor.extra_specs {
-            let class = key
+            let suffix_and_class = key
                 .strip_prefix("resources")
-                .and_then(|suffix| suffix.split_once(':'));
-            if class.is_none_or(|(_, class)| class != self.class_name) {
+                .and_then(|remaining| remaining.split_once(':'));
+            if suffix_and_class.is_none_or(|(_, class)| class != self.class_name) {
                 continue;
             }
             let share = value.parse().unwrap_or(0).min(WHOLE_DEVICE);
@@ -85,7 +85,8 @@ impl FragmentationData {
         self.loss_cache.update(&demand);
     }
 
-    fn class_id(&mut self, state: &State) -> Option<ClassId> {
+    /// The identifier of the device class, looked up again when placement's structure has changed.
+    fn current_class_id(&mut self, state: &State) -> Option<ClassId> {
         let structure = state.tree_changes().structure_version();
         let current = self.class_id.filter(|(version, _)| *version == structure);
         let (_, id) = current.unwrap_or_else(|| (structure, state.class_id(&self.class_name)));
@@ -95,19 +96,19 @@ impl FragmentationData {
 
     /// Reads the free amounts and devices of a host.
     pub(crate) fn refresh_host(&mut self, state: &State, root: ProviderId, amounts: &Amounts) {
-        let class = self.class_id(state);
+        let class = self.current_class_id(state);
         let mut devices: SmallVec<[u32; 16]> = SmallVec::new();
         for provider in state
             .subtree(root)
             .iter()
             .filter_map(|id| state.provider(*id))
         {
-            let records = provider.inventories.iter();
-            for record in records.filter(|record| Some(record.class) == class) {
+            let rows = provider.inventories.iter();
+            for row in rows.filter(|row| Some(row.class) == class) {
                 devices.push(free_share(
-                    record.inventory.total,
-                    record.inventory.reserved,
-                    record.used,
+                    row.inventory.total,
+                    row.inventory.reserved,
+                    row.used,
                 ));
             }
         }
@@ -141,13 +142,9 @@ impl FragmentationData {
             .iter()
             .filter(|allocation| allocation.class == class);
         let growths = device_allocations.filter_map(|allocation| {
-            let mut records = state.provider(allocation.provider)?.inventories.iter();
-            let record = records.find(|record| record.class == class)?;
-            let free = free_share(
-                record.inventory.total,
-                record.inventory.reserved,
-                record.used,
-            );
+            let mut rows = state.provider(allocation.provider)?.inventories.iter();
+            let row = rows.find(|row| row.class == class)?;
+            let free = free_share(row.inventory.total, row.inventory.reserved, row.used);
             Some(
                 forecast.expected_loss(free.saturating_sub(allocation.amount))
                     - forecast.expected_loss(free),

@@ -86,7 +86,7 @@ impl Places {
     /// The distance between two different hosts with these places.
     ///
     /// The smallest level decides at which the operator configured a distance of the two places, or
-    /// at which they are the same place. Without a configured distance, it is the number of hops
+    /// at which they are the same place. Without a configured distance, the distance is the number of hops
     /// from one host up to the common place and down to the other; hosts without a common place
     /// meet above the largest level.
     #[must_use]
@@ -113,8 +113,8 @@ impl Places {
         self.distance_max
     }
 
-    /// Reads the levels and distances from placement if they changed. Returns whether they did:
-    /// every host then needs a call of [`Self::refresh_host`].
+    /// Reads the levels and distances from placement if they changed. Returns whether they changed: if so,
+    /// [`Self::refresh_host`] has to be called for every host.
     pub(super) fn refresh_levels(&mut self, state: &State) -> bool {
         let structure = state.tree_changes().structure_version();
         if self.structure == Some(structure) {
@@ -144,7 +144,7 @@ impl Places {
     /// Reads the places of a host from placement.
     pub(super) fn refresh_host(&mut self, state: &State, host: ProviderId) {
         for (index, level) in self.levels.iter_mut().enumerate() {
-            let place = state.place_at(host, index);
+            let place = state.aggregate_at_level(host, index);
             level.set(host.0, place.map_or(NO_PLACE, |place| place.0));
         }
     }

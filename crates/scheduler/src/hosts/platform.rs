@@ -1,5 +1,5 @@
 //! The platforms of hosts: hardware and hypervisor. A fleet has few platforms, so a filter that
-//! depends on nothing else is evaluated once for each of them.
+//! depends on nothing but the platform is evaluated once for each platform.
 
 use std::sync::{Arc, OnceLock};
 

@@ -41,6 +41,7 @@ struct CountedPair {
 /// The properties of an image that are counted, each with its value as text.
 #[must_use]
 pub fn counted_properties(properties: &ImageProperties) -> Vec<(&str, Cow<'_, str>)> {
+    // Only properties that Nova knows are counted.
     let simple = properties.iter().filter(|(name, _)| kind(name).is_some());
     let simple = simple.map(|(name, value)| (name, Cow::Borrowed(value)));
     let traits: Vec<&str> = properties.traits_required().collect();
@@ -68,20 +69,20 @@ impl PropertyCounts {
     /// The number of a property with a value, if any instance has it.
     #[must_use]
     pub fn pair_number(&self, name: &str, value: &str) -> Option<u32> {
-        // The look-up allocates a key, because the map owns its keys. It happens a few times for a
+        // The look-up allocates a key, because the map owns its keys. There are only a few look-ups for a
         // request.
         self.numbers.get(&(name.into(), value.into())).copied()
     }
 
-    /// How many instances of a host have the property and value of this number.
+    /// How many instances of a host have the pair of property and value with this number.
     #[must_use]
-    pub fn count(&self, slot: u32, number: u32) -> u32 {
+    pub fn count(&self, slot: u32, pair_number: u32) -> u32 {
         let counts = self
             .by_host
             .get(slot as usize)
             .map_or(&[][..], Vec::as_slice);
         counts
-            .binary_search_by_key(&number, |count| count.pair_number)
+            .binary_search_by_key(&pair_number, |count| count.pair_number)
             .map_or(0, |index| counts[index].instance_count)
     }
 

@@ -27,7 +27,7 @@ pub struct HostState {
     pub metrics: Vec<Metric>,
     /// The reason why the host is disabled; `None` if it is enabled.
     pub disabled: Option<String>,
-    /// Whether an operator declared it down.
+    /// Whether an operator declared the host down.
     pub is_forced_down: bool,
     /// The time of the last update or heartbeat.
     pub reported_at: Timestamp,
@@ -42,11 +42,11 @@ pub struct HostState {
 /// An instance in the state of its host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostInstance {
-    /// The server group that it is a member of.
+    /// The server group that the instance is a member of.
     pub group: Option<Uuid>,
-    /// Whether it was claimed for this host and the agent has not reported it yet.
+    /// Whether the instance was claimed for this host and the agent has not reported it yet.
     pub is_pending: bool,
-    /// Its image properties, as numbers of the table's `PropertyCounts`.
+    /// The instance's image properties, as numbers of the table's `PropertyCounts`.
     pub(crate) properties: Box<[u32]>,
 }
 
@@ -68,6 +68,6 @@ impl HostState {
     /// Whether an update is the next one of the agent's stream.
     #[must_use]
     pub fn check_sequence(&self, numbered: &NumberedUpdate) -> Receipt {
-        numbered.check_order(self.position)
+        numbered.receipt_after(self.position)
     }
 }

@@ -53,9 +53,10 @@ impl DerivedConfig {
     /// Takes these options from a configuration.
     #[must_use]
     pub fn new(config: &SchedulerConfig) -> Self {
+        let (metrics, _malformed) = config::parse_ratios(&config.metrics.weight_setting);
         Self {
             down_after_us: i64::from(config.service_down_time_s) * 1_000_000,
-            metrics: config::parse_ratios(&config.metrics.weight_setting).0,
+            metrics,
             metric_unavailable: config.metrics.weight_of_unavailable,
             counts_image_properties: config.image_props_weight_multiplier != 0.0,
         }
@@ -89,8 +90,8 @@ pub struct HostTable {
     slot_of: Map<Uuid, u32>,
     /// Hosts whose agents reported and that have no provider, hence no slot, so far.
     unbound: Map<Uuid, Box<HostState>>,
-    /// The hosts that were added to `unbound` since the table last caught up with placement. Their
-    /// providers may be older than that, and are then not among placement's changes.
+    /// The hosts that were added to `unbound` since the table last caught up with placement. Their providers
+    /// may have been created before, and are then not among placement's changes.
     newly_unbound: Vec<Uuid>,
     by_service_host: Map<Box<str>, SlotList>,
     by_instance: Map<Uuid, SlotList>,
@@ -116,8 +117,8 @@ pub struct HostTable {
     now: Timestamp,
     /// The position in placement's tree change log up to which it was read; `None` at first.
     placement_position: Option<u64>,
-    /// The identifiers of resource classes, with the version of placement's structure they are of.
-    classes: Option<(u64, ResourceClasses)>,
+    /// The identifiers of resource classes, with the version of placement's structure that they are from.
+    resource_classes: Option<(u64, ResourceClasses)>,
     /// Changes since the last call of [`Self::drain_changes`].
     changes: Vec<HostChange>,
 }
@@ -153,7 +154,7 @@ impl HostTable {
             with_liveness_check: SlotSet::default(),
             now: Timestamp::default(),
             placement_position: None,
-            classes: None,
+            resource_classes: None,
             changes: Vec::new(),
         }
     }
@@ -311,7 +312,7 @@ impl HostTable {
     }
 
     /// Drains the hosts whose soft state, amounts or aggregates changed since the last call, each
-    /// once with the strongest kind of its changes. Cached results about them have to be updated.
+    /// once with the strongest kind of its changes. Cached results about these hosts have to be updated.
     pub fn drain_changes(&mut self) -> impl Iterator<Item = HostChange> + '_ {
         if self.changes.len() > 1 {
             (self.changes).sort_unstable_by_key(|change| (change.slot, Reverse(change.kind)));
@@ -328,14 +329,7 @@ impl HostTable {
         let taken = self.take_state(host);
         if matches!(update, HostUpdate::Gone) {
             if let Some((slot, state)) = taken {
-                let state = match slot {
-                    Some(slot) => {
-                        self.hosts[slot as usize] = Some(state);
-                        self.unbind(slot)
-                    }
-                    None => Some(state),
-                };
-                state.iter().for_each(|state| self.drop_state(state));
+                self.remove_taken(slot, state);
             }
             return true;
         }
@@ -409,9 +403,9 @@ impl HostTable {
     pub fn catch_up_with_placement(&mut self, state: &State) {
         let log = state.tree_changes();
         let structure = log.structure_version();
-        let current = self.classes.filter(|(version, _)| *version == structure);
+        let current = (self.resource_classes).filter(|(version, _)| *version == structure);
         let look_up = || (structure, ResourceClasses::look_up(state));
-        let (_, classes) = *self.classes.insert(current.unwrap_or_else(look_up));
+        let (_, classes) = *(self.resource_classes).insert(current.unwrap_or_else(look_up));
         if self.places.refresh_levels(state) {
             for slot in self.slots.iter() {
                 self.places.refresh_host(state, ProviderId(slot));
@@ -437,6 +431,7 @@ impl HostTable {
             }
         }
         for host in std::mem::take(&mut self.newly_unbound) {
+            // The changes above may have bound the host already.
             if let Some(root) = state
                 .provider_id(host)
                 .filter(|_| self.unbound.contains_key(&host))
@@ -461,8 +456,8 @@ impl HostTable {
         }
         let provider = state.provider(root).filter(|found| found.root == root);
         let uuid = provider.map(|provider| provider.uuid);
-        let bound = self.get(slot).map(|host| host.uuid);
-        if bound.is_some() && bound != uuid {
+        let bound_uuid = self.get(slot).map(|host| host.uuid);
+        if bound_uuid.is_some() && bound_uuid != uuid {
             // The host's provider was deleted or its slot reused. The state is kept, because the
             // host's agent may still be running.
             if let Some(host) = self.unbind(slot) {

@@ -5,8 +5,9 @@ use std::fmt;
 
 use placewright_placement::slot_set::SlotSet;
 
-/// Up to this number, sets are merged word by word; with more, a look-up for each slot is faster.
-const SETS_MAX: usize = 16;
+/// Up to this number of sets of hosts, the sets are merged word by word; with more, looking up the part of
+/// each slot is faster.
+const MERGED_SETS_MAX: usize = 16;
 
 /// A filter's verdict for one request.
 ///
@@ -25,8 +26,8 @@ pub enum Verdict<'a> {
     Partition(Partition<'a>),
     /// A predicate that has to be evaluated host by host.
     Each(Box<dyn Fn(u32) -> bool + Send + Sync + 'a>),
-    /// As [`Self::Each`], of a predicate that reads free amounts, counts of instances or the load.
-    /// Cached results of a request class are not updated after every change of these, so this one
+    /// As [`Self::Each`], with a predicate that reads free amounts, counts of instances or the load.
+    /// Cached results of a request class are not updated after every change of these, so the predicate
     /// is evaluated in each search, even if its filter is once per request.
     EachByAmounts(Box<dyn Fn(u32) -> bool + Send + Sync + 'a>),
 }
@@ -52,8 +53,8 @@ pub struct Partition<'a> {
     part_of: &'a [u32],
     /// By part: whether its hosts pass.
     passes: Vec<bool>,
-    /// The hosts of the parts that pass, or of those that do not, whichever are fewer; empty if
-    /// they are too many to merge.
+    /// The hosts of each part that passes or of each part that does not, whichever parts are fewer. Empty if
+    /// these are too many to merge.
     listed: Vec<&'a SlotSet>,
     /// Whether the listed parts are those that pass.
     are_listed_passing: bool,
@@ -85,7 +86,7 @@ impl<'a> Partition<'a> {
         }
         let are_listed_passing = passing.len() <= failing.len();
         let mut listed = if are_listed_passing { passing } else { failing };
-        if listed.len() > SETS_MAX {
+        if listed.len() > MERGED_SETS_MAX {
             listed.clear();
         }
         Verdict::Partition(Self {
@@ -142,7 +143,7 @@ impl Verdict<'_> {
     }
 
     /// The mask of the hosts that may pass among the 64 slots from `64 * word` on. Where a
-    /// predicate has to decide, all slots count as passing, even those without a host.
+    /// predicate has to decide, all slots count as passing. Slots without a host may be in the mask.
     #[must_use]
     #[inline]
     pub fn word(&self, word: usize) -> u64 {

@@ -1,8 +1,8 @@
 //! Which hosts are feasible: tests by masks for 64 hosts at a time, exact tests for single hosts.
 //!
-//! The conditions of a request are in two parts. Those of its *request class* are the same for all
-//! requests of the class (capacity, traits, most filters), so that test results can be cached.
-//! Those of the *single request* (its server group, excluded hosts) are tested anew in each search.
+//! The conditions of a request are in two parts. The conditions of its *request class* are the same for all
+//! requests of the class (capacity, traits, most filters), so that test results can be cached. The
+//! conditions of the *single request* (its server group, excluded hosts) are tested anew in each search.
 
 /// The feasibility of the hosts of a block for a request class, as far as masks decide it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,8 +13,8 @@
 //!   each block an upper bound of their scores. A change of a host can raise its block's bound and
 //!   never lowers it; a bound that is too high is corrected when the search visits the block.
 //! - The extremes are found in the same way, with bounds for each block. While the host at the
-//!   extreme of the whole fleet is feasible for the class, it is the result, and the bounds are not
-//!   even updated.
+//!   extreme of the whole fleet is feasible for the request, its value is the result, and the bounds are
+//!   not even updated.
 //! - Bounds have two layers, blocks and groups of blocks, so that a search opens few groups.
 //! - A [`ScoreCache`] has the data that all classes with the same weighers share: the score tables,
 //!   and the extremes of each block in each term.

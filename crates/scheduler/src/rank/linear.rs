@@ -11,7 +11,7 @@ use crate::weighers::CompiledWeighers;
 #[derive(Debug)]
 pub struct Linear<'r, 'a> {
     /// The number of blocks that have hosts.
-    pub blocks: usize,
+    pub block_count: usize,
     /// The weighers of the request.
     pub weighers: &'r CompiledWeighers<'a>,
     /// If set, only these hosts are considered.
@@ -56,7 +56,7 @@ impl Linear<'_, '_> {
     /// All feasible hosts, in rising order of slot.
     fn feasible<F: Feasibility>(&self, feasibility: &F) -> Vec<u32> {
         let mut slots = Vec::new();
-        for block in 0..self.blocks {
+        for block in 0..self.block_count {
             let listed = self.listed.map_or(u64::MAX, |listed| listed.word(block));
             if listed == 0 {
                 continue;

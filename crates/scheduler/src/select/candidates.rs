@@ -15,7 +15,7 @@ use super::scope::SelectRefusal;
 use super::search_context::CANDIDATES_TRIED_MAX;
 use crate::translate::prepare::Prepared;
 
-/// By suffix of a granular group: the providers that serve it, as in Placement's allocation
+/// By suffix of a granular group: the providers that serve the group, as in Placement's allocation
 /// candidates. Empty for a query without granular groups.
 pub type Mappings = Vec<(String, Vec<Uuid>)>;
 
@@ -56,7 +56,7 @@ impl Scheduler {
             let is_fallback = !std::ptr::eq(query, &prepared.query);
             let cached = prepared
                 .class
-                .and_then(|class| self.classes.prepared_query(state, class, is_fallback));
+                .and_then(|class| self.class_cache.resume(state, class, is_fallback));
             let search = match cached {
                 Some(search) => search,
                 None => match HostSearch::new(state, query)? {
@@ -84,6 +84,7 @@ impl Scheduler {
     ) -> Vec<(IntentCandidate, Mappings)> {
         let rules = &prepared.translation.rules;
         let fragmentation_data = self.hosts.fragmentation_data();
+        // Rules exclude candidates and the loss of devices sorts them, so more are tried than returned.
         let tried_max = if rules.is_empty() && fragmentation_data.is_none() {
             limit
         } else {
@@ -131,7 +132,8 @@ impl PartialOrd for TotalOrder {
     }
 }
 
-/// The allocations of a candidate, grouped by provider.
+/// The allocations of a candidate, grouped by provider. In a candidate, those of one provider follow each
+/// other.
 fn allocations(state: &State, candidate: &CandidateView<'_>) -> Arc<[AllocationRequest]> {
     let mut allocations: SmallVec<[AllocationRequest; 4]> = SmallVec::new();
     let classes_max = candidate.allocations().len();

@@ -21,7 +21,7 @@ const CANDIDATES_PER_HOST: usize = 4;
 /// The maximum number of hosts in a claim.
 const HOSTS_PER_CLAIM: usize = 8;
 
-/// The number of instances of a request that would find a host now, if they were requested one
+/// How many instances of a request would find a host now, if they were requested one
 /// after another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
@@ -43,7 +43,7 @@ impl Scheduler {
             policy: self.policy.clone(),
             options: self.options.clone(),
             hosts: self.hosts.clone(),
-            classes: self.classes.fork(),
+            class_cache: self.class_cache.fork(),
             scores: SharedScores::default(),
             compute_version_min: self.compute_version_min,
         }
@@ -99,7 +99,7 @@ impl Scheduler {
     }
 }
 
-/// Creates the request's group in placement, as a claim would.
+/// Creates the request's server group in placement if it does not exist, as before a real claim.
 fn create_group(state: &mut State, request: &RequestSpec) {
     let Some(group) = &request.instance_group else {
         return;
@@ -124,7 +124,8 @@ fn execute(state: &mut State, command: &Command) -> Option<Outcome> {
 }
 
 impl Scheduler {
-    /// Claims the best host for an instance and returns its slot.
+    /// Claims the best host for an instance and returns its slot. If placement refuses the claim on all of
+    /// the best hosts, the next ones are tried.
     fn claim_best_host(
         &mut self,
         state: &mut State,

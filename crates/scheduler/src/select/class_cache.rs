@@ -1,7 +1,7 @@
 //! The class cache: intermediate results by request class, from one decision to the next.
 //!
 //! An entry has all results of a class: the prepared request, the prepared queries, which trees are
-//! feasible for them, and the indexes of the ranking. It is made when the second request of a class
+//! feasible for them, and the indexes of the ranking. An entry is made when the second request of a class
 //! comes, so that one-off requests do not displace entries. It becomes invalid as a whole when the
 //! aggregates or compute services change from which the request was prepared, and it is evicted as
 //! a whole by the [clock](crate::clock).
@@ -31,8 +31,8 @@ use crate::weighers::Term;
 const CLASSES_MIN: usize = 512;
 const CLASSES_MAX: usize = 1_024;
 const CLASSES_BYTES: usize = 64 << 20;
-/// The memory of an index for each block of hosts: masks, and bounds of scores and of the ends of
-/// six ranges.
+/// The memory of an index for each block of hosts: two masks, the bound of its scores, and the bounds
+/// of the ends of about six ranges.
 const INDEX_BYTES_PER_BLOCK: usize = 9 * size_of::<u64>();
 
 /// The maximum number of indexes of a query: one for searches in all cells, others for single
@@ -42,8 +42,8 @@ const INDEXES_MAX: usize = 4;
 /// The number of queries of one-off requests that are cached for the claims that follow.
 const ONE_OFF_QUERIES: usize = 8;
 
-/// The number of hashes of recent requests that are stored; of hashes with equal remainders, the
-/// latest.
+/// The number of hashes of recent requests that are stored. Where several hashes have the same remainder
+/// by this number, the latest is stored.
 const SEEN_HASHES: usize = 4_096;
 
 /// The key of an entry.
@@ -61,7 +61,7 @@ pub(super) type PreparedVersion = (u64, u32);
 /// The results of one request class.
 #[derive(Debug, Default)]
 struct ClassEntry {
-    /// The number of the class. It tells results of this class from those of an evicted one.
+    /// The number of the class. It tells results of this class from results of an evicted class.
     number: u64,
     /// A request of the class, with its prepared form; `None` if none was prepared for this entry.
     request: Option<(RequestSpec, Arc<Prepared>)>,
@@ -74,6 +74,7 @@ struct ClassEntry {
 struct QueryEntry {
     /// The query with all names resolved.
     prepared_query: Option<PreparedQuery>,
+    /// The provider trees that are feasible for the query.
     trees: TreeResults,
     /// The indexes, each for all cells or for one.
     indexes: Clock<CachedIndex>,
@@ -112,6 +113,8 @@ pub(super) struct IndexKey {
 /// An index with the key for which it is valid.
 #[derive(Debug, Default)]
 pub(super) struct CachedIndex {
+    /// The cell that the index is for; `None` for all cells. It is set when the index is added to the
+    /// cache, before there is a key.
     cell: Option<Uuid>,
     key: Option<IndexKey>,
     terms: Vec<Term>,
@@ -119,21 +122,22 @@ pub(super) struct CachedIndex {
 }
 
 impl CachedIndex {
-    /// The index, up to date. It is reset if it is not valid for the key and the terms.
-    pub(super) fn updated(
+    /// Brings the index up to date and returns it. An index that is not valid for the key and the terms
+    /// is reset.
+    pub(super) fn update(
         &mut self,
         key: IndexKey,
         terms: Vec<Term>,
-        blocks: usize,
+        block_count: usize,
         fleet: &Fleet<'_>,
         is_one_off: bool,
     ) -> &mut ClassIndex {
         let is_valid = self.key == Some(key) && self.terms == terms;
-        if !is_valid || !self.index.catch_up(blocks, fleet) {
+        if !is_valid || !self.index.catch_up(block_count, fleet) {
             if is_one_off {
-                self.index.reset_for_one_off(&terms, blocks, fleet);
+                self.index.reset_for_one_off(&terms, block_count, fleet);
             } else {
-                self.index.reset(&terms, blocks, fleet);
+                self.index.reset(&terms, block_count, fleet);
             }
             self.key = Some(key);
             self.terms = terms;
@@ -147,12 +151,12 @@ impl CachedIndex {
 struct OneOff {
     /// A ring buffer of prepared queries.
     prepared_queries: Vec<(QueryKey, Option<PreparedQuery>)>,
-    /// The index of the query that is replaced next.
+    /// The position in the ring buffer of the query that is replaced next.
     next_replaced: usize,
-    /// The results of trees for the last query. It is kept so that its memory is reused, and for a
+    /// The results of trees for the last query. They are kept so that their memory is reused, and for a
     /// repetition of the same search.
     trees: TreeResults,
-    /// The index of the last query, kept for the same reasons.
+    /// The ranking's index of the last query, kept for the same reasons.
     index: CachedIndex,
 }
 
@@ -163,8 +167,8 @@ impl OneOff {
         entry.and_then(|(_, prepared_query)| prepared_query.as_ref())
     }
 
-    /// The caches of a query, which replaces another if it is new.
-    fn caches(
+    /// The caches of a query. A query that is not cached replaces the oldest.
+    fn find_or_insert(
         &mut self,
         key: QueryKey,
     ) -> (
@@ -176,16 +180,16 @@ impl OneOff {
             .prepared_queries
             .iter()
             .position(|(other, _)| *other == key);
-        let index = cached.unwrap_or_else(|| {
-            let index = self.next_replaced;
-            self.next_replaced = (index + 1) % ONE_OFF_QUERIES;
-            match self.prepared_queries.get_mut(index) {
+        let position = cached.unwrap_or_else(|| {
+            let position = self.next_replaced;
+            self.next_replaced = (position + 1) % ONE_OFF_QUERIES;
+            match self.prepared_queries.get_mut(position) {
                 Some(old) => *old = (key, None),
                 None => self.prepared_queries.push((key, None)),
             }
-            index
+            position
         });
-        let (_, prepared_query) = &mut self.prepared_queries[index];
+        let (_, prepared_query) = &mut self.prepared_queries[position];
         (prepared_query, &mut self.trees, &mut self.index)
     }
 }
@@ -197,17 +201,18 @@ pub(super) struct QueryCaches<'c> {
     pub(super) prepared_query: &'c mut Option<PreparedQuery>,
     pub(super) trees: &'c mut TreeResults,
     pub(super) index: &'c mut CachedIndex,
-    /// Whether the request is a one-off.
+    /// Whether the request is a one-off or has no class, so that the index only serves this search.
     pub(super) is_one_off: bool,
 }
 
 impl QueryCaches<'_> {
-    /// The prepared query, from the cache or prepared now; `None` if no provider can serve it.
+    /// The search for the query, resumed from the cached prepared query or prepared now; `None` if no
+    /// provider can serve the query.
     ///
     /// # Errors
     ///
     /// As [`HostSearch::new`].
-    pub(super) fn search<'a>(
+    pub(super) fn resume_or_prepare<'a>(
         &mut self,
         state: &'a State,
         query: &CandidateQuery,
@@ -231,12 +236,14 @@ pub(super) struct ClassCache {
     one_off: OneOff,
     /// The number of the newest class.
     newest_number: u64,
-    /// By remainder of the hash: the hash of the latest request; empty before the first request.
+    /// By remainder of a request's hash: the hash of the latest request with this remainder. Empty before
+    /// the first request.
     seen_hashes: Vec<u64>,
 }
 
 impl ClassCache {
-    /// An empty cache whose class numbers differ from those that this one assigned.
+    /// An empty cache, for a fork of the scheduler. It assigns numbers that this cache has not assigned, because
+    /// requests that this cache prepared are searched in the fork, too.
     pub(super) fn fork(&self) -> Self {
         Self {
             newest_number: self.newest_number,
@@ -245,7 +252,7 @@ impl ClassCache {
     }
 
     /// The prepared form of a request, from the cache or prepared now.
-    pub(super) fn prepared(
+    pub(super) fn find_or_prepare(
         &mut self,
         request: &RequestSpec,
         version: PreparedVersion,
@@ -271,7 +278,7 @@ impl ClassCache {
         self.newest_number += 1;
         let number = self.newest_number;
         let mut prepared = prepare_now()?;
-        let is_repeated = self.is_repeated(hash) && has_cacheable_size(request);
+        let is_repeated = self.record_hash(hash) && has_cacheable_size(request);
         prepared.class = Some(RequestClass {
             number,
             hash,
@@ -287,16 +294,18 @@ impl ClassCache {
         Ok(prepared)
     }
 
-    /// Whether a request with this hash came lately; stores the hash. If two classes have equal
-    /// hashes, the only effect is that a one-off request is cached.
-    fn is_repeated(&mut self, hash: u64) -> bool {
+    /// Records the hash of a request, and returns whether a request with this hash came lately. If two
+    /// classes have equal hashes, the only effect is that a one-off request is cached.
+    fn record_hash(&mut self, hash: u64) -> bool {
         self.seen_hashes.resize(SEEN_HASHES, 0);
         let index = usize::try_from(hash % SEEN_HASHES as u64).unwrap_or(0);
         std::mem::replace(&mut self.seen_hashes[index], hash) == hash
     }
 
-    /// The cached results for a query of a prepared request, for a search in one cell or in all.
-    pub(super) fn caches(
+    /// The cached results for a query of a prepared request, for a search in one cell or in all. `query`
+    /// has to be a reference to one of the two queries of `prepared`. If the class has no entry, one is
+    /// added.
+    pub(super) fn find_or_insert(
         &mut self,
         prepared: &Prepared,
         query: &CandidateQuery,
@@ -305,14 +314,14 @@ impl ClassCache {
     ) -> QueryCaches<'_> {
         let is_fallback = !std::ptr::eq(query, &prepared.query);
         let Some(class) = prepared.class else {
-            return self.caches_without_class(prepared, query, hosts);
+            return self.find_or_insert_without_class(prepared, query, hosts);
         };
         let key = QueryKey {
             number: class.number,
             is_fallback,
         };
         if !class.is_repeated || self.has_newer(class) {
-            let (prepared_query, trees, index) = self.one_off.caches(key);
+            let (prepared_query, trees, index) = self.one_off.find_or_insert(key);
             return QueryCaches {
                 key,
                 prepared_query,
@@ -333,7 +342,7 @@ impl ClassCache {
             indexes,
         } = &mut entry.queries[usize::from(is_fallback)];
         let cached = indexes.position(|index| index.cell == cell);
-        let index = cached.unwrap_or_else(|| {
+        let position = cached.unwrap_or_else(|| {
             indexes.insert(INDEXES_MAX, |old| CachedIndex {
                 cell,
                 key: None,
@@ -344,12 +353,13 @@ impl ClassCache {
             key,
             prepared_query,
             trees,
-            index: indexes.get(index),
+            index: indexes.get(position),
             is_one_off: false,
         }
     }
 
-    /// Whether the entry belongs to a newer class with the same hash.
+    /// Whether a newer class with the same hash took the entry since the request of this class was
+    /// prepared.
     fn has_newer(&self, class: RequestClass) -> bool {
         let entry = self.entries.peek(&ClassKey::Request(class.hash));
         entry.is_some_and(|entry| entry.number > class.number)
@@ -357,7 +367,7 @@ impl ClassCache {
 
     /// The cached results for a query of a request that depends on single hosts or networks: the
     /// prepared query and the results of trees, which only depend on the query, but no index.
-    fn caches_without_class(
+    fn find_or_insert_without_class(
         &mut self,
         prepared: &Prepared,
         query: &CandidateQuery,
@@ -378,6 +388,8 @@ impl ClassCache {
             },
             _,
         ] = &mut entry.queries;
+        // The filters of such a request depend on more than the key of an index says, so no index is
+        // valid for it.
         self.one_off.index.key = None;
         QueryCaches {
             key: QueryKey {
@@ -391,8 +403,8 @@ impl ClassCache {
         }
     }
 
-    /// The prepared query of a class, if it is cached and still valid.
-    pub(super) fn prepared_query<'a>(
+    /// The search for a query of a class, if the prepared query is cached and still valid.
+    pub(super) fn resume<'a>(
         &self,
         state: &'a State,
         class: RequestClass,
@@ -417,7 +429,7 @@ impl ClassCache {
 
 /// The maximum number of entries for a fleet.
 fn classes_max(hosts: &HostTable) -> usize {
-    let blocks = hosts.slot_count().div_ceil(BLOCK_HOSTS).max(1);
-    let fitting_memory = CLASSES_BYTES / (blocks * INDEX_BYTES_PER_BLOCK);
+    let block_count = hosts.slot_count().div_ceil(BLOCK_HOSTS).max(1);
+    let fitting_memory = CLASSES_BYTES / (block_count * INDEX_BYTES_PER_BLOCK);
     fitting_memory.clamp(CLASSES_MIN, CLASSES_MAX)
 }

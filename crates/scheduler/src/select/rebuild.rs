@@ -42,7 +42,7 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// [`RebuildRefusal`] if it may not.
+    /// [`RebuildRefusal`] if the instance may not be rebuilt.
     pub fn check_rebuild(
         &self,
         state: &State,

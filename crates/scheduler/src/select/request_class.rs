@@ -29,6 +29,8 @@ pub(super) fn hash_of(request: &RequestSpec) -> u64 {
 const BYTES_MAX: usize = 64 << 10;
 /// The assumed size of an element of a list or map besides its texts, in bytes.
 const ITEM_BYTES: usize = 64;
+/// The assumed size of an element that has lists itself, such as a request group.
+const STRUCT_BYTES: usize = 16 * ITEM_BYTES;
 
 /// Whether a request is small enough to be cached.
 pub(super) fn has_cacheable_size(request: &RequestSpec) -> bool {
@@ -39,29 +41,29 @@ pub(super) fn has_cacheable_size(request: &RequestSpec) -> bool {
     let list_bytes =
         |list: &[String]| -> usize { list.iter().map(|text| text.len() + ITEM_BYTES).sum() };
     let hints = request.scheduler_hints.iter();
-    let hints: usize = hints
+    let hint_bytes: usize = hints
         .map(|(key, list)| key.len() + ITEM_BYTES + list_bytes(list))
         .sum();
     let properties = request
         .image
         .iter()
         .flat_map(|image| image.properties.iter());
-    let properties: usize = properties
+    let property_bytes: usize = properties
         .map(|(key, value)| key.len() + value.len() + ITEM_BYTES)
         .sum();
     let destination = request.requested_destination.iter();
-    let aggregates: usize = destination
+    let aggregate_count: usize = destination
         .flat_map(|destination| &destination.aggregates)
         .map(|alternatives| alternatives.len() + 1)
         .sum();
-    let groups = request.requested_resources.len() + request.pci_requests.len();
-    let profiles = request.device_profiles.len() + request.topology_rules.len();
+    let group_and_device_count = request.requested_resources.len() + request.pci_requests.len();
+    let profile_and_rule_count = request.device_profiles.len() + request.topology_rules.len();
     map_bytes(&mut request.flavor.extra_specs.iter())
-        + hints
-        + properties
+        + hint_bytes
+        + property_bytes
         + list_bytes(&request.ignore_hosts)
-        + (aggregates + request.siblings.len()) * ITEM_BYTES
-        + (groups + profiles) * 16 * ITEM_BYTES
+        + (aggregate_count + request.siblings.len()) * ITEM_BYTES
+        + (group_and_device_count + profile_and_rule_count) * STRUCT_BYTES
         <= BYTES_MAX
 }
 
@@ -96,7 +98,7 @@ pub(super) fn is_same_class(request: &RequestSpec, other: &RequestSpec) -> bool 
         pci_requests,
         requested_networks,
         device_profiles,
-        // Evaluated in each search, together with the instances that they concern.
+        // These rules are evaluated in each search, together with the instances that they concern.
         topology_rules: _,
         siblings: _,
     } = request;

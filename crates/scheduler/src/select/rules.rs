@@ -1,6 +1,6 @@
 //! The hard rules between the places of instances, evaluated during a search.
 //!
-//! Placement enforces the same rules when it decides a claim. Here they only exclude hosts for
+//! Placement enforces the same rules when it decides a claim. Here the rules only exclude hosts for
 //! which a claim would be refused.
 
 use std::collections::BTreeSet;
@@ -116,8 +116,8 @@ impl Rules {
         if let Some(group) = &request.instance_group {
             let stored = state.group(group.uuid);
             let hosts = if group.members.is_empty() && request.topology_rules.is_empty() {
-                // Only the hosts of the members matter here, and placement stores them in the
-                // group.
+                // Which members there are does not matter here, only their hosts, and placement stores
+                // these in the group.
                 let consumer = state.consumer_id(instance);
                 stored.map_or_else(Vec::new, |stored| stored.hosts(consumer).collect())
             } else {
@@ -173,8 +173,8 @@ impl Rules {
         match rule.relation {
             Relation::Same => {
                 places.dedup();
-                // If the others are in different places, or one is in no place of the scope, no
-                // host satisfies the rule.
+                // If the other instances are in different places, or one of them is in no place of the
+                // scope, no host satisfies the rule.
                 let are_in_one_place = places.len() == 1 && places[0].is_some();
                 if !places.is_empty() {
                     let allowed = if are_in_one_place {
@@ -192,6 +192,7 @@ impl Rules {
                         bound_rule.full.extend(run[0]);
                     }
                 }
+                // With a limit of 0 no place is allowed, not even an empty one.
                 if limit == 0 {
                     bound_rule.allowed = Some(Vec::new());
                 }

@@ -20,7 +20,7 @@ pub struct Scope {
     /// Slots of hosts that are excluded, in any order.
     pub excluded_slots: Vec<u32>,
     /// Other instances of the request that will be claimed together with this one, with their
-    /// hosts. The hard rules of groups and topology take them into account.
+    /// hosts. The hard rules of groups and topology compare with these instances, too.
     pub placed: Vec<(ConsumerUuid, ProviderId)>,
 }
 

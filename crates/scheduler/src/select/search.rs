@@ -22,32 +22,32 @@ pub(super) enum RankingMethod<'w> {
     Linear(Option<&'w mut Weights>),
 }
 
-/// The best hosts for a query, best first. If hosts are `listed`, no other host can be feasible,
-/// and each of them is weighed because they are few.
+/// The best hosts for a query, best first. If `listed` has hosts, no other host can be feasible; these
+/// hosts are few, so each of them is weighed without an index.
 pub(super) fn best(
     context: &RequestContext<'_>,
     query: &CandidateQuery,
     listed: Option<&SlotSet>,
     mut caches: QueryCaches<'_>,
-    shared: &mut SharedScores,
+    shared_scores: &mut SharedScores,
     method: &mut RankingMethod<'_>,
 ) -> Result<Vec<Ranked>, SelectRefusal> {
-    let Some(search) = caches.search(context.state, query)? else {
+    let Some(search) = caches.resume_or_prepare(context.state, query)? else {
         return Ok(Vec::new());
     };
     let version = StateVersion::current(context.state, &search);
-    caches.trees.start(caches.key, version);
+    caches.trees.clear_unless_valid(caches.key, version);
     let feasibility = SearchContext {
         request: context,
         search: &search,
         query,
         trees: RefCell::new(caches.trees),
     };
-    let (blocks, count) = (search.word_count(), context.scope.count);
+    let (block_count, count) = (search.word_count(), context.scope.count);
     let is_indexed = matches!(method, RankingMethod::Indexed) && listed.is_none();
     let terms = is_indexed.then(|| context.compiled.weighers.terms());
     if let Some(terms) = terms.flatten() {
-        let (scores, fleet) = shared.for_terms(&terms, context.hosts);
+        let (scores, fleet) = shared_scores.for_terms(&terms, context.hosts);
         let key = IndexKey {
             query: caches.key,
             aggregates: context.hosts.aggregates().version(),
@@ -56,14 +56,14 @@ pub(super) fn best(
         };
         let (cached, is_one_off) = (caches.index, caches.is_one_off);
         let mut ranker = Indexed {
-            index: cached.updated(key, terms, blocks, &fleet, is_one_off),
+            index: cached.update(key, terms, block_count, &fleet, is_one_off),
             scores,
             fleet,
         };
         return Ok(ranker.best(count, &feasibility));
     }
     let mut ranker = Linear {
-        blocks,
+        block_count,
         weighers: &context.compiled.weighers,
         listed,
         weights: match method {

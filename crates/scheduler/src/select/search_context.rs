@@ -42,11 +42,11 @@ impl<'a> RequestContext<'a> {
         prepared: &'a Prepared,
         scope: &'a Scope,
     ) -> Self {
-        // If the translation has rules, a flat host may have candidates of which none satisfies
-        // them.
-        let has_rules = !prepared.translation.rules.is_empty();
+        // If the translation has rules for candidates, a flat host may have candidates of which none
+        // satisfies these rules.
+        let has_candidate_rules = !prepared.translation.rules.is_empty();
         Self {
-            class_needs_exact_test: has_rules
+            class_needs_exact_test: has_candidate_rules
                 || compiled.filters.needs_predicate(FilterKind::OncePerRequest),
             state,
             hosts,
@@ -57,7 +57,7 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// The hosts that filters or rules list, so that no other host can be feasible; `None` if there
+    /// The hosts that filters or hard rules list, so that no other host can be feasible; `None` if there
     /// is no list, or if it is long.
     pub(super) fn listed_hosts<'n>(&'n self, by_rules: Option<&'n SlotSet>) -> Option<&'n SlotSet> {
         let listed = match (by_rules, self.compiled.filters.listed_hosts()) {
@@ -171,11 +171,11 @@ impl SearchContext<'_, '_> {
 
     /// Whether a host has a candidate that satisfies the rules of the request's translation.
     fn has_candidate(&self, host: ProviderId) -> bool {
-        let rules = &self.request.prepared.translation.rules;
-        if rules.is_empty() {
+        let candidate_rules = &self.request.prepared.translation.rules;
+        if candidate_rules.is_empty() {
             return self.search.fits(host);
         }
-        rules
+        candidate_rules
             .iter()
             .all(|rule| rule.admits_host(self.request.state, host))
             && self
@@ -183,7 +183,7 @@ impl SearchContext<'_, '_> {
                 .candidates_of(host, CANDIDATES_TRIED_MAX)
                 .iter()
                 .any(|candidate| {
-                    let mut rules = rules.iter();
+                    let mut rules = candidate_rules.iter();
                     rules.all(|rule| rule.admits(self.request.state, self.query, candidate))
                 })
     }

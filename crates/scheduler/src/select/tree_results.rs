@@ -11,7 +11,7 @@ const ENTRIES_MAX: usize = 1 << 14;
 pub(super) struct QueryKey {
     /// The number of the request class; numbers are never reused.
     pub(super) number: u64,
-    /// Whether it is the fallback query.
+    /// Whether the query is the fallback query of the class.
     pub(super) is_fallback: bool,
 }
 
@@ -28,7 +28,7 @@ impl StateVersion {
     pub(super) fn current(state: &State, search: &HostSearch<'_>) -> Self {
         let log = state.tree_changes();
         // Changes of sharing providers only matter to queries that may use them.
-        let sharing = if search.takes_shared() {
+        let sharing = if search.depends_on_sharing() {
             log.sharing_version() + 1
         } else {
             0
@@ -44,7 +44,7 @@ impl StateVersion {
 #[derive(Debug, Default)]
 pub(super) struct TreeResults {
     valid_for: Option<(QueryKey, StateVersion)>,
-    /// Entries of other generations are invalid.
+    /// Only entries of this generation are valid, so that all are cleared by a new generation.
     generation: u32,
     /// Empty until the first tree is tested.
     entries: Vec<Entry>,
@@ -54,8 +54,8 @@ pub(super) struct TreeResults {
 struct Entry {
     root: u32,
     generation: u32,
-    /// The lowest bit is the result. The other bits are the position of the tree's last change for
-    /// which it is valid.
+    /// The lowest bit is the result. The other bits are the position, in placement's tree change log, of the
+    /// tree's last change for which the result is valid.
     position_and_result: u64,
 }
 
@@ -67,13 +67,14 @@ const NO_ENTRY: Entry = Entry {
 
 impl TreeResults {
     /// Clears the results unless they are valid for this query and version.
-    pub(super) fn start(&mut self, query: QueryKey, version: StateVersion) {
+    pub(super) fn clear_unless_valid(&mut self, query: QueryKey, version: StateVersion) {
         if self.valid_for == Some((query, version)) {
             return;
         }
         self.valid_for = Some((query, version));
         self.generation = self.generation.wrapping_add(1);
         if self.generation == 0 {
+            // The number wrapped around, so entries of earlier generations would become valid again.
             self.entries.fill(NO_ENTRY);
         }
     }
@@ -106,7 +107,7 @@ impl TreeResults {
     }
 
     fn entry(&mut self, root: ProviderId) -> &mut Entry {
-        // The hash spreads neighbouring roots. The length is a power of two.
+        // Fibonacci hashing, which spreads neighbouring roots. The number of entries is a power of two.
         let hash = root.0.wrapping_mul(0x9e37_79b1) >> 8;
         let index = hash as usize & (self.entries.len() - 1);
         &mut self.entries[index]

@@ -17,7 +17,8 @@ pub(super) fn add_groups(
     extra_groups: &mut Vec<ExtraGroup>,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), BadRequest> {
-    // If the request has the groups of the flavor's profile, it need not include the profile.
+    // If the request has the groups of the flavor's profile, the profile need not be among the request's
+    // device profiles.
     let flavor_profile = spec.flavor.filled_extra_spec(DEVICE_PROFILE_KEY);
     if let Some(name) = flavor_profile
         && !has_profile_groups(spec)
@@ -40,7 +41,7 @@ pub(super) fn add_groups(
         let Some(port) = nic.port_id else {
             return Err(BadRequest::missing(
                 format!("requested_networks[{index}].port_id"),
-                "its device profile is known by it",
+                "the groups of its device profile are named after it",
             ));
         };
         add_profile(profile, &port.to_string(), extra_groups, warnings);

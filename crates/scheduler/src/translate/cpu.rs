@@ -11,22 +11,22 @@ use placewright_types::text::means_true;
 /// How guest processors run on host processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CpuPolicy {
-    /// All run on any of the host's shared processors.
+    /// All guest processors run on any of the host's shared processors.
     Shared,
-    /// Each is pinned to a separate host processor.
+    /// Each guest processor is pinned to a separate host processor.
     Dedicated,
-    /// Some are dedicated, the others shared.
+    /// Some guest processors are dedicated, the others shared.
     Mixed,
 }
 
 /// How dedicated processors relate to hardware threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CpuThreadPolicy {
-    /// They run on sibling threads if the host has any.
+    /// The processors run on sibling threads if the host has any.
     Prefer,
-    /// Each runs on a core that nothing else uses.
+    /// Each processor runs on a core that nothing else uses.
     Isolate,
-    /// They run on sibling threads, which the host must have.
+    /// The processors run on sibling threads, which the host must have.
     Require,
 }
 

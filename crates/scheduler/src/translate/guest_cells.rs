@@ -8,7 +8,7 @@ use placewright_placement::GroupPolicy;
 use crate::error::BadRequest;
 use crate::request::RequestGroup;
 use crate::translate::cpu::EmulatorThreadsPolicy;
-use crate::translate::numa::{GuestCell, GuestTopology};
+use crate::translate::numa::GuestTopology;
 use crate::translate::resource_request::ResourceRequest;
 use crate::translate::rule::CandidateRule;
 use crate::translate::translation::Translation;
@@ -20,31 +20,31 @@ pub(crate) fn suffix(cell: usize) -> String {
 
 /// Moves processors and memory from the unsuffixed group into a group for each cell.
 ///
-/// Amounts that the flavor sets with `resources:` stay in their group, except PCPU, which are
-/// always the guest's processors. If the unsuffixed group has no processors any more, its traits of
-/// hardware and of the compute service are required of the host.
+/// The amounts that the flavor sets with `resources:`, which are `explicit_amounts`, stay in their group,
+/// except PCPU, which are always the guest's processors. If the unsuffixed group has no processors any
+/// more, its traits of hardware and of the compute service are required of the host.
 pub(super) fn split(
     guest: &GuestTopology,
-    explicit: &BTreeMap<String, u64>,
+    explicit_amounts: &BTreeMap<String, u64>,
     request: &mut ResourceRequest,
 ) -> Result<(), BadRequest> {
     let unsuffixed = request.group("");
     let in_unsuffixed = |class| unsuffixed.resources.contains_key(class);
-    let has_memory = in_unsuffixed("MEMORY_MB") && !explicit.contains_key("MEMORY_MB");
-    let has_cpus =
-        (in_unsuffixed("VCPU") || in_unsuffixed("PCPU")) && !explicit.contains_key("VCPU");
-    if has_memory {
+    let moves_memory = in_unsuffixed("MEMORY_MB") && !explicit_amounts.contains_key("MEMORY_MB");
+    let moves_cpus =
+        (in_unsuffixed("VCPU") || in_unsuffixed("PCPU")) && !explicit_amounts.contains_key("VCPU");
+    if moves_memory {
         unsuffixed.resources.remove("MEMORY_MB");
     }
-    if has_cpus {
+    if moves_cpus {
         unsuffixed.resources.remove("VCPU");
         unsuffixed.resources.remove("PCPU");
         move_host_traits(request);
     }
-    for (index, cell) in guest.cells.iter().enumerate() {
+    for index in 0..guest.cells.len() {
         let group = RequestGroup {
             requester_id: suffix(index),
-            resources: cell_resources(guest, index, cell, has_cpus, has_memory),
+            resources: cell_resources(guest, index, moves_cpus, moves_memory),
             ..RequestGroup::default()
         };
         if !group.is_empty() {
@@ -54,14 +54,15 @@ pub(super) fn split(
     Ok(())
 }
 
-/// The resources of the cell with an index.
+/// The resources that are moved into the group of the cell with an index: its processors, its memory, or
+/// both.
 fn cell_resources(
     guest: &GuestTopology,
     index: usize,
-    cell: &GuestCell,
-    has_cpus: bool,
-    has_memory: bool,
+    moves_cpus: bool,
+    moves_memory: bool,
 ) -> BTreeMap<String, u64> {
+    let cell = &guest.cells[index];
     // The emulator threads get their processor from the provider of the first cell.
     let isolates_emulator = guest.emulator_threads_policy == Some(EmulatorThreadsPolicy::Isolate);
     let emulator_cpus = u64::from(isolates_emulator && index == 0);
@@ -71,11 +72,11 @@ fn cell_resources(
             resources.insert(class.to_owned(), amount);
         }
     };
-    if has_cpus {
+    if moves_cpus {
         add("VCPU", cell.shared_cpus.len() as u64);
         add("PCPU", cell.dedicated_cpus.len() as u64 + emulator_cpus);
     }
-    if has_memory {
+    if moves_memory {
         add("MEMORY_MB", cell.memory_mb);
     }
     resources
@@ -98,7 +99,7 @@ fn move_host_traits(request: &mut ResourceRequest) {
 }
 
 /// Adds the relations of guest NUMA cells: different cells are on different providers, and if there
-/// is one cell, the devices are below its provider.
+/// is one cell, the devices that need affinity are below its provider.
 pub(super) fn add_relations(guest: &GuestTopology, translation: &mut Translation) {
     let Translation { request, rules, .. } = translation;
     let cells: Vec<_> = (0..guest.cells.len()).map(suffix).collect();

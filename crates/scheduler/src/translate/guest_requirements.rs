@@ -107,14 +107,14 @@ impl<'a> GuestRequirements<'a> {
     }
 }
 
-/// Looks up the name that some parts form. An empty map is checked first, because dozens of names
-/// are looked up for each request and plain requests have none of them.
+/// Looks up the name that some parts form, unless the map is empty: dozens of names are looked up for
+/// each request, and plain requests have none of them, so that the names need not be formed.
 fn look_up_joined<'a>(
-    is_empty: bool,
+    is_map_empty: bool,
     parts: [&str; 3],
     look_up: impl FnOnce(&str) -> Option<&'a str>,
 ) -> Option<&'a str> {
-    if is_empty {
+    if is_map_empty {
         return None;
     }
     look_up(&parts.concat())

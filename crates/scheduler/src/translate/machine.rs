@@ -13,9 +13,9 @@ use crate::translate::guest_requirements::{
 /// The host traits that an emulated trusted platform module requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tpm {
-    /// The trait for its model.
+    /// The trait for the module's model.
     pub model_trait: &'static str,
-    /// The trait for its version.
+    /// The trait for the module's version.
     pub version_trait: &'static str,
 }
 
@@ -101,7 +101,7 @@ impl<'a> GuestRequirements<'a> {
         self.merged_keyword("hw", "sound_model", SOUND_MODELS)
     }
 
-    /// The host trait for the security mode of a TPM's secret. Only a flavor can set it, because a
+    /// The host trait for the security mode of a TPM's secret. Only a flavor can set the mode, because a
     /// rebuild with another image could not change it.
     pub fn tpm_secret_trait(&self) -> Result<&'static str, BadRequest> {
         let key = "tpm_secret_security";

@@ -34,7 +34,7 @@ pub enum MemoryEncryption {
 }
 
 impl MemoryEncryption {
-    /// The trait of hosts that support it.
+    /// The trait of hosts that support this encryption.
     #[must_use]
     pub fn required_trait(self) -> &'static str {
         match self {
@@ -112,7 +112,7 @@ impl GuestRequirements<'_> {
             ));
         }
         if !is_locked {
-            // Only for the refusals of invalid memory encryption.
+            // Called only because it refuses invalid memory encryption.
             self.memory_encryption()?;
         }
         Ok(is_locked)
@@ -160,7 +160,7 @@ impl GuestRequirements<'_> {
     /// Refuses encryption for an image whose machine does not support it.
     fn check_encrypted_machine(&self, model: MemoryEncryption) -> Result<(), BadRequest> {
         let image_value = |name| self.image.and_then(|image| image.get(name));
-        let conflict_with = |key, requirement| {
+        let refuse = |key, requirement| {
             Err(BadRequest::conflict(
                 image_field("hw", key),
                 "hw:mem_encryption or hw_mem_encryption",
@@ -168,17 +168,17 @@ impl GuestRequirements<'_> {
             ))
         };
         if image_value("hw_firmware_type") != Some("uefi") {
-            return conflict_with("firmware_type", "\"uefi\"");
+            return refuse("firmware_type", "\"uefi\"");
         }
         if image_value("hw_machine_type").is_some_and(|machine| !machine.contains("q35")) {
-            return conflict_with("machine_type", "a q35 machine");
+            return refuse("machine_type", "a q35 machine");
         }
         if model.needs_stateless_firmware() && !self.stateless_firmware() {
-            return conflict_with("firmware_stateless", "stateless firmware with this model");
+            return refuse("firmware_stateless", "stateless firmware with this model");
         }
         let has_video = image_value("hw_video_model") != Some("none");
         if model == MemoryEncryption::IntelTdx && has_video {
-            return conflict_with("video_model", "\"none\" with this model");
+            return refuse("video_model", "\"none\" with this model");
         }
         Ok(())
     }

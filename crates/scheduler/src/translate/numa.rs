@@ -52,7 +52,7 @@ pub fn guest_topology(
     let policies = Policies::new(requirements)?;
     let cell_count = cell_count(requirements)?;
     let page_size = requirements.page_size()?;
-    // Only for its refusals.
+    // Called only because it refuses contradictions: locking does not affect the topology.
     requirements.locked_memory()?;
     let has_dedicated = matches!(policies.cpu, Some(CpuPolicy::Dedicated | CpuPolicy::Mixed));
     let has_cells = cell_count.is_some()
@@ -95,19 +95,19 @@ impl Policies {
         let threads = thread_policy_of_trait(requirements, requirements.cpu_thread_policy()?)?;
         check_masks(cpu, dedicated.is_some(), realtime.is_some())?;
         let is_shared = matches!(cpu, Some(CpuPolicy::Shared) | None);
-        let needs_dedicated_cpus = |field| {
+        let refuse_without_dedicated_cpus = |field| {
             let policy = flavor_field("hw", "cpu_policy");
             let reason = "only dedicated processors can have it";
             Err(BadRequest::conflict(field, policy, reason))
         };
         if is_shared && threads.is_some() {
-            return needs_dedicated_cpus(match requirements.cpu_thread_policy()? {
+            return refuse_without_dedicated_cpus(match requirements.cpu_thread_policy()? {
                 Some(_) => flavor_field("hw", "cpu_thread_policy"),
                 None => "trait:HW_CPU_HYPERTHREADING".to_owned(),
             });
         }
         if is_shared && emulator == Some(EmulatorThreadsPolicy::Isolate) {
-            return needs_dedicated_cpus(flavor_field("hw", "emulator_threads_policy"));
+            return refuse_without_dedicated_cpus(flavor_field("hw", "emulator_threads_policy"));
         }
         Ok(Self {
             cpu,
@@ -174,7 +174,7 @@ fn explicit_amount(requirements: &GuestRequirements<'_>, class: &str) -> i64 {
 }
 
 /// Whether a key begins with `<prefix>:<name>` or, with a number N without leading zeros,
-/// `<prefix>N:<name>`.
+/// `<prefix>N:<name>`. As in the reference, any text may follow the name.
 fn is_numbered_key(key: &str, prefix: &str, name: &str) -> bool {
     let numbered = key.strip_prefix(prefix);
     let Some((number, suffix)) = numbered.and_then(|key| key.split_once(':')) else {
@@ -196,13 +196,13 @@ fn thread_policy_of_trait(
         .filter(|(key, _)| is_numbered_key(key, "trait", name))
         .map(|(_, value)| value.as_str())
         .next();
-    let mut image_value = requirements
+    let mut image_traits = requirements
         .image
         .iter()
         .flat_map(|image| image.traits_required());
     let trait_value = match flavor_value {
         Some(value) => Some(value),
-        None => image_value
+        None => image_traits
             .any(|required| required == name)
             .then_some("required"),
     };
@@ -226,24 +226,26 @@ fn thread_policy_of_trait(
 /// Refuses masks that do not go with the policy, and a mixed policy without exactly one mask.
 fn check_masks(
     policy: Option<CpuPolicy>,
-    has_dedicated: bool,
-    has_realtime: bool,
+    has_dedicated_mask: bool,
+    has_realtime_mask: bool,
 ) -> Result<(), BadRequest> {
     let mask = extra_spec_field("hw:cpu_dedicated_mask");
     let policy_field = extra_spec_field("hw:cpu_policy");
     match policy {
-        Some(CpuPolicy::Shared) | None if has_realtime => Err(BadRequest::conflict(
+        Some(CpuPolicy::Shared) | None if has_realtime_mask => Err(BadRequest::conflict(
             extra_spec_field("hw:cpu_realtime"),
             policy_field,
             "only dedicated processors can be realtime",
         )),
-        Some(CpuPolicy::Shared | CpuPolicy::Dedicated) | None if has_dedicated => Err(
+        Some(CpuPolicy::Shared | CpuPolicy::Dedicated) | None if has_dedicated_mask => Err(
             BadRequest::conflict(mask, policy_field, "the mask needs the policy \"mixed\""),
         ),
-        Some(CpuPolicy::Mixed) if has_dedicated == has_realtime => Err(BadRequest::invalid(
-            mask,
-            "a mixed guest needs it or a realtime mask, and not both",
-        )),
+        Some(CpuPolicy::Mixed) if has_dedicated_mask == has_realtime_mask => {
+            Err(BadRequest::invalid(
+                mask,
+                "a mixed guest needs it or a realtime mask, and not both",
+            ))
+        }
         Some(CpuPolicy::Shared | CpuPolicy::Dedicated | CpuPolicy::Mixed) | None => Ok(()),
     }
 }
@@ -260,7 +262,7 @@ fn cell_count(requirements: &GuestRequirements<'_>) -> Result<Option<u32>, BadRe
         (None, Some(text)) => (text, image_field("hw", "numa_nodes")),
         (None, None) => return Ok(None),
     };
-    // Unlike other numbers, this one may have no leading zero or space.
+    // Unlike other numbers in extra specs, the number of cells may have no leading zero or space.
     let count = text
         .parse::<u32>()
         .ok()
@@ -376,7 +378,7 @@ fn equal_cells(
         }
     }
     let cpus_per_cell = flavor.vcpus / count;
-    // Only for its refusal of too many processors.
+    // Called only because it refuses too many processors.
     requirements.guest_cpus()?;
     let cells = (0..count).map(|cell| {
         let first_cpu = cell * cpus_per_cell;

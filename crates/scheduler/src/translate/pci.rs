@@ -73,9 +73,9 @@ pub(super) fn add_groups(
     translation: &mut Translation,
 ) -> Result<(), BadRequest> {
     let requests = requests(spec, &options.pci_aliases)?;
-    let without_ports = requests.iter().filter(|request| !request.from_port);
+    let not_from_ports = requests.iter().filter(|request| !request.from_port);
     let mut total = 0_u32;
-    for (index, request) in without_ports.enumerate() {
+    for (index, request) in not_from_ports.enumerate() {
         let field = match &request.alias_name {
             Some(name) => format!("{ALIAS_KEY} {name:?}"),
             None => format!("pci_requests[{index}]"),

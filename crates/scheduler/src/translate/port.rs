@@ -11,12 +11,12 @@ pub(super) fn add_groups(
     extra_groups: &mut ExtraGroups,
 ) -> Result<(), BadRequest> {
     for (index, nic) in spec.requested_networks.iter().enumerate() {
-        let Some(request) = &nic.resource_request else {
+        let Some(resource_request) = &nic.resource_request else {
             continue;
         };
         let field = format!("requested_networks[{index}]");
-        check(request, &field)?;
-        if let Some(groups) = &request.request_groups {
+        check(resource_request, &field)?;
+        if let Some(groups) = &resource_request.request_groups {
             for (number, group) in groups.iter().enumerate() {
                 extra_groups.groups.push(ExtraGroup {
                     group: RequestGroup {
@@ -28,25 +28,27 @@ pub(super) fn add_groups(
                     field: format!("{field}.resource_request.request_groups[{number}].id"),
                 });
             }
-            if !request.same_subtree.is_empty() {
-                extra_groups.same_subtree.push(request.same_subtree.clone());
+            if !resource_request.same_subtree.is_empty() {
+                extra_groups
+                    .same_subtree
+                    .push(resource_request.same_subtree.clone());
             }
             continue;
         }
-        if request.resources.is_empty() {
+        if resource_request.resources.is_empty() {
             continue;
         }
         let Some(port) = nic.port_id else {
             return Err(BadRequest::missing(
                 format!("{field}.port_id"),
-                "its resource request is known by it",
+                "the group of its resource request is named after it",
             ));
         };
         extra_groups.groups.push(ExtraGroup {
             group: RequestGroup {
                 requester_id: port.to_string(),
-                resources: request.resources.clone(),
-                required_traits: request.required.clone(),
+                resources: resource_request.resources.clone(),
+                required_traits: resource_request.required.clone(),
                 ..RequestGroup::default()
             },
             field: format!("{field}.port_id"),
@@ -55,17 +57,18 @@ pub(super) fn add_groups(
     Ok(())
 }
 
-/// Refuses a resource request that mixes the formats or is incomplete.
-fn check(request: &PortResourceRequest, nic: &str) -> Result<(), BadRequest> {
-    let field = |name| format!("{nic}.resource_request.{name}");
-    let Some(groups) = &request.request_groups else {
-        if !request.same_subtree.is_empty() {
+/// Refuses a resource request that mixes the formats or is incomplete. `nic_field` is the field of the
+/// port, for error messages.
+fn check(resource_request: &PortResourceRequest, nic_field: &str) -> Result<(), BadRequest> {
+    let field = |name| format!("{nic_field}.resource_request.{name}");
+    let Some(groups) = &resource_request.request_groups else {
+        if !resource_request.same_subtree.is_empty() {
             return Err(BadRequest::missing(
                 field("request_groups"),
                 "same_subtree names groups",
             ));
         }
-        if request.resources.is_empty() && !request.required.is_empty() {
+        if resource_request.resources.is_empty() && !resource_request.required.is_empty() {
             return Err(BadRequest::missing(
                 field("resources"),
                 "traits alone choose no provider",
@@ -73,14 +76,14 @@ fn check(request: &PortResourceRequest, nic: &str) -> Result<(), BadRequest> {
         }
         return Ok(());
     };
-    if !request.resources.is_empty() || !request.required.is_empty() {
+    if !resource_request.resources.is_empty() || !resource_request.required.is_empty() {
         return Err(BadRequest::conflict(
             field("resources"),
             field("request_groups"),
             "use one format or the other",
         ));
     }
-    for id in &request.same_subtree {
+    for id in &resource_request.same_subtree {
         if !groups.iter().any(|group| group.id == *id) {
             return Err(BadRequest::invalid(
                 field("same_subtree"),

@@ -1,7 +1,7 @@
 //! Pre-filters, which add constraints to the query because of zones, tenants, image types and the
 //! like.
 //!
-//! They run before the search, so that it considers fewer hosts. Each can be switched on or off;
+//! They run before the search, so that the search considers fewer hosts. Each can be switched on or off;
 //! the defaults are Nova's. Source: Nova 34, `scheduler/request_filter.py`. Deliberately different:
 //!
 //! - An image property for which there is no standard trait is ignored with a warning; Nova then
@@ -33,7 +33,7 @@ pub const COMPUTE_VERSION_OWNER: u32 = 73;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrefilterOptions {
-    /// Only hosts in the tenant's aggregates (metadata `filter_tenant_id…`), if it has any.
+    /// Only hosts in the tenant's aggregates (metadata `filter_tenant_id…`), if the tenant has any.
     pub limit_tenants_to_placement_aggregate: bool,
     /// Refuse requests of tenants that have no aggregate.
     pub placement_aggregate_required_for_tenants: bool,
@@ -195,9 +195,10 @@ struct PrefilterInput<'a> {
     environment: &'a dyn Environment,
 }
 
-/// The function of a pre-filter. It returns whether it applied to the request.
+/// The function of a pre-filter. It returns whether the pre-filter applied to the request.
 type PrefilterFn = fn(&PrefilterInput<'_>, &mut AddedConstraints) -> Result<bool, PrefilterRefusal>;
 
+/// The pre-filters with their functions, in the order in which they run.
 const PREFILTERS: [(Prefilter, PrefilterFn); 14] = [
     (Prefilter::RequireTenantAggregate, aggregate::tenant),
     (Prefilter::MapAzToPlacementAggregate, aggregate::zone),

@@ -16,8 +16,8 @@ impl ResourceRequest {
     /// The query for this scheduler's search.
     ///
     /// A query cannot have an unsuffixed group without resources. The constraints of such a group
-    /// are moved to the host: its traits are required of the root provider, its tree of every other
-    /// group, and its aggregates by the [`host_rule`](Self::host_rule).
+    /// are moved to the host: the root provider has to have its traits, every other group has to be
+    /// in its tree, and the [`host_rule`](Self::host_rule) checks its aggregates.
     ///
     /// # Errors
     ///
@@ -140,7 +140,8 @@ fn require_of_host(group: &RequestGroup, query: &mut CandidateQuery) {
     let in_tree = group.in_tree.map(|uuid| uuid.to_string());
     if let Some(in_tree) = in_tree {
         for other in &mut query.groups {
-            // All groups are in one tree, so a request for two different trees finds nothing.
+            // A group that names a tree itself keeps it. One tree serves all groups, so if a group beside it
+            // gets another tree here, the query finds nothing.
             other.in_tree.get_or_insert_with(|| in_tree.clone());
         }
     }

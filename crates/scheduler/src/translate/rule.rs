@@ -84,7 +84,7 @@ impl CandidateRule {
                     return true;
                 };
                 let cells: Vec<_> = cells.iter().filter_map(provider_of).collect();
-                let device_and_ancestors = ancestors(state, device);
+                let device_and_ancestors = provider_and_ancestors(state, device);
                 cells.is_empty()
                     || device_and_ancestors
                         .iter()
@@ -94,6 +94,7 @@ impl CandidateRule {
             Self::Host { .. } => {
                 let providers = candidate.mappings().flatten();
                 let mut roots = providers.filter_map(|id| Some(state.provider(*id)?.root));
+                // Sharing providers serve the host and are not part of it.
                 roots.all(|root| is_sharing(state, root) || self.admits_host(state, root))
             }
         }
@@ -101,7 +102,7 @@ impl CandidateRule {
 }
 
 /// A provider and its ancestors.
-fn ancestors(state: &State, start: ProviderId) -> Vec<ProviderId> {
+fn provider_and_ancestors(state: &State, start: ProviderId) -> Vec<ProviderId> {
     let parent = |id: &ProviderId| state.provider(*id)?.parent;
     std::iter::successors(Some(start), parent).collect()
 }

@@ -25,7 +25,7 @@ use crate::translate::resource_request::ResourceRequest;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum DedicatedCpuClass {
     Pcpu,
-    /// As in the fallback query, for hosts that report no PCPU.
+    /// In the fallback query, for hosts that report no PCPU.
     Vcpu,
 }
 
@@ -92,7 +92,9 @@ pub(super) fn build(
     {
         request.group("").require(name);
     }
-    let explicit = grouped_cells.map(|_| request.merged_resources());
+    // So far, the groups only have the amounts that the flavor sets explicitly, with `resources:`.
+    let explicit_amounts = grouped_cells.map(|_| request.merged_resources());
+    // If the class is VCPU, the defaults below request all processors.
     if dedicated_cpu_class == DedicatedCpuClass::Pcpu {
         add_dedicated_cpus(&requirements, &mut request)?;
     }
@@ -105,14 +107,15 @@ pub(super) fn build(
     add_defaults(spec, &mut request);
     add_memory_features(&requirements, &mut request)?;
     add_machine_features(&requirements, &mut request, warnings)?;
-    if let Some((guest, explicit)) = grouped_cells.zip(explicit) {
-        guest_cells::split(guest, &explicit, &mut request)?;
+    if let Some((guest, explicit_amounts)) = grouped_cells.zip(explicit_amounts) {
+        guest_cells::split(guest, &explicit_amounts, &mut request)?;
     }
     request.strip_zeros();
     Ok(request)
 }
 
-/// Adds the constraints that the request itself makes on the host.
+/// Adds the constraints on the request as a whole: on the root provider, and on which groups are in one
+/// subtree.
 fn add_request_level(spec: &RequestSpec, request: &mut ResourceRequest) {
     let params = &spec.request_level_params;
     request.root_required.clone_from(&params.root_required);
@@ -189,7 +192,8 @@ fn add_dedicated_cpus(
     Ok(())
 }
 
-/// Adds the flavor's processors, memory and disk, except for classes that some group already has.
+/// Adds the flavor's processors, memory and disk, except for classes that some group already has, with
+/// whatever amount. VCPU and PCPU count as one class.
 fn add_defaults(spec: &RequestSpec, request: &mut ResourceRequest) {
     let flavor = &spec.flavor;
     let has_class = |class| {

@@ -12,7 +12,7 @@ use crate::translate::resource_request::ResourceRequest;
 pub struct ComputeNode {
     /// The UUID of the node and of its resource provider.
     pub uuid: Uuid,
-    /// Its service host.
+    /// The name of the service host that the node belongs to.
     pub host: String,
     /// The name of the node; a service host can have several.
     pub node: String,
@@ -69,7 +69,7 @@ pub fn target(spec: &RequestSpec) -> Option<Target<'_>> {
 /// Restricts a translated request to its target and the aggregates of its destination, and chooses
 /// the group policy if it is missing.
 ///
-/// `find` returns the compute nodes of a target. If there is one, the query is restricted to its
+/// `find_nodes` returns the compute nodes of a target. If there is one, the query is restricted to its
 /// tree; if there are several, as with bare metal, they are returned in [`ResourceRequest::nodes`].
 ///
 /// # Errors
@@ -78,7 +78,7 @@ pub fn target(spec: &RequestSpec) -> Option<Target<'_>> {
 pub fn apply(
     request: &mut ResourceRequest,
     spec: &RequestSpec,
-    find: impl FnOnce(Target<'_>) -> Vec<ComputeNode>,
+    find_nodes: impl FnOnce(Target<'_>) -> Vec<ComputeNode>,
 ) -> Result<(), TargetRefusal> {
     if let Some(destination) = &spec.requested_destination {
         if !destination.aggregates.is_empty() {
@@ -95,7 +95,7 @@ pub fn apply(
         }
     }
     if let Some(target) = target(spec) {
-        let nodes = find(target);
+        let nodes = find_nodes(target);
         match &*nodes {
             [] => {
                 return Err(TargetRefusal::NoSuchHost {
@@ -108,7 +108,8 @@ pub fn apply(
         }
         request.nodes = nodes.iter().map(|node| node.uuid).collect();
     }
-    // Hints that may exclude any number of hosts: a limit could leave only excluded ones.
+    // These hints may exclude any number of hosts. With a limit, placement could return only hosts that
+    // filters then exclude.
     let excluding_hints = ["group", "same_host", "different_host"];
     if excluding_hints
         .iter()

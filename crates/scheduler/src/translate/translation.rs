@@ -10,7 +10,7 @@ use crate::error::Warning;
 pub struct Translation {
     /// The groups to request from placement.
     pub request: ResourceRequest,
-    /// The same with VCPU in place of PCPU, for the fallback query.
+    /// As `request`, with VCPU in place of PCPU, for the fallback query.
     pub fallback: Option<ResourceRequest>,
     /// The guest's NUMA topology, if it has one.
     pub numa: Option<GuestTopology>,

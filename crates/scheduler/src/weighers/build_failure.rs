@@ -8,7 +8,7 @@ pub(super) const WEIGHER: Weigher = Weigher {
     name: "BuildFailureWeigher",
     multiplier_key: "build_failure_weight_multiplier",
     multiplier: |config| config.build_failure_weight_multiplier,
-    is_subtracted: true,
+    negates_multiplier: true,
     declared_low: None,
     declared_high: None,
     compile: |_| Ok(RawValues::Column(column::FAILED_BUILDS)),

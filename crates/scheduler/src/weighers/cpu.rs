@@ -8,7 +8,7 @@ pub(super) const WEIGHER: Weigher = Weigher {
     name: "CPUWeigher",
     multiplier_key: "cpu_weight_multiplier",
     multiplier: |config| config.cpu_weight_multiplier,
-    is_subtracted: false,
+    negates_multiplier: false,
     declared_low: Some(0.0),
     declared_high: None,
     compile: |_| Ok(RawValues::Column(column::CPUS_FREE)),

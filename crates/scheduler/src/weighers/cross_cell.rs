@@ -9,7 +9,7 @@ pub(super) const WEIGHER: Weigher = Weigher {
     name: "CrossCellWeigher",
     multiplier_key: "cross_cell_move_weight_multiplier",
     multiplier: |config| config.cross_cell_move_weight_multiplier,
-    is_subtracted: false,
+    negates_multiplier: false,
     declared_low: None,
     declared_high: None,
     compile: |context| {

@@ -9,7 +9,7 @@ pub(super) const WEIGHER: Weigher = Weigher {
     name: "FragmentationWeigher",
     multiplier_key: "fragmentation_weight_multiplier",
     multiplier: |config| config.fragmentation_weight_multiplier,
-    is_subtracted: false,
+    negates_multiplier: false,
     declared_low: None,
     declared_high: None,
     compile: |context| {
@@ -22,8 +22,9 @@ pub(super) const WEIGHER: Weigher = Weigher {
             Some(gradients) => RawValues::Each(Box::new(move |slot| {
                 gradients.growth(slot).map_or(worst_value, |growth| -growth)
             })),
-            // The cache has the growth for requests of searches only. For others, as in explanations, it
-            // is computed host by host.
+            // A search first records its request in the demand histogram, which also brings the cached growths
+            // of the request's class up to date. For a request without a search, such as one that is only
+            // explained, they may be missing or outdated: the growth is then computed host by host.
             None => RawValues::Each(Box::new(move |slot| {
                 let choice = loss_cache.choose_devices(slot, &demand);
                 choice.map_or(worst_value, |choice| -choice.growth)
@@ -32,8 +33,8 @@ pub(super) const WEIGHER: Weigher = Weigher {
     },
 };
 
-/// The raw value of a host whose devices do not fit the request: as if the request wasted as many whole
-/// devices as it needs.
+/// The raw value of a host whose free CPUs, memory or devices do not suffice for the request: as if the request
+/// wasted as many whole devices as it needs, or one if it needs none.
 fn worst_value(demand: &Demand) -> f64 {
     -f64::from(WHOLE_DEVICE) * f64::from(demand.devices.max(1))
 }

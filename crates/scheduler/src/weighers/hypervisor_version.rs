@@ -8,7 +8,7 @@ pub(super) const WEIGHER: Weigher = Weigher {
     name: "HypervisorVersionWeigher",
     multiplier_key: "hypervisor_version_weight_multiplier",
     multiplier: |config| config.hypervisor_version_weight_multiplier,
-    is_subtracted: false,
+    negates_multiplier: false,
     declared_low: None,
     declared_high: None,
     compile: |_| Ok(RawValues::Column(column::HYPERVISOR_VERSION)),

@@ -1,7 +1,7 @@
 //! `ImagePropertiesWeigher`: the number of instances on the host that have the same image
 //! properties.
 //!
-//! If the configured multiplier is 0, it is disabled even for aggregates that override the
+//! If the configured multiplier is 0, the weigher is disabled even for aggregates that override the
 //! multiplier.
 
 use super::weigher::{RawValues, Weigher};
@@ -14,19 +14,19 @@ pub(super) const WEIGHER: Weigher = Weigher {
     name: "ImagePropertiesWeigher",
     multiplier_key: "image_props_weight_multiplier",
     multiplier: |config| config.image_props_weight_multiplier,
-    is_subtracted: false,
+    negates_multiplier: false,
     declared_low: None,
     declared_high: None,
     compile: |context| {
-        let counted = pairs_with_ratios(context);
-        if counted.is_empty() {
+        let pairs = pairs_with_ratios(context);
+        if pairs.is_empty() {
             return Ok(RawValues::Constant(0.0));
         }
         let counts = context.hosts.property_counts();
         Ok(RawValues::Each(Box::new(move |slot| {
-            let products = counted
+            let products = pairs
                 .iter()
-                .map(|(pair, ratio)| ratio * f64::from(counts.count(slot, *pair)));
+                .map(|(number, ratio)| ratio * f64::from(counts.count(slot, *number)));
             products.sum()
         })))
     },
@@ -52,8 +52,8 @@ fn pairs_with_ratios(context: &Context<'_>) -> Vec<(u32, f64)> {
     };
     let properties = counted_properties(&image.properties).into_iter();
     let numbered = properties.filter_map(|(name, value)| {
-        let pair = context.hosts.property_counts().pair_number(name, &value)?;
-        Some((pair, ratio_of(name)))
+        let number = context.hosts.property_counts().pair_number(name, &value)?;
+        Some((number, ratio_of(name)))
     });
     numbered.filter(|(_, ratio)| *ratio != 0.0).collect()
 }

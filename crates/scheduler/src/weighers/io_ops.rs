@@ -8,7 +8,7 @@ pub(super) const WEIGHER: Weigher = Weigher {
     name: "IoOpsWeigher",
     multiplier_key: "io_ops_weight_multiplier",
     multiplier: |config| config.io_ops_weight_multiplier,
-    is_subtracted: false,
+    negates_multiplier: false,
     declared_low: Some(0.0),
     declared_high: None,
     compile: |_| Ok(RawValues::Column(column::IO_OPS)),

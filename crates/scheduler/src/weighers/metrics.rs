@@ -14,7 +14,7 @@ pub(super) const WEIGHER: Weigher = Weigher {
     name: NAME,
     multiplier_key: "metrics_weight_multiplier",
     multiplier: |config| config.metrics.weight_multiplier,
-    is_subtracted: false,
+    negates_multiplier: false,
     declared_low: None,
     declared_high: None,
     compile: |context| {

@@ -9,7 +9,7 @@ pub(super) const WEIGHER: Weigher = Weigher {
     name: "PCIWeigher",
     multiplier_key: "pci_weight_multiplier",
     multiplier: |config| config.pci_weight_multiplier,
-    is_subtracted: false,
+    negates_multiplier: false,
     declared_low: None,
     declared_high: None,
     compile: |_| Ok(RawValues::Column(column::FEW_DEVICES)),

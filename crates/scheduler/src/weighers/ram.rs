@@ -8,7 +8,7 @@ pub(super) const WEIGHER: Weigher = Weigher {
     name: "RAMWeigher",
     multiplier_key: "ram_weight_multiplier",
     multiplier: |config| config.ram_weight_multiplier,
-    is_subtracted: false,
+    negates_multiplier: false,
     declared_low: Some(0.0),
     declared_high: None,
     compile: |_| Ok(RawValues::Column(column::RAM_FREE_MB)),

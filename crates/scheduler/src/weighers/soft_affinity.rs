@@ -10,10 +10,10 @@ pub(super) const AFFINITY: Weigher = Weigher {
     name: "ServerGroupSoftAffinityWeigher",
     multiplier_key: "soft_affinity_weight_multiplier",
     multiplier: |config| config.soft_affinity_weight_multiplier,
-    is_subtracted: false,
+    negates_multiplier: false,
     declared_low: None,
     declared_high: None,
-    compile: |context| Ok(members(context, GroupPolicy::SoftAffinity, 1.0)),
+    compile: |context| Ok(signed_counts(context, GroupPolicy::SoftAffinity, 1.0)),
 };
 
 /// `ServerGroupSoftAntiAffinityWeigher` as registered in [`super::ALL`].
@@ -21,15 +21,15 @@ pub(super) const ANTI_AFFINITY: Weigher = Weigher {
     name: "ServerGroupSoftAntiAffinityWeigher",
     multiplier_key: "soft_anti_affinity_weight_multiplier",
     multiplier: |config| config.soft_anti_affinity_weight_multiplier,
-    is_subtracted: false,
+    negates_multiplier: false,
     declared_low: None,
     declared_high: None,
-    compile: |context| Ok(members(context, GroupPolicy::SoftAntiAffinity, -1.0)),
+    compile: |context| Ok(signed_counts(context, GroupPolicy::SoftAntiAffinity, -1.0)),
 };
 
 /// The number of members of the request's group on each host, times `sign`; 0 everywhere if the
 /// group does not have the policy.
-fn members<'a>(context: &Context<'a>, policy: GroupPolicy, sign: f64) -> RawValues<'a> {
+fn signed_counts<'a>(context: &Context<'a>, policy: GroupPolicy, sign: f64) -> RawValues<'a> {
     let group = context.request.instance_group.as_ref();
     let Some(group) = group.filter(|group| group.policy == Some(policy)) else {
         return RawValues::Constant(0.0);

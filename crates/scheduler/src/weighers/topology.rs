@@ -17,7 +17,7 @@ pub(super) const WEIGHER: Weigher = Weigher {
     name: "TopologyWeigher",
     multiplier_key: "topology_weight_multiplier",
     multiplier: |config| config.topology_weight_multiplier,
-    is_subtracted: false,
+    negates_multiplier: false,
     declared_low: None,
     declared_high: None,
     compile: |context| {
@@ -51,7 +51,7 @@ enum RuleValues<'a> {
     ByPlace {
         /// `None` if each host is a place of its own.
         level: Option<&'a LevelPlaces>,
-        /// By place: its value, for the places that have any of the other instances.
+        /// By place: the value of its hosts, for the places that have any of the other instances.
         values_of_occupied: BTreeMap<u32, f64>,
         /// The value of all other places.
         value_of_empty: f64,
@@ -61,7 +61,7 @@ enum RuleValues<'a> {
         places: &'a Places,
         /// By host: the number of other instances on it.
         counts_by_host: BTreeMap<u32, u32>,
-        /// By place path: the number of other instances on hosts with it.
+        /// By place path: the number of other instances on hosts with this path.
         counts_by_path: BTreeMap<PlacePath, u32>,
         /// The number of other instances.
         total: u32,

@@ -13,7 +13,7 @@ use crate::hosts::table::HostTable;
 /// compiler.
 #[derive(Debug)]
 pub struct Weigher {
-    /// The name by which `weight_classes` refers to it.
+    /// The name by which `weight_classes` refers to the weigher.
     pub name: &'static str,
     /// The name of the option with its multiplier, which is also the metadata key by which an
     /// aggregate overrides the multiplier for its hosts.
@@ -21,7 +21,7 @@ pub struct Weigher {
     /// Reads the multiplier from the configuration.
     pub multiplier: fn(&SchedulerConfig) -> f64,
     /// Whether the multiplier is negated, so that higher values are worse.
-    pub is_subtracted: bool,
+    pub negates_multiplier: bool,
     /// The declared lower end of the range, if any; lower raw values are raised to it.
     pub declared_low: Option<f64>,
     /// The declared upper end of the range, if any; higher raw values are lowered to it.
@@ -69,10 +69,10 @@ impl fmt::Debug for RawValues<'_> {
 pub struct CompiledWeigher<'a> {
     /// The name of the weigher.
     pub name: &'a str,
-    /// The multiplier where no aggregate overrides it, negated if the weigher is subtracted.
+    /// The multiplier where no aggregate overrides it, negated if the weigher says so.
     pub multiplier: f64,
     overrides: Option<OverrideColumn<'a>>,
-    is_subtracted: bool,
+    negates_multiplier: bool,
     /// The declared lower end of the range.
     pub low: Option<f64>,
     /// The declared upper end of the range.
@@ -98,18 +98,18 @@ impl<'a> CompiledWeigher<'a> {
         }
         let compiled = Self {
             name: weigher.name,
-            multiplier: if weigher.is_subtracted {
+            multiplier: if weigher.negates_multiplier {
                 -configured
             } else {
                 configured
             },
             overrides,
-            is_subtracted: weigher.is_subtracted,
+            negates_multiplier: weigher.negates_multiplier,
             low: weigher.declared_low,
             high: weigher.declared_high,
             raw: (weigher.compile)(context)?,
         };
-        Ok((!compiled.is_idle()).then_some(compiled))
+        Ok((!compiled.has_no_effect()).then_some(compiled))
     }
 
     /// A weigher that is not in [`ALL`], such as an operator's expression.
@@ -124,7 +124,7 @@ impl<'a> CompiledWeigher<'a> {
             name,
             multiplier,
             overrides,
-            is_subtracted: false,
+            negates_multiplier: false,
             low: None,
             high: None,
             raw,
@@ -133,7 +133,7 @@ impl<'a> CompiledWeigher<'a> {
 
     /// Whether the weigher cannot influence the ranking, whatever the state of the hosts.
     #[must_use]
-    pub fn is_idle(&self) -> bool {
+    pub fn has_no_effect(&self) -> bool {
         let is_uniform =
             matches!(self.raw, RawValues::Constant(_)) && self.low.is_none() && self.high.is_none();
         is_uniform || (self.multiplier == 0.0 && self.overrides.is_none())
@@ -160,7 +160,7 @@ impl<'a> CompiledWeigher<'a> {
     pub fn multiplier_of(&self, slot: u32) -> f64 {
         match self.overrides.and_then(|overrides| overrides.get(slot)) {
             None => self.multiplier,
-            Some(multiplier) if self.is_subtracted => -multiplier,
+            Some(multiplier) if self.negates_multiplier => -multiplier,
             Some(multiplier) => multiplier,
         }
     }
@@ -177,7 +177,10 @@ impl<'a> CompiledWeigher<'a> {
                 default,
             } => exceptions
                 .binary_search_by_key(&slot, |(slot, _)| *slot)
-                .map_or(*default, |index| exceptions[index].1),
+                .map_or(*default, |index| {
+                    let (_, value) = exceptions[index];
+                    value
+                }),
             RawValues::Each(compute) => compute(slot),
         };
         let number = self
@@ -250,15 +253,19 @@ impl<'a> CompiledWeighers<'a> {
     #[must_use]
     pub fn terms(&self) -> Option<Vec<Term>> {
         let columns = self.hosts.columns();
-        // If all hosts have the same value, a term only counts if the value is above a declared low
-        // end.
-        let can_count = |term: &Term| match columns[term.column].uniform() {
+        // If all hosts have the same value, a term only adds to the scores if the value is above a
+        // declared low end.
+        let adds_to_scores = |term: &Term| match columns[term.column].uniform() {
             Some(number) => term.low.is_some_and(|low| number > low),
             None => true,
         };
         let mut terms = Vec::with_capacity(self.weighers.len());
-        for weigher in self.weighers.iter().filter(|weigher| !weigher.is_idle()) {
-            terms.extend(Some(weigher.term()?).filter(can_count));
+        for weigher in self
+            .weighers
+            .iter()
+            .filter(|weigher| !weigher.has_no_effect())
+        {
+            terms.extend(Some(weigher.term()?).filter(adds_to_scores));
         }
         Some(terms)
     }

@@ -25,6 +25,7 @@ static STATE_WITH_NAMES: std::sync::LazyLock<State> = std::sync::LazyLock::new(|
     let at = Timestamp::default();
     let mut state = State::default();
     run(&mut state, &Command::SyncStandardNames { at });
+    // The custom ones; the other two are standard traits.
     for name in &TRAITS[1..3] {
         let name = (*name).to_owned();
         run(&mut state, &Command::EnsureTrait { name, at });
@@ -32,8 +33,11 @@ static STATE_WITH_NAMES: std::sync::LazyLock<State> = std::sync::LazyLock::new(|
     state
 });
 
-/// Builds a fleet through commands. Usages are claimed while each inventory is larger by ten, so
-/// that some end above their capacity; `used` becomes 0 where the claim is refused.
+/// By how much each inventory is larger than described while usages are claimed.
+const SURPLUS: i32 = 10;
+
+/// Builds a fleet through commands. Usages are claimed while each inventory is larger by [`SURPLUS`], so
+/// that some usages exceed the capacity in the end; `used` becomes 0 where the claim is refused.
 pub fn build(fleet: &mut Fleet) -> State {
     let at = Timestamp::default();
     let mut state = STATE_WITH_NAMES.clone();
@@ -104,7 +108,7 @@ fn set_inventories_and_usages(
         };
         assert!(run(state, &command));
     };
-    set_inventories(state, stocks, 10);
+    set_inventories(state, stocks, SURPLUS);
     for (number, stock) in stocks.iter_mut().enumerate() {
         if stock.used == 0 {
             continue;

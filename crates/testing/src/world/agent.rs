@@ -45,8 +45,8 @@ impl Agent {
         }
     }
 
-    /// Carries out an effect. With `fails`, a step that can fail does. `None` if the agent sends no
-    /// event.
+    /// Carries out an effect. If `fails`, a step fails that is one of those that can fail. `None` if the agent
+    /// sends no event.
     pub fn carry_out(&mut self, effect: &Effect, fails: bool) -> Option<Event> {
         match effect {
             Effect::RequestStep { session, order, .. } => {
@@ -96,9 +96,9 @@ impl Agent {
         })
     }
 
-    /// Runs a step; `None` if its guest was destroyed before.
+    /// Runs a step; `None` if the step's guest was destroyed before.
     fn run_step(&mut self, order: &Order, fails: bool) -> Option<Result<(), Failure>> {
-        let key = (order.instance, order.number);
+        let key = (order.instance, order.guest_number);
         if self.destroyed.contains(&key) {
             return None;
         }

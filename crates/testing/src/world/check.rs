@@ -129,7 +129,7 @@ impl World {
             }
             let known_guests: BTreeSet<_> = state.guests().keys().copied().collect();
             let is_of_cell =
-                |key: &&(HostId, InstanceId, u32)| conductor.hosts()[&key.0].cell == *cell;
+                |(host, ..): &&(HostId, InstanceId, u32)| conductor.hosts()[host].cell == *cell;
             let expected: BTreeSet<_> = guests.iter().filter(is_of_cell).copied().collect();
             assert_eq!(known_guests, expected);
         }

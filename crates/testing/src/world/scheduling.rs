@@ -27,7 +27,7 @@ impl World {
                     ranked_candidates.push(RankedCandidates {
                         instance: *instance,
                         candidates: self.candidates(2),
-                        alternates: self.alternates,
+                        alternate_count: self.alternates,
                     });
                 }
                 let placed = self.try_conduct(Command::Place {
@@ -62,7 +62,7 @@ impl World {
                 let placed = self.try_conduct(Command::PlaceMove {
                     migration,
                     candidates,
-                    alternates: self.alternates,
+                    alternate_count: self.alternates,
                 });
                 if let Err(Refusal::Conductor(super_conductor::Refusal::Placement(_))) = placed {
                     let fault = self.fault("No valid host was found.");

@@ -7,7 +7,7 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use super::{Import, Module};
 
-/// The keywords after which the name of an item follows.
+/// The keywords after which the name of an item follows; `mut` because of `static mut NAME`.
 const ITEM_KEYWORDS: [&str; 10] = [
     "struct", "enum", "union", "trait", "type", "const", "static", "fn", "mod", "mut",
 ];
@@ -20,25 +20,25 @@ pub(super) struct Parser {
 /// The context of the tokens that are being read.
 #[derive(Clone, Copy)]
 struct ParseContext<'p> {
-    /// The module to which they belong.
+    /// The module to which the tokens belong.
     module: usize,
     /// The directory with the files of the module's children.
     children: &'p Path,
-    /// Whether they are items of the module, and not the inside of an item.
+    /// Whether the tokens are items of the module, and not the inside of an item.
     is_top_level: bool,
 }
 
 impl Parser {
     /// Reads the root of a crate with all its modules.
-    pub(super) fn file(&mut self, root: &Path) -> Result<(), String> {
+    pub(super) fn parse_crate(&mut self, root: &Path) -> Result<(), String> {
         self.modules.push(Module::default());
-        self.read(root, root.parent().unwrap_or(root), 0)
+        self.parse_file(root, root.parent().unwrap_or(root), 0)
     }
 
-    fn read(&mut self, file: &Path, children: &Path, module: usize) -> Result<(), String> {
+    fn parse_file(&mut self, file: &Path, children: &Path, module: usize) -> Result<(), String> {
         let text = fs::read_to_string(file).map_err(|error| with_path(file, &error))?;
         let stream: TokenStream = text.parse().map_err(|error| with_path(file, &error))?;
-        self.stream(
+        self.parse_stream(
             stream,
             ParseContext {
                 module,
@@ -48,17 +48,21 @@ impl Parser {
         )
     }
 
-    fn stream(&mut self, stream: TokenStream, context: ParseContext<'_>) -> Result<(), String> {
+    fn parse_stream(
+        &mut self,
+        stream: TokenStream,
+        context: ParseContext<'_>,
+    ) -> Result<(), String> {
         let tokens: Vec<TokenTree> = stream.into_iter().collect();
         let mut index = 0;
         while index < tokens.len() {
-            index = self.token(&tokens, index, context)?;
+            index = self.parse_token(&tokens, index, context)?;
         }
         Ok(())
     }
 
     /// Reads the token at an index, with what belongs to it. Returns the index of the next token.
-    fn token(
+    fn parse_token(
         &mut self,
         tokens: &[TokenTree],
         index: usize,
@@ -76,7 +80,7 @@ impl Parser {
                 })
             }
             TokenTree::Group(group) => {
-                self.stream(
+                self.parse_stream(
                     group.stream(),
                     ParseContext {
                         is_top_level: false,
@@ -97,15 +101,15 @@ impl Parser {
                     parse_use_tree(&tokens[index + 1..end], &[], is_public_import, imports);
                     Ok(end + 1)
                 }
-                "mod" if context.is_top_level => self.module(tokens, index, context),
-                word => Ok(self.word(word, tokens, index, context)),
+                "mod" if context.is_top_level => self.parse_module(tokens, index, context),
+                word => Ok(self.parse_word(word, tokens, index, context)),
             },
             _ => Ok(index + 1),
         }
     }
 
     /// Reads a `mod` declaration, with or without a body.
-    fn module(
+    fn parse_module(
         &mut self,
         tokens: &[TokenTree],
         index: usize,
@@ -132,7 +136,7 @@ impl Parser {
         });
         let children = context.children.join(&name);
         if let Some(TokenTree::Group(body)) = tokens.get(index + 2) {
-            self.stream(
+            self.parse_stream(
                 body.stream(),
                 ParseContext {
                     module: child,
@@ -141,13 +145,13 @@ impl Parser {
                 },
             )?;
         } else {
-            self.read(&path_of_module(context.children, &name), &children, child)?;
+            self.parse_file(&path_of_module(context.children, &name), &children, child)?;
         }
         Ok(index + 3)
     }
 
     /// Reads any other word: a name, the keyword of an item, or the first name of a path.
-    fn word(
+    fn parse_word(
         &mut self,
         word: &str,
         tokens: &[TokenTree],
@@ -214,12 +218,12 @@ fn is_path_separator(tokens: &[TokenTree], index: usize) -> bool {
 
 /// Whether the tokens end with `pub` or `pub(…)`.
 fn is_public(tokens: &[TokenTree]) -> bool {
-    let word = |token: &TokenTree| matches!(token, TokenTree::Ident(word) if *word == "pub");
+    let is_pub = |token: &TokenTree| matches!(token, TokenTree::Ident(word) if *word == "pub");
     match tokens {
         [.., previous, TokenTree::Group(group)] => {
-            group.delimiter() == Delimiter::Parenthesis && word(previous)
+            group.delimiter() == Delimiter::Parenthesis && is_pub(previous)
         }
-        [.., last] => word(last),
+        [.., last] => is_pub(last),
         [] => false,
     }
 }
@@ -236,9 +240,9 @@ fn end_of_item(tokens: &[TokenTree], index: usize) -> usize {
     let inside = tokens[index.min(tokens.len())..]
         .iter()
         .take_while(|token| {
-            let body =
+            let is_body =
                 matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
-            !body && !is_semicolon(token)
+            !is_body && !is_semicolon(token)
         });
     index + inside.count() + 1
 }

@@ -36,7 +36,7 @@ impl Modules {
                 }
             }
             for path in &module.paths {
-                if let Some(to) = self.resolve(from, path, true) {
+                if let Some(to) = self.resolve(from, path) {
                     self.add_use(&mut uses, from, to, path);
                 }
             }
@@ -66,23 +66,28 @@ impl Modules {
         } else if import.is_public {
             return None;
         }
-        self.resolve(from, &import.path, false)
+        self.resolve_without_imports(from, &import.path)
     }
 
     /// The module that defines what a path in the module `from` names, if it is one of this crate.
-    fn resolve(&self, from: usize, path: &[String], through_imports: bool) -> Option<usize> {
-        if let Some((module, remaining)) = self.follow_modules(from, path) {
-            return self
-                .find_definition(module, remaining, &mut BTreeSet::new())
-                .module_or(module);
+    fn resolve(&self, from: usize, path: &[String]) -> Option<usize> {
+        if self.follow_modules(from, path).is_some() {
+            return self.resolve_without_imports(from, path);
         }
-        // The path begins with the imported name of a module.
-        let first = path.first().filter(|_| through_imports)?;
+        // The path may begin with the imported name of a module.
+        let first = path.first()?;
         let mut imports = self.modules[from].imports.iter();
         let import = imports.find(|import| import.name.as_ref() == Some(first))?;
         let (module, remaining) = self.follow_modules(from, &import.path)?;
         let full_path: Vec<String> = remaining.iter().chain(&path[1..]).cloned().collect();
         self.find_definition(module, &full_path, &mut BTreeSet::new())
+            .module_or(module)
+    }
+
+    /// As [`Self::resolve`], for a path that does not begin with an imported name.
+    fn resolve_without_imports(&self, from: usize, path: &[String]) -> Option<usize> {
+        let (module, remaining) = self.follow_modules(from, path)?;
+        self.find_definition(module, remaining, &mut BTreeSet::new())
             .module_or(module)
     }
 
@@ -117,7 +122,8 @@ impl Modules {
         Some((module, remaining))
     }
 
-    /// Where the first name of `remaining` is defined, seen from a module; it is no child module of it.
+    /// Where the first name of `remaining` is defined, seen from the module `from`. The name is not that of a
+    /// child module.
     fn find_definition(
         &self,
         from: usize,
@@ -154,6 +160,7 @@ impl Modules {
         Definition::Unresolved
     }
 
+    /// Follows a path from a module as far as it names child modules: the last module, and the remaining path.
     fn follow_children<'p>(
         &self,
         mut from: usize,

@@ -106,6 +106,7 @@ pub(crate) fn shake_hands(
     let name = ServerName::try_from(name).unwrap();
     let mut client = ClientConnection::new(Arc::clone(client), name).unwrap();
     let mut server = ServerConnection::new(Arc::clone(server)).unwrap();
+    // More rounds than any handshake needs, so that session tickets arrive, too.
     for _ in 0..8 {
         let mut bytes = Vec::new();
         while client.wants_write() {

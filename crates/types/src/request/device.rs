@@ -89,7 +89,8 @@ pub struct PciRequest {
     /// The NUMA affinity of the devices.
     #[serde(default)]
     pub numa_policy: PciNumaPolicy,
-    /// The acceptable devices, as alternatives. Only one is possible where devices are resources.
+    /// The acceptable devices, as alternatives. Where placement has PCI devices as resources, only one
+    /// alternative is possible.
     pub spec: Vec<PciDeviceSpec>,
 }
 
@@ -150,6 +151,6 @@ pub struct DeviceProfile {
 #[serde(transparent)]
 pub struct DeviceGroup {
     /// The group's properties, such as `resources:FPGA`.
-    #[serde(deserialize_with = "text::map")]
+    #[serde(deserialize_with = "text::map_of_texts")]
     pub properties: BTreeMap<String, String>,
 }

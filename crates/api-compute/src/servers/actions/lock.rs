@@ -26,7 +26,7 @@ pub(super) async fn lock(request: &RoutedRequest<'_>, arguments: &Value) -> ApiR
             let mut labels = labels::of_server(&server);
             let is_locked_by_administrator =
                 labels.lock.as_ref().is_some_and(|lock| !lock.by_owner);
-            // When the owner locks it again, the lock of an administrator stays one.
+            // When an owner locks a server that an administrator has locked, the administrator's lock stays.
             labels.lock = Some(Lock {
                 by_owner: is_owner && !is_locked_by_administrator,
                 reason: reason.clone(),

@@ -68,7 +68,7 @@ async fn start_move(
         .await
 }
 
-/// Checks that the state of a server allows a move. The server's cell checks it again.
+/// Checks that the state of a server allows a move. The server's cell checks the state again.
 fn check_state(server: &ServerView<'_>, kind: MoveKind) -> ApiResult<()> {
     let status = server.status();
     let state = server.view.map(|view| view.vm_state);
@@ -100,11 +100,11 @@ fn state_conflict(server: &ServerView<'_>, action: &str) -> ApiError {
         .unwrap_or_default();
     ApiError::conflict(format!(
         "Server {} cannot be {action} while it is {}{task}.",
-        server.id, status.status
+        server.id, status.name
     ))
 }
 
-/// Restricts a move to the host with this name. `field` is the field of the request that names it.
+/// Restricts a move to the host with this name. `field` is the field of the request that names the host.
 fn set_destination(
     server: &ServerView<'_>,
     body: &mut ServerBody,
@@ -233,7 +233,7 @@ pub(super) async fn live_migrate(
     Ok(Reply::empty(202))
 }
 
-/// Parses the flag `force`, which the versions from `since` to 2.67 allow. It has no effect here.
+/// Parses the flag `force`, which the versions from `since` to 2.67 allow. The flag has no effect here.
 fn parse_force(
     request: &RoutedRequest<'_>,
     parser: &mut ObjectParser<'_>,
@@ -368,6 +368,7 @@ pub(super) async fn revert(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     Ok(Reply::empty(202))
 }
 
+/// Confirms or reverts the server's resize or cold migration, which waits for this decision.
 async fn end_move(
     request: &RoutedRequest<'_>,
     rule: Rule,
@@ -379,7 +380,7 @@ async fn end_move(
         let moves = control.conductor.moves();
         let latest_id = server.mapping.migrations.last().copied();
         match latest_id.filter(|latest_id| moves.contains_key(latest_id)) {
-            Some(migration) if status.status == "VERIFY_RESIZE" && status.task_state.is_none() => {
+            Some(migration) if status.name == "VERIFY_RESIZE" && status.task_state.is_none() => {
                 Ok(migration)
             }
             _ => Err(state_conflict(&server, "confirmed or reverted")),

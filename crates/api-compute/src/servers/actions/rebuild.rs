@@ -109,7 +109,7 @@ fn find_rebuildable<'s>(
     if is_possible && !server.is_out_of_reach && server.rebuild.is_none() {
         return Ok(server);
     }
-    let status = server.status().status;
+    let status = server.status().name;
     let message = format!(
         "Server {} cannot be rebuilt while it is {status}.",
         server.id
@@ -124,7 +124,7 @@ struct RebuildPlan {
     spec: Spec,
     /// The time of the server's latest change that its cell has reported.
     view_updated_at: Timestamp,
-    /// None if the image does not change.
+    /// `None` if the image does not change.
     image_change: Option<ImageChange>,
 }
 
@@ -185,7 +185,7 @@ impl RebuildPlan {
             spec: Box::new(self.spec.clone()),
         };
         let result = request.run_in_cell(self.cell, operation).await;
-        // A cell that did not answer may have accepted the rebuild.
+        // After a refusal (409) the rebuild is over. A cell that did not answer may have accepted the rebuild.
         if result.as_ref().is_err_and(|error| error.status() == 409) {
             let digest = self.spec.digest();
             record_event(RebuildEvent::Refused { digest }).await?;
@@ -193,7 +193,7 @@ impl RebuildPlan {
         result
     }
 
-    /// Asks the scheduler whether the host is feasible for the new image. Returns the fault if it
+    /// Checks with the scheduler whether the host is feasible for the new image. Returns the fault if the host
     /// is not. The server's allocations do not change, so nothing is claimed.
     async fn check_host(&self, request: &RoutedRequest<'_>) -> Option<Fault> {
         let ImageChange {
@@ -202,9 +202,9 @@ impl RebuildPlan {
             after,
         } = self.image_change.clone()?;
         let (instance, scheduler_handle) = (self.id.0, request.api_state.scheduler.clone());
-        // The scheduler is locked meanwhile, so this must not run on a thread that serves connections.
+        // The check locks the scheduler, so it must not run on a thread that serves connections.
         let checking = tokio::task::spawn_blocking(move || {
-            scheduler_handle.decide(|scheduler, control| {
+            scheduler_handle.with_state(|scheduler, control| {
                 let state = &control.placement;
                 scheduler.check_rebuild(state, (instance, host.0), &after, &before)
             })
@@ -274,7 +274,7 @@ fn new_specification(
     Ok((spec, requests))
 }
 
-/// Replaces the secrets that the request has. User data stays if the request has none.
+/// Replaces the secrets that the request has. User data stays if the request has no user data.
 fn replace_secrets(
     request: &RoutedRequest<'_>,
     server: &ServerView<'_>,

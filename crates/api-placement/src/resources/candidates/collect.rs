@@ -31,6 +31,17 @@ const SMALL_SUMMARIES_MAX: usize = 4_000;
 /// The summaries that are collected in one slice.
 const SUMMARIES_PER_SLICE: usize = 2_000;
 
+/// The approximate bytes of a candidate in a response, without its amounts and mappings.
+const CANDIDATE_BYTES: usize = 44;
+/// The approximate bytes of an amount in a response, with the UUID of its provider.
+const AMOUNT_BYTES: usize = 80;
+/// The approximate bytes of a group in the mappings of a candidate, without its suffix and providers.
+const GROUP_BYTES: usize = 8;
+/// The bytes of a provider in the mappings of a candidate: its UUID, quotes and a comma.
+const MAPPED_PROVIDER_BYTES: usize = 40;
+/// The bytes of the comma and the space before a summary.
+const SEPARATOR_BYTES: usize = 2;
+
 /// The advice to a client whose response is too large.
 pub(super) const FEWER_CANDIDATES_ADVICE: &str = "Ask for fewer candidates with limit=.";
 
@@ -48,11 +59,11 @@ impl SearchRequest<'_> {
     /// The approximate size of the candidates in the response, in bytes.
     fn candidate_bytes(&self, candidates: &Candidates) -> usize {
         let (amounts, mapped_providers) = candidates.size();
-        let mut bytes = candidates.len() * 44 + amounts * 80;
+        let mut bytes = candidates.len() * CANDIDATE_BYTES + amounts * AMOUNT_BYTES;
         if self.version.since(34) {
             let groups = self.query.groups.iter();
-            let name_bytes: usize = groups.map(|group| group.suffix.len() + 8).sum();
-            bytes += candidates.len() * name_bytes + mapped_providers * 40;
+            let name_bytes: usize = groups.map(|group| group.suffix.len() + GROUP_BYTES).sum();
+            bytes += candidates.len() * name_bytes + mapped_providers * MAPPED_PROVIDER_BYTES;
         }
         bytes
     }
@@ -79,7 +90,7 @@ pub(super) enum CollectResult {
 /// The state of the collection between two slices.
 pub(super) struct Collector {
     search: Option<CandidateSearch>,
-    is_first: bool,
+    is_first_slice: bool,
     large: Option<Box<LargeResponse>>,
 }
 
@@ -87,7 +98,7 @@ impl Collector {
     pub(super) fn new(query: &CandidateQuery) -> Self {
         Self {
             search: Some(CandidateSearch::new(query)),
-            is_first: true,
+            is_first_slice: true,
             large: None,
         }
     }
@@ -104,8 +115,8 @@ impl Collector {
                 .then(|| self.finish())
                 .flatten();
         }
-        let is_first = std::mem::replace(&mut self.is_first, false);
-        if is_first
+        let is_first_slice = std::mem::replace(&mut self.is_first_slice, false);
+        if is_first_slice
             && let Some(key) = request.cache_key
             && let Some(response) = request.caches.responses.get(state, key)
         {
@@ -125,7 +136,7 @@ impl Collector {
             return None;
         }
         let mut search = self.search.take()?;
-        if is_first && search.found().is_none_or(is_small) {
+        if is_first_slice && search.found().is_none_or(is_small) {
             let candidates = search.finish(state);
             if candidates.summaries().len() <= SMALL_SUMMARIES_MAX {
                 return Some(Ok(CollectResult::Written(write_and_cache(
@@ -194,7 +205,7 @@ pub(super) struct LargeResponse {
     classes: HashMap<ClassId, Box<str>>,
     candidate_bytes: usize,
     summary_bytes: usize,
-    /// The bytes of the summaries that are not shared with the cache.
+    /// The bytes of the summaries that were not in the cache, and occupy memory because of this response.
     uncached_bytes: usize,
 }
 
@@ -279,10 +290,10 @@ impl LargeResponse {
         &mut self,
         state: &State,
         request: &SearchRequest<'_>,
-        members: &[ProviderId],
+        providers: &[ProviderId],
     ) {
         let (texts, uncached_bytes) = if request.version.since(29) {
-            request.caches.summaries.collect(state, members)
+            request.caches.summaries.collect(state, providers)
         } else {
             let requested = (!request.version.since(27))
                 .then(|| candidate_texts::requested_classes(state, request.query));
@@ -292,14 +303,17 @@ impl LargeResponse {
                 candidate_texts::write_summary(&mut writer, state, *id, requested, version);
                 Bytes::from(writer.finish())
             };
-            let texts: Vec<Bytes> = members.iter().map(text).collect();
+            let texts: Vec<Bytes> = providers.iter().map(text).collect();
             let uncached_bytes = texts.iter().map(Bytes::len).sum();
             (texts, uncached_bytes)
         };
         self.uncached_bytes += uncached_bytes;
-        self.summary_bytes += texts.iter().map(|text| text.len() + 2).sum::<usize>();
+        self.summary_bytes += texts
+            .iter()
+            .map(|text| text.len() + SEPARATOR_BYTES)
+            .sum::<usize>();
         // The text is empty for a provider that was deleted since its tree was examined.
-        let texts = members.iter().copied().zip(texts);
+        let texts = providers.iter().copied().zip(texts);
         self.summaries
             .extend(texts.filter(|(_, text)| !text.is_empty()));
     }
@@ -319,7 +333,8 @@ impl LargeResponse {
 }
 
 /// Adds the providers whose summaries a candidate with the provider `id` needs: from microversion 1.29
-/// on all of its tree, before only itself. False if the provider was deleted.
+/// on all providers of its tree, in older ones only the provider itself. Returns false if the provider
+/// was deleted. UUIDs are compared, because a new provider may have got the id of a deleted one.
 fn add_summarized_providers(
     state: &State,
     providers: &ProviderUuids,

@@ -49,7 +49,7 @@ const SCHEMA: Schema = Schema {
         (
             "parent",
             Schema {
-                nullable: Some(&Schema {
+                null_or: Some(&Schema {
                     types: &[Type::Text],
                     is_uuid: true,
                     ..ANY
@@ -82,7 +82,7 @@ const SCHEMA: Schema = Schema {
 
 fn message(body: &str) -> String {
     let value = json::parse(body.as_bytes()).unwrap();
-    match validate(&value, &SCHEMA, Formats::Body) {
+    match validate(&value, &SCHEMA, UuidForms::Body) {
         Ok(()) => String::new(),
         Err(text) => text
             .split("\n\nOn instance")

@@ -22,10 +22,10 @@ impl Client {
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        let mut service_token = self.service_user_token(None).await?;
+        let mut own_token = self.service_user_token(None).await?;
         for is_retry in [false, true] {
             let mut headers = HeaderMap::new();
-            headers.insert(X_AUTH_TOKEN, service_token.clone());
+            headers.insert(X_AUTH_TOKEN, own_token.clone());
             let request = self.http.current().get(url.clone()).headers(headers);
             let response = request.send().await.map_err(error_text)?;
             match response.status() {
@@ -35,7 +35,7 @@ impl Client {
                     return value.map_err(|_| format!("its answer to {path} is no JSON"));
                 }
                 StatusCode::UNAUTHORIZED if !is_retry => {
-                    service_token = self.service_user_token(Some(&service_token)).await?;
+                    own_token = self.service_user_token(Some(&own_token)).await?;
                 }
                 status => return Err(format!("it answered {status} to {path}")),
             }

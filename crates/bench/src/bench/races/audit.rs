@@ -51,10 +51,9 @@ impl Audit {
         let memory_percent = {
             let sum_of = |amount: fn(i64, i64) -> i64| -> i64 {
                 let providers = state.all_providers();
-                let records = providers.flat_map(|(_, provider)| &provider.inventories);
-                records
-                    .filter(|record| state.class_name(record.class) == "MEMORY_MB")
-                    .map(|record| amount(record.capacity, record.used))
+                let rows = providers.flat_map(|(_, provider)| &provider.inventories);
+                rows.filter(|row| state.class_name(row.class) == "MEMORY_MB")
+                    .map(|row| amount(row.capacity, row.used))
                     .sum()
             };
             let (capacity, used) = (sum_of(|capacity, _| capacity), sum_of(|_, used| used));
@@ -70,22 +69,22 @@ impl Audit {
     }
 }
 
-/// Whether a consumer is an instance of the races, and not one of those that stay.
+/// Whether a consumer is an instance, which may end, and not a consumer that stays.
 pub(super) fn is_instance(state: &State, consumer: &placewright_placement::Consumer) -> bool {
     let mut memory = consumer
         .allocations
         .iter()
         .filter(|allocation| state.class_name(allocation.class) == "MEMORY_MB");
-    memory.all(|allocation| fleet::is_instance(allocation.amount))
+    memory.all(|allocation| fleet::is_instance_size(allocation.amount))
 }
 
 fn double_bookings(state: &State, amounts_held: &BTreeMap<(ProviderId, &str), i64>) -> u64 {
     let mut count = 0;
     for (id, provider) in state.all_providers() {
-        for record in &provider.inventories {
-            let class = state.class_name(record.class);
+        for row in &provider.inventories {
+            let class = state.class_name(row.class);
             let sum = amounts_held.get(&(id, class)).copied().unwrap_or(0);
-            count += u64::from(sum > record.inventory.capacity() || sum != record.used);
+            count += u64::from(sum > row.inventory.capacity() || sum != row.used);
         }
     }
     count

@@ -27,23 +27,37 @@ const SHORT_LIVED_PERCENT: u32 = 15;
 /// The average memory of an instance of the races, in MiB. The instances at the start have this size.
 const INSTANCE_MB: u32 = 6144;
 
+/// The seeds of UUIDs, one for each kind of object.
+const HOST_SEED: u64 = 1;
+const HOST_GROUP_SEED: u64 = 2;
+const RACK_GROUP_SEED: u64 = 3;
+const RACK_SEED: u64 = 4;
+const NUMA_NODE_SEED: u64 = 5;
+const PERMANENT_CONSUMER_SEED: u64 = 6;
+const INSTANCE_SEED: u64 = 7;
+/// The number of NUMA nodes of a host that is a tree.
+const NUMA_NODES: u32 = 2;
+/// More instances than any host has at the start, so that each has a number of its own.
+const INSTANCES_PER_HOST_MAX: u64 = 1000;
+
 /// The UUID of a host.
 pub(super) fn host(number: u32) -> Uuid {
-    RandomNumbers::new(1, number.into()).uuid()
+    RandomNumbers::new(HOST_SEED, number.into()).uuid()
 }
 
 /// The UUID of a group whose members are on different hosts.
 pub(super) fn host_group(number: u64) -> Uuid {
-    RandomNumbers::new(2, number % GROUPS).uuid()
+    RandomNumbers::new(HOST_GROUP_SEED, number % GROUPS).uuid()
 }
 
 /// The UUID of a group whose members are in different racks.
 pub(super) fn rack_group(number: u64) -> Uuid {
-    RandomNumbers::new(3, number % GROUPS).uuid()
+    RandomNumbers::new(RACK_GROUP_SEED, number % GROUPS).uuid()
 }
 
-fn rack(number: u32) -> Uuid {
-    RandomNumbers::new(4, (number / HOSTS_PER_RACK).into()).uuid()
+/// The UUID of the aggregate of a host's rack.
+fn rack_of_host(host_number: u32) -> Uuid {
+    RandomNumbers::new(RACK_SEED, (host_number / HOSTS_PER_RACK).into()).uuid()
 }
 
 /// Creates a fleet with `full` percent of its memory taken; returns the number of racks.
@@ -69,11 +83,11 @@ pub(super) fn build(
         Ok(())
     };
     let racks: Vec<String> = (0..hosts.div_ceil(HOSTS_PER_RACK))
-        .map(|number| rack(number * HOSTS_PER_RACK).to_string())
+        .map(|rack| rack_of_host(rack * HOSTS_PER_RACK).to_string())
         .collect();
     let count = racks.len();
     submit(vec![Command::SyncStandardNames { at: AT }])?;
-    // Each step ends before the next, which depends on it, begins.
+    // Each step depends on the step before, which therefore ends first.
     for first in (0..hosts).step_by(1000) {
         let host_numbers = first..hosts.min(first + 1000);
         for step in [
@@ -131,7 +145,8 @@ fn is_tree(number: u32) -> bool {
 }
 
 fn numa_node_uuid(number: u32, node: u32) -> Uuid {
-    RandomNumbers::new(5, u64::from(number) * 2 + u64::from(node)).uuid()
+    let number = u64::from(number) * u64::from(NUMA_NODES) + u64::from(node);
+    RandomNumbers::new(NUMA_NODE_SEED, number).uuid()
 }
 
 fn create_root(number: u32) -> Vec<Command> {
@@ -140,7 +155,7 @@ fn create_root(number: u32) -> Vec<Command> {
 }
 
 fn create_numa_nodes(number: u32) -> Vec<Command> {
-    let nodes = (0..2).filter(|_| is_tree(number));
+    let nodes = (0..NUMA_NODES).filter(|_| is_tree(number));
     let create_node = |node| {
         let name = format!("host-{number}-numa-{node}");
         provider(numa_node_uuid(number, node), name, Some(host(number)))
@@ -164,7 +179,7 @@ fn set_root_inventories(number: u32) -> Vec<Command> {
 }
 
 fn set_numa_node_inventories(number: u32) -> Vec<Command> {
-    let nodes = (0..2).filter(|_| is_tree(number));
+    let nodes = (0..NUMA_NODES).filter(|_| is_tree(number));
     let cpus = vec![("VCPU".to_owned(), inventory(cpus(number) / 2, 16.0))];
     nodes
         .map(|node| inventories(numa_node_uuid(number, node), cpus.clone()))
@@ -175,26 +190,28 @@ fn place_in_rack(number: u32) -> Vec<Command> {
     vec![Command::SetAggregates {
         provider: host(number),
         generation: None,
-        aggregates: vec![rack(number).to_string()],
+        aggregates: vec![rack_of_host(number).to_string()],
         at: AT,
     }]
 }
 
-/// Claims of one consumer that stays, and of some instances that end during the races.
+/// Claims of one consumer that stays, and of some instances that end during the races, on host `number`. Together
+/// they take about `full` percent of its memory.
 fn claims(number: u32, full: u32) -> Vec<Command> {
     let memory_mb = u32::try_from(cpus(number) * MEMORY_MB_PER_CPU).unwrap_or(0);
     let short_lived_percent = SHORT_LIVED_PERCENT.min(full);
-    // The allocated part differs slightly between hosts.
-    let full = full * 10 - 20 + number % 41;
+    // The allocated part differs between hosts by up to 2 % in either direction.
+    let full_permille = full * 10 - 20 + number % 41;
     let count = (memory_mb / 100 * short_lived_percent / INSTANCE_MB).max(1);
-    let permanent_mb = (memory_mb / 1000 * full).saturating_sub(count * INSTANCE_MB);
+    let permanent_mb = (memory_mb / 1000 * full_permille).saturating_sub(count * INSTANCE_MB);
     let mut claims = vec![claim(
         number,
-        ConsumerUuid::from_uuid(RandomNumbers::new(6, number.into()).uuid()),
+        ConsumerUuid::from_uuid(RandomNumbers::new(PERMANENT_CONSUMER_SEED, number.into()).uuid()),
         permanent_mb.min(memory_mb),
     )];
     for instance in 0..count {
-        let consumer = RandomNumbers::new(7, u64::from(number) * 1000 + u64::from(instance)).uuid();
+        let instance_number = u64::from(number) * INSTANCES_PER_HOST_MAX + u64::from(instance);
+        let consumer = RandomNumbers::new(INSTANCE_SEED, instance_number).uuid();
         claims.push(claim(
             number,
             ConsumerUuid::from_uuid(consumer),
@@ -205,7 +222,7 @@ fn claims(number: u32, full: u32) -> Vec<Command> {
 }
 
 /// Whether an amount of memory is that of an instance, and not of a consumer that stays.
-pub(super) fn is_instance(memory_mb: u32) -> bool {
+pub(super) fn is_instance_size(memory_mb: u32) -> bool {
     memory_mb <= INSTANCE_MB * 2
 }
 

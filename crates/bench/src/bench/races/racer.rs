@@ -27,6 +27,8 @@ use crate::bench::requests::RandomNumbers;
 
 /// The number of different sizes of requests.
 const SIZES: u64 = 20;
+/// The number of kinds of requests of each size; see [`group`].
+const GROUP_KINDS: u64 = 10;
 
 /// The results of one or more schedulers.
 #[derive(Debug, Default, Serialize)]
@@ -41,7 +43,7 @@ pub(super) struct RaceResults {
     pub(super) no_room: u64,
     /// Decisions that failed for the caller although there was room.
     pub(super) visible: u64,
-    /// The number of hosts that were named, summed over all claims.
+    /// The number of hosts that a claim named, summed over all claims.
     pub(super) named: u64,
     /// The time spent on applying the changes of others, in seconds, summed over the schedulers.
     pub(super) catching_up_s: f64,
@@ -86,7 +88,7 @@ pub(super) struct RacingScheduler {
 }
 
 impl RacingScheduler {
-    /// Creates scheduler `number` of `scheduler_count`. Meanwhile the state must not change.
+    /// Creates scheduler `number` of `scheduler_count`. The state must not change during this call.
     pub(super) fn new(
         engine: &Engine<ControlMachine>,
         number: usize,
@@ -152,7 +154,7 @@ impl RacingScheduler {
                 copy_age = 0;
             }
             copy_age += 1;
-            let random_index = self.random.next() % (SIZES * 10);
+            let random_index = self.random.next() % (SIZES * GROUP_KINDS);
             let mut request =
                 self.requests[usize::try_from(random_index % SIZES).unwrap_or(0)].clone();
             request.instance_group = group(random_index / SIZES, self.random.next());
@@ -165,7 +167,8 @@ impl RacingScheduler {
         Ok(self.results)
     }
 
-    /// Makes one decision. True if the copy should be updated, because other schedulers were much faster.
+    /// Makes one decision and claims its host. True if the copy should be updated, because other schedulers have
+    /// changed many of the hosts.
     fn decide(&mut self, request: RequestSpec) -> anyhow::Result<bool> {
         self.results.decisions += 1;
         let instance = self.random.uuid();
@@ -176,10 +179,10 @@ impl RacingScheduler {
         loop {
             match self.rank(&mut placing)? {
                 SearchResults::Ready => {
-                    let named = placing.named_host_count();
-                    self.results.named += named as u64;
+                    let named_hosts = placing.named_host_count();
+                    self.results.named += named_hosts as u64;
                     if self.claim(&mut placing)? {
-                        return Ok(self.record_claim(&placing, named));
+                        return Ok(self.record_claim(&placing, named_hosts));
                     }
                     self.results.second += 1;
                     self.catch_up()?;
@@ -236,10 +239,11 @@ impl RacingScheduler {
         Ok(is_claimed)
     }
 
-    /// Records a claim. True if many of its hosts were full already.
-    fn record_claim(&mut self, placing: &Placing, named: usize) -> bool {
+    /// Records a claim, and ends an instance. True if more than a quarter of the hosts that the claim named were
+    /// full already.
+    fn record_claim(&mut self, placing: &Placing, named_hosts: usize) -> bool {
         let full_named_hosts = placing.missed_slots();
-        // In a group, a rule may have excluded the hosts, which does not mean that they are full.
+        // For a member of a group a rule may have excluded the hosts, which need not be full then.
         if placing.demand().group.is_none() {
             self.full_hosts.extend(full_named_hosts);
         }
@@ -247,7 +251,7 @@ impl RacingScheduler {
         self.results.displaced += u64::from(!full_named_hosts.is_empty());
         self.running_instances.extend(placing.claimed());
         self.end_instance();
-        full_named_hosts.len() > named / 4
+        full_named_hosts.len() > named_hosts / 4
     }
 
     /// Ends an instance, without waiting for the result.
@@ -282,7 +286,7 @@ impl RacingScheduler {
     }
 }
 
-/// A request of one of a few sizes; one in five has its CPUs in a request group of their own.
+/// A request with a random size; one in five has its CPUs in a request group of their own.
 fn request(random: &mut RandomNumbers) -> RequestSpec {
     let vcpus = 1 + u32::try_from(random.next() % 4).unwrap_or(0);
     let mut request = RequestSpec::new(Flavor {
@@ -299,7 +303,8 @@ fn request(random: &mut RandomNumbers) -> RequestSpec {
     request
 }
 
-/// Of ten requests, one is in a group for different hosts and one in a group for different racks.
+/// The server group of a request: of ten kinds of requests, one has a group whose members are on different hosts,
+/// and one a group whose members are in different racks. `number` selects one of the groups.
 fn group(kind: u64, number: u64) -> Option<ServerGroup> {
     let uuid = match kind {
         0 => host_group(number),

@@ -19,15 +19,19 @@ use crate::bench::targets::{TargetedFigure, at_least, at_most};
 
 /// The number of connections that claim.
 const CLAIMING_CONNECTIONS: u64 = 8;
+/// The seeds of random numbers, one for each purpose.
+const REFUSED_INSTANCE_SEED: u64 = 6;
+const CLAIMED_INSTANCE_SEED: u64 = 7;
 /// The duration of a measurement.
 const MEASUREMENT_TIME: Duration = Duration::from_secs(5);
 
-/// Target: the 99th percentile of claims beside refusals, in milliseconds.
+/// Target: the 99th percentile of claims while other requests are refused, in milliseconds.
 const P99_MS: f64 = 50.0;
 
 /// The measurements of the claims.
 #[derive(Debug, Serialize)]
 pub(super) struct Claims {
+    /// The number of connections whose requests were refused at the same time.
     refusing: usize,
     claims_per_s: f64,
     p50_ms: f64,
@@ -36,8 +40,8 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// The targets: beside refusals, the rate of claims is at least the part of the rate without refusals
-    /// that corresponds to the part of the connections that claim.
+    /// The targets. While other requests are refused, the rate of claims has to be at least a share of the rate
+    /// without refusals: the share that the claiming connections are of all connections.
     pub(super) fn bars(&self, without_refusals: &Self) -> [TargetedFigure; 2] {
         let claiming = CLAIMING_CONNECTIONS as f64;
         let fair_share = claiming / (claiming + self.refusing as f64);
@@ -71,7 +75,7 @@ struct Storm {
     refused: AtomicU64,
 }
 
-/// Claims and releases on some connections, while requests on others are refused.
+/// Claims and releases on some connections, while requests on `refusing` other connections are refused.
 pub(super) async fn claims_beside(
     service: &Arc<SchedulerService>,
     refusing: usize,
@@ -87,7 +91,7 @@ pub(super) async fn claims_beside(
     }
     let mut claiming_connections = JoinSet::new();
     for number in 0..CLAIMING_CONNECTIONS {
-        // The stream differs from those of the previous measurement, so that the instances are new.
+        // The streams differ between the measurements, so that the instances are new.
         let stream = refusing as u64 * CLAIMING_CONNECTIONS + number;
         claiming_connections.spawn(Arc::clone(&storm).claim(stream));
     }
@@ -115,25 +119,26 @@ pub(super) async fn claims_beside(
 }
 
 impl Storm {
+    /// Sends requests that are refused.
     async fn request_until_over(self: Arc<Self>, number: usize) -> anyhow::Result<()> {
         let (_, request) = KINDS[number % KINDS.len()];
-        let instance = RandomNumbers::new(6, number as u64).uuid();
+        let instance = RandomNumbers::new(REFUSED_INSTANCE_SEED, number as u64).uuid();
         let body = format!(
             "{{\"request\": {{{request}, \"project_id\": \"p\", \"user_id\": \"u\"}}, \
              \"instances\": [\"{instance}\"], \"claim\": true}}"
         );
         while !self.is_over.load(Ordering::Relaxed) {
-            let answer = request_destination(&self.service, body.clone()).await?;
-            ensure!(answer.0 == 409, "status {}: {}", answer.0, answer.1);
+            let (status, text) = request_destination(&self.service, body.clone()).await?;
+            ensure!(status == 409, "status {status}: {text}");
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// Measures the duration of each claim, in milliseconds. Each claim is released before the next, so that
-    /// the hosts do not become full.
+    /// Claims one instance after another, and returns the duration of each claim in milliseconds. Each claim is
+    /// released before the next, so that the hosts do not become full.
     async fn claim(self: Arc<Self>, stream: u64) -> anyhow::Result<Vec<f64>> {
-        let mut random = RandomNumbers::new(7, stream);
+        let mut random = RandomNumbers::new(CLAIMED_INSTANCE_SEED, stream);
         let mut times = Vec::new();
         while !self.is_over.load(Ordering::Relaxed) {
             let instance = random.uuid();
@@ -143,9 +148,9 @@ impl Storm {
                  \"instances\": [\"{instance}\"], \"claim\": true}}"
             );
             let start = Instant::now();
-            let answer = request_destination(&self.service, body).await?;
+            let (status, text) = request_destination(&self.service, body).await?;
             times.push(start.elapsed().as_secs_f64() * 1000.0);
-            ensure!(answer.0 == 200, "status {}: {}", answer.0, answer.1);
+            ensure!(status == 200, "status {status}: {text}");
             self.release(instance).await?;
         }
         Ok(times)
@@ -155,8 +160,8 @@ impl Storm {
         let request = Request::delete(format!("/v1/claims/{instance}"))
             .header("x-auth-token", "admin")
             .body(Full::default())?;
-        let answer = send(&self.service, request).await?;
-        ensure!(answer.0 == 204, "status {}: {}", answer.0, answer.1);
+        let (status, text) = send(&self.service, request).await?;
+        ensure!(status == 204, "status {status}: {text}");
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ type GuestKey = (HostId, InstanceId, u32);
 
 impl DecisionContext<'_> {
     /// Reconciles the guests that a host has with those that it should have.
-    pub(super) fn agent_started(
+    pub(super) fn handle_agent_started(
         self,
         host: HostId,
         session: u64,
@@ -25,9 +25,9 @@ impl DecisionContext<'_> {
     ) -> Result<(), Refusal> {
         // A session at the end of the number range is treated as unknown, because it could not be
         // incremented and the host would be lost.
-        let known = self.state.hosts.get(&host).map(|known| known.session);
-        let known = known.filter(|known| *known < NUMBER_END);
-        if session >= NUMBER_END || known.is_some_and(|known| known >= session) {
+        let latest = self.state.hosts.get(&host).map(|row| row.session);
+        let latest = latest.filter(|latest| *latest < NUMBER_END);
+        if session >= NUMBER_END || latest.is_some_and(|latest| latest >= session) {
             return Err(Refusal::OldSession(host));
         }
         let reported = guests.iter().map(|(id, number)| (host, *id, *number));
@@ -58,10 +58,11 @@ impl DecisionContext<'_> {
     fn guests_on(&self, host: HostId) -> impl Iterator<Item = GuestKey> + '_ {
         let range = (host, InstanceId(Uuid::nil()), 0)..;
         let rows = self.state.guests.range(range).map(|(key, _)| *key);
-        rows.take_while(move |key| key.0 == host)
+        rows.take_while(move |(host_of_guest, _, _)| *host_of_guest == host)
     }
 
-    /// Handles a guest that the host should have and does not report.
+    /// Handles a guest that the host should have and does not report. An instance with a job is left
+    /// as it is: a step under way is ordered again in the new session, and its result decides.
     fn handle_missing_guest(self, (host, instance, number): GuestKey, changes: &mut Vec<Change>) {
         let Some(mut work) = UnitOfWork::load(self, instance) else {
             return;
@@ -74,8 +75,8 @@ impl DecisionContext<'_> {
         work.store(changes);
     }
 
-    /// Continues the jobs that wait for guests of a host to be destroyed, if they need not wait for
-    /// these any more.
+    /// Continues the jobs that wait for guests of a host to be destroyed, as far as these guests are
+    /// gone.
     fn continue_waiting_jobs(
         self,
         host: HostId,
@@ -105,7 +106,11 @@ impl DecisionContext<'_> {
         }
     }
 
-    pub(super) fn host_down(self, host: HostId, changes: &mut Vec<Change>) -> Result<(), Refusal> {
+    pub(super) fn handle_host_down(
+        self,
+        host: HostId,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Refusal> {
         let Some(row) = self.state.hosts.get(&host) else {
             return Err(Refusal::OldSession(host));
         };
@@ -117,7 +122,9 @@ impl DecisionContext<'_> {
             session: row.session,
         };
         changes.push(Change::Host(host, Some(Box::new(row))));
-        self.continue_waiting_jobs(host, &|_| true, changes);
+        // Nobody waits for the guests of a host that is down: they count as gone.
+        let counts_as_gone = |_: &GuestKey| true;
+        self.continue_waiting_jobs(host, &counts_as_gone, changes);
         for instance in self.state.instances_on(host) {
             let Some(job) = self.state.jobs.get(&instance) else {
                 continue;
@@ -128,14 +135,14 @@ impl DecisionContext<'_> {
             if job.guest_of(step).is_some_and(|guest| guest.host == host)
                 && let Some(mut work) = UnitOfWork::load(self, instance)
             {
-                work.host_failed("The host is down.");
+                work.handle_host_failed("The host is down.");
                 work.store(changes);
             }
         }
         Ok(())
     }
 
-    pub(super) fn host_removed(
+    pub(super) fn handle_host_removed(
         self,
         host: HostId,
         changes: &mut Vec<Change>,
@@ -147,11 +154,12 @@ impl DecisionContext<'_> {
             changes.push(Change::Doomed(key, None));
         }
         changes.push(Change::Host(host, None));
-        self.continue_waiting_jobs(host, &|_| true, changes);
+        let is_gone_with_host = |_: &GuestKey| true;
+        self.continue_waiting_jobs(host, &is_gone_with_host, changes);
         Ok(())
     }
 
-    pub(super) fn step_ended(
+    pub(super) fn handle_step_ended(
         self,
         (host, instance): (HostId, InstanceId),
         (session, attempt): (u64, u32),
@@ -177,14 +185,18 @@ impl DecisionContext<'_> {
             });
         }
         match failure {
-            None => work.step_done(),
-            Some(failure) => work.step_failed(&failure.message, failure.may_retry),
+            None => work.handle_step_done(),
+            Some(failure) => work.handle_step_failed(&failure.message, failure.may_retry),
         }
         work.store(changes);
         Ok(())
     }
 
-    pub(super) fn destroyed(self, key: GuestKey, changes: &mut Vec<Change>) -> Result<(), Refusal> {
+    pub(super) fn handle_destroyed(
+        self,
+        key: GuestKey,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Refusal> {
         let (host, instance, number) = key;
         if !self.state.doomed.contains_key(&key) {
             return Err(Refusal::Stale {

@@ -3,17 +3,17 @@
 use super::DecisionContext;
 use super::unit_of_work::UnitOfWork;
 use crate::cell_conductor::state::{
-    Change, Continuation, Instance, Job, JobKind, Stage, Target, VmState,
+    Change, Continuation, Instance, Job, JobKind, META_KEY, Stage, Target, VmState,
 };
 use crate::claim_request::MoveSide;
 use crate::ids::{InstanceId, MigrationId};
 use crate::message::{Create, Envelope, Message, MoveDecision, MoveKind, MoveOrder, Reply};
 
 impl DecisionContext<'_> {
-    pub(super) fn message(self, envelope: &Envelope, changes: &mut Vec<Change>) -> Reply {
+    pub(super) fn decide_message(self, envelope: &Envelope, changes: &mut Vec<Change>) -> Reply {
         match &envelope.message {
             Message::Create(create) => {
-                let meta = self.state.meta.get(&0);
+                let meta = self.state.meta.get(&META_KEY);
                 if meta.is_some_and(|meta| envelope.sent_at < meta.forgotten_before) {
                     return refused("the message is too old");
                 }
@@ -188,7 +188,8 @@ impl DecisionContext<'_> {
         let Some(mut work) = self.load_in_move(instance, migration) else {
             return refused("the move is over");
         };
-        // Before that stage the decision will be sent again; after it, it was already processed.
+        // Before the stage `Verify`, the decision changes nothing, and control sends it again. After
+        // that stage, the decision has been carried out.
         if work.is_at(Stage::Verify)
             && let Some(job) = &work.job
         {

@@ -3,9 +3,7 @@
 use placewright_placement::Timestamp;
 
 use super::unit_of_work::UnitOfWork;
-use crate::cell_conductor::state::{
-    Continuation, GuestRef, Instance, JobKind, Stage, Step, Target, VmState,
-};
+use crate::cell_conductor::state::{Continuation, GuestRef, JobKind, Stage, Step, Target, VmState};
 use crate::claim_request::{ClaimResponse, MoveSide};
 use crate::fault::Fault;
 use crate::message::MoveKind;
@@ -23,7 +21,7 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// The first step on a target host, by kind of job.
+    /// The first step of a job of this kind.
     pub(super) fn first_step(kind: JobKind) -> Step {
         match kind {
             JobKind::Move(MoveKind::ColdMigrate | MoveKind::Resize | MoveKind::LiveMigrate) => {
@@ -35,7 +33,8 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// Requests a step from an agent, as a new attempt with a deadline.
+    /// Requests a step from an agent, as a new attempt with a deadline. The first step on a target
+    /// gives the new guest its number, which later steps there keep.
     pub(super) fn start_step(&mut self, step: Step) {
         self.row.attempt = self.row.attempt.saturating_add(1);
         self.set_stage(Stage::Step(step));
@@ -56,12 +55,12 @@ impl UnitOfWork<'_> {
             self.add_guest(guest);
         }
         if host.is_none_or(|host| self.context.state.is_down(host)) {
-            self.host_failed("The host is down.");
+            self.handle_host_failed("The host is down.");
         }
     }
 
     /// Handles the success of the requested step.
-    pub(super) fn step_done(&mut self) {
+    pub(super) fn handle_step_done(&mut self) {
         let Some(job) = &self.job else { return };
         let Stage::Step(step) = job.stage else { return };
         let (kind, origin) = (job.kind, job.origin);
@@ -70,7 +69,7 @@ impl UnitOfWork<'_> {
         match step {
             Step::Prepare => self.start_step(Step::Leave),
             Step::Leave => self.start_step(Step::Arrive),
-            Step::Arrive => self.arrived(kind, origin, target),
+            Step::Arrive => self.continue_after_arrival(kind, origin, target),
             Step::Return => {
                 self.row.guest = origin;
                 self.await_claim(Continuation::Settle(MoveSide::Source));
@@ -86,12 +85,18 @@ impl UnitOfWork<'_> {
     }
 
     /// Continues after the guest has started on the target.
-    fn arrived(&mut self, kind: JobKind, origin: Option<GuestRef>, target: Option<Target>) {
+    fn continue_after_arrival(
+        &mut self,
+        kind: JobKind,
+        origin: Option<GuestRef>,
+        target: Option<Target>,
+    ) {
         if let Some(target) = target {
             self.row.guest = Some(target.guest());
             self.row.zone.clone_from(&target.candidate.zone);
         }
         match kind {
+            // Of these, only builds have the step `Arrive`.
             JobKind::Build | JobKind::Shelve | JobKind::Rebuild | JobKind::Delete => {
                 self.row.vm_state = VmState::Active;
                 self.finish_job();
@@ -124,13 +129,13 @@ impl UnitOfWork<'_> {
     }
 
     /// Handles a host that cannot carry out the requested step. Another host may succeed.
-    pub(super) fn host_failed(&mut self, message: &str) {
+    pub(super) fn handle_host_failed(&mut self, message: &str) {
         let may_retry = true;
-        self.step_failed(message, may_retry);
+        self.handle_step_failed(message, may_retry);
     }
 
     /// Handles the failure of the requested step. `may_retry` tells whether another host may succeed.
-    pub(super) fn step_failed(&mut self, message: &str, may_retry: bool) {
+    pub(super) fn handle_step_failed(&mut self, message: &str, may_retry: bool) {
         let Some(job) = &self.job else { return };
         let Stage::Step(step) = job.stage else { return };
         let target = job.target.as_ref().map(Target::guest);
@@ -166,6 +171,7 @@ impl UnitOfWork<'_> {
         }
     }
 
+    /// Records in the job why it fails.
     fn set_fault(&mut self, message: &str) {
         let at = self.context.at;
         if let Some(job) = &mut self.job {
@@ -186,7 +192,7 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// Fails the job because no candidate is left, and ends its claims.
+    /// Fails the job, because no other host is to be tried, and ends its claims.
     fn fail_job(&mut self, message: &str) {
         self.set_fault(message);
         match self.job_kind() {
@@ -253,16 +259,17 @@ impl UnitOfWork<'_> {
             (Stage::AwaitClaim(Continuation::Release), ClaimResponse::Gone)
                 if kind == JobKind::Delete =>
             {
-                self.forget();
+                self.mark_for_removal();
             }
             // Control has no record of the instance any more, so it is deleted here.
             (_, ClaimResponse::Gone) => self.delete(self.row.claim_number),
-            (Stage::Swap, ClaimResponse::Swapped { index }) => self.swapped(index),
+            (Stage::Swap, ClaimResponse::Swapped { index }) => self.try_alternate(index),
             (Stage::Swap, ClaimResponse::NothingFits | ClaimResponse::Done) => {
                 self.fail_job("The build failed, and no alternate has room any more.");
             }
-            (Stage::AwaitClaim(Continuation::Release), _) => self.released(kind),
-            (Stage::AwaitClaim(Continuation::Settle(keep)), _) => self.settled(keep),
+            (Stage::AwaitClaim(Continuation::Release), _) => self.end_after_release(kind),
+            (Stage::AwaitClaim(Continuation::Settle(keep)), _) => self.end_after_settlement(keep),
+            // These stages wait for no response.
             (Stage::AwaitClaim(Continuation::Return), _)
             | (Stage::Reserved | Stage::Step(_) | Stage::Verify | Stage::AwaitDestroyed(_), _) => {}
         }
@@ -270,7 +277,7 @@ impl UnitOfWork<'_> {
     }
 
     /// Tries the alternate at this index, which is claimed now.
-    fn swapped(&mut self, index: u32) {
+    fn try_alternate(&mut self, index: u32) {
         let Some(job) = &mut self.job else { return };
         let chosen = usize::try_from(index).unwrap_or(usize::MAX);
         if chosen >= job.alternates.len() {
@@ -286,9 +293,10 @@ impl UnitOfWork<'_> {
         self.start_step(first);
     }
 
-    fn released(&mut self, kind: JobKind) {
+    /// Ends the job after the allocations of the instance were released.
+    fn end_after_release(&mut self, kind: JobKind) {
         match kind {
-            JobKind::Delete => return self.forget(),
+            JobKind::Delete => return self.mark_for_removal(),
             JobKind::Shelve => {
                 self.row.vm_state = VmState::ShelvedOffloaded;
                 self.row.guest = None;
@@ -301,9 +309,10 @@ impl UnitOfWork<'_> {
         self.finish_job();
     }
 
-    fn settled(&mut self, keep: MoveSide) {
+    /// Ends a move after its claims were settled on one of its sides.
+    fn end_after_settlement(&mut self, keep: MoveSide) {
         let Some(job) = &self.job else { return };
-        let Instance { vm_state, .. } = &mut self.row;
+        let vm_state = &mut self.row.vm_state;
         match keep {
             MoveSide::Target => {
                 *vm_state = VmState::Active;
@@ -324,6 +333,7 @@ impl UnitOfWork<'_> {
         }
         let job = self.job.take();
         let target = job.as_ref().and_then(|job| job.target.as_ref());
+        // A guest without a number was not requested yet.
         let target = target.map(Target::guest).filter(|guest| guest.number != 0);
         let origin = job.as_ref().and_then(|job| job.origin);
         let mut guests: Vec<GuestRef> = [self.row.guest.take(), target, origin]

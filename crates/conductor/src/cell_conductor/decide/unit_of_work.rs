@@ -21,7 +21,7 @@ pub(super) struct UnitOfWork<'a> {
     early_changes: Vec<Change>,
     /// The guests that this decision has marked for destruction.
     doomed: Vec<GuestRef>,
-    is_forgotten: bool,
+    is_removed: bool,
 }
 
 impl<'a> UnitOfWork<'a> {
@@ -44,7 +44,7 @@ impl<'a> UnitOfWork<'a> {
             action: None,
             early_changes: Vec::new(),
             doomed: Vec::new(),
-            is_forgotten: false,
+            is_removed: false,
         }
     }
 
@@ -99,7 +99,7 @@ impl<'a> UnitOfWork<'a> {
         self.action.as_mut()
     }
 
-    /// Ends the action of a job that a delete interrupts.
+    /// Ends the latest action if it is still under way, because a delete interrupts its job.
     fn close_action(&mut self) {
         let at = self.context.at;
         if let Some(action) = self.action()
@@ -113,6 +113,7 @@ impl<'a> UnitOfWork<'a> {
         }
     }
 
+    /// Records the end of the present attempt in the history; `failure` is its reason if it failed.
     pub(super) fn record_attempt(&mut self, step: Step, failure: Option<&str>) {
         let Some(job) = &self.job else { return };
         let Some(guest) = job.guest_of(step) else {
@@ -164,7 +165,7 @@ impl<'a> UnitOfWork<'a> {
             .push(Change::Guest(key, Some(Box::new(self.context.at))));
     }
 
-    /// Records that a host has to destroy a guest, whether or not it has it.
+    /// Records that a host has to destroy a guest, whether or not the host has the guest.
     pub(super) fn mark_for_destruction(&mut self, guest: GuestRef) {
         let key = (guest.host, self.id, guest.number);
         self.early_changes.push(Change::Guest(key, None));
@@ -181,16 +182,16 @@ impl<'a> UnitOfWork<'a> {
         !is_doomed || state.is_down(guest.host)
     }
 
-    /// Marks the instance for removal; only its tombstone remains.
-    pub(super) fn forget(&mut self) {
-        self.is_forgotten = true;
+    /// Marks the rows of the instance for removal; only its tombstone remains.
+    pub(super) fn mark_for_removal(&mut self) {
+        self.is_removed = true;
     }
 
     /// Adds facts for all rows that differ from those of the state.
     pub(super) fn store(mut self, changes: &mut Vec<Change>) {
         let (state, id): (&State, _) = (self.context.state, self.id);
         changes.append(&mut self.early_changes);
-        if self.is_forgotten {
+        if self.is_removed {
             self.remove_rows(changes);
             return;
         }

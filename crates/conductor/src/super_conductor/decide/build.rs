@@ -91,7 +91,7 @@ impl<'a> DecisionContext<'a> {
             let spec = self.state.specs.get(&ranked.instance);
             let spec = spec.ok_or_else(|| not_found("instance", &ranked.instance))?;
             let indexes: Vec<usize> = (0..ranked.candidates.len())
-                .filter(|index| self.accepts_instances(ranked, *index))
+                .filter(|index| self.cell_accepts_instances(ranked, *index))
                 .collect();
             let candidates: Vec<_> = indexes
                 .iter()
@@ -109,9 +109,9 @@ impl<'a> DecisionContext<'a> {
         let changes = &mut self.changes.placement;
         let chosen = claims::claim_many(self.placement, intents, least, self.at, changes)?;
         let mut placed = Vec::with_capacity(ranked_candidates.len());
-        let usable = ranked_candidates.iter().zip(&usable_indexes);
-        for ((ranked, indexes), chosen) in usable.zip(chosen) {
-            let index = chosen.and_then(|usable| indexes.get(usable as usize).copied());
+        let with_indexes = ranked_candidates.iter().zip(&usable_indexes);
+        for ((ranked, indexes), chosen) in with_indexes.zip(chosen) {
+            let index = chosen.and_then(|chosen| indexes.get(chosen as usize).copied());
             if let Some(index) = index {
                 self.record_placement(ranked, index)?;
             }
@@ -121,7 +121,7 @@ impl<'a> DecisionContext<'a> {
     }
 
     /// Whether the cell of a candidate accepts instances.
-    fn accepts_instances(&self, ranked: &RankedCandidates, index: usize) -> bool {
+    fn cell_accepts_instances(&self, ranked: &RankedCandidates, index: usize) -> bool {
         let host = ranked.candidates.get(index).map(|candidate| candidate.host);
         let cell = host.and_then(|host| self.cell_of(host));
         let cell = cell.and_then(|cell| self.state.cells.get(&cell));
@@ -133,7 +133,7 @@ impl<'a> DecisionContext<'a> {
         let selection = ranked.candidates[index].clone();
         let cell = self.cell_of(selection.host);
         let cell = cell.ok_or_else(|| not_found("host", &selection.host))?;
-        let alternates = self.alternates(cell, &ranked.candidates, index, ranked.alternates);
+        let alternates = self.alternates(cell, &ranked.candidates, index, ranked.alternate_count);
         let request = BuildRequest {
             reservation: self.waiting_build(ranked.instance)?.reservation,
             stage: BuildStage::Placed {
@@ -198,7 +198,7 @@ impl<'a> DecisionContext<'a> {
     pub(super) fn delete(&mut self, instance: InstanceId) -> Result<Outcome, Refusal> {
         let mapping = self.mapping(instance)?;
         match mapping.cell {
-            None | Some(CellId::CELL0) => self.forget(instance),
+            None | Some(CellId::CELL0) => self.remove_instance(instance),
             Some(_) if mapping.is_deleting => {}
             Some(_) => {
                 let mut mapping = mapping.clone();
@@ -240,7 +240,7 @@ impl<'a> DecisionContext<'a> {
     }
 
     /// Removes every record of an instance and releases its allocations.
-    pub(super) fn forget(&mut self, instance: InstanceId) {
+    pub(super) fn remove_instance(&mut self, instance: InstanceId) {
         claims::release(
             self.placement,
             instance.consumer(),

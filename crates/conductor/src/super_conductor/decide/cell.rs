@@ -75,8 +75,9 @@ impl DecisionContext<'_> {
                 Some(before) => self.record(Change::HostName(before.name.clone(), None)),
                 None => {}
             }
-            let known = self.state.host_names.get(name).is_some_and(|of| of != host);
-            let is_taken = known || !names.insert(name.as_str());
+            let named = self.state.host_names.get(name);
+            let is_of_other = named.is_some_and(|named| named != host);
+            let is_taken = is_of_other || !names.insert(name.as_str());
             if is_taken {
                 return Err(exists("host", name));
             }
@@ -90,13 +91,13 @@ impl DecisionContext<'_> {
         let row = self.state.hosts.get(&host);
         let row = row.ok_or_else(|| super::not_found("host", &host))?;
         let provider = self.placement.provider_id(host.0);
-        let tree = provider.map(|top| self.placement.subtree(top));
-        let mut parts = tree.iter().flatten();
+        let tree = provider.map(|root| self.placement.subtree(root));
+        let mut providers = tree.iter().flatten();
         let is_used = |id: &placewright_placement::ProviderId| {
             let provider = self.placement.provider(*id);
             provider.is_some_and(|provider| !provider.consumers.is_empty())
         };
-        if parts.any(is_used) {
+        if providers.any(is_used) {
             return Err(in_use("host", &host));
         }
         let name = row.name.clone();

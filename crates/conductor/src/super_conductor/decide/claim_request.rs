@@ -31,7 +31,7 @@ impl<'a> DecisionContext<'a> {
         }
         let response = match &request.change {
             ClaimChange::Release { is_deleted: true } if mapping.is_deleting => {
-                self.forget(request.instance);
+                self.remove_instance(request.instance);
                 return ClaimResponse::Done;
             }
             // Only control decides that an instance is deleted. If it has not, it keeps the records of

@@ -26,9 +26,9 @@ impl<'a> DecisionContext<'a> {
         if mapping.is_deleting {
             return Err(wrong_state("instance", &instance, "being deleted"));
         }
-        // The cell may not have the instance yet. Then it would refuse the move without recording its
-        // number: the move would end, but a delayed copy of its request could still reserve the
-        // instance.
+        // The cell may not have the instance yet. Then the cell would refuse the move without recording
+        // the number of the move: control would end the move, but a delayed copy of the message
+        // `Reserve` could still reserve the instance.
         if self.state.builds.contains_key(&instance) {
             return Err(wrong_state("instance", &instance, "being scheduled"));
         }
@@ -121,7 +121,7 @@ impl<'a> DecisionContext<'a> {
     }
 
     /// The move, if its cell has reserved the instance for it and no target is claimed yet.
-    fn reserved(&self, migration: MigrationId) -> Result<&'a Move, Refusal> {
+    fn reserved_move(&self, migration: MigrationId) -> Result<&'a Move, Refusal> {
         let row = self.state.moves.get(&migration);
         let row = row.ok_or_else(|| not_found("move", &migration))?;
         match row.stage {
@@ -142,14 +142,15 @@ impl<'a> DecisionContext<'a> {
         candidates: &[Candidate],
         alternate_count: usize,
     ) -> Result<Outcome, Refusal> {
-        let row = self.reserved(migration)?;
+        let row = self.reserved_move(migration)?;
         let instance = row.instance;
         let mapping = self.mapping(instance)?;
+        // Cell0 has no hosts, so without a cell no candidate is usable.
         let cell = mapping.cell.unwrap_or(CellId::CELL0);
         let spec = row.spec.as_ref().or(self.state.specs.get(&instance));
         let spec = spec.ok_or_else(|| not_found("instance", &instance))?;
-        let of_cell = |index: &usize| self.cell_of(candidates[*index].host) == Some(cell);
-        let indexes: Vec<usize> = (0..candidates.len()).filter(of_cell).collect();
+        let is_in_cell = |index: &usize| self.cell_of(candidates[*index].host) == Some(cell);
+        let indexes: Vec<usize> = (0..candidates.len()).filter(is_in_cell).collect();
         let usable: Vec<Candidate> = indexes
             .iter()
             .map(|index| candidates[*index].clone())
@@ -220,7 +221,7 @@ impl<'a> DecisionContext<'a> {
         migration: MigrationId,
         fault: &Fault,
     ) -> Result<Outcome, Refusal> {
-        let row = self.reserved(migration)?;
+        let row = self.reserved_move(migration)?;
         self.advance(migration, row, MoveStage::Cancelling);
         if let Some(before) = self.state.migrations.get(&migration) {
             let migration_row = Migration {

@@ -1,7 +1,7 @@
 //! Quotas: whether what a command adds is within them, and the limits themselves.
 //!
 //! The checks read the state that the command is decided on, so no order of commands can exceed
-//! a limit. A limit may be set to less than what is held; then nothing is added to it.
+//! a limit. A limit may be set to less than what is held; then nothing can be added to what is held.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ impl DecisionContext<'_> {
     }
 
     /// Refuses another server group that would exceed the quota of its project.
-    pub(super) fn check_group_quota(&self, project: &str) -> Result<(), Refusal> {
+    pub(super) fn check_quota_of_groups(&self, project: &str) -> Result<(), Refusal> {
         if self.state.quotas().is_empty() {
             return Ok(());
         }
@@ -92,7 +92,7 @@ impl DecisionContext<'_> {
     }
 
     /// Refuses another key pair of a user that would exceed the quota of the project.
-    pub(super) fn check_keypair_quota(&self, project: &str, user: &str) -> Result<(), Refusal> {
+    pub(super) fn check_quota_of_keypairs(&self, project: &str, user: &str) -> Result<(), Refusal> {
         if self.state.quotas().is_empty() {
             return Ok(());
         }
@@ -136,7 +136,7 @@ impl DecisionContext<'_> {
         spec
     }
 
-    /// The commands about limits, and about what is counted.
+    /// Decides the commands about limits, and about what is counted.
     pub(super) fn decide_quota(&mut self, command: &Command) -> Result<Outcome, Refusal> {
         match command {
             Command::SetQuota {
@@ -239,14 +239,13 @@ impl DecisionContext<'_> {
         if !spec.usage.is_known() {
             spec.usage = usage.cloned().unwrap_or_default();
         }
-        let present = self.state.specs().get(&row.instance);
-        let present = present.map(|present| present.usage.clone());
-        let present = match counted.get(&row.instance) {
+        let present_spec = self.state.specs().get(&row.instance);
+        let present_usage = match counted.get(&row.instance) {
             Some(usage) => (*usage).clone(),
-            None => present.unwrap_or_default(),
+            None => present_spec.map_or_else(Usage::default, |spec| spec.usage.clone()),
         };
         let row = Move {
-            added_usage: spec.usage.excess_over(&present),
+            added_usage: spec.usage.excess_over(&present_usage),
             spec: Some(spec),
             ..row.clone()
         };

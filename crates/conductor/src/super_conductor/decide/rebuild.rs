@@ -25,7 +25,7 @@ impl DecisionContext<'_> {
                     return Err(wrong_state("instance", &instance, "being deleted"));
                 }
                 let mut spec = Spec::clone(spec);
-                // Only the cell needs the build secrets, and it has received them when it accepts.
+                // Only the cell needs the build secrets, and gets them with the request for the rebuild.
                 spec.forget_build_secrets();
                 let row = Rebuild {
                     spec,

@@ -16,7 +16,7 @@ use crate::super_conductor::state::Change;
 const DISABLED: &str = "COMPUTE_STATUS_DISABLED";
 
 impl DecisionContext<'_> {
-    /// The commands that replace or remove one row of a table.
+    /// Decides the commands that replace or remove one row of a table.
     pub(super) fn decide_row(&mut self, command: &Command) -> Result<Outcome, Refusal> {
         match command {
             Command::SetFlavor { id, flavor } => self.set_flavor(id, flavor.as_ref()),
@@ -103,7 +103,7 @@ impl DecisionContext<'_> {
     ) -> Result<Outcome, Refusal> {
         let known = self.state.groups.get(&group);
         if let Some(row) = row {
-            self.check_group_quota(&row.project)?;
+            self.check_quota_of_groups(&row.project)?;
         }
         let command = match (row, known) {
             (None, None) => return Err(not_found("server group", &group)),
@@ -114,6 +114,7 @@ impl DecisionContext<'_> {
                 rules: row.rules.clone(),
             },
         };
+        // Placement may not have the group; then there is nothing to delete.
         if row.is_some() || self.placement.group(group).is_some() {
             placement::decide(self.placement, &command, &mut self.changes.placement)?;
         }
@@ -172,10 +173,10 @@ impl DecisionContext<'_> {
         };
         let ids = provider.aggregates.iter();
         let uuids = ids.map(|id| self.placement.aggregate_uuid(*id).to_owned());
-        let name = aggregate.to_string();
-        let mut aggregates: Vec<String> = uuids.filter(|uuid| *uuid != name).collect();
+        let aggregate = aggregate.to_string();
+        let mut aggregates: Vec<String> = uuids.filter(|uuid| *uuid != aggregate).collect();
         if is_member {
-            aggregates.push(name);
+            aggregates.push(aggregate);
         }
         let command = placement::Command::SetAggregates {
             provider: host.0,
@@ -200,7 +201,8 @@ impl DecisionContext<'_> {
             if service.disabled {
                 traits.push(DISABLED.to_owned());
             }
-            if traits.len() != provider.traits.len() {
+            let is_changed = traits.len() != provider.traits.len();
+            if is_changed {
                 let command = placement::Command::SetTraits {
                     provider: host.0,
                     generation: Some(provider.generation),

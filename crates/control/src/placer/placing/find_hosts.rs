@@ -1,5 +1,7 @@
 //! Searches hosts for the instances of a request, each with regard to those selected before it.
 
+use std::ops::Range;
+
 use placewright_placement::{
     ConsumerGeneration, ConsumerUuid, Intent, ProviderId, Rehearsal, State,
 };
@@ -52,17 +54,17 @@ pub enum SearchResults {
 /// Why hosts cannot be searched for a request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SearchRefusal {
-    /// It cannot be prepared.
+    /// The request cannot be prepared.
     #[error(transparent)]
     Prepare(#[from] PrepareRefusal),
-    /// It cannot be searched.
+    /// The prepared request cannot be searched for.
     #[error(transparent)]
     Select(#[from] SelectRefusal),
 }
 
 impl Placing {
-    /// Searches for hosts until the time slice is over. Each instance counts on the host that was
-    /// found for it from then on.
+    /// Searches for hosts until the time slice is over. An instance for which a host was found is
+    /// counted on that host from then on.
     ///
     /// # Errors
     ///
@@ -73,14 +75,15 @@ impl Placing {
         context: &mut SearchContext<'_>,
         slice: &TimeSlice,
     ) -> Result<SearchResults, SearchRefusal> {
-        let results = self.find_open(context, slice);
+        let results = self.search_for_open(context, slice);
         if results.is_err() {
             self.discard_found(context.scheduler, context.state);
         }
         results
     }
 
-    fn find_open(
+    /// Searches for hosts for the instances that still need one.
+    fn search_for_open(
         &mut self,
         context: &mut SearchContext<'_>,
         slice: &TimeSlice,
@@ -92,8 +95,8 @@ impl Placing {
                 Some(selected) => self.instances[index].stage = Stage::Found(Box::new(selected)),
                 None => {
                     self.instances[index].stage = Stage::NoHost;
-                    let found = self.count(|stage| matches!(stage, Stage::Found(_)));
-                    if found + self.open.len() < self.needed() {
+                    let found_count = self.count(|stage| matches!(stage, Stage::Found(_)));
+                    if found_count + self.open.len() < self.needed_count() {
                         return Ok(SearchResults::NoHost { index });
                     }
                 }
@@ -127,7 +130,7 @@ impl Placing {
             // other claims take are searched again.
             context
                 .contention
-                .hosts()
+                .host_count()
                 .div_ceil(instances)
                 .max(HOSTS_MIN)
         });
@@ -148,13 +151,9 @@ impl Placing {
             let Stage::Found(selected) = &progress.stage else {
                 continue;
             };
-            let intent = self.intent(
-                state,
-                progress.instance,
-                &selected.found,
-                selected.chosen,
-                1,
-            );
+            let (instance, found) = (progress.instance, &selected.found);
+            let only_chosen = selected.chosen..selected.chosen + 1;
+            let intent = self.rehearsal_intent(state, instance, found, only_chosen);
             if rehearsal.add(&intent).is_some() {
                 if self.demand.has_rules() {
                     let host = ProviderId(selected.expected.slot);
@@ -163,24 +162,24 @@ impl Placing {
                 }
                 continue;
             }
-            selected.expected.remove(context.scheduler, state);
+            selected.expected.stop_counting(context.scheduler, state);
             self.instances[index].stage = Stage::Open;
             self.open.push_back(index);
         }
         Some(rehearsal)
     }
 
-    /// An intent for the rehearsal, with at most `count` of the candidates from `first` on.
-    fn intent(
+    /// An intent for the rehearsal, with the candidates that have these indexes over all hosts.
+    fn rehearsal_intent(
         &self,
         state: &State,
         instance: Uuid,
         found: &CandidatesFound,
-        first: usize,
-        count: usize,
+        indexes: Range<usize>,
     ) -> Intent {
         let all = found.hosts.iter().flat_map(|host| &host.candidates);
-        let candidates = all.skip(first).take(count).cloned().collect();
+        let candidates = all.skip(indexes.start).take(indexes.len());
+        let candidates = candidates.cloned().collect();
         // If placement does not have the group yet, its rules are those of the request, which the
         // ranking already applied.
         let group = self
@@ -195,7 +194,7 @@ impl Placing {
         consumer.intent(group, rules, candidates)
     }
 
-    /// Finds a host for an instance, given the hosts of those before it, and counts it there.
+    /// Finds a host for an instance, given the hosts of the instances before it, and counts it there.
     fn find_host(
         &mut self,
         context: &mut SearchContext<'_>,
@@ -207,24 +206,26 @@ impl Placing {
         let mut excluded_slots = self.demand.excluded_slots.clone();
         excluded_slots.extend(&self.full_slots);
         self.taken_slots.clone_from(&self.full_slots);
-        // Each search excludes the hosts of those before it, so this ends.
+        // Each search excludes the hosts that earlier searches found, so the loop ends.
         loop {
             let found = self.search(context, instance, host_count, &excluded_slots)?;
             if found.hosts.is_empty() {
                 return Ok(None);
             }
             let Some(rehearsal) = rehearsal.as_mut() else {
-                return Ok(self.select(context, instance, found, 0));
+                let best_candidate = 0;
+                return Ok(self.select(context, instance, found, best_candidate));
             };
-            let intent = self.intent(context.state, instance, &found, 0, usize::MAX);
+            let all_candidates = 0..usize::MAX;
+            let intent = self.rehearsal_intent(context.state, instance, &found, all_candidates);
             let chosen = rehearsal.add(&intent).map(|chosen| chosen as usize);
             let position = chosen.and_then(|chosen| found.position(chosen));
-            let refused_hosts = position.map_or(found.hosts.len(), |(host_index, _)| host_index);
-            let refused_slots = found.hosts[..refused_hosts].iter().map(|host| host.slot);
+            let refused_count = position.map_or(found.hosts.len(), |(host_index, _)| host_index);
+            let refused_slots = found.hosts[..refused_count].iter().map(|host| host.slot);
             excluded_slots.extend(refused_slots.clone());
             self.taken_slots.extend(refused_slots.clone());
             if !self.demand.has_rules() {
-                // A rule may refuse a host now that it allows later.
+                // With rules, a refused host need not be full: a rule may allow it later.
                 self.full_slots.extend(refused_slots);
             }
             if let Some(chosen) = chosen {
@@ -254,7 +255,7 @@ impl Placing {
             prepared,
             instance,
             host_count,
-            alternates: self.demand.alternates,
+            alternate_count: self.demand.alternate_count,
             candidates_of_host_max: CANDIDATES_OF_HOST,
             cell: self.demand.cell,
             excluded_cells: &excluded_cells,
@@ -289,10 +290,11 @@ impl Placing {
         let candidate = &feasible.candidates[candidate_index];
         let report = self.demand.report(instance);
         let hosts = context.scheduler.hosts_mut();
+        // An instance that is to move stays on its present host meanwhile, and is counted there, too.
         if !self.demand.is_move {
             remove_pending_except(hosts, instance, Some(feasible.provider));
         }
-        let expected = ExpectedPlacement::count(hosts, feasible, candidate, report);
+        let expected = ExpectedPlacement::begin_counting(hosts, feasible, candidate, report);
         if self.demand.has_rules() {
             let host = ProviderId(expected.slot);
             self.found_hosts

@@ -1,5 +1,5 @@
-//! Passes sockets from one process to its successor, over a Unix socket in the directory of their
-//! store.
+//! Passes sockets from one process to its successor, over a Unix socket in the directory of the store
+//! that both use.
 //!
 //! The new process connects and gets the listening sockets. When it is ready to load the store it sends
 //! STOP. Then the old process completes its requests, passes each connection that becomes idle, closes
@@ -32,7 +32,7 @@ use rustix::process::{Signal, geteuid, getpid, kill_process};
 use super::HandOver;
 
 /// The name of the Unix socket in the store's directory.
-const FILE: &str = "take-over";
+const SOCKET_NAME: &str = "take-over";
 
 /// From the new process: requests the listening sockets.
 const HELLO: u8 = b'H';
@@ -51,10 +51,10 @@ const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 const END_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A path to the Unix socket that is short enough for a socket address, however long the path of the
-/// store is. It is valid while the returned file is open.
+/// store is. The path is valid while the returned file is open.
 fn short_socket_path(store: &Path) -> io::Result<(std::fs::File, PathBuf)> {
     let directory = std::fs::File::open(store)?;
-    let path = format!("/proc/self/fd/{}/{FILE}", directory.as_raw_fd());
+    let path = format!("/proc/self/fd/{}/{SOCKET_NAME}", directory.as_raw_fd());
     Ok((directory, path.into()))
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Predecessor(UnixStream);
 
 impl Predecessor {
     /// Connects to the process that uses the store now, if there is one that can be replaced.
-    pub(super) fn find(store: &Path) -> anyhow::Result<Option<Self>> {
+    pub(super) fn connect(store: &Path) -> anyhow::Result<Option<Self>> {
         let connected =
             short_socket_path(store).and_then(|(_directory, path)| UnixStream::connect(path));
         match connected {
@@ -86,7 +86,7 @@ impl Predecessor {
     }
 
     /// Receives the predecessor's listening sockets.
-    pub(super) fn listeners(&mut self) -> anyhow::Result<Vec<TcpListener>> {
+    pub(super) fn receive_listeners(&mut self) -> anyhow::Result<Vec<TcpListener>> {
         let mut listeners = Vec::new();
         send(&self.0, HELLO, None)?;
         loop {
@@ -123,20 +123,21 @@ impl Predecessor {
 
 /// Checks that the other process belongs to the same user, or to the system's administrator.
 fn check_owner(stream: &UnixStream) -> anyhow::Result<()> {
-    let peer = sockopt::socket_peercred(stream)?.uid;
-    if peer != geteuid() && !peer.is_root() {
+    let peer_uid = sockopt::socket_peercred(stream)?.uid;
+    if peer_uid != geteuid() && !peer_uid.is_root() {
         bail!("the other side of a take-over is another user's process");
     }
     Ok(())
 }
 
-/// Waits for successors, on a thread of its own.
+/// Starts a thread that waits for successors.
 ///
 /// # Errors
 ///
 /// The socket cannot be created in the store's directory.
-pub(super) fn offer(store: &Path, hand_over: &Arc<HandOver>) -> io::Result<()> {
+pub(super) fn listen_for_successors(store: &Path, hand_over: &Arc<HandOver>) -> io::Result<()> {
     let (_directory, path) = short_socket_path(store)?;
+    // The file of the previous process's socket may still be there.
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -147,6 +148,7 @@ pub(super) fn offer(store: &Path, hand_over: &Arc<HandOver>) -> io::Result<()> {
     let wait = move || {
         loop {
             let Ok((stream, _)) = socket.accept() else {
+                // There may be no free descriptor at the moment.
                 std::thread::sleep(Duration::from_secs(1));
                 continue;
             };
@@ -182,11 +184,13 @@ fn serve_successor(stream: &UnixStream, hand_over: &HandOver) -> anyhow::Result<
     }
     tracing::info!("another process takes this one's place");
     let (sender, connections) = channel();
+    // Dropping `pass_guard` disconnects `all_passed`.
     let (pass_guard, all_passed) = channel();
     hand_over.set_successor(
         Arc::new(SuccessorConnection(Mutex::new(sender))),
         all_passed,
     );
+    // This process stops as after any SIGTERM, and its listeners find the successor.
     kill_process(getpid(), Signal::TERM)?;
     for connection in connections {
         send(stream, CONNECTION, Some(connection.as_fd()))?;

@@ -15,13 +15,13 @@ use super::InheritedSockets;
 /// closes it.
 const CONNECTION_NAME: &str = "kept";
 
-/// The sockets that systemd passed to this process (`$LISTEN_FDS`).
-pub(super) fn find() -> InheritedSockets {
+/// Takes the sockets that systemd passed to this process (`$LISTEN_FDS`).
+pub(super) fn take_passed_sockets() -> InheritedSockets {
     let mut inherited = InheritedSockets::default();
-    let mut passed_sockets = ListenFd::from_env();
-    for number in 0..passed_sockets.len() {
+    let mut descriptors = ListenFd::from_env();
+    for number in 0..descriptors.len() {
         // Despite its name this function accepts every TCP socket.
-        let socket = match passed_sockets.take_tcp_listener(number) {
+        let socket = match descriptors.take_tcp_listener(number) {
             Ok(Some(socket)) => socket,
             Ok(None) => continue,
             Err(error) => {
@@ -39,7 +39,7 @@ pub(super) fn find() -> InheritedSockets {
         }
     }
     if !inherited.connections.is_empty() {
-        // They belong to this process from now on; in the store they would outlive it.
+        // The connections belong to this process from now on; in systemd's store they would outlive it.
         notify(
             &[
                 NotifyState::FdStoreRemove,
@@ -51,17 +51,18 @@ pub(super) fn find() -> InheritedSockets {
     inherited
 }
 
-/// Makes systemd keep the listening sockets for the next process. It does so if the unit has
-/// `FileDescriptorStoreMax=`, until the service is stopped.
+/// Makes systemd keep the listening sockets for the next process. systemd keeps them until the service is
+/// stopped, if the unit has `FileDescriptorStoreMax=`.
 pub(super) fn keep(listeners: &[(&'static str, TcpListener)]) {
     for (name, listener) in listeners {
-        // A socket of an earlier configuration would listen in vain.
+        // The store may have a socket of this name with the address of an earlier configuration, which nobody
+        // would accept from.
         notify(
             &[NotifyState::FdStoreRemove, NotifyState::FdName(name)],
             &[],
         );
-        let store = [NotifyState::FdStore, NotifyState::FdName(name)];
-        notify(&store, &[listener.as_fd()]);
+        let states = [NotifyState::FdStore, NotifyState::FdName(name)];
+        notify(&states, &[listener.as_fd()]);
     }
 }
 
@@ -77,8 +78,8 @@ struct DescriptorStore;
 
 impl Successor for DescriptorStore {
     fn take(&self, connection: TcpStream) {
-        let store = [NotifyState::FdStore, NotifyState::FdName(CONNECTION_NAME)];
-        notify(&store, &[connection.as_fd()]);
+        let states = [NotifyState::FdStore, NotifyState::FdName(CONNECTION_NAME)];
+        notify(&states, &[connection.as_fd()]);
     }
 }
 

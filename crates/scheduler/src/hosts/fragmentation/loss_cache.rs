@@ -2,16 +2,16 @@
 //! changed.
 //!
 //! Requests for the same number of devices and the same share form a demand class, whatever CPUs
-//! and memory they need: those only affect the stranded shares, which are computed without a
-//! search.
+//! and memory they need: CPUs and memory only affect the stranded shares, which are computed without
+//! looking at each device.
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::{Demand, DemandForecast, DeviceChoice, FreeCapacity};
 
-/// The number of changes that the change log holds at least. The growths of a class that is further
-/// behind are computed anew.
+/// The number of changes that the change log holds at least. The growths of a class that lags behind by
+/// more changes are computed anew.
 const LOGGED_CHANGES_MIN: usize = 4_096;
 /// The maximum number of demand classes that are cached.
 const CLASSES_MAX: usize = 256;

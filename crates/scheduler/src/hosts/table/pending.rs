@@ -4,6 +4,7 @@ use placewright_placement::tree_changes::ChangeKind;
 use uuid::Uuid;
 
 use super::HostTable;
+use super::track::KnownFrom;
 use crate::hosts::state::InstanceReport;
 
 impl HostTable {
@@ -14,7 +15,7 @@ impl HostTable {
         };
         // The agent may report the instance before the claim is observed here.
         if !state.instances.contains_key(&instance.uuid) {
-            self.put_instance(Some(slot), &mut state, instance, true);
+            self.put_instance(Some(slot), &mut state, instance, KnownFrom::Claim);
         }
         self.put_back(Some(slot), state, ChangeKind::CapacityLoss);
     }
@@ -26,7 +27,7 @@ impl HostTable {
         };
         let counted = state.instances.get(&instance);
         if counted.is_some_and(|instance| instance.is_pending) {
-            self.take_instance(Some(slot), &mut state, instance);
+            self.remove_instance(Some(slot), &mut state, instance);
         }
         self.put_back(Some(slot), state, ChangeKind::CapacityChange);
     }

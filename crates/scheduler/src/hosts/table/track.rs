@@ -20,6 +20,15 @@ use crate::image::ImageProperties;
 /// The number of free PCI devices from which on more make no difference to the weigher.
 const DEVICES_MAX: i64 = 99;
 
+/// From what the table knows that an instance is on a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KnownFrom {
+    /// The host's agent reported the instance.
+    Report,
+    /// The instance was claimed for the host, and is pending until the agent reports it.
+    Claim,
+}
+
 impl HostTable {
     /// Takes a host's state out of the table, with its slot if it has one.
     pub(super) fn take_state(&mut self, host: Uuid) -> Option<(Option<u32>, Box<HostState>)> {
@@ -57,11 +66,11 @@ impl HostTable {
             HostUpdate::Metrics(metrics) => state.metrics.clone_from(metrics),
             HostUpdate::InstanceCame(instance, load) => {
                 state.load = *load;
-                self.put_instance(slot, state, instance, false);
+                self.put_instance(slot, state, instance, KnownFrom::Report);
             }
             HostUpdate::InstanceWent(uuid, load) => {
                 state.load = *load;
-                self.take_instance(slot, state, *uuid);
+                self.remove_instance(slot, state, *uuid);
             }
             HostUpdate::Disabled(reason) => state.disabled.clone_from(reason),
             HostUpdate::ForcedDown(is_down) => state.is_forced_down = *is_down,
@@ -75,15 +84,15 @@ impl HostTable {
         state.metrics.clone_from(&report.metrics);
         state.disabled.clone_from(&report.disabled);
         state.is_forced_down = report.is_forced_down;
-        // Pending instances that are missing from the report are still being built.
+        // Pending instances are kept: those that are missing from the report are still being built.
         let reported_before =
             |(uuid, instance): (&Uuid, &HostInstance)| (!instance.is_pending).then_some(*uuid);
         let replaced: Vec<Uuid> = state.instances.iter().filter_map(reported_before).collect();
         for uuid in replaced {
-            self.take_instance(slot, state, uuid);
+            self.remove_instance(slot, state, uuid);
         }
         for instance in &report.instances {
-            self.put_instance(slot, state, instance, false);
+            self.put_instance(slot, state, instance, KnownFrom::Report);
         }
     }
 
@@ -130,14 +139,16 @@ impl HostTable {
         }
     }
 
+    /// Adds an instance to a host's state, or replaces it.
     pub(super) fn put_instance(
         &mut self,
         slot: Option<u32>,
         state: &mut HostState,
         report: &InstanceReport,
-        is_pending: bool,
+        known_from: KnownFrom,
     ) {
-        self.take_instance(slot, state, report.uuid);
+        let is_pending = known_from == KnownFrom::Claim;
+        self.remove_instance(slot, state, report.uuid);
         let properties = if self.derived_config.counts_image_properties {
             let canonical = ImageProperties::new(report.image_properties.clone());
             // Invalid properties are dropped: no request has them.
@@ -158,7 +169,8 @@ impl HostTable {
         state.instances.insert(report.uuid, instance);
     }
 
-    pub(super) fn take_instance(&mut self, slot: Option<u32>, state: &mut HostState, uuid: Uuid) {
+    /// Removes an instance from a host's state.
+    pub(super) fn remove_instance(&mut self, slot: Option<u32>, state: &mut HostState, uuid: Uuid) {
         let Some(instance) = state.instances.remove(&uuid) else {
             return;
         };
@@ -210,6 +222,7 @@ impl HostTable {
         }
         self.slot_of.insert(state.uuid, slot);
         self.slots.insert(slot);
+        // A check that is still in the heap is that of the slot's former host. This host gets its own.
         self.with_liveness_check.remove(slot);
         self.aggregates.set_membership(slot, std::iter::empty());
         self.hosts[index] = Some(state);
@@ -249,9 +262,18 @@ impl HostTable {
         Some(state)
     }
 
-    /// Drops the state of a host without a slot, and its counts of image properties.
-    pub(super) fn drop_state(&mut self, state: &HostState) {
-        for instance in state.instances.values() {
+    /// Removes a host whose state was taken out of the table.
+    pub(super) fn remove_taken(&mut self, slot: Option<u32>, state: Box<HostState>) {
+        let removed = match slot {
+            Some(slot) => {
+                // `unbind` finds the state in the slot.
+                self.hosts[slot as usize] = Some(state);
+                self.unbind(slot)
+            }
+            None => Some(state),
+        };
+        // A state that only loses its slot keeps its numbers of image properties; this one is dropped.
+        for instance in removed.iter().flat_map(|state| state.instances.values()) {
             self.property_counts.remove_instance(&instance.properties);
         }
     }
@@ -261,8 +283,9 @@ impl HostTable {
         self.change_amounts(slot, amounts, ChangeKind::Anything);
     }
 
-    /// Sets the amounts of a host from which capacity was taken.
-    pub fn set_reduced_amounts(&mut self, slot: u32, amounts: Amounts) {
+    /// Sets the amounts of a host from which capacity was taken, and adds a change of kind `CapacityLoss`,
+    /// or of kind `CapacityChange` if one of the free amounts grows all the same.
+    pub fn set_amounts_after_capacity_loss(&mut self, slot: u32, amounts: Amounts) {
         self.change_amounts(slot, amounts, ChangeKind::CapacityLoss);
     }
 
@@ -272,8 +295,8 @@ impl HostTable {
         if index >= self.amounts.len() {
             self.amounts.resize(index + 1, Amounts::default());
         }
-        // A host can gain although capacity was only taken from it in placement: when less was taken
-        // than had been expected.
+        // Free amounts can grow although capacity was only taken from the host in placement: allocations
+        // that are expected are subtracted beforehand, and less was claimed than expected.
         let gains = !amounts.is_reduction_of(&self.amounts[index]);
         let kind = if gains {
             kind.max(ChangeKind::CapacityChange)
@@ -321,7 +344,8 @@ impl HostTable {
         self.changes.push(HostChange { slot, kind });
     }
 
-    /// Updates whether a host is up, and schedules the next check.
+    /// Updates whether a host is up, and schedules the next check if none is scheduled. A check is not moved
+    /// by a later report: when it is due, it schedules the next one.
     pub(super) fn refresh_up(&mut self, slot: u32) {
         let Some(state) = self.hosts.get(slot as usize).and_then(Option::as_deref) else {
             return;
@@ -386,8 +410,8 @@ impl HostTable {
 /// The kind of change that an update of a host's soft state is.
 pub(super) fn kind_of(update: &HostUpdate) -> ChangeKind {
     match update {
-        // These change nothing but the load and the instances. Filters that read those are
-        // evaluated in each search, so no cached result of a request class depends on them.
+        // These updates change nothing but the load and the instances. Filters that read load or instances
+        // are evaluated in each search, so no cached result of a request class depends on these updates.
         HostUpdate::Load(_)
         | HostUpdate::InstanceCame(..)
         | HostUpdate::InstanceWent(..)

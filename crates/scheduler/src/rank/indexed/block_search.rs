@@ -20,8 +20,8 @@ pub(super) struct BlockSearch {
 }
 
 impl BlockSearch {
-    /// Starts a search with two upper bounds for each block: those of the class, and those that all
-    /// classes share. The smaller one counts.
+    /// Starts a search with two upper bounds for each block: one of the class, and one that all classes
+    /// share. The smaller of the two counts.
     pub(super) fn start(&mut self, of_class: &Bounds, shared: &Bounds) {
         let finished = self.finished.chunks_mut(GROUP_BLOCKS);
         let groups = self.is_open.iter().zip(finished);

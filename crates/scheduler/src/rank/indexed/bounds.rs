@@ -16,11 +16,12 @@ pub(super) struct Bounds {
 
 impl Bounds {
     /// Sets the number of blocks and gives all the same bound.
-    pub(super) fn reset(&mut self, blocks: usize, bound: f64) {
+    pub(super) fn reset(&mut self, block_count: usize, bound: f64) {
         self.by_block.clear();
-        self.by_block.resize(blocks, bound);
+        self.by_block.resize(block_count, bound);
         self.by_group.clear();
-        self.by_group.resize(blocks.div_ceil(GROUP_BLOCKS), bound);
+        self.by_group
+            .resize(block_count.div_ceil(GROUP_BLOCKS), bound);
     }
 
     /// Sets the bounds of all blocks and groups.

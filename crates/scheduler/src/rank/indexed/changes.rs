@@ -1,10 +1,11 @@
-//! The change log of hosts, which each reader reads on from its own position.
+//! The change log of hosts. Each reader has a position of its own, from which it reads on.
 
 use placewright_placement::tree_changes::ChangeKind;
 
 use crate::hosts::table::HostChange;
 
-/// The number of changes that the log holds at least. A reader that is further behind starts over.
+/// The number of changes that the log holds at least. A reader that lags behind by more changes computes its
+/// data anew.
 const LOGGED_CHANGES_MIN: usize = 1 << 16;
 
 /// The changed hosts in order; a host can occur several times.

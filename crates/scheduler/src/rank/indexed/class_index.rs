@@ -43,30 +43,35 @@ pub struct ClassIndex {
 impl ClassIndex {
     /// An index for which no host was tested: every host counts as possibly feasible.
     #[must_use]
-    pub fn new(terms: &[Term], blocks: usize, fleet: &Fleet<'_>) -> Self {
+    pub fn new(terms: &[Term], block_count: usize, fleet: &Fleet<'_>) -> Self {
         let mut index = Self::default();
-        index.reset(terms, blocks, fleet);
+        index.reset(terms, block_count, fleet);
         index
     }
 
     /// Clears the index. Equivalent to [`Self::new`], but reuses the memory.
-    pub fn reset(&mut self, terms: &[Term], blocks: usize, fleet: &Fleet<'_>) {
+    pub fn reset(&mut self, terms: &[Term], block_count: usize, fleet: &Fleet<'_>) {
         for words in [&mut self.masks.eligible, &mut self.masks.feasible] {
             words.clear();
-            words.resize(blocks, u64::MAX);
+            words.resize(block_count, u64::MAX);
         }
         self.masks.narrows_eligible = true;
         self.scales.clear();
-        self.bounds.reset(blocks, f64::INFINITY);
+        self.bounds.reset(block_count, f64::INFINITY);
         self.masks_position = fleet.log.end();
-        RangeEnd::reset_all(&mut self.range_ends, terms, blocks, self.masks_position);
+        RangeEnd::reset_all(
+            &mut self.range_ends,
+            terms,
+            block_count,
+            self.masks_position,
+        );
         self.bounds_position = fleet.log.end();
     }
 
     /// As [`Self::reset`], for a one-off request: work that only benefits later decisions is
     /// skipped.
-    pub fn reset_for_one_off(&mut self, terms: &[Term], blocks: usize, fleet: &Fleet<'_>) {
-        self.reset(terms, blocks, fleet);
+    pub fn reset_for_one_off(&mut self, terms: &[Term], block_count: usize, fleet: &Fleet<'_>) {
+        self.reset(terms, block_count, fleet);
         self.masks.narrows_eligible = false;
     }
 
@@ -74,8 +79,8 @@ impl ClassIndex {
     /// does not reach back far enough or the number of blocks changed; the index then has to be
     /// reset.
     #[must_use]
-    pub fn catch_up(&mut self, blocks: usize, fleet: &Fleet<'_>) -> bool {
-        let has_same_size = |_: &_| self.bounds.len() == blocks;
+    pub fn catch_up(&mut self, block_count: usize, fleet: &Fleet<'_>) -> bool {
+        let has_same_size = |_: &_| self.bounds.len() == block_count;
         let Some(changes) = fleet.log.since(self.masks_position).filter(has_same_size) else {
             return false;
         };
@@ -84,7 +89,7 @@ impl ClassIndex {
         } = &mut self.masks;
         for change in changes.capacity_gains {
             let (block, bit) = (change.slot as usize / BLOCK_HOSTS, change.slot % 64);
-            if block >= blocks {
+            if block >= block_count {
                 return false;
             }
             // A host of which anything may have changed counts as possibly feasible until it is
@@ -105,15 +110,15 @@ impl ClassIndex {
         fleet: &Fleet<'_>,
     ) -> Vec<Ranked> {
         let mut feasibility_cache = FeasibilityCache::new(feasibility);
-        let blocks = self.bounds.len();
-        scores.catch_up(blocks, fleet);
+        let block_count = self.bounds.len();
+        scores.catch_up(block_count, fleet);
         let mut search = scores.take_block_search();
         let scales = self.current_scales(scores, fleet, &mut feasibility_cache, &mut search);
-        self.rescale(scores, &scales);
+        self.rescale_bounds(scores, &scales);
         let is_monotone = scores.is_monotone_in_capacity();
-        let table = scores.table(&scales, blocks, fleet);
+        let table = scores.table(&scales, block_count, fleet);
         self.raise_bounds(table, is_monotone, fleet);
-        let mut ranked = Vec::with_capacity(count.min(blocks * BLOCK_HOSTS));
+        let mut ranked = Vec::with_capacity(count.min(block_count * BLOCK_HOSTS));
         search.start(&self.bounds, table.maxima());
         while ranked.len() < count
             && let Some((block, bound)) = search.next(&mut self.bounds, table.maxima())
@@ -123,14 +128,15 @@ impl ClassIndex {
             let remaining = self.masks.feasible[block] & !finished;
             let best_score = block::masked_max(scores, remaining);
             if best_score < bound {
+                // The class's bound is over all hosts of the block, also those that are finished.
                 if finished == 0 {
                     self.bounds.lower(block, best_score);
                 }
                 search.set(block, best_score);
                 continue;
             }
-            // Only this host is tested: it is most likely feasible, and then the other hosts of its
-            // block are not needed.
+            // Of the block, only the best host is tested: it is most likely feasible, and then the other
+            // hosts are not needed.
             let bit = (block::at_least(scores, best_score) & remaining).trailing_zeros() as usize;
             if !feasibility_cache.is_feasible_for_class(block, bit) {
                 self.masks.remove(block, bit, &mut feasibility_cache);
@@ -187,7 +193,7 @@ impl ClassIndex {
     ///
     /// If the factor of a term grows, no score in a block grows by more than a host at the block's
     /// extreme would gain; if the factor shrinks, no score grows.
-    fn rescale(&mut self, scores: &ScoreCache, scales: &PerTerm<Scale>) {
+    fn rescale_bounds(&mut self, scores: &ScoreCache, scales: &PerTerm<Scale>) {
         if self.scales == *scales {
             return;
         }
@@ -240,6 +246,7 @@ impl ClassIndex {
         };
         for term in scores.terms() {
             let (low, high) = (declared_or_found(term.low), declared_or_found(term.high));
+            // Without a feasible host the ends are infinite. Any scale will do then.
             let is_finite = low.is_finite() && high.is_finite();
             let (low, high) = if is_finite { (low, high) } else { (0.0, 0.0) };
             scales.push(Scale::new(term.multiplier, low, high));

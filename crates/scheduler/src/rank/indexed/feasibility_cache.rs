@@ -18,7 +18,7 @@ struct Entry {
     block: usize,
     /// The feasible and the undecided hosts of the class.
     for_class: BlockFeasibility,
-    /// Those of them that masks do not exclude for the single request.
+    /// Those of the feasible and undecided hosts that masks do not exclude for the single request.
     possible_for_request: u64,
 }
 

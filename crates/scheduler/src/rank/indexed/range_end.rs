@@ -8,7 +8,7 @@ use crate::hosts::column::{OnCapacityLoss, on_capacity_loss};
 use crate::hosts::table::HostChange;
 use crate::weighers::Term;
 
-/// From this number of changes for each block on, starting over is cheaper than applying each.
+/// From this number of changes for each block on, resetting all bounds is cheaper than applying each change.
 const CHANGES_PER_BLOCK_MAX: usize = 16;
 
 /// One of the two ends of a term's range.
@@ -20,8 +20,8 @@ pub(super) enum Side {
 
 impl Side {
     /// Maps a value so that the extreme of this side is the largest: the value itself on the high
-    /// side, its negation on the low side. So one search for a maximum serves both sides. It is its
-    /// own inverse.
+    /// side, its negation on the low side. So one search for a maximum serves both sides. The map is
+    /// its own inverse.
     pub(super) fn outwardness(self, value: f64) -> f64 {
         match self {
             Self::Low => -value,
@@ -97,7 +97,7 @@ pub(super) struct RangeEnd {
     /// The host that was last found at this end.
     pub(super) extreme_host: Option<ExtremeHost>,
     /// The position in the change log up to which the bounds are valid. It is not advanced while
-    /// that host is the extreme of the whole fleet, because the bounds are not needed then.
+    /// `extreme_host` is at the extreme of the whole fleet, because the bounds are not needed then.
     position: Position,
 }
 
@@ -107,7 +107,7 @@ impl RangeEnd {
     pub(super) fn reset_all(
         ends: &mut Vec<Self>,
         terms: &[Term],
-        blocks: usize,
+        block_count: usize,
         position: Position,
     ) {
         let mut count = 0;
@@ -128,7 +128,7 @@ impl RangeEnd {
                 let end = &mut ends[count];
                 (end.term, end.side, end.extreme_host) = (index, side, None);
                 end.position = position;
-                end.bounds.reset(blocks, f64::INFINITY);
+                end.bounds.reset(block_count, f64::INFINITY);
                 count += 1;
             }
         }
@@ -139,7 +139,8 @@ impl RangeEnd {
     pub(super) fn catch_up(&mut self, feasible: &[u64], term: &Term, fleet: &Fleet<'_>) {
         let changes = fleet.log.since(self.position);
         self.position = fleet.log.end();
-        // At most ends, a host cannot become the extreme by losing capacity.
+        // At most kinds of ends, a host cannot become the extreme by a loss of capacity. Such changes,
+        // about half of all, are then skipped.
         let needs_capacity_losses = term.moves_out_on_capacity_loss(self.side);
         let changes = changes.map(
             |Changes {

@@ -12,9 +12,9 @@ use crate::rank::feasibility::Feasibility;
 /// The conditions that a host has to satisfy to be at an end of a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Conditions {
-    /// Those of the request class.
+    /// The conditions of the request class.
     OfClass,
-    /// Those of the request class and of the single request.
+    /// The conditions of the request class and of the single request.
     All,
 }
 
@@ -54,25 +54,26 @@ impl RangeSearch<'_> {
             }
         }
         end.catch_up(&self.masks.feasible, term, self.fleet);
-        let for_class = end.extreme_host.filter(|extreme_host| {
+        let class_extreme = end.extreme_host.filter(|extreme_host| {
             let (block, bit) = block_and_bit(extreme_host);
             feasibility_cache.is_feasible_for_class(block, bit)
         });
-        let for_class = for_class
+        let class_extreme = class_extreme
             .or_else(|| self.extreme_host(end, Conditions::OfClass, feasibility_cache, search));
-        end.extreme_host = for_class;
-        let for_request = for_class.filter(|extreme_host| {
+        end.extreme_host = class_extreme;
+        let request_extreme = class_extreme.filter(|extreme_host| {
             let (block, bit) = block_and_bit(extreme_host);
             feasibility_cache.is_feasible_for_request(block, bit)
         });
-        let for_request = match for_class {
-            Some(_) if for_request.is_none() => {
+        let request_extreme = match class_extreme {
+            Some(_) if request_extreme.is_none() => {
                 self.extreme_host(end, Conditions::All, feasibility_cache, search)
             }
-            _ => for_request,
+            _ => request_extreme,
         };
         let outwardness =
-            for_request.map_or(f64::NEG_INFINITY, |extreme_host| extreme_host.outwardness);
+            request_extreme.map_or(f64::NEG_INFINITY, |extreme_host| extreme_host.outwardness);
+        // Outwardness is its own inverse, so this is the value.
         end.side.outwardness(outwardness)
     }
 
@@ -102,8 +103,10 @@ impl RangeSearch<'_> {
                 }
             }
             if outwardness < bound {
-                let class_extreme = end.side.extreme(term, values, self.masks.feasible[block]);
-                end.bounds.lower(block, class_extreme);
+                // The bounds of `end` are those of the class, so conditions of the single request do not
+                // lower them.
+                let class_bound = end.side.extreme(term, values, self.masks.feasible[block]);
+                end.bounds.lower(block, class_bound);
                 search.set(block, outwardness);
                 continue;
             }

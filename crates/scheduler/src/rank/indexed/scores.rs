@@ -53,12 +53,12 @@ pub struct ScoreCache {
     /// any term.
     is_monotone_in_capacity: bool,
     tables: Clock<ScoreTable>,
-    /// By term and side: the extremes of the blocks, regardless of feasibility.
+    /// By term and side: the outwardness of the blocks' extremes, regardless of feasibility.
     block_extremes: Vec<[Bounds; 2]>,
-    /// By term and side: the extreme over all hosts.
+    /// By term and side: the outwardness of the extreme over all hosts.
     fleet_extremes: Vec<[f64; 2]>,
     /// The number of blocks when the extremes were last updated.
-    blocks: usize,
+    block_count: usize,
     /// The position in the change log up to which the extremes are valid.
     position: Position,
     /// A reusable buffer for searches.
@@ -75,7 +75,7 @@ impl ScoreCache {
             is_monotone_in_capacity: terms.iter().all(Term::is_monotone_in_capacity),
             terms,
             tables: Clock::default(),
-            blocks: 0,
+            block_count: 0,
             position: Position::default(),
             block_search: BlockSearch::default(),
         }
@@ -113,10 +113,12 @@ impl ScoreCache {
     }
 
     /// Updates the extremes of the blocks that changed.
-    pub(super) fn catch_up(&mut self, blocks: usize, fleet: &Fleet<'_>) {
+    pub(super) fn catch_up(&mut self, block_count: usize, fleet: &Fleet<'_>) {
         let changes = fleet.log.since(self.position).map(|changes| changes.all);
-        let are_few = |changes: &&[HostChange]| self.blocks == blocks && changes.len() < blocks;
-        let changes = changes.filter(are_few);
+        let is_worth_applying = |changes: &&[HostChange]| {
+            self.block_count == block_count && changes.len() < block_count
+        };
+        let changes = changes.filter(is_worth_applying);
         if changes.is_some_and(<[HostChange]>::is_empty) {
             return;
         }
@@ -128,7 +130,7 @@ impl ScoreCache {
             let column = &fleet.columns[term.column];
             if changes.is_none() {
                 for of_blocks in of_blocks.iter_mut() {
-                    of_blocks.reset(blocks, f64::NEG_INFINITY);
+                    of_blocks.reset(block_count, f64::NEG_INFINITY);
                 }
                 *of_fleet = [f64::NEG_INFINITY; 2];
             }
@@ -150,7 +152,7 @@ impl ScoreCache {
                 let slots = changes.iter().map(|change| change.slot);
                 slots.for_each(|slot| update(slot as usize / BLOCK_HOSTS));
             } else {
-                (0..blocks).for_each(update);
+                (0..block_count).for_each(update);
             }
             for side in [0, 1] {
                 if has_lost_extreme[side] {
@@ -158,7 +160,7 @@ impl ScoreCache {
                 }
             }
         }
-        self.blocks = blocks;
+        self.block_count = block_count;
         self.position = fleet.log.end();
     }
 
@@ -166,29 +168,29 @@ impl ScoreCache {
     pub(super) fn table(
         &mut self,
         scales: &PerTerm<Scale>,
-        blocks: usize,
+        block_count: usize,
         fleet: &Fleet<'_>,
     ) -> &ScoreTable {
         let terms = &self.terms;
-        let fitting_memory = TABLES_BYTES / (blocks * size_of::<[f64; BLOCK_HOSTS]>()).max(1);
+        let fitting_memory = TABLES_BYTES / (block_count * size_of::<[f64; BLOCK_HOSTS]>()).max(1);
         let tables_max = fitting_memory.clamp(TABLES_MIN, TABLES_MAX);
         let cached = self.tables.position(|table| table.scales == *scales);
         let index =
             cached.unwrap_or_else(|| self.tables.insert(tables_max, Option::unwrap_or_default));
         let table = self.tables.get(index);
         let changes = fleet.log.since(table.position).map(|changes| changes.all);
-        let are_few = |changes: &&[HostChange]| {
+        let is_worth_applying = |changes: &&[HostChange]| {
             cached.is_some()
-                && table.scores.len() == blocks
-                && changes.len() < blocks * UPDATES_PER_BLOCK_MAX
+                && table.scores.len() == block_count
+                && changes.len() < block_count * UPDATES_PER_BLOCK_MAX
         };
-        if let Some(changes) = changes.filter(are_few) {
+        if let Some(changes) = changes.filter(is_worth_applying) {
             for change in changes {
                 table.update_host(terms, change.slot, fleet);
             }
         } else {
             table.scales.clone_from(scales);
-            table.fill(terms, blocks, fleet);
+            table.fill(terms, block_count, fleet);
         }
         table.position = fleet.log.end();
         table
@@ -197,9 +199,9 @@ impl ScoreCache {
 
 impl ScoreTable {
     /// Computes the scores of all hosts from scratch.
-    fn fill(&mut self, terms: &[Term], blocks: usize, fleet: &Fleet<'_>) {
-        self.scores.resize(blocks, [0.0; BLOCK_HOSTS]);
-        self.maxima.reset(blocks, f64::NEG_INFINITY);
+    fn fill(&mut self, terms: &[Term], block_count: usize, fleet: &Fleet<'_>) {
+        self.scores.resize(block_count, [0.0; BLOCK_HOSTS]);
+        self.maxima.reset(block_count, f64::NEG_INFINITY);
         for (block, scores) in self.scores.iter_mut().enumerate() {
             *scores = [0.0; BLOCK_HOSTS];
             for (term, scale) in terms.iter().zip(&self.scales) {

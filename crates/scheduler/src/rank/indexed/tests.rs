@@ -126,7 +126,7 @@ proptest! {
     fn the_index_finds_what_scoring_all_hosts_finds(
         start in change_lists(),
         rounds in prop::collection::vec((change_lists(), prop::collection::vec(0u32..2500, 0..5), 1usize..6, prop::sample::select(vec![1u32, 1, 1, 3, 70])), 1..12),
-        (coarse, starts_at_zero) in any::<(bool, bool)>(),
+        (has_coarse_values, starts_at_zero) in any::<(bool, bool)>(),
     ) {
         let terms = vec![
             Term { column: 0, multiplier: 1.0, low: Some(0.0), high: None },
@@ -136,7 +136,7 @@ proptest! {
         let mut columns = vec![Column::default(); 3];
         let mut feasible = vec![false; 2500];
         // Coarse values produce many ties.
-        let value = |byte: u8| if coarse { f64::from(byte / 64) } else { f64::from(byte) };
+        let value = |byte: u8| if has_coarse_values { f64::from(byte / 64) } else { f64::from(byte) };
         let set = |columns: &mut Vec<Column>, feasible: &mut Vec<bool>, change: &Change| {
             feasible[change.slot as usize] = change.is_feasible;
             for (column, byte) in columns.iter_mut().zip(change.values) {
@@ -146,7 +146,7 @@ proptest! {
         for change in &start {
             set(&mut columns, &mut feasible, change);
         }
-        let blocks = feasible.len().div_ceil(64);
+        let block_count = feasible.len().div_ceil(64);
         let mut hosts = SlotSet::default();
         (0..2500).for_each(|slot| { hosts.insert(slot); });
         let mut log = ChangeLog::default();
@@ -169,11 +169,11 @@ proptest! {
             let index = &mut indexes[usize::from(is_second_class)];
             let fleet = Fleet { log: &log, columns: &columns, hosts: &hosts };
             let current = index.take().and_then(|mut index| {
-                let is_current = index.catch_up(blocks, &fleet);
+                let is_current = index.catch_up(block_count, &fleet);
                 is_current.then_some(index)
             });
             let index = index
-                .insert(current.unwrap_or_else(|| ClassIndex::new(&terms, blocks, &fleet)));
+                .insert(current.unwrap_or_else(|| ClassIndex::new(&terms, block_count, &fleet)));
             let found = index.best(&mut scores, *count, &feasibility, &fleet);
             let is_feasible = |slot: u32| is_feasible_for_request(slot) && is_feasible_for_class(slot);
             let expected = brute_force(&terms, &feasible, &columns, &is_feasible, *count);

@@ -143,7 +143,8 @@ pub(super) fn tpm_secret(
         return Ok(false);
     }
     let name = input.requirements.tpm_secret_trait()?;
-    Ok(require_if(true, name, added))
+    added.root_required.insert(name.to_owned());
+    Ok(true)
 }
 
 /// Requires providers that belong to the compute service, so that devices of other services are
@@ -163,7 +164,8 @@ pub(super) fn owner(
         return Ok(false);
     }
     added.pci_required = Some(OWNER_TRAIT);
-    Ok(require_if(true, OWNER_TRAIT, added))
+    added.root_required.insert(OWNER_TRAIT.to_owned());
+    Ok(true)
 }
 
 /// Requires a trait of the host on a condition, which is returned.

@@ -1,4 +1,4 @@
-//! The identity of the cell that a store belongs to.
+//! The file in a cell's store with the UUID of the cell.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -11,16 +11,16 @@ use uuid::Uuid;
 use crate::config::ConfigErrors;
 
 /// The file in the store's directory that has the cell's UUID.
-pub const FILE: &str = "cell-uuid";
+pub const UUID_FILE: &str = "cell-uuid";
 
-/// The UUID of the cell that the store belongs to; a new store gets the configured one, or a new
+/// Reads the UUID of the cell that the store belongs to. A new store gets the configured UUID, or a random
 /// one.
 ///
 /// # Errors
 ///
 /// The store belongs to another cell, or cannot be written.
-pub(super) fn find(directory: &Path, configured: Option<Uuid>) -> anyhow::Result<Uuid> {
-    let path = directory.join(FILE);
+pub(super) fn read_or_create(directory: &Path, configured: Option<Uuid>) -> anyhow::Result<Uuid> {
+    let path = directory.join(UUID_FILE);
     match fs::read_to_string(&path) {
         Ok(text) => {
             let stored = Uuid::try_parse(text.trim());
@@ -37,7 +37,7 @@ pub(super) fn find(directory: &Path, configured: Option<Uuid>) -> anyhow::Result
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let uuid = match configured {
                 Some(uuid) => uuid,
-                None => random()?,
+                None => random_uuid()?,
             };
             let written = write(directory, &path, uuid);
             written.with_context(|| format!("cannot write {}", path.display()))?;
@@ -47,7 +47,7 @@ pub(super) fn find(directory: &Path, configured: Option<Uuid>) -> anyhow::Result
     }
 }
 
-fn random() -> anyhow::Result<Uuid> {
+fn random_uuid() -> anyhow::Result<Uuid> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no random numbers: {error}"))?;
     Ok(uuid::Builder::from_random_bytes(bytes).into_uuid())

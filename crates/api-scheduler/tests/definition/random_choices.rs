@@ -4,13 +4,15 @@ use placewright_testing::random::Rng;
 use uuid::Uuid;
 
 /// A source of random choices.
-pub(crate) struct Dice(pub(crate) Rng);
+pub(crate) struct RandomChoices(pub(crate) Rng);
 
-impl Dice {
+impl RandomChoices {
+    /// A number from 0 on, less than `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0.number() % end
     }
 
+    /// True once in so many times on average.
     pub(crate) fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

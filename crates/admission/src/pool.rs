@@ -1,0 +1,65 @@
+//! A pool of seats, some of which may be held after their requests.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::fair_pool::FairPool;
+
+/// A seat that is held after its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Hold {
+    pub(crate) until: Duration,
+    /// Tells holds apart that end at the same time.
+    pub(crate) id: u64,
+    pub(crate) project: u64,
+    /// Whether the seat stays taken. Else only its project has one less meanwhile.
+    pub(crate) is_from_all: bool,
+}
+
+/// Seats with those who wait for them, `Q`, and those that are held.
+#[derive(Debug)]
+pub(crate) struct Pool<Q> {
+    pub(crate) fair: FairPool<Q>,
+    /// Seats that are held after their request, by the time of their end.
+    pub(crate) held: BTreeSet<Hold>,
+    /// How many of these are taken: other projects may not have them either.
+    pub(crate) held_from_all: usize,
+    pub(crate) refused: u64,
+    pub(crate) timed_out: u64,
+}
+
+impl<Q> Pool<Q> {
+    pub(crate) fn new(seats: usize, seats_when_shared: usize, seats_per_project: usize) -> Self {
+        Self {
+            fair: FairPool::new(seats, seats_when_shared, seats_per_project),
+            held: BTreeSet::new(),
+            held_from_all: 0,
+            refused: 0,
+            timed_out: 0,
+        }
+    }
+
+    pub(crate) fn hold(&mut self, hold: Hold) {
+        match hold.is_from_all {
+            true => self.held_from_all += 1,
+            false => self.fair.hold_seat(hold.project),
+        }
+        self.held.insert(hold);
+    }
+
+    /// Ends the holds whose time is over.
+    pub(crate) fn end_holds(&mut self, now: Duration) {
+        while let Some(hold) = self.held.pop_first() {
+            if hold.until > now {
+                self.held.insert(hold);
+                return;
+            }
+            if hold.is_from_all {
+                self.held_from_all -= 1;
+                self.fair.free_seat(hold.project);
+            } else {
+                self.fair.end_hold(hold.project);
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The pace of placements while several projects send requests.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// The most instances of one command that the next one waits for. A command for a thousand that may not be divided
+/// delays others no longer than several commands that were divided.
+const INSTANCES_MAX: u32 = 256;
+
+/// Limits placements to the pace at which admission control accepts requests for instances, while several
+/// projects send requests: else those for many instances would take the processors and the disk from everybody's
+/// requests. Otherwise, and before it is set, there is no limit.
+#[derive(Default)]
+pub(super) struct Pace {
+    limit: OnceLock<Limit>,
+}
+
+struct Limit {
+    /// The time for each instance.
+    instance_time: Duration,
+    /// Whether several projects send requests.
+    is_shared: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Pace {
+    /// Sets the limit. Only the first call counts: a second one would have the same meaning.
+    pub(super) fn set(
+        &self,
+        instance_time: Duration,
+        is_shared: impl Fn() -> bool + Send + Sync + 'static,
+    ) {
+        self.limit.get_or_init(|| Limit {
+            instance_time,
+            is_shared: Box::new(is_shared),
+        });
+    }
+
+    /// Whether the pace is limited now.
+    pub(super) fn is_limited(&self) -> bool {
+        self.limit.get().is_some_and(|limit| (limit.is_shared)())
+    }
+
+    /// When the next placements may be submitted, if so many are submitted now and `earlier` is when that was
+    /// allowed.
+    pub(super) fn next_placement(
+        &self,
+        placements: usize,
+        earlier: Instant,
+        now: Instant,
+    ) -> Instant {
+        let instance_time = self.limit.get().map(|limit| limit.instance_time);
+        let placements =
+            u32::try_from(placements).map_or(INSTANCES_MAX, |number| number.min(INSTANCES_MAX));
+        earlier.max(now) + instance_time.unwrap_or_default().saturating_mul(placements)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placements_wait_for_those_before_them_while_several_projects_send_requests() {
+        let pace = Pace::default();
+        assert!(!pace.is_limited());
+        pace.set(Duration::from_millis(2), || true);
+        assert!(pace.is_limited());
+        let now = Instant::now();
+        let first = pace.next_placement(64, now, now);
+        assert_eq!(first - now, Duration::from_millis(128));
+        let second = pace.next_placement(1, first, now);
+        assert_eq!(second - first, Duration::from_millis(2));
+        let undivided = pace.next_placement(1000, now, now);
+        assert_eq!(undivided - now, Duration::from_millis(512));
+    }
+}
