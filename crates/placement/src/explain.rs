@@ -48,8 +48,8 @@ pub struct Explanation {
     pub smallest: Option<Vec<usize>>,
     /// The roots that fail the fewest constraints, in rising order of what they lack; at most ten.
     pub near_misses: Vec<NearMiss>,
-    /// Whether the work allowed was enough: no tree is unsearched and no near miss is missing for
-    /// lack of time. Otherwise counts say "at least".
+    /// Whether the work allowed was enough: no tree is unsearched, and neither a near miss nor the
+    /// smallest set is missing for lack of time. Otherwise counts say "at least".
     pub is_exact: bool,
 }
 
@@ -109,8 +109,9 @@ pub fn explain_with_serving(
         .collect();
     let is_infeasible = outcome.left == 0 && table.unsearched == 0 && !state.roots().is_empty();
     let smallest = is_infeasible.then(|| table.smallest()).flatten();
+    let is_smallest_unknown = is_infeasible && smallest.is_none();
     let near_misses = table.near_misses();
-    let is_exact = table.unsearched == 0 && !table.budget_is_used_up();
+    let is_exact = table.unsearched == 0 && !table.budget_is_used_up() && !is_smallest_unknown;
     let explanation = Explanation {
         roots: state.roots().len(),
         left: outcome.left,

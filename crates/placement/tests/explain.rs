@@ -420,3 +420,44 @@ fn an_incomplete_explanation_is_marked() {
     assert!(removed > 0);
     assert_eq!(removed + explanation.unsearched, explanation.roots);
 }
+
+#[test]
+fn the_smallest_set_of_a_request_with_many_constraints_is_found() {
+    const TRAITS: [&str; 16] = [
+        "HW_CPU_X86_ABM",
+        "HW_CPU_X86_AESNI",
+        "HW_CPU_X86_3DNOW",
+        "HW_CPU_X86_AVX",
+        "HW_CPU_X86_AVX2",
+        "HW_CPU_X86_BMI",
+        "HW_CPU_X86_BMI2",
+        "HW_CPU_X86_CLMUL",
+        "HW_CPU_X86_F16C",
+        "HW_CPU_X86_FMA3",
+        "HW_CPU_X86_FMA4",
+        "HW_CPU_X86_MMX",
+        "HW_CPU_X86_MPX",
+        "HW_CPU_X86_SSE",
+        "HW_CPU_X86_SSE2",
+        "HW_CPU_X86_SSE3",
+    ];
+    // A tree with a device for each pair of traits, which lacks that pair only. So some device has
+    // any 14 of the traits, and none has 15.
+    let pairs = (0..TRAITS.len()).flat_map(|first| (0..first).map(move |second| (first, second)));
+    let lacking: Vec<(usize, usize)> = pairs.collect();
+    let mut fleet = trees_with_devices(&[vec![1; lacking.len()]]);
+    for (device, (first, second)) in fleet[1..].iter_mut().zip(lacking) {
+        let has = |index: &usize| *index != first && *index != second;
+        device.traits = (0..TRAITS.len())
+            .filter(has)
+            .map(|index| TRAITS[index])
+            .collect();
+    }
+    let mut query = three_devices(1);
+    query.groups.truncate(1);
+    query.groups[0].required = TRAITS.iter().map(|name| vec![(*name).into()]).collect();
+    let explanation = explain(&build(&mut fleet), &query).unwrap();
+    assert!(explanation.is_exact);
+    assert_eq!(explanation.left, 0);
+    assert_eq!(explanation.smallest.map(|set| set.len()), Some(15));
+}

@@ -133,7 +133,12 @@ impl<'a> ConstraintTable<'a> {
 
     /// Resets the budget for the next part of the explanation.
     pub(super) fn reset_budget(&self) {
-        self.searches_left.set(SEARCHES_MAX);
+        self.set_budget(SEARCHES_MAX);
+    }
+
+    /// Sets the budget to a number of searches.
+    pub(super) fn set_budget(&self, searches: u32) {
+        self.searches_left.set(searches);
     }
 
     /// Whether the budget is used up.

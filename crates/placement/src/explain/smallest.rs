@@ -15,21 +15,25 @@ use crate::slot_set::bits;
 
 /// The number of sets that may be tried.
 const SETS_MAX: usize = 500;
-/// The step budget of one search for a hitting set.
-const STEPS: u32 = 100_000;
+/// The number of tree searches that may be run: enough to grow [`SETS_MAX`] sets of a request with
+/// 16 constraints, as growing a set takes one search for each constraint.
+const SEARCHES_MAX: u32 = 8_000;
+/// The number of steps for all searches for hitting sets of one explanation together. The problem is
+/// NP-hard, and a step over a hundred sets takes about 1.5 µs.
+const STEPS_MAX: u32 = 150_000;
 
 impl ConstraintTable<'_> {
     /// The smallest set, if it is found within the work allowed.
     pub(super) fn smallest(&self) -> Option<Vec<usize>> {
-        self.reset_budget();
-        let mut complements: Vec<Vec<usize>> = Vec::new();
+        self.set_budget(SEARCHES_MAX);
+        let mut search = HittingSetSearch::default();
         for _ in 0..SETS_MAX {
-            let set = smallest_hitting(&complements, self.constraint_list.resolved.len())?;
+            let set = search.smallest()?;
             match self.complement_of_feasible_set(&set)? {
                 None => return Some(set),
                 // Some root can serve all constraints.
                 Some(complement) if complement.is_empty() => return None,
-                Some(complement) => complements.push(complement),
+                Some(complement) => search.sets.push(complement),
             }
         }
         None
@@ -37,13 +41,13 @@ impl ConstraintTable<'_> {
 
     /// Of some root that can serve the set: the constraints outside of a maximal superset that this
     /// root can serve. `Some(None)` when no root can serve the set, `None` when the budget is used up.
-    fn complement_of_feasible_set(&self, set: &[usize]) -> Option<Option<Vec<usize>>> {
+    fn complement_of_feasible_set(&self, set: &[usize]) -> Option<Option<Bits>> {
         let count = self.constraint_list.resolved.len();
         for (word, hosts) in self.hosts.iter().enumerate() {
             let left = (set.iter()).fold(*hosts, |left, index| left & self.serving[*index][word]);
             if let Some(slot) = bits(left, word).next() {
                 let fails = |index: &usize| !self.serves(*index, ProviderId(slot));
-                return Some(Some((0..count).filter(fails).collect()));
+                return Some(Some(set_of((0..count).filter(fails))));
             }
         }
         let includes = |index: usize| set.contains(&index);
@@ -72,12 +76,12 @@ impl ConstraintTable<'_> {
     }
 
     /// Adds constraints one by one as long as a tree can serve all, and returns those left out.
-    fn complement_of_maximal_set(&self, set: &[usize], root: ProviderId) -> Vec<usize> {
+    fn complement_of_maximal_set(&self, set: &[usize], root: ProviderId) -> Bits {
         let mut included = Bits::default();
         for index in set {
             included.insert(*index);
         }
-        let mut excluded = Vec::new();
+        let mut excluded = Bits::default();
         for index in 0..self.constraint_list.resolved.len() {
             if included.contains(index) {
                 continue;
@@ -92,65 +96,89 @@ impl ConstraintTable<'_> {
             if fits {
                 included.insert(index);
             } else {
-                excluded.push(index);
+                excluded.insert(index);
             }
         }
         excluded
     }
 }
 
-/// The smallest set, lexicographically first, that has a member of each list (minimum hitting
-/// set). `None` when the step budget is used up.
-fn smallest_hitting(lists: &[Vec<usize>], count: usize) -> Option<Vec<usize>> {
-    let mut steps = STEPS;
-    for size in 0..=count {
-        let mut hitting = Vec::new();
-        match extend_hitting_set(lists, size, &mut hitting, &mut steps) {
-            Some(true) => {
-                hitting.sort_unstable();
-                return Some(hitting);
-            }
-            Some(false) => {}
-            None => return None,
-        }
-    }
-    None
+/// A search for the smallest set that has a member of each of some sets (minimum hitting set), which
+/// goes on as sets are added.
+struct HittingSetSearch {
+    sets: Vec<Bits>,
+    /// A lower bound of the size. It only rises, because an added set can only make the smallest
+    /// hitting set larger.
+    size: usize,
+    steps_left: u32,
 }
 
-/// Whether at most this many more members can hit all lists; `None` when the step budget is used
-/// up.
-fn extend_hitting_set(
-    lists: &[Vec<usize>],
-    size: usize,
-    hitting: &mut Vec<usize>,
-    steps: &mut u32,
-) -> Option<bool> {
-    *steps = steps.checked_sub(1)?;
-    let missed = |list: &&Vec<usize>| !list.iter().any(|index| hitting.contains(index));
-    let Some(shortest) = lists.iter().filter(missed).min_by_key(|list| list.len()) else {
-        return Some(true);
-    };
-    if size == 0 {
-        return Some(false);
-    }
-    // Lower bound: pairwise disjoint lists need a member each.
-    let mut disjoint: Vec<&Vec<usize>> = Vec::new();
-    for list in lists.iter().filter(missed) {
-        if !(disjoint.iter()).any(|other| other.iter().any(|index| list.contains(index))) {
-            disjoint.push(list);
+impl Default for HittingSetSearch {
+    fn default() -> Self {
+        Self {
+            sets: Vec::new(),
+            size: 0,
+            steps_left: STEPS_MAX,
         }
     }
-    if disjoint.len() > size {
-        return Some(false);
+}
+
+impl HittingSetSearch {
+    /// The smallest hitting set in rising order. `None` when the step budget is used up.
+    fn smallest(&mut self) -> Option<Vec<usize>> {
+        loop {
+            let mut hitting = Bits::default();
+            if self.extend(self.size, &mut hitting)? {
+                return Some(in_order(&hitting));
+            }
+            self.size += 1;
+        }
     }
-    for index in shortest {
-        hitting.push(*index);
-        if extend_hitting_set(lists, size - 1, hitting, steps)? {
+
+    /// Whether at most this many more members can hit all sets; `None` when the step budget is used
+    /// up.
+    fn extend(&mut self, size: usize, hitting: &mut Bits) -> Option<bool> {
+        self.steps_left = self.steps_left.checked_sub(1)?;
+        let missed = || self.sets.iter().filter(|set| !set.meets(hitting));
+        let Some(shortest) = missed().min_by_key(|set| set.len()) else {
             return Some(true);
+        };
+        // Lower bound: pairwise disjoint sets need a member each.
+        let mut disjoint = Bits::default();
+        let mut count = 0;
+        for set in missed() {
+            if !set.meets(&disjoint) {
+                disjoint.union(set);
+                count += 1;
+            }
         }
-        hitting.pop();
+        if count > size {
+            return Some(false);
+        }
+        for index in in_order(shortest) {
+            let before = hitting.clone();
+            hitting.insert(index);
+            if self.extend(size - 1, hitting)? {
+                return Some(true);
+            }
+            *hitting = before;
+        }
+        Some(false)
     }
-    Some(false)
+}
+
+fn set_of(members: impl IntoIterator<Item = usize>) -> Bits {
+    let mut set = Bits::default();
+    for member in members {
+        set.insert(member);
+    }
+    set
+}
+
+fn in_order(set: &Bits) -> Vec<usize> {
+    let mut members: Vec<usize> = set.iter().collect();
+    members.sort_unstable();
+    members
 }
 
 #[cfg(test)]
@@ -159,8 +187,10 @@ mod tests {
 
     #[test]
     fn the_smallest_hitting_set_is_found() {
-        let lists = [vec![0, 1], vec![1, 2], vec![3], vec![2, 4]];
-        assert_eq!(smallest_hitting(&lists, 5), Some(vec![0, 2, 3]));
-        assert_eq!(smallest_hitting(&[], 5), Some(vec![]));
+        let mut search = HittingSetSearch::default();
+        assert_eq!(search.smallest(), Some(vec![]));
+        let sets = [vec![0, 1], vec![1, 2], vec![3], vec![2, 4]];
+        search.sets = sets.into_iter().map(set_of).collect();
+        assert_eq!(search.smallest(), Some(vec![0, 2, 3]));
     }
 }
