@@ -116,9 +116,7 @@ async fn without_a_minimum_all_instances_are_placed_or_none() {
 
 #[tokio::test]
 async fn no_claim_remains_when_the_store_fails() {
-    // An append whose answer is lost has written its entry, so the claims may be in the journal. In that case
-    // the next append, which releases them, fails, too.
-    for (fault, times) in [(Fault::Io, 1), (Fault::LostAnswer, 2)] {
+    for (fault, times) in [(Fault::Io, 1), (Fault::NoSpace, 2)] {
         let faults = Faults::new();
         let journal = Faulty::new(MemoryJournal::new(), faults.clone());
         let options = HttpOptions::default();
@@ -135,6 +133,24 @@ async fn no_claim_remains_when_the_store_fails() {
         assert_eq!(fleet.count_consumers(2).await, 0, "{fault:?}");
         let retried = fleet.select(&destinations_body(3, &[1, 2])).await;
         assert_eq!(retried.status, 200, "{fault:?}: {}", retried.text);
+    }
+}
+
+#[tokio::test]
+async fn claims_are_made_once_when_the_store_loses_a_request_or_an_answer() {
+    for fault in [Fault::LostRequest, Fault::LostAnswer] {
+        let faults = Faults::new();
+        let journal = Faulty::new(MemoryJournal::new(), faults.clone());
+        let options = HttpOptions::default();
+        let parts = ApiParts::on_journal(journal, options, Options::default(), "").await;
+        let fleet = Fleet::on_parts(&parts, KeepOptions::default());
+        fleet.add_host(1).await;
+        fleet.add_host(2).await;
+        faults.fail(Operation::Append, 0, 1, fault);
+        faults.fail(Operation::Resolve, 0, 1, Fault::Io);
+        let response = fleet.select(&destinations_body(3, &[1, 2])).await;
+        assert_eq!(response.status, 200, "{fault:?}: {}", response.text);
+        assert_eq!(fleet.count_consumers(2).await, 2, "{fault:?}");
     }
 }
 

@@ -154,7 +154,10 @@ impl CommitError {
                 tracing::error!("{text}");
                 Self::Bug(text)
             }
-            SubmitError::Unavailable(_) | SubmitError::ShuttingDown | SubmitError::Overloaded => {
+            SubmitError::Unavailable(_)
+            | SubmitError::Unknown(_)
+            | SubmitError::ShuttingDown
+            | SubmitError::Overloaded => {
                 tracing::warn!("{text}");
                 Self::Unavailable(text)
             }

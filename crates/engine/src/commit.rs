@@ -1,7 +1,6 @@
 //! Appends decided batches to the journal, or undoes them.
 
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -9,9 +8,10 @@ use std::time::{Duration, Instant};
 use placewright_journal::{AppendError, Journal};
 
 use crate::entries::EntryChunk;
-use crate::error::{StoreError, SubmitError};
-use crate::shared::{CommandBatch, Decided, Progress, Shared, State};
-use crate::{Commit, Machine, snapshot};
+use crate::error::StoreError;
+use crate::shared::{CommandBatch, Decided, Shared};
+use crate::undo::{answer_unavailable, catch_up, publish_progress, requeue, submissions, undo_all};
+use crate::{Commit, Machine, resolve, snapshot};
 
 /// Figures of a successful append, by which the writer decides how long to wait for commands before the next one.
 pub(crate) struct Appended {
@@ -61,6 +61,9 @@ pub(crate) fn commit<M: Machine>(
         Err(AppendError::Conflict { .. }) => requeue_after_conflict(shared, journal, batches),
         Err(AppendError::Failed(error)) => {
             undo_failed_append(shared, batches, &Arc::new(StoreError::Journal(error)));
+        }
+        Err(AppendError::Unknown(error)) => {
+            resolve::resolve_append(shared, journal, batches, StoreError::Journal(error));
         }
     }
     None
@@ -132,59 +135,6 @@ fn publish_append<M: Machine>(
     }
 }
 
-/// Undoes everything that is not durable: `batches`, and the batches that were decided after them.
-/// Returns the commands of all of them, in their order.
-fn undo_all<M: Machine>(
-    shared: &Shared<M>,
-    state: &mut State<M>,
-    mut batches: VecDeque<CommandBatch<M>>,
-) -> Vec<Decided<M>> {
-    {
-        // A deciding thread holds the state's lock until its batch is in the queue, so all batches with
-        // applied changes are in the queue now.
-        let mut queue = shared.queue.lock();
-        batches.append(&mut queue.decided);
-        queue.decided_commands = 0;
-        queue.decided_bytes = 0;
-        queue.is_appending = false;
-    }
-    for batch in batches.iter_mut().rev() {
-        for undo in batch.undos.drain(..).rev() {
-            state.machine.undo(undo);
-        }
-    }
-    state.applied = shared.durable();
-    state.rollbacks += 1;
-    batches
-        .into_iter()
-        .flat_map(|batch| batch.decided)
-        .collect()
-}
-
-fn publish_progress<M: Machine>(shared: &Shared<M>, state: &State<M>) {
-    shared.progress.send_modify(|progress| {
-        *progress = Progress {
-            durable: state.applied,
-            rollbacks: state.rollbacks,
-            is_closed: progress.is_closed,
-        };
-    });
-}
-
-fn answer_unavailable<M: Machine>(
-    shared: &Shared<M>,
-    undone: Vec<Decided<M>>,
-    reason: &Arc<StoreError>,
-) {
-    let commands = undone.len();
-    for decided in undone {
-        decided
-            .submission
-            .fail(SubmitError::Unavailable(Arc::clone(reason)));
-    }
-    shared.observer.append_failed(reason, commands);
-}
-
 fn undo_failed_append<M: Machine>(
     shared: &Shared<M>,
     batches: VecDeque<CommandBatch<M>>,
@@ -197,7 +147,7 @@ fn undo_failed_append<M: Machine>(
         publish_progress(shared, &state);
         undone
     };
-    answer_unavailable(shared, undone, reason);
+    answer_unavailable(shared, submissions(undone).into_iter(), reason);
 }
 
 /// Handles the conflict with another writer: applies the other writer's entries, and returns the commands to
@@ -217,44 +167,10 @@ fn requeue_after_conflict<M: Machine>(
     match caught_up {
         Ok(()) => {
             shared.observer.conflict(undone.len(), missed);
-            let mut queue = shared.queue.lock();
-            for decided in undone.into_iter().rev() {
-                queue.waiting.push_front(decided.submission);
-            }
+            requeue(shared, submissions(undone));
         }
-        Err(reason) => answer_unavailable(shared, undone, &Arc::new(reason)),
+        Err(reason) => {
+            answer_unavailable(shared, submissions(undone).into_iter(), &Arc::new(reason));
+        }
     }
-}
-
-/// Applies the entries that another writer has appended.
-fn catch_up<M: Machine>(
-    shared: &Shared<M>,
-    journal: &mut dyn Journal,
-    state: &mut State<M>,
-) -> Result<(), StoreError> {
-    let mut chunk = EntryChunk::new(state.applied + 1, Vec::new(), Vec::new());
-    let mut decode_error = None;
-    let read = journal.read(
-        state.applied + 1,
-        &mut |sequence, record| match M::decode(record) {
-            Ok(changes) => {
-                changes
-                    .iter()
-                    .for_each(|change| state.machine.replay(change));
-                state.applied = sequence;
-                chunk.push(record);
-                ControlFlow::Continue(())
-            }
-            Err(source) => {
-                decode_error = Some(StoreError::Record { sequence, source });
-                ControlFlow::Break(())
-            }
-        },
-    );
-    if !chunk.is_empty() {
-        shared.recent.write().push(chunk);
-    }
-    shared.durable.store(state.applied, Ordering::Release);
-    read?;
-    decode_error.map_or(Ok(()), Err)
 }

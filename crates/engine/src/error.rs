@@ -82,6 +82,10 @@ pub enum SubmitError {
     /// failure, the effect of the command appears with the next command.
     #[error("the store is unavailable")]
     Unavailable(#[source] Arc<StoreError>),
+    /// The engine shut down before the store said whether the command's entry is kept. The next start shows the
+    /// outcome.
+    #[error("the store did not say whether the change was made")]
+    Unknown(#[source] Arc<StoreError>),
     /// The engine is shutting down.
     #[error("shutting down")]
     ShuttingDown,

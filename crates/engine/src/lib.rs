@@ -31,10 +31,12 @@ mod machine;
 mod observer;
 mod options;
 mod recover;
+mod resolve;
 mod shared;
 mod snapshot;
 mod snapshot_schedule;
 mod throttle;
+mod undo;
 mod writer;
 
 pub use engine::{Engine, Reading};

@@ -28,6 +28,16 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (reason, commands);
     }
 
+    /// The store did not say whether it made an append. Its `commands` commands wait until that is known.
+    fn append_unknown(&self, reason: &StoreError, commands: usize) {
+        let _ = (reason, commands);
+    }
+
+    /// It is known now whether an append was made, after [`Observer::append_unknown`].
+    fn append_resolved(&self, is_kept: bool) {
+        let _ = is_kept;
+    }
+
     /// Another writer was first: `missed` entries of that writer were applied, and `commands` commands are
     /// decided again.
     fn conflict(&self, commands: usize, missed: u64) {

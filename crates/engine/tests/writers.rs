@@ -84,17 +84,6 @@ fn two_engines_race_on_one_journal() {
 }
 
 #[test]
-fn an_append_whose_acknowledgement_was_lost_is_recovered() {
-    let mut toy = Toy::new(Options::default());
-    toy.add(0, 1).unwrap().unwrap();
-    toy.faults.fail(Operation::Append, 0, 1, Fault::LostAnswer);
-    assert!(matches!(toy.add(0, 10), Err(SubmitError::Unavailable(_))));
-    assert_eq!(block_on(toy.engine.read(|c| c.values()[0])), 1);
-    assert_eq!(toy.add(0, 100).unwrap(), Ok(111));
-    assert_eq!(toy.digest(), toy.recovered_digest());
-}
-
-#[test]
 fn a_writer_that_cannot_catch_up_returns_an_error_and_retries() {
     let store = MemoryJournal::new();
     let toy = Toy::on(&store, Options::default());

@@ -179,6 +179,38 @@ pub enum JournalError {
         bytes_max: u64,
     },
 
+    /// The servers of the engine that keeps the journal do not answer, or cannot agree at present. A later attempt may
+    /// succeed.
+    #[error("the journal at {url} cannot be reached to {doing}: {reason}")]
+    Unreachable {
+        /// The store's address without secrets.
+        url: String,
+        /// What was being done.
+        doing: &'static str,
+        /// What the servers or the connections to them said.
+        reason: String,
+    },
+
+    /// The engine that keeps the journal is not set up as a journal needs it.
+    #[error("the journal at {url} cannot be used: {reason}")]
+    Unsuitable {
+        /// The store's address without secrets.
+        url: String,
+        /// What is wrong, and what to set.
+        reason: String,
+    },
+
+    /// The installation was moved to another engine, and nothing is written to this store any more.
+    #[error("the journal at {url} is sealed at entry {end}: it was moved to {moved_to}")]
+    Sealed {
+        /// The store's address without secrets.
+        url: String,
+        /// The last entry.
+        end: u64,
+        /// The address of the store that goes on, without secrets.
+        moved_to: String,
+    },
+
     /// The operating system reported a failure.
     #[error("the journal at {path} failed to {doing}")]
     Io {
@@ -217,6 +249,11 @@ pub enum AppendError {
     /// The store failed; nothing was appended.
     #[error(transparent)]
     Failed(#[from] JournalError),
+
+    /// The store did not answer, so the records may be kept or not, or become so later, while the request is
+    /// still under way. [`crate::Journal::resolve`] finds out.
+    #[error("it is not known whether the append was made")]
+    Unknown(#[source] JournalError),
 }
 
 impl JournalError {

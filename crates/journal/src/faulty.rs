@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{AppendError, Journal, JournalError, SnapshotInfo, SnapshotWriter, Stats, Visit};
+use crate::{
+    AppendError, Journal, JournalError, Resolution, SnapshotInfo, SnapshotWriter, Stats, Visit,
+};
 
 /// How an operation of a journal is made to fail [fault injection].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +20,11 @@ pub enum Fault {
     /// The disk fails; nothing is kept.
     Io,
     /// The operation is done, but its caller gets an error, as when a connection breaks before the answer.
+    /// The outcome of an append is unknown then.
     LostAnswer,
+    /// The operation is not done, and its caller cannot know that, as when a connection breaks before the
+    /// request. The outcome of an append is unknown then.
+    LostRequest,
 }
 
 /// The calls that an injected fault concerns.
@@ -26,6 +32,8 @@ pub enum Fault {
 pub enum Operation {
     /// Appends of entries with [`Journal::append`].
     Append,
+    /// Finding out with [`Journal::resolve`] what became of an append.
+    Resolve,
     /// Reads of entries with [`Journal::read`].
     Read,
     /// Writing a snapshot with [`Journal::write_snapshot`].
@@ -192,7 +200,7 @@ impl Fault {
                 path,
                 reason: "planned".into(),
             },
-            Self::Io | Self::LostAnswer => JournalError::Io {
+            Self::Io | Self::LostAnswer | Self::LostRequest => JournalError::Io {
                 path,
                 doing: "work",
                 source: io::Error::other("planned failure"),
@@ -205,6 +213,8 @@ impl Fault {
 pub struct Faulty {
     inner: Box<dyn Journal>,
     faults: Faults,
+    /// What becomes of the append whose outcome the caller does not know.
+    unresolved: Resolution,
 }
 
 impl Faulty {
@@ -213,6 +223,7 @@ impl Faulty {
         Self {
             inner: Box::new(inner),
             faults,
+            unresolved: Resolution::NotKept,
         }
     }
 
@@ -236,15 +247,23 @@ impl Faulty {
 
 impl Journal for Faulty {
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
-        match self.faults.begin(Operation::Append) {
-            None => self.inner.append(next_sequence, records),
-            Some(fault) => {
-                if fault == Fault::LostAnswer {
-                    self.inner.append(next_sequence, records)?;
-                }
-                Err(fault.error().into())
+        let Some(fault) = self.faults.begin(Operation::Append) else {
+            return self.inner.append(next_sequence, records);
+        };
+        self.unresolved = match fault {
+            Fault::LostAnswer => {
+                self.inner.append(next_sequence, records)?;
+                Resolution::Kept
             }
-        }
+            Fault::LostRequest => Resolution::NotKept,
+            Fault::NoSpace | Fault::ReadOnly | Fault::Io => return Err(fault.error().into()),
+        };
+        Err(AppendError::Unknown(fault.error()))
+    }
+
+    fn resolve(&mut self) -> Result<Resolution, JournalError> {
+        let resolution = self.unresolved;
+        self.attempt(Operation::Resolve, |_| Ok(resolution))
     }
 
     fn finish_deferred(&mut self) {
@@ -311,6 +330,7 @@ impl Journal for Faulty {
         Ok(Box::new(Self {
             inner: self.inner.try_clone()?,
             faults: self.faults.clone(),
+            unresolved: Resolution::NotKept,
         }))
     }
 }

@@ -20,8 +20,19 @@ pub trait Journal: Send {
     /// # Errors
     /// [`AppendError::Conflict`] when `next_sequence` is not the journal's next sequence;
     /// [`AppendError::Failed`] when the store failed, after which a later append may succeed. In both
-    /// cases no record is kept.
+    /// cases no record is kept. After [`AppendError::Unknown`] the records may be kept, now or later:
+    /// [`Journal::resolve`] has to be called until it says which, before the next append.
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError>;
+
+    /// Finds out what became of the last append, which ended with [`AppendError::Unknown`]. An implementation may
+    /// append its records again, if they are not kept yet and nobody else has appended anything.
+    ///
+    /// # Errors
+    /// When the store cannot tell. The outcome is still unknown then; call again later.
+    fn resolve(&mut self) -> Result<Resolution, JournalError> {
+        // The outcome of each append is known in an implementation that does not define this function.
+        Ok(Resolution::NotKept)
+    }
 
     /// Does what the last append left for after its acknowledgement, such as an fsync of a file beside the
     /// log. If this is not called, the next append does that work first, and takes longer.
@@ -138,6 +149,10 @@ impl<J: Journal + ?Sized> Journal for Box<J> {
         (**self).append(next_sequence, records)
     }
 
+    fn resolve(&mut self) -> Result<Resolution, JournalError> {
+        (**self).resolve()
+    }
+
     fn finish_deferred(&mut self) {
         (**self).finish_deferred();
     }
@@ -197,6 +212,15 @@ impl<J: Journal + ?Sized> Journal for Box<J> {
     fn try_clone(&self) -> Result<Box<dyn Journal>, JournalError> {
         (**self).try_clone()
     }
+}
+
+/// What became of an append whose outcome was unknown at first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolution {
+    /// All of its records are kept, and no entry of another writer is before them.
+    Kept,
+    /// None of its records is kept, and none of them ever will be.
+    NotKept,
 }
 
 /// Receives the bytes of one snapshot.

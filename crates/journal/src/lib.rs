@@ -36,7 +36,7 @@ mod sqlite;
 
 pub use error::{AppendError, JournalError};
 pub use faulty::{Fault, Faults, Faulty, Operation};
-pub use journal::{Journal, SnapshotInfo, SnapshotWriter, Stats, Visit};
+pub use journal::{Journal, Resolution, SnapshotInfo, SnapshotWriter, Stats, Visit};
 pub use maintain::{Compaction, Verification, compact, verify};
 pub use memory::MemoryJournal;
 pub use sqlite::{AcceptedLoss, FORMAT, Notice, SqliteJournal, SqliteOptions};

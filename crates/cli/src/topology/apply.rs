@@ -136,7 +136,13 @@ fn places_of_hosts<'a>(
     for (host, places) in &table.hosts {
         let by_uuid = || host.parse().ok().filter(|uuid| known_uuids.contains(uuid));
         match by_name.get(&**host).copied().or_else(by_uuid) {
-            Some(uuid) => drop(places_of_hosts.insert(uuid, places)),
+            Some(uuid) => {
+                if places_of_hosts.insert(uuid, places).is_some() {
+                    errors.push(format!(
+                        "{host} is in the file twice: by its name and by its UUID"
+                    ));
+                }
+            }
             None => errors.push(format!("placement has no root provider {host}")),
         }
     }
@@ -208,5 +214,30 @@ impl Placement<'_> {
             }
         }
         bail!("host {} changes too often: try again", host.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_is_named_twice_is_an_error() {
+        let uuid = Uuid::from_u128(7);
+        let root = Provider {
+            uuid,
+            name: "host-7".into(),
+            root_provider_uuid: uuid,
+        };
+        let mut table = Table::default();
+        table.hosts.insert("host-7".into(), BTreeSet::new());
+        let roots = [root];
+        assert!(places_of_hosts(&table, &roots).is_ok());
+        table.hosts.insert(uuid.to_string(), BTreeSet::new());
+        let errors = places_of_hosts(&table, &roots).unwrap_err();
+        assert!(
+            errors.to_string().contains("is in the file twice"),
+            "{errors}"
+        );
     }
 }

@@ -31,6 +31,10 @@ pub(crate) enum Event {
         entries: usize,
     },
     AppendFailed(usize),
+    AppendUnknown(usize),
+    AppendResolved {
+        is_kept: bool,
+    },
     Conflict {
         commands: usize,
         missed: u64,
@@ -75,6 +79,14 @@ impl Observer for Events {
 
     fn append_failed(&self, _: &StoreError, commands: usize) {
         self.push(Event::AppendFailed(commands));
+    }
+
+    fn append_unknown(&self, _: &StoreError, commands: usize) {
+        self.push(Event::AppendUnknown(commands));
+    }
+
+    fn append_resolved(&self, is_kept: bool) {
+        self.push(Event::AppendResolved { is_kept });
     }
 
     fn conflict(&self, commands: usize, missed: u64) {

@@ -61,6 +61,20 @@ impl<O: Observer> Observer for LoggingObserver<O> {
         self.0.append_failed(reason, commands);
     }
 
+    fn append_unknown(&self, reason: &StoreError, commands: usize) {
+        tracing::warn!(
+            reason = chain(reason),
+            commands,
+            "the store did not say whether it made an append; these writes wait until that is known"
+        );
+        self.0.append_unknown(reason, commands);
+    }
+
+    fn append_resolved(&self, is_kept: bool) {
+        tracing::info!(is_kept, "the outcome of the append is known");
+        self.0.append_resolved(is_kept);
+    }
+
     fn conflict(&self, commands: usize, missed: u64) {
         tracing::warn!(commands, missed, "another writer was first; decided again");
         self.0.conflict(commands, missed);

@@ -1,0 +1,100 @@
+//! Appends of which the store did not say whether it made them.
+//!
+//! A store on other machines may keep an append and lose its answer. Then neither success nor failure may be
+//! answered: a caller who is told of a failure repeats its request, and one who is told of a success relies on it. So
+//! the commands wait until reading the store has shown the outcome. Their changes are undone meanwhile,
+//! so that reads see what is durable. Commands that come later are refused, without effect.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use placewright_journal::{Journal, Resolution};
+
+use crate::Machine;
+use crate::error::{StoreError, SubmitError};
+use crate::shared::{CommandBatch, Decided, Shared, Submission};
+use crate::undo::{answer_unavailable, catch_up, publish_progress, requeue, submissions, undo_all};
+
+/// The pause between two attempts to find out what became of an append.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// Waits until the outcome of the append of `batches` is known. If it was made, its entries are applied and its
+/// commands answered; if not, they are decided again. Returns early when the queue is closed.
+pub(crate) fn resolve_append<M: Machine>(
+    shared: &Shared<M>,
+    journal: &mut dyn Journal,
+    batches: VecDeque<CommandBatch<M>>,
+    reason: StoreError,
+) {
+    *shared.append_failed.lock() = Some(Instant::now());
+    let in_doubt = undo(shared, batches);
+    shared.observer.append_unknown(&reason, in_doubt.len());
+    loop {
+        let reason = match resolve(shared, journal) {
+            Ok(Resolution::Kept) => {
+                *shared.append_failed.lock() = None;
+                shared.observer.append_resolved(true);
+                return in_doubt.into_iter().for_each(Decided::answer);
+            }
+            Ok(Resolution::NotKept) => {
+                shared.observer.append_resolved(false);
+                return requeue(shared, submissions(in_doubt));
+            }
+            Err(error) => Arc::new(error),
+        };
+        let (refused, is_closed) = {
+            let mut queue = shared.queue.lock();
+            (std::mem::take(&mut queue.waiting), queue.is_closed)
+        };
+        if !refused.is_empty() {
+            answer_unavailable(shared, refused.into_iter(), &reason);
+        }
+        if is_closed {
+            for decided in in_doubt {
+                let unknown = SubmitError::Unknown(Arc::clone(&reason));
+                decided.submission.fail(unknown);
+            }
+            return;
+        }
+        std::thread::sleep(RETRY_PAUSE);
+    }
+}
+
+/// Undoes all changes that are not durable. Returns the commands of `batches`; those that were decided after
+/// them are queued again.
+fn undo<M: Machine>(shared: &Shared<M>, batches: VecDeque<CommandBatch<M>>) -> Vec<Decided<M>> {
+    wait_for_second_thread(shared);
+    let in_doubt = batches.iter().map(|batch| batch.decided.len()).sum();
+    let mut state = shared.state.write();
+    let mut undone = undo_all(shared, &mut state, batches);
+    publish_progress(shared, &state);
+    drop(state);
+    let later: Vec<Submission<M>> = submissions(undone.split_off(in_doubt));
+    requeue(shared, later);
+    undone
+}
+
+/// Waits until the second thread has stopped deciding. From then on nothing is decided until the next append, so no
+/// change is made on top of a state without the entries in doubt.
+fn wait_for_second_thread<M: Machine>(shared: &Shared<M>) {
+    let mut queue = shared.queue.lock();
+    queue.is_appending = false;
+    while queue.is_ahead_deciding {
+        queue.writer_wakes_at = 1;
+        shared.writer_wake.wait(&mut queue);
+    }
+    queue.writer_wakes_at = 0;
+}
+
+/// Finds out whether the append was made, and applies what is in the journal now.
+fn resolve<M: Machine>(
+    shared: &Shared<M>,
+    journal: &mut dyn Journal,
+) -> Result<Resolution, StoreError> {
+    let resolution = journal.resolve()?;
+    let mut state = shared.state.write();
+    let caught_up = catch_up(shared, journal, &mut state);
+    publish_progress(shared, &state);
+    caught_up.map(|()| resolution)
+}
