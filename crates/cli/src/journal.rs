@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use placewright_cell::CellMachine;
-use placewright_engine::Machine as _;
+use placewright_engine::{Machine as _, inner_record};
 use placewright_journal::{
     Journal, JournalError, SqliteJournal, SqliteOptions, Stats, compact, verify,
 };
@@ -181,11 +181,16 @@ fn find_unreadable(journal: &mut SqliteJournal, problems: &mut Vec<String>) -> a
     let first = journal.first_held()?;
     // `verify` has reported damage already; here it only ends the reading.
     let _ = journal.read(first, &mut |sequence, record| {
-        if let Err(error) = placewright_records::control::decode(record)
-            // It may be the store of a cell, whose entries have other changes.
-            && CellMachine::decode(record).is_err()
-        {
-            problems.push(format!("entry {sequence}: {}", chain(&error)));
+        match inner_record(record) {
+            Err(error) => problems.push(format!("entry {sequence}: {}", chain(&error))),
+            Ok(record) => {
+                if let Err(error) = placewright_records::control::decode(record)
+                    // It may be the store of a cell, whose entries have other changes.
+                    && CellMachine::decode(record).is_err()
+                {
+                    problems.push(format!("entry {sequence}: {}", chain(&error)));
+                }
+            }
         }
         if problems.len() < UNREADABLE_MAX {
             ControlFlow::Continue(())

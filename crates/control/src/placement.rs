@@ -156,6 +156,8 @@ impl CommitError {
             }
             SubmitError::Unavailable(_)
             | SubmitError::Unknown(_)
+            | SubmitError::HandedOver
+            | SubmitError::NotLeading
             | SubmitError::ShuttingDown
             | SubmitError::Overloaded => {
                 tracing::warn!("{text}");

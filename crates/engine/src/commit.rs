@@ -9,8 +9,12 @@ use placewright_journal::{AppendError, Journal};
 
 use crate::entries::EntryChunk;
 use crate::error::StoreError;
-use crate::shared::{CommandBatch, Decided, Shared};
-use crate::undo::{answer_unavailable, catch_up, publish_progress, requeue, submissions, undo_all};
+use crate::shared::{CommandBatch, Shared};
+use crate::submission::Decided;
+use crate::undo::{
+    answer_unavailable, catch_up, publish_progress, requeue, submissions, undo_all,
+    wait_for_second_thread,
+};
 use crate::{Commit, Machine, resolve, snapshot};
 
 /// Figures of a successful append, by which the writer decides how long to wait for commands before the next one.
@@ -157,6 +161,7 @@ fn requeue_after_conflict<M: Machine>(
     journal: &mut dyn Journal,
     batches: VecDeque<CommandBatch<M>>,
 ) {
+    wait_for_second_thread(shared);
     let mut state = shared.state.write();
     let undone = undo_all(shared, &mut state, batches);
     let applied_before = state.applied;

@@ -7,10 +7,10 @@ use parking_lot::RwLockWriteGuard;
 use placewright_tasks::{ContainedWork, contain_panic_sync};
 
 use crate::Machine;
+use crate::envelope;
 use crate::error::SubmitError;
-use crate::shared::{
-    COMMANDS_CAPACITY, CommandBatch, Decided, RECYCLED_BYTES_MAX, Shared, State, Submission,
-};
+use crate::shared::{COMMANDS_CAPACITY, CommandBatch, RECYCLED_BYTES_MAX, Shared, State};
+use crate::submission::{Decided, Submission};
 
 /// The working memory of a deciding thread, kept for the capacity of its buffers.
 pub(crate) struct Decider<M: Machine> {
@@ -116,6 +116,9 @@ impl<M: Machine> Decider<M> {
             // Checked before the change is applied: a record that is too large must leave no
             // trace, and must not affect other commands.
             let start = batch.buffer.len();
+            if let Some(id) = submission.forwarded {
+                envelope::begin_command(id, &mut batch.buffer);
+            }
             M::encode(&self.changes[changes_before..], &mut batch.buffer);
             let bytes = batch.buffer.len() - start;
             if bytes > record_bytes_max {

@@ -15,10 +15,15 @@ use tokio::sync::{oneshot, watch};
 use crate::entries::RecentEntries;
 use crate::error::{FollowError, RecoverError, SnapshotError, SubmitError};
 use crate::history::{self, HistoryRequest};
+use crate::pending;
+use crate::reading::Reading;
 use crate::recover::{Recovered, recover_until};
-use crate::shared::{self, Answer, CommandReply, Progress, Queue, Shared, State, Submission};
+use crate::replica::Replica;
+use crate::replica_state::{ReplicaOptions, ReplicaState};
+use crate::shared::{self, Progress, Queue, Shared, State};
 use crate::snapshot;
 use crate::snapshot_schedule::{SnapshotRequest, SnapshotSchedule};
+use crate::submission::{Answer, CommandReply, Submission};
 use crate::throttle::Throttle;
 use crate::writer::{self, wake_writer};
 use crate::{Follower, Machine, Observer, Options, SnapshotReport};
@@ -65,6 +70,28 @@ impl<M: Machine> Engine<M> {
         options: Options,
         observer: impl Observer,
     ) -> Result<Self, RecoverError> {
+        Self::open_with(journal, options, observer, None)
+    }
+
+    /// As [`Engine::open`], as one of several replicas on one journal; see [`Replica`].
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub fn open_replica(
+        journal: impl Journal + 'static,
+        options: Options,
+        observer: impl Observer,
+        replica: ReplicaOptions<M>,
+    ) -> Result<Self, RecoverError> {
+        Self::open_with(journal, options, observer, Some(replica))
+    }
+
+    fn open_with(
+        journal: impl Journal + 'static,
+        options: Options,
+        observer: impl Observer,
+        replica: Option<ReplicaOptions<M>>,
+    ) -> Result<Self, RecoverError> {
         let mut journal: Box<dyn Journal> = Box::new(journal);
         let observer: Arc<dyn Observer> = Arc::new(observer);
         let recovered = recover_until(
@@ -94,6 +121,7 @@ impl<M: Machine> Engine<M> {
             history_requests,
             options,
             observer,
+            replica: replica.map(|replica| ReplicaState::new(replica, recovered.leader)),
             state: RwLock::new(State {
                 machine: recovered.machine,
                 applied: recovered.sequence,
@@ -107,6 +135,13 @@ impl<M: Machine> Engine<M> {
                 threads: Mutex::new(Some(threads)),
             }),
         })
+    }
+
+    /// The handle on this engine's part as a replica, for the links between replicas.
+    pub fn replica(&self) -> Replica<M> {
+        Replica {
+            shared: Arc::downgrade(&self.inner.shared),
+        }
     }
 
     /// Queues a command immediately. The future resolves when the outcome is durable. For a
@@ -137,7 +172,7 @@ impl<M: Machine> Engine<M> {
                 Err(error) => return (Err(error), None),
             };
             match receiver.await {
-                Ok(CommandReply { answer, sequence }) => (answer, sequence),
+                Ok(reply) => (reply.answer, reply.sequence),
                 // The sender is dropped when the queue is closed.
                 Err(_) => (Err(SubmitError::ShuttingDown), None),
             }
@@ -158,7 +193,19 @@ impl<M: Machine> Engine<M> {
         command: M::Command,
     ) -> Result<oneshot::Receiver<CommandReply<M>>, SubmitError> {
         let (reply, receiver) = oneshot::channel();
-        self.inner.shared.enqueue(Submission { command, reply })?;
+        let shared = &self.inner.shared;
+        let mut submission = Submission {
+            command,
+            reply,
+            forwarded: None,
+        };
+        if let Some(replica) = &shared.replica {
+            match pending::hand_over(shared, replica, submission)? {
+                None => return Ok(receiver),
+                Some(returned) => submission = returned,
+            }
+        }
+        shared.enqueue(submission)?;
         Ok(receiver)
     }
 
@@ -234,6 +281,36 @@ impl<M: Machine> Engine<M> {
         compute(&self.inner.shared.state.read().machine)
     }
 
+    /// Waits until this engine has applied every entry that was acknowledged by any replica before the call, so that
+    /// a read that begins afterwards is linearizable. All callers who wait at the same time share one question to
+    /// the store (as Raft's ReadIndex). An engine that alone writes its journal needs no question.
+    ///
+    /// # Errors
+    /// [`SubmitError::Unavailable`] when the store does not answer, or the engine was shut down.
+    pub fn confirm(&self) -> impl Future<Output = Result<(), SubmitError>> + Send + use<M> {
+        let shared = Arc::clone(&self.inner.shared);
+        async move {
+            if shared.replica.is_none() {
+                return Ok(());
+            }
+            let (reply, answer) = oneshot::channel();
+            let sent = shared.history_requests.send(HistoryRequest::End(reply));
+            sent.map_err(|_| SubmitError::ShuttingDown)?;
+            let end = answer.await.map_err(|_| SubmitError::ShuttingDown)?;
+            let end = end.map_err(SubmitError::Unavailable)?;
+            let mut progress = shared.progress.subscribe();
+            let reached = progress
+                .wait_for(|progress| progress.durable >= end || progress.is_closed)
+                .await
+                .is_ok_and(|progress| progress.durable >= end);
+            if reached {
+                Ok(())
+            } else {
+                Err(SubmitError::ShuttingDown)
+            }
+        }
+    }
+
     /// The sequence of the last durable entry.
     pub fn durable_sequence(&self) -> u64 {
         self.inner.shared.durable()
@@ -283,42 +360,6 @@ impl<M: Machine> Engine<M> {
     /// closes the journal. Reads still work afterwards. Blocks; a second call does nothing.
     pub fn shutdown(&self) {
         self.inner.shutdown();
-    }
-}
-
-/// What has to be durable before several values may be returned; see [`Engine::read_part`].
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Reading {
-    /// The last entry that was applied, but not durable, at the time of an [`Engine::read_part`]; 0 if there
-    /// was none.
-    pending_entry: u64,
-    /// How often entries had been undone before the first [`Engine::read_part`]; `None` until then.
-    rollbacks: Option<u64>,
-    /// Whether entries were undone between two calls of [`Engine::read_part`].
-    is_undone: bool,
-}
-
-impl Reading {
-    fn read<M: Machine, T>(&mut self, shared: &Shared<M>, compute: impl FnOnce(&M) -> T) -> T {
-        let state = shared.state.read();
-        let value = compute(&state.machine);
-        // Checked while the lock is held, so that nothing that `compute` read can be undone before.
-        if shared.durable() < state.applied {
-            self.pending_entry = state.applied;
-        }
-        self.is_undone |= *self.rollbacks.get_or_insert(state.rollbacks) != state.rollbacks;
-        value
-    }
-
-    /// Waits until everything that was read is durable. False if some of it was undone.
-    async fn wait_durable<M: Machine>(self, shared: &Shared<M>) -> bool {
-        match self.rollbacks {
-            _ if self.is_undone => false,
-            Some(rollbacks) if self.pending_entry > 0 => {
-                shared.wait_durable(self.pending_entry, rollbacks).await
-            }
-            _ => true,
-        }
     }
 }
 

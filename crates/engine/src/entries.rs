@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::envelope::inner_record;
+
 /// The approximate memory overhead of a chunk of [`RecentEntries`], in bytes.
 const CHUNK_OVERHEAD_BYTES: usize = 128;
 
@@ -43,7 +45,7 @@ impl EntryChunk {
         self.first + self.ends.len() as u64
     }
 
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         CHUNK_OVERHEAD_BYTES + self.buffer.len() + self.ends.len() * size_of::<usize>()
     }
 
@@ -53,6 +55,17 @@ impl EntryChunk {
             _ => self.ends[index - 1],
         };
         &self.buffer[start..self.ends[index]]
+    }
+
+    /// The entries, each with its sequence, as they are in the journal.
+    pub(crate) fn records(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        (0..self.ends.len()).map(|index| (self.first + index as u64, self.record(index)))
+    }
+
+    /// Removes all but the first entries.
+    pub(crate) fn truncate(&mut self, entries: usize) {
+        self.ends.truncate(entries);
+        self.buffer.truncate(self.ends.last().copied().unwrap_or(0));
     }
 }
 
@@ -81,6 +94,12 @@ impl RecentEntries {
             };
             self.bytes -= oldest.bytes();
         }
+    }
+
+    /// Forgets all entries.
+    pub(crate) fn clear(&mut self) {
+        self.chunks.clear();
+        self.bytes = 0;
     }
 
     /// The entries from `sequence` to the end of its chunk, if that chunk is cached.
@@ -125,7 +144,9 @@ impl Entries {
     pub fn iter_from(&self, sequence: u64) -> impl Iterator<Item = (u64, &[u8])> {
         (sequence.max(self.from)..self.chunk.next_sequence()).map(|sequence| {
             let index = usize::try_from(sequence - self.chunk.first).unwrap_or(usize::MAX);
-            (sequence, self.chunk.record(index))
+            let record = self.chunk.record(index);
+            // An envelope that is not valid does not become durable, so there is always an inner record.
+            (sequence, inner_record(record).unwrap_or(record))
         })
     }
 }

@@ -23,6 +23,9 @@ pub enum StoreError {
         #[source]
         source: DecodeError,
     },
+    /// The state had to be recovered from a snapshot while the engine ran, and could not be.
+    #[error("the state cannot be recovered: {0}")]
+    Recovery(String),
 }
 
 /// Why a state could not be recovered.
@@ -86,6 +89,12 @@ pub enum SubmitError {
     /// outcome.
     #[error("the store did not say whether the change was made")]
     Unknown(#[source] Arc<StoreError>),
+    /// Another replica took the command from this one, which lost track of it before it knew the outcome.
+    #[error("another replica has the command, and its outcome is not known here")]
+    HandedOver,
+    /// The command came from another replica, and this one does not lead any more. It has no effect.
+    #[error("another replica leads")]
+    NotLeading,
     /// The engine is shutting down.
     #[error("shutting down")]
     ShuttingDown,

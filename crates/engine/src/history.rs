@@ -1,4 +1,4 @@
-//! The thread that reads old entries from the journal for followers.
+//! The thread that reads from the journal for callers: old entries for followers, and the end for linearizable reads.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -22,6 +22,8 @@ pub(crate) enum HistoryRequest {
         until: u64,
         reply: oneshot::Sender<Result<Entries, FollowError>>,
     },
+    /// Asks for the last entry that will not be lost.
+    End(oneshot::Sender<Result<u64, Arc<StoreError>>>),
     Stop,
 }
 
@@ -31,8 +33,18 @@ const CACHED_CHUNKS_MAX: usize = 2;
 
 pub(crate) fn run(mut journal: Box<dyn Journal>, requests: &mpsc::Receiver<HistoryRequest>) {
     let mut cached: VecDeque<Arc<EntryChunk>> = VecDeque::with_capacity(CACHED_CHUNKS_MAX);
-    while let Ok(HistoryRequest::Read { from, until, reply }) = requests.recv() {
+    let mut put_off: VecDeque<HistoryRequest> = VecDeque::new();
+    while let Ok(request) = put_off.pop_front().map_or_else(|| requests.recv(), Ok) {
         placewright_tasks::injection_point(placewright_tasks::Task::EngineHistory);
+        let (from, until, reply) = match request {
+            HistoryRequest::Read { from, until, reply } => (from, until, reply),
+            HistoryRequest::End(reply) => {
+                put_off.extend(requests.try_iter());
+                answer_end(journal.as_mut(), reply, &mut put_off);
+                continue;
+            }
+            HistoryRequest::Stop => return,
+        };
         if reply.is_closed() {
             // The follower has been dropped.
             continue;
@@ -50,6 +62,28 @@ pub(crate) fn run(mut journal: Box<dyn Journal>, requests: &mpsc::Receiver<Histo
             cached.push_front(Arc::clone(chunk));
         }
         let _ = reply.send(answer.map(|chunk| Entries::new(chunk, from)));
+    }
+}
+
+/// Answers all who ask for the end of the journal with one look.
+fn answer_end(
+    journal: &mut dyn Journal,
+    first: oneshot::Sender<Result<u64, Arc<StoreError>>>,
+    put_off: &mut VecDeque<HistoryRequest>,
+) {
+    let mut waiting = vec![first];
+    for request in std::mem::take(put_off) {
+        match request {
+            HistoryRequest::End(reply) => waiting.push(reply),
+            other => put_off.push_back(other),
+        }
+    }
+    let end = journal
+        .durable_end()
+        .map_err(|error| Arc::new(StoreError::Journal(error)));
+    for reply in waiting {
+        // Sending fails if the reader has stopped waiting.
+        let _ = reply.send(end.clone());
     }
 }
 

@@ -38,6 +38,11 @@ pub trait Observer: Send + Sync + 'static {
         let _ = is_kept;
     }
 
+    /// A replica cannot follow the journal, or cannot take over, at present. It tries again.
+    fn following_failed(&self, reason: &StoreError) {
+        let _ = reason;
+    }
+
     /// Another writer was first: `missed` entries of that writer were applied, and `commands` commands are
     /// decided again.
     fn conflict(&self, commands: usize, missed: u64) {

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use placewright_journal::Journal;
 
+use crate::envelope::{self, Envelope};
 use crate::error::{RecoverError, StoreError};
+use crate::replica_state::Leadership;
 use crate::throttle::{Stopped, Throttle, Throttled};
 use crate::{LoadError, Machine, Observer, RecoveryProgress};
 
@@ -31,6 +33,8 @@ pub struct Recovered<M> {
     pub snapshot_bytes: u64,
     /// The total size of the entries applied on top of the snapshot.
     pub replayed_bytes: u64,
+    /// The replica that leads, if an entry after the snapshot says so.
+    pub leader: Option<Leadership>,
 }
 
 /// Builds the state at the journal's end without changing the journal. Blocks.
@@ -109,6 +113,7 @@ fn load_newest<M: Machine>(
                     snapshot: sequence,
                     snapshot_bytes: snapshot.bytes,
                     replayed_bytes: 0,
+                    leader: None,
                 });
             }
             Err(LoadError::Io(error)) if is_stop(&error) => return Err(RecoverError::Stopped),
@@ -132,6 +137,7 @@ fn load_newest<M: Machine>(
             snapshot: 0,
             snapshot_bytes: 0,
             replayed_bytes: 0,
+            leader: None,
         }),
     }
 }
@@ -195,10 +201,14 @@ fn replay_chunk<M: Machine>(
     let mut decode_error = None;
     let mut bytes = 0;
     journal.read(recovered.sequence + 1, &mut |sequence, record| {
-        match M::decode(record) {
-            Ok(changes) => changes
-                .iter()
-                .for_each(|change| recovered.machine.replay(change)),
+        let opened = envelope::open(record);
+        match opened.and_then(|(envelope, inner)| Ok((envelope, M::decode(inner)?))) {
+            Ok((envelope, changes)) => {
+                if let Envelope::Leader { origin, address } = envelope {
+                    recovered.leader = Some(Leadership::new(sequence, origin, address));
+                }
+                (changes.iter()).for_each(|change| recovered.machine.replay(change));
+            }
             Err(source) => {
                 decode_error = Some(StoreError::Record { sequence, source });
                 return ControlFlow::Break(());

@@ -13,11 +13,15 @@ use placewright_journal::{Journal, Resolution};
 
 use crate::Machine;
 use crate::error::{StoreError, SubmitError};
-use crate::shared::{CommandBatch, Decided, Shared, Submission};
-use crate::undo::{answer_unavailable, catch_up, publish_progress, requeue, submissions, undo_all};
+use crate::shared::{CommandBatch, Shared};
+use crate::submission::{Decided, Submission};
+use crate::undo::{
+    answer_unavailable, catch_up, publish_progress, requeue, submissions, undo_all,
+    wait_for_second_thread,
+};
 
 /// The pause between two attempts to find out what became of an append.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Waits until the outcome of the append of `batches` is known. If it was made, its entries are applied and its
 /// commands answered; if not, they are decided again. Returns early when the queue is closed.
@@ -73,18 +77,6 @@ fn undo<M: Machine>(shared: &Shared<M>, batches: VecDeque<CommandBatch<M>>) -> V
     let later: Vec<Submission<M>> = submissions(undone.split_off(in_doubt));
     requeue(shared, later);
     undone
-}
-
-/// Waits until the second thread has stopped deciding. From then on nothing is decided until the next append, so no
-/// change is made on top of a state without the entries in doubt.
-fn wait_for_second_thread<M: Machine>(shared: &Shared<M>) {
-    let mut queue = shared.queue.lock();
-    queue.is_appending = false;
-    while queue.is_ahead_deciding {
-        queue.writer_wakes_at = 1;
-        shared.writer_wake.wait(&mut queue);
-    }
-    queue.writer_wakes_at = 0;
 }
 
 /// Finds out whether the append was made, and applies what is in the journal now.

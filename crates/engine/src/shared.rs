@@ -1,6 +1,6 @@
 //! The data that the engine's threads and handles share.
 //!
-//! Lock order: `state`, then `queue`, then `recent` or `snapshot_schedule`. No thread waits for the
+//! Lock order: `state`, then a replica's `pending`, then `queue`, then `recent` or `snapshot_schedule`. No thread waits for the
 //! journal while it holds one of these locks, with one rare exception: after the conflict of an append with
 //! another writer the entries of that writer are read while `state` is locked.
 
@@ -11,12 +11,14 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use crate::entries::RecentEntries;
 use crate::error::SubmitError;
 use crate::history::HistoryRequest;
+use crate::replica_state::ReplicaState;
 use crate::snapshot_schedule::{SnapshotRequest, SnapshotSchedule};
+use crate::submission::{Decided, Submission};
 use crate::{Machine, Observer, Options};
 
 /// The machine and its position in the journal.
@@ -37,54 +39,6 @@ pub(crate) struct Progress {
     pub(crate) rollbacks: u64,
     /// Whether the engine was shut down.
     pub(crate) is_closed: bool,
-}
-
-pub(crate) type Answer<M> =
-    Result<Result<<M as Machine>::Outcome, <M as Machine>::Refusal>, SubmitError>;
-
-/// A submitted command with the channel for its reply.
-pub(crate) struct Submission<M: Machine> {
-    pub(crate) command: M::Command,
-    pub(crate) reply: oneshot::Sender<CommandReply<M>>,
-}
-
-impl<M: Machine> Submission<M> {
-    /// Answers a command that was not carried out. Sending fails if the caller has stopped waiting.
-    pub(crate) fn fail(self, error: SubmitError) {
-        let reply = CommandReply {
-            answer: Err(error),
-            sequence: None,
-        };
-        let _ = self.reply.send(reply);
-    }
-}
-
-/// The reply to a submitted command.
-pub(crate) struct CommandReply<M: Machine> {
-    pub(crate) answer: Answer<M>,
-    /// The entry of the journal that the command made, if it changed something.
-    pub(crate) sequence: Option<u64>,
-}
-
-/// A decided command that waits until everything it was decided on is durable.
-pub(crate) struct Decided<M: Machine> {
-    pub(crate) submission: Submission<M>,
-    pub(crate) result: Result<M::Outcome, M::Refusal>,
-    /// The last entry that was applied when this command had been decided. It has to be durable before the
-    /// answer.
-    pub(crate) depends_on: u64,
-    /// Whether this command made the entry `depends_on`.
-    pub(crate) has_made_entry: bool,
-}
-
-impl<M: Machine> Decided<M> {
-    pub(crate) fn answer(self) {
-        // Sending fails if the caller has stopped waiting.
-        let _ = self.submission.reply.send(CommandReply {
-            answer: Ok(self.result),
-            sequence: self.has_made_entry.then_some(self.depends_on),
-        });
-    }
 }
 
 /// Commands decided during one hold of the state's lock, with the data that undoes their changes.
@@ -169,6 +123,8 @@ pub(crate) struct Shared<M: Machine> {
     pub(crate) history_requests: mpsc::Sender<HistoryRequest>,
     pub(crate) options: Options,
     pub(crate) observer: Arc<dyn Observer>,
+    /// The part in a group of replicas; `None` if this engine alone writes the journal.
+    pub(crate) replica: Option<ReplicaState<M>>,
 }
 
 impl<M: Machine> Queue<M> {

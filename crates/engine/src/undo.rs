@@ -9,8 +9,15 @@ use placewright_journal::Journal;
 
 use crate::Machine;
 use crate::entries::EntryChunk;
+use crate::envelope::{self, Envelope};
 use crate::error::{StoreError, SubmitError};
-use crate::shared::{CommandBatch, Decided, Progress, Shared, State, Submission};
+use crate::pending;
+use crate::replica_state::Leadership;
+use crate::shared::{CommandBatch, Progress, Shared, State};
+use crate::submission::{Decided, Submission};
+
+/// The approximate number of bytes of entries that are read and applied at a time.
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// Undoes everything that is not durable: `batches`, and the batches that were decided after them.
 /// Returns the commands of all of them, in their order.
@@ -70,12 +77,36 @@ pub(crate) fn answer_unavailable<M: Machine>(
     shared.observer.append_failed(reason, commands);
 }
 
-/// Returns undone commands to the front of the queue, in their order.
+/// Returns undone commands to the front of the queue, in their order; if another replica leads by now, to that one.
 pub(crate) fn requeue<M: Machine>(shared: &Shared<M>, undone: Vec<Submission<M>>) {
+    if let Some(replica) = &shared.replica {
+        // The lock keeps the leader from changing meanwhile.
+        let mut pending = replica.pending.lock();
+        if !replica.is_leading() {
+            return pending::give_back(replica, &mut pending, undone);
+        }
+        return requeue_here(shared, undone);
+    }
+    requeue_here(shared, undone);
+}
+
+fn requeue_here<M: Machine>(shared: &Shared<M>, undone: Vec<Submission<M>>) {
     let mut queue = shared.queue.lock();
     for submission in undone.into_iter().rev() {
         queue.waiting.push_front(submission);
     }
+}
+
+/// Waits until the second thread has stopped deciding. From then on nothing is decided until the next append, so no
+/// change is made on top of a state that is about to be changed by entries of another writer.
+pub(crate) fn wait_for_second_thread<M: Machine>(shared: &Shared<M>) {
+    let mut queue = shared.queue.lock();
+    queue.is_appending = false;
+    while queue.is_ahead_deciding {
+        queue.writer_wakes_at = 1;
+        shared.writer_wake.wait(&mut queue);
+    }
+    queue.writer_wakes_at = 0;
 }
 
 /// Applies the entries that another writer has appended.
@@ -84,29 +115,75 @@ pub(crate) fn catch_up<M: Machine>(
     journal: &mut dyn Journal,
     state: &mut State<M>,
 ) -> Result<(), StoreError> {
-    let mut chunk = EntryChunk::new(state.applied + 1, Vec::new(), Vec::new());
-    let mut decode_error = None;
-    let read = journal.read(
-        state.applied + 1,
-        &mut |sequence, record| match M::decode(record) {
-            Ok(changes) => {
-                changes
-                    .iter()
-                    .for_each(|change| state.machine.replay(change));
-                state.applied = sequence;
-                chunk.push(record);
-                ControlFlow::Continue(())
-            }
+    loop {
+        let chunk = read_entries(journal, state.applied + 1)?;
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        apply_entries(shared, state, chunk)?;
+    }
+}
+
+/// Reads the entries from `from` on, up to [`CHUNK_BYTES`]; none at the journal's end. Entries before a damaged one are
+/// returned, and the next call returns the error.
+pub(crate) fn read_entries(journal: &mut dyn Journal, from: u64) -> Result<EntryChunk, StoreError> {
+    let mut chunk = EntryChunk::new(from, Vec::new(), Vec::new());
+    let read = journal.read(from, &mut |_, record| {
+        chunk.push(record);
+        if chunk.bytes() >= CHUNK_BYTES {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    match read {
+        Err(error) if chunk.is_empty() => Err(error.into()),
+        _ => Ok(chunk),
+    }
+}
+
+/// Applies entries that follow the last one that was applied, answers this replica's commands that made some of
+/// them, and notes which replica leads.
+pub(crate) fn apply_entries<M: Machine>(
+    shared: &Shared<M>,
+    state: &mut State<M>,
+    mut chunk: EntryChunk,
+) -> Result<(), StoreError> {
+    let mut answers = Vec::new();
+    let mut leader = None;
+    let mut applied = 0;
+    let mut error = None;
+    for (sequence, record) in chunk.records() {
+        let opened = envelope::open(record);
+        let decoded = opened.and_then(|(envelope, inner)| Ok((envelope, M::decode(inner)?)));
+        let (envelope, changes) = match decoded {
+            Ok(decoded) => decoded,
             Err(source) => {
-                decode_error = Some(StoreError::Record { sequence, source });
-                ControlFlow::Break(())
+                error = Some(StoreError::Record { sequence, source });
+                break;
             }
-        },
-    );
+        };
+        match (envelope, &shared.replica) {
+            (Envelope::Command(id), Some(replica)) => {
+                answers.extend(pending::decide_own_entry(replica, state, id, sequence));
+            }
+            (Envelope::Leader { origin, address }, _) => {
+                leader = Some(Leadership::new(sequence, origin, address));
+            }
+            _ => {}
+        }
+        (changes.iter()).for_each(|change| state.machine.replay(change));
+        state.applied = sequence;
+        applied += 1;
+    }
+    chunk.truncate(applied);
     if !chunk.is_empty() {
         shared.recent.write().push(chunk);
     }
     shared.durable.store(state.applied, Ordering::Release);
-    read?;
-    decode_error.map_or(Ok(()), Err)
+    if let (Some(leader), Some(replica)) = (leader, &shared.replica) {
+        pending::change_leader(shared, replica, leader);
+    }
+    answers.into_iter().for_each(pending::OwnEntry::answer);
+    error.map_or(Ok(()), Err)
 }

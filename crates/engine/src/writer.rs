@@ -6,34 +6,57 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::MutexGuard;
 use placewright_journal::Journal;
 use placewright_tasks::{Task, injection_point};
 
-use crate::Machine;
 use crate::commit::{self, Appended};
 use crate::decide::Decider;
+use crate::following::{check_leadership, follow_journal};
 use crate::shared::{CommandBatch, Queue, Shared};
+use crate::{Machine, pending};
 
 /// The minimum number of commands in an append after which the writer waits for more; for fewer callers a common
 /// append gains too little.
 const GATHER_COMMANDS_MIN: usize = 8;
+/// After how long without commands a leading replica looks whether it still leads.
+const LEADER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Runs until the queue is closed and empty, then checkpoints the journal.
 pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Journal>) {
     let mut decider = Decider::new();
     let mut last_append = None;
-    while let Some(batches) = next_batches(shared, &mut decider, last_append) {
+    loop {
+        if let Some(replica) = &shared.replica
+            && !replica.is_leading()
+        {
+            injection_point(Task::EngineWriter);
+            last_append = None;
+            if !follow_journal(shared, replica, journal.as_mut()) {
+                break;
+            }
+            continue;
+        }
+        let Some(batches) = next_batches(shared, &mut decider, last_append) else {
+            break;
+        };
         injection_point(Task::EngineWriter);
+        if batches.is_empty() {
+            check_leadership(shared, journal.as_mut());
+        }
         last_append = commit::commit(shared, journal.as_mut(), batches);
+    }
+    if let Some(replica) = &shared.replica {
+        pending::close(replica);
     }
     // A checkpoint only speeds up the next start; durability does not depend on it.
     let _ = journal.checkpoint();
 }
 
-/// Waits for commands, decides them, and takes the batches to append. `None` if the queue is closed
-/// and empty.
+/// Waits for commands, decides them, and takes the batches to append; none if a leading replica was idle for a
+/// while. `None` if the queue is closed and empty.
 fn next_batches<M: Machine>(
     shared: &Shared<M>,
     decider: &mut Decider<M>,
@@ -62,7 +85,15 @@ fn next_batches<M: Machine>(
             return None;
         }
         queue.writer_wakes_at = 1;
-        shared.writer_wake.wait(&mut queue);
+        if shared.replica.is_none() {
+            shared.writer_wake.wait(&mut queue);
+        } else if (shared.writer_wake)
+            .wait_for(&mut queue, LEADER_CHECK_INTERVAL)
+            .timed_out()
+        {
+            queue.writer_wakes_at = 0;
+            return Some(VecDeque::new());
+        }
         queue.writer_wakes_at = 0;
     }
 }

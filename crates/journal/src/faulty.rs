@@ -270,6 +270,14 @@ impl Journal for Faulty {
         self.inner.finish_deferred();
     }
 
+    fn wait_for_entries(&mut self, after: u64, timeout: Duration) -> Result<(), JournalError> {
+        self.inner.wait_for_entries(after, timeout)
+    }
+
+    fn durable_end(&mut self) -> Result<u64, JournalError> {
+        self.inner.durable_end()
+    }
+
     fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
         self.attempt(Operation::Read, |inner| inner.read(from, visit))
     }

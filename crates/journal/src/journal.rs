@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use crate::{AppendError, JournalError};
 
@@ -37,6 +38,27 @@ pub trait Journal: Send {
     /// Does what the last append left for after its acknowledgement, such as an fsync of a file beside the
     /// log. If this is not called, the next append does that work first, and takes longer.
     fn finish_deferred(&mut self) {}
+
+    /// Waits until there may be entries after `after`, or the time is over. An implementation that is told of new
+    /// entries returns as soon as there are some.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn wait_for_entries(&mut self, after: u64, timeout: Duration) -> Result<(), JournalError> {
+        if self.end()? <= after {
+            std::thread::sleep(timeout);
+        }
+        Ok(())
+    }
+
+    /// The sequence of the last entry that will not be lost: every append that was acknowledged before the call is at
+    /// or before it. Where what can be read may still be lost, this waits until it cannot be.
+    ///
+    /// # Errors
+    /// When the store cannot tell.
+    fn durable_end(&mut self) -> Result<u64, JournalError> {
+        self.end()
+    }
 
     /// Visits the entries from `from` on, in order, until the end or until the visitor breaks.
     /// Returns the sequence to continue with.
@@ -155,6 +177,14 @@ impl<J: Journal + ?Sized> Journal for Box<J> {
 
     fn finish_deferred(&mut self) {
         (**self).finish_deferred();
+    }
+
+    fn wait_for_entries(&mut self, after: u64, timeout: Duration) -> Result<(), JournalError> {
+        (**self).wait_for_entries(after, timeout)
+    }
+
+    fn durable_end(&mut self) -> Result<u64, JournalError> {
+        (**self).durable_end()
     }
 
     fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {

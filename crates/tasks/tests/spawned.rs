@@ -50,6 +50,7 @@ const ALLOWED: &[(&str, usize, &str)] = &[
         "reads the output of the key command, which is awaited",
     ),
     ("testing/src", usize::MAX, "used by tests only"),
+    ("journal-testing/src", usize::MAX, "used by tests only"),
     (
         "http/src/admission/tests.rs",
         usize::MAX,

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::Args;
 use placewright_cell::CellMachine;
 use placewright_control::ControlMachine;
-use placewright_engine::{Machine, Recovered, recover_at};
+use placewright_engine::{Machine, Recovered, inner_record, recover_at};
 use placewright_journal::{Journal, SqliteJournal};
 use placewright_roles::cell::UUID_FILE;
 use placewright_roles::output::print;
@@ -85,7 +85,9 @@ fn may_be_of_a_cell(journal: &mut SqliteJournal) -> anyhow::Result<bool> {
     }
     let mut version = None;
     journal.read(end, &mut |_, record| {
-        version = record.first().copied();
+        version = inner_record(record)
+            .ok()
+            .and_then(|record| record.first().copied());
         ControlFlow::Break(())
     })?;
     Ok(version.is_some_and(|version| CELL_RECORD_VERSIONS.contains(&version)))

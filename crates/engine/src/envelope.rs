@@ -1,0 +1,170 @@
+//! What replicas write around a record: which command of which replica it came from, or who leads from now on.
+//!
+//! ```text
+//! record     the machine's record, as `Machine::encode` writes it; or
+//!            0xff | kind u8 | length of the data u16 | data | the machine's record
+//! kind 1     a command of another replica:   origin u64 | number u64
+//! kind 2     a replica that leads from here:  origin u64 | address, UTF-8
+//! ```
+//!
+//! Numbers are little-endian. The first byte of a machine's record is the version of its format, which never gets as
+//! large. A store that one process alone writes has no envelopes, so releases from before read it. A kind that is not
+//! known is passed over.
+
+use crate::DecodeError;
+
+const MARKER: u8 = 0xff;
+const KIND_COMMAND: u8 = 1;
+const KIND_LEADER: u8 = 2;
+/// The bytes before the data.
+const HEAD_BYTES: usize = 4;
+/// The maximum length of an address in bytes.
+const ADDRESS_BYTES_MAX: usize = 1_024;
+
+/// A command of a replica: the replica's number, which is new at each start, and the number that it gave the
+/// command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CommandId {
+    /// The replica that the command was submitted to.
+    pub origin: u64,
+    /// Unique among the commands of that replica.
+    pub number: u64,
+}
+
+/// What an envelope says of its record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Envelope<'a> {
+    /// There is none, or one of a later release.
+    None,
+    /// The record is the effect of this command.
+    Command(CommandId),
+    /// The replica `origin` leads from this entry on.
+    Leader { origin: u64, address: &'a str },
+}
+
+/// Separates a record from its envelope.
+///
+/// # Errors
+/// The envelope is not valid.
+pub(crate) fn open(record: &[u8]) -> Result<(Envelope<'_>, &[u8]), DecodeError> {
+    if record.first() != Some(&MARKER) {
+        return Ok((Envelope::None, record));
+    }
+    split(record).ok_or_else(|| DecodeError::Damaged("its envelope is not valid".into()))
+}
+
+fn split(record: &[u8]) -> Option<(Envelope<'_>, &[u8])> {
+    let (head, rest) = record.split_first_chunk::<HEAD_BYTES>()?;
+    let length = u16::from_le_bytes([head[2], head[3]]);
+    let (data, inner) = rest.split_at_checked(length.into())?;
+    let envelope = match head[1] {
+        KIND_COMMAND => {
+            let (origin, number) = data.split_first_chunk::<8>()?;
+            Envelope::Command(CommandId {
+                origin: u64::from_le_bytes(*origin),
+                number: u64::from_le_bytes(*number.first_chunk::<8>()?),
+            })
+        }
+        KIND_LEADER => {
+            let (origin, address) = data.split_first_chunk::<8>()?;
+            Envelope::Leader {
+                origin: u64::from_le_bytes(*origin),
+                address: std::str::from_utf8(address).ok()?,
+            }
+        }
+        _ => Envelope::None,
+    };
+    Some((envelope, inner))
+}
+
+/// The machine's record without its envelope, if it has one.
+///
+/// # Errors
+/// The envelope is not valid.
+pub fn inner_record(record: &[u8]) -> Result<&[u8], DecodeError> {
+    open(record).map(|(_, inner)| inner)
+}
+
+/// Begins a record that is the effect of a command of another replica. The machine's record follows.
+pub(crate) fn begin_command(id: CommandId, out: &mut Vec<u8>) {
+    let mut data = [0; 16];
+    data[..8].copy_from_slice(&id.origin.to_le_bytes());
+    data[8..].copy_from_slice(&id.number.to_le_bytes());
+    begin(KIND_COMMAND, &[&data], out);
+}
+
+/// Begins the record of a replica that leads from there on. The machine's record of no changes follows. An
+/// address that is too long is cut off.
+pub(crate) fn begin_leader(origin: u64, address: &str, out: &mut Vec<u8>) {
+    let mut end = address.len().min(ADDRESS_BYTES_MAX);
+    while !address.is_char_boundary(end) {
+        end -= 1;
+    }
+    begin(
+        KIND_LEADER,
+        &[&origin.to_le_bytes(), &address.as_bytes()[..end]],
+        out,
+    );
+}
+
+fn begin(kind: u8, data: &[&[u8]], out: &mut Vec<u8>) {
+    let length: usize = data.iter().map(|part| part.len()).sum();
+    // At most `ADDRESS_BYTES_MAX` and a number.
+    let length = u16::try_from(length).unwrap_or(u16::MAX);
+    out.extend_from_slice(&[MARKER, kind]);
+    out.extend_from_slice(&length.to_le_bytes());
+    data.iter().for_each(|part| out.extend_from_slice(part));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn envelopes_are_read_as_they_were_written() {
+        let id = CommandId {
+            origin: 7,
+            number: u64::MAX,
+        };
+        let mut record = Vec::new();
+        begin_command(id, &mut record);
+        record.extend_from_slice(b"inner");
+        let opened = open(&record).unwrap();
+        assert_eq!(opened, (Envelope::Command(id), b"inner".as_slice()));
+
+        let mut record = Vec::new();
+        begin_leader(9, "https://höst:1", &mut record);
+        let address = "https://höst:1";
+        let leader = Envelope::Leader { origin: 9, address };
+        assert_eq!(open(&record).unwrap(), (leader, b"".as_slice()));
+
+        let mut record = Vec::new();
+        begin_leader(9, &"ö".repeat(ADDRESS_BYTES_MAX), &mut record);
+        assert!(matches!(open(&record), Ok((Envelope::Leader { .. }, b""))));
+    }
+
+    #[test]
+    fn records_without_envelope_and_with_one_of_a_later_release_are_passed_on() {
+        for record in [b"\x04abc".as_slice(), b""] {
+            assert_eq!(open(record).unwrap(), (Envelope::None, record));
+        }
+        let later = [MARKER, 99, 2, 0, 1, 2, 4, 5];
+        assert_eq!(open(&later).unwrap(), (Envelope::None, [4, 5].as_slice()));
+    }
+
+    #[test]
+    fn a_damaged_envelope_is_an_error() {
+        let mut record = Vec::new();
+        begin_command(
+            CommandId {
+                origin: 1,
+                number: 2,
+            },
+            &mut record,
+        );
+        for length in 1..record.len() {
+            assert!(open(&record[..length]).is_err(), "{length}");
+        }
+        assert!(open(&[MARKER, KIND_LEADER, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xfe]).is_err());
+    }
+}

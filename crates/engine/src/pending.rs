@@ -1,0 +1,303 @@
+//! The commands that a follower has taken: handed to the leader, and answered when their outcome is known.
+//!
+//! Lock order: `state`, then `pending`, then `queue`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::Machine;
+use crate::envelope::CommandId;
+use crate::error::{StoreError, SubmitError};
+use crate::replica_state::{
+    ForwardReply, Leadership, PendingCommand, PendingCommands, ReplicaState,
+};
+use crate::shared::{Shared, State};
+use crate::submission::{Answer, CommandReply, Submission};
+
+/// Takes a command at a follower, and sends it to the leader if there is one. Gives it back if this replica leads.
+pub(crate) fn hand_over<M: Machine>(
+    shared: &Shared<M>,
+    replica: &ReplicaState<M>,
+    submission: Submission<M>,
+) -> Result<Option<Submission<M>>, SubmitError> {
+    let mut pending = replica.pending.lock();
+    if replica.is_leading() {
+        return Ok(Some(submission));
+    }
+    if pending.commands.len() >= shared.options.queue_commands_max {
+        return Err(SubmitError::Overloaded);
+    }
+    add(replica, &mut pending, submission);
+    Ok(None)
+}
+
+/// Adds a command, and sends it if a leader is known that is not believed to be gone.
+fn add<M: Machine>(
+    replica: &ReplicaState<M>,
+    pending: &mut PendingCommands<M>,
+    submission: Submission<M>,
+) {
+    let number = pending.next_number;
+    pending.next_number += 1;
+    let mut command = PendingCommand {
+        submission,
+        sent_in_epoch: 0,
+        no_entry_at: None,
+    };
+    send(replica, number, &mut command);
+    pending.has_unsent |= command.sent_in_epoch == 0;
+    pending.commands.insert(number, command);
+}
+
+fn send<M: Machine>(replica: &ReplicaState<M>, number: u64, command: &mut PendingCommand<M>) {
+    let leadership = replica.leadership.borrow();
+    let is_gone = replica.lost_epoch.load(Ordering::Acquire) >= leadership.epoch;
+    if leadership.epoch == 0 || leadership.is_own || is_gone {
+        return;
+    }
+    command.sent_in_epoch = leadership.epoch;
+    command.no_entry_at = None;
+    (replica.link).send(&leadership, number, &command.submission.command);
+}
+
+/// Sends the commands that were sent to nobody, or not taken.
+pub(crate) fn send_unsent<M: Machine>(replica: &ReplicaState<M>, pending: &mut PendingCommands<M>) {
+    if !std::mem::take(&mut pending.has_unsent) {
+        return;
+    }
+    for (number, command) in &mut pending.commands {
+        if command.sent_in_epoch == 0 {
+            send(replica, *number, command);
+            pending.has_unsent |= command.sent_in_epoch == 0;
+        }
+    }
+}
+
+/// Takes the leader's reply. What made an entry is answered when the entry is applied.
+pub(crate) fn take_reply<M: Machine>(
+    shared: &Shared<M>,
+    epoch: u64,
+    number: u64,
+    reply: ForwardReply,
+) {
+    let Some(replica) = &shared.replica else {
+        return;
+    };
+    let at = {
+        let mut pending = replica.pending.lock();
+        let Some(command) = pending.commands.get_mut(&number) else {
+            return;
+        };
+        if command.sent_in_epoch != epoch {
+            return;
+        }
+        match reply {
+            ForwardReply::Entry(_) => return,
+            ForwardReply::NotLeading => {
+                // The leader may not have read yet that it leads. If another one leads by now, the journal says so.
+                command.sent_in_epoch = 0;
+                pending.has_unsent = true;
+                return;
+            }
+            ForwardReply::NoEntry(at) => {
+                command.no_entry_at = Some(at);
+                at
+            }
+            ForwardReply::Failed(error) => {
+                let failed = pending.commands.remove(&number);
+                drop(pending);
+                if let Some(failed) = failed {
+                    failed.submission.fail(error);
+                }
+                return;
+            }
+        }
+    };
+    if shared.durable() >= at {
+        decide_without_entry(shared, replica, &shared.state.read());
+    }
+}
+
+/// Answers the commands that made no entry at the leader, if that is so on this replica's state, too. Others are
+/// sent again. The state is the one after the last durable entry.
+pub(crate) fn decide_without_entry<M: Machine>(
+    shared: &Shared<M>,
+    replica: &ReplicaState<M>,
+    state: &State<M>,
+) {
+    if state.applied > shared.durable() {
+        // This replica leads by now, and the change of the leader has taken care of the commands.
+        return;
+    }
+    let mut pending = replica.pending.lock();
+    let is_due =
+        |command: &PendingCommand<M>| command.no_entry_at.is_some_and(|at| at <= state.applied);
+    let due: Vec<u64> = (pending.commands.iter())
+        .filter(|(_, command)| is_due(command))
+        .map(|(number, _)| *number)
+        .collect();
+    for number in due {
+        let Some(mut command) = pending.commands.remove(&number) else {
+            continue;
+        };
+        let mut changes = Vec::new();
+        let result = (state.machine).decide(&command.submission.command, &mut changes);
+        if result.is_ok() && !changes.is_empty() {
+            command.no_entry_at = None;
+            command.sent_in_epoch = 0;
+            pending.has_unsent = true;
+            send(replica, number, &mut command);
+            pending.commands.insert(number, command);
+        } else {
+            let _ = command.submission.reply.send(CommandReply {
+                answer: Ok(result),
+                sequence: None,
+                depends_on: state.applied,
+            });
+        }
+    }
+}
+
+/// A command of this replica whose entry is applied, with its outcome.
+pub(crate) struct OwnEntry<M: Machine> {
+    submission: Submission<M>,
+    answer: Answer<M>,
+    sequence: u64,
+}
+
+impl<M: Machine> OwnEntry<M> {
+    /// Answers the command. To be called when its entry is applied.
+    pub(crate) fn answer(self) {
+        let _ = self.submission.reply.send(CommandReply {
+            answer: self.answer,
+            sequence: Some(self.sequence),
+            depends_on: self.sequence,
+        });
+    }
+}
+
+/// Decides a command of this replica whose entry is applied next, on the state before that entry. `None` for commands
+/// of other replicas.
+pub(crate) fn decide_own_entry<M: Machine>(
+    replica: &ReplicaState<M>,
+    state: &State<M>,
+    id: CommandId,
+    sequence: u64,
+) -> Option<OwnEntry<M>> {
+    if id.origin != replica.origin {
+        return None;
+    }
+    let command = replica.pending.lock().commands.remove(&id.number)?;
+    let mut changes = Vec::new();
+    let result = (state.machine).decide(&command.submission.command, &mut changes);
+    // Deciding is pure, so a leader of the same release has decided the same. One of another release may have
+    // accepted what this one refuses, and its entry holds.
+    let answer = if result.is_ok() {
+        Ok(result)
+    } else {
+        Err(SubmitError::HandedOver)
+    };
+    Some(OwnEntry {
+        submission: command.submission,
+        answer,
+        sequence,
+    })
+}
+
+/// Notes which replica leads, after the entries up to its first one were applied.
+pub(crate) fn change_leader<M: Machine>(
+    shared: &Shared<M>,
+    replica: &ReplicaState<M>,
+    mut leadership: Leadership,
+) {
+    leadership.is_own = leadership.origin == replica.origin;
+    if leadership.is_own {
+        lead(shared, replica, leadership);
+    } else {
+        follow(shared, replica, leadership);
+    }
+}
+
+/// Follows another leader from the entry `leadership.epoch` on: sends it all commands that are not answered. Entries of
+/// all of them that are in the journal are applied by now, so the others have no effect.
+fn follow<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, leadership: Leadership) {
+    let mut pending = replica.pending.lock();
+    replica.link.leader_changed(&leadership);
+    replica.leadership.send_replace(leadership);
+    for command in pending.commands.values_mut() {
+        command.sent_in_epoch = 0;
+    }
+    pending.has_unsent = true;
+    send_unsent(replica, &mut pending);
+    let waiting = std::mem::take(&mut shared.queue.lock().waiting);
+    give_back(replica, &mut pending, waiting);
+}
+
+/// Takes the commands that wait or were undone at a former leader: its own go to the new leader, those of other replicas
+/// back to these.
+pub(crate) fn give_back<M: Machine>(
+    replica: &ReplicaState<M>,
+    pending: &mut PendingCommands<M>,
+    submissions: impl IntoIterator<Item = Submission<M>>,
+) {
+    for submission in submissions {
+        if submission.forwarded.is_some() {
+            submission.fail(SubmitError::NotLeading);
+        } else {
+            add(replica, pending, submission);
+        }
+    }
+}
+
+/// Leads from the entry `leadership.epoch` on: queues all commands that are not answered. Entries of
+/// all of them that are in the journal are applied by now, so the others have no effect.
+fn lead<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, leadership: Leadership) {
+    let mut pending = replica.pending.lock();
+    replica.link.leader_changed(&leadership);
+    replica.leadership.send_replace(leadership);
+    let commands = std::mem::take(&mut pending.commands);
+    let mut queue = shared.queue.lock();
+    let submissions = commands.into_values().map(|command| command.submission);
+    queue.waiting.extend(submissions);
+}
+
+/// Refuses the commands that no leader was ever sent, because none can be found. The others may have made entries.
+pub(crate) fn refuse_unsent<M: Machine>(replica: &ReplicaState<M>, reason: &Arc<StoreError>) {
+    let mut pending = replica.pending.lock();
+    let commands = std::mem::take(&mut pending.commands);
+    for (number, command) in commands {
+        if command.sent_in_epoch == 0 {
+            command
+                .submission
+                .fail(SubmitError::Unavailable(Arc::clone(reason)));
+        } else {
+            pending.commands.insert(number, command);
+        }
+    }
+}
+
+/// Answers all commands when the engine is shut down.
+pub(crate) fn close<M: Machine>(replica: &ReplicaState<M>) {
+    let commands = std::mem::take(&mut replica.pending.lock().commands);
+    for command in commands.into_values() {
+        let error = if command.sent_in_epoch == 0 {
+            SubmitError::ShuttingDown
+        } else {
+            SubmitError::HandedOver
+        };
+        command.submission.fail(error);
+    }
+}
+
+/// Gives up the commands that a leader was sent, after entries were skipped among which theirs may be.
+pub(crate) fn forget_sent<M: Machine>(replica: &ReplicaState<M>) {
+    let mut pending = replica.pending.lock();
+    let commands = std::mem::take(&mut pending.commands);
+    for (number, command) in commands {
+        if command.sent_in_epoch == 0 {
+            pending.commands.insert(number, command);
+        } else {
+            command.submission.fail(SubmitError::HandedOver);
+        }
+    }
+}

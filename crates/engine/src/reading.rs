@@ -1,0 +1,44 @@
+//! Several looks at the state whose values are returned together.
+
+use crate::Machine;
+use crate::shared::Shared;
+
+/// What has to be durable before several values may be returned; see [`crate::Engine::read_part`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Reading {
+    /// The last entry that was applied, but not durable, at the time of an [`crate::Engine::read_part`]; 0 if there
+    /// was none.
+    pending_entry: u64,
+    /// How often entries had been undone before the first [`crate::Engine::read_part`]; `None` until then.
+    rollbacks: Option<u64>,
+    /// Whether entries were undone between two calls of [`crate::Engine::read_part`].
+    is_undone: bool,
+}
+
+impl Reading {
+    pub(crate) fn read<M: Machine, T>(
+        &mut self,
+        shared: &Shared<M>,
+        compute: impl FnOnce(&M) -> T,
+    ) -> T {
+        let state = shared.state.read();
+        let value = compute(&state.machine);
+        // Checked while the lock is held, so that nothing that `compute` read can be undone before.
+        if shared.durable() < state.applied {
+            self.pending_entry = state.applied;
+        }
+        self.is_undone |= *self.rollbacks.get_or_insert(state.rollbacks) != state.rollbacks;
+        value
+    }
+
+    /// Waits until everything that was read is durable. False if some of it was undone.
+    pub(crate) async fn wait_durable<M: Machine>(self, shared: &Shared<M>) -> bool {
+        match self.rollbacks {
+            _ if self.is_undone => false,
+            Some(rollbacks) if self.pending_entry > 0 => {
+                shared.wait_durable(self.pending_entry, rollbacks).await
+            }
+            _ => true,
+        }
+    }
+}

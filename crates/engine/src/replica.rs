@@ -1,0 +1,126 @@
+//! Several engines on one journal: replicas, of which one leads.
+//!
+//! Each replica holds the whole state and serves reads. One of them leads: it decides all commands and appends their
+//! entries. The others follow the journal, and hand the commands that they get to the one that leads.
+//!
+//! - **Who leads** is an entry of the journal: a replica that finds the leader gone appends an entry that names itself.
+//!   Its sequence is the epoch. The append is the only fence: it succeeds only if the replica has read everything
+//!   before it, and a former leader's next append conflicts with it. There is no lease, and no clock decides.
+//! - **A command that was handed over** has an id, which stays in its entry. The follower that sent it meets the entry
+//!   as it follows the journal. It then decides the command itself, on its own state right before that entry: deciding
+//!   is pure, so the outcome is the leader's. A lost answer is no loss therefore.
+//! - **A refusal** makes no entry. The leader says on which entry's state it rests; the follower decides the
+//!   command on that state or a later one, and if it is not refused there, hands it over again.
+//! - **After a change of the leader** a command whose entry is not before the new leader's has no effect, and never
+//!   will have: it is handed to the new leader. A command says for which epoch it is meant, and a replica takes
+//!   none for another epoch than its present one.
+//!
+//! This is state machine replication as in Raft, with the agreement on the log left to the store.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use tokio::sync::{oneshot, watch};
+
+use crate::envelope::CommandId;
+use crate::error::SubmitError;
+use crate::replica_state::{ForwardReply, Leadership};
+use crate::shared::Shared;
+use crate::submission::{CommandReply, Submission};
+use crate::{Machine, pending};
+
+/// A handle on an engine's part as a replica, for the links between replicas.
+pub struct Replica<M: Machine> {
+    pub(crate) shared: Weak<Shared<M>>,
+}
+
+impl<M: Machine> Clone for Replica<M> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Weak::clone(&self.shared),
+        }
+    }
+}
+
+impl<M: Machine> Replica<M> {
+    fn shared(&self) -> Option<Arc<Shared<M>>> {
+        self.shared.upgrade()
+    }
+
+    /// Takes a command that another replica hands over in the belief that this one leads since `epoch`.
+    pub async fn receive(&self, epoch: u64, id: CommandId, command: M::Command) -> ForwardReply {
+        let Some(receiver) = self.enqueue_received(epoch, id, command) else {
+            return ForwardReply::NotLeading;
+        };
+        match receiver {
+            Err(error) => ForwardReply::Failed(error),
+            Ok(receiver) => match receiver.await {
+                Ok(reply) => reply.into_forward_reply(),
+                Err(_) => ForwardReply::Failed(SubmitError::ShuttingDown),
+            },
+        }
+    }
+
+    #[allow(
+        clippy::type_complexity,
+        reason = "the reply's channel, or why there is none"
+    )]
+    fn enqueue_received(
+        &self,
+        epoch: u64,
+        id: CommandId,
+        command: M::Command,
+    ) -> Option<Result<oneshot::Receiver<CommandReply<M>>, SubmitError>> {
+        let shared = self.shared()?;
+        let replica = shared.replica.as_ref()?;
+        // The epoch cannot change while `pending` is locked. A command that waits when it changes is found in the
+        // queue and given back, so none is decided in another epoch.
+        let _pending = replica.pending.lock();
+        {
+            let leadership = replica.leadership.borrow();
+            if !leadership.is_own || leadership.epoch != epoch {
+                return None;
+            }
+        }
+        let (reply, receiver) = oneshot::channel();
+        let submission = Submission {
+            command,
+            reply,
+            forwarded: Some(id),
+        };
+        Some(shared.enqueue(submission).map(|()| receiver))
+    }
+
+    /// Takes the leader's reply to the command `number`, which was sent in `epoch`.
+    pub fn answered(&self, epoch: u64, number: u64, reply: ForwardReply) {
+        let Some(shared) = self.shared() else { return };
+        pending::take_reply(&shared, epoch, number, reply);
+    }
+
+    /// Says that the leader of `epoch` cannot be reached and is believed to be gone. This replica then takes over,
+    /// unless another one is faster. If the belief is wrong, nothing is lost but time.
+    pub fn leader_is_gone(&self, epoch: u64) {
+        let Some(shared) = self.shared() else { return };
+        if let Some(replica) = &shared.replica {
+            replica.lost_epoch.fetch_max(epoch, Ordering::AcqRel);
+        }
+    }
+
+    /// Which replica leads, as far as this one knows, and each change of that.
+    pub fn leadership(&self) -> Option<watch::Receiver<Leadership>> {
+        let shared = self.shared()?;
+        let replica = shared.replica.as_ref()?;
+        Some(replica.leadership.subscribe())
+    }
+}
+
+impl<M: Machine> CommandReply<M> {
+    fn into_forward_reply(self) -> ForwardReply {
+        match (self.answer, self.sequence) {
+            (Ok(_), Some(sequence)) => ForwardReply::Entry(sequence),
+            (Ok(_), None) => ForwardReply::NoEntry(self.depends_on),
+            (Err(SubmitError::NotLeading), _) => ForwardReply::NotLeading,
+            (Err(error), _) => ForwardReply::Failed(error),
+        }
+    }
+}

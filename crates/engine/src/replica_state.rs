@@ -1,0 +1,133 @@
+//! The part of an engine in a group of replicas: who leads, and which commands wait for a leader.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::Machine;
+use crate::error::SubmitError;
+use crate::submission::Submission;
+
+/// How an engine takes part as one of several replicas.
+pub struct ReplicaOptions<M: Machine> {
+    /// A number that no other replica has, nor this one at another start: a random one.
+    pub origin: u64,
+    /// Where the others reach this replica.
+    pub address: String,
+    /// How this replica reaches the others.
+    pub link: Box<dyn LeaderLink<M>>,
+    /// How long a follower waits for new entries of the journal before it asks again, if the journal does not tell.
+    pub poll_interval: Duration,
+}
+
+/// How a replica hands commands to the one that leads.
+pub trait LeaderLink<M: Machine>: Send + Sync + 'static {
+    /// Sends a command to the replica that leads, whose engine takes it with [`crate::Replica::receive`]. The reply
+    /// comes back with [`crate::Replica::answered`]. If the command or the reply may be lost,
+    /// [`crate::Replica::leader_is_gone`] has to be called, because the command waits for one of the two.
+    ///
+    /// Called with locks held, so it only queues the command.
+    fn send(&self, leadership: &Leadership, number: u64, command: &M::Command);
+
+    /// A replica leads from now on. Called before the first command is sent to it.
+    fn leader_changed(&self, leadership: &Leadership) {
+        let _ = leadership;
+    }
+}
+
+/// Which replica leads.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Leadership {
+    /// The entry with which the replica began to lead; 0 if none is known.
+    pub epoch: u64,
+    /// The replica that leads.
+    pub origin: u64,
+    /// Where it is reached.
+    pub address: String,
+    /// Whether it is this replica.
+    pub is_own: bool,
+}
+
+impl Leadership {
+    pub(crate) fn new(epoch: u64, origin: u64, address: &str) -> Self {
+        Self {
+            epoch,
+            origin,
+            address: address.to_owned(),
+            is_own: false,
+        }
+    }
+}
+
+/// The reply of the leader to a command that was handed over.
+#[derive(Debug)]
+pub enum ForwardReply {
+    /// The command made this entry.
+    Entry(u64),
+    /// The command was refused, or changed nothing, on the state after this entry.
+    NoEntry(u64),
+    /// This replica does not lead, or in another epoch. The command has no effect.
+    NotLeading,
+    /// The command was not carried out. It has no effect.
+    Failed(SubmitError),
+}
+
+/// The part of a replica in a running engine.
+pub(crate) struct ReplicaState<M: Machine> {
+    pub(crate) origin: u64,
+    pub(crate) address: String,
+    pub(crate) link: Box<dyn LeaderLink<M>>,
+    pub(crate) poll_interval: Duration,
+    /// Changed with `pending` locked only.
+    pub(crate) leadership: watch::Sender<Leadership>,
+    pub(crate) pending: Mutex<PendingCommands<M>>,
+    /// The epoch whose leader is gone; 0 if none is.
+    pub(crate) lost_epoch: AtomicU64,
+}
+
+/// The commands that a follower has taken and not answered yet.
+pub(crate) struct PendingCommands<M: Machine> {
+    pub(crate) next_number: u64,
+    pub(crate) commands: BTreeMap<u64, PendingCommand<M>>,
+    /// Whether there may be commands that no leader has taken, and that have to be sent.
+    pub(crate) has_unsent: bool,
+}
+
+/// A command that a follower has taken and not answered yet.
+pub(crate) struct PendingCommand<M: Machine> {
+    pub(crate) submission: Submission<M>,
+    /// The epoch of the leader that it was sent to last; 0 if it was sent to none. Its entry can be in the
+    /// journal then.
+    pub(crate) sent_in_epoch: u64,
+    /// The leader refused the command, or it changed nothing, on the state after this entry.
+    pub(crate) no_entry_at: Option<u64>,
+}
+
+impl<M: Machine> ReplicaState<M> {
+    /// `leader` is the replica that leads according to the entries that were recovered. If it is not known, this replica
+    /// takes over.
+    pub(crate) fn new(options: ReplicaOptions<M>, leader: Option<Leadership>) -> Self {
+        let leadership = leader.unwrap_or_default();
+        options.link.leader_changed(&leadership);
+        Self {
+            origin: options.origin,
+            address: options.address,
+            link: options.link,
+            poll_interval: options.poll_interval,
+            leadership: watch::Sender::new(leadership),
+            pending: Mutex::new(PendingCommands {
+                next_number: 1,
+                commands: BTreeMap::new(),
+                has_unsent: false,
+            }),
+            lost_epoch: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn is_leading(&self) -> bool {
+        self.leadership.borrow().is_own
+    }
+}

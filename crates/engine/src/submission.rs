@@ -1,0 +1,61 @@
+//! Submitted commands, from their callers to their answers.
+
+use tokio::sync::oneshot;
+
+use crate::Machine;
+use crate::envelope::CommandId;
+use crate::error::SubmitError;
+
+pub(crate) type Answer<M> =
+    Result<Result<<M as Machine>::Outcome, <M as Machine>::Refusal>, SubmitError>;
+
+/// A submitted command with the channel for its reply.
+pub(crate) struct Submission<M: Machine> {
+    pub(crate) command: M::Command,
+    pub(crate) reply: oneshot::Sender<CommandReply<M>>,
+    /// The command's id if another replica has handed it over.
+    pub(crate) forwarded: Option<CommandId>,
+}
+
+impl<M: Machine> Submission<M> {
+    /// Answers a command that was not carried out. Sending fails if the caller has stopped waiting.
+    pub(crate) fn fail(self, error: SubmitError) {
+        let reply = CommandReply {
+            answer: Err(error),
+            sequence: None,
+            depends_on: 0,
+        };
+        let _ = self.reply.send(reply);
+    }
+}
+
+/// The reply to a submitted command.
+pub(crate) struct CommandReply<M: Machine> {
+    pub(crate) answer: Answer<M>,
+    /// The entry of the journal that the command made, if it changed something.
+    pub(crate) sequence: Option<u64>,
+    /// The last entry that was applied when the command had been decided; 0 if it was not decided.
+    pub(crate) depends_on: u64,
+}
+
+/// A decided command that waits until everything it was decided on is durable.
+pub(crate) struct Decided<M: Machine> {
+    pub(crate) submission: Submission<M>,
+    pub(crate) result: Result<M::Outcome, M::Refusal>,
+    /// The last entry that was applied when this command had been decided. It has to be durable before the
+    /// answer.
+    pub(crate) depends_on: u64,
+    /// Whether this command made the entry `depends_on`.
+    pub(crate) has_made_entry: bool,
+}
+
+impl<M: Machine> Decided<M> {
+    pub(crate) fn answer(self) {
+        // Sending fails if the caller has stopped waiting.
+        let _ = self.submission.reply.send(CommandReply {
+            answer: Ok(self.result),
+            sequence: self.has_made_entry.then_some(self.depends_on),
+            depends_on: self.depends_on,
+        });
+    }
+}
