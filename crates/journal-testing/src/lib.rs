@@ -1,5 +1,7 @@
 //! For tests of journals: the contract that every implementation keeps, and servers of the engines.
 
 mod contract;
+mod etcd_cluster;
 
 pub use contract::{CHECKS, NamedCheck, check_contract};
+pub use etcd_cluster::{EtcdCluster, ServerTlsFiles};

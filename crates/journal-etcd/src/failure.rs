@@ -1,0 +1,112 @@
+//! Why a request failed, and what that proves.
+
+use placewright_errors::{chain, sources};
+use tonic::{Code, ConnectError, Status};
+
+/// What the failure of a request proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Nothing was done, because the request was not sent or was turned away at once. Another member, or a later
+    /// attempt, may succeed.
+    NotDone,
+    /// Nothing is proved: the request may have been carried out, or may be later.
+    Unknown,
+    /// Nothing was done, because the database is at its quota.
+    NoSpace,
+    /// Nothing was done, because the user may not do it.
+    Denied,
+    /// Nothing was done, because the token of the authentication is not valid any more.
+    BadToken,
+    /// Nothing was done, because the request cannot be carried out as it is.
+    Refused,
+}
+
+/// The failure of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) cause: Cause,
+    /// What the server or the connection said, with the member's address.
+    pub(crate) reason: String,
+    /// Whether the connection is doubtful, and the next request to this member has to make a new one.
+    pub(crate) is_connection_doubtful: bool,
+}
+
+impl Failure {
+    /// The failure of a request to which no answer came in time.
+    pub(crate) fn timed_out(endpoint: &str) -> Self {
+        Self {
+            cause: Cause::Unknown,
+            reason: format!("{endpoint} did not answer in time"),
+            is_connection_doubtful: true,
+        }
+    }
+
+    /// A failure that proves that nothing was done.
+    pub(crate) fn refused(reason: String) -> Self {
+        Self {
+            cause: Cause::Refused,
+            reason,
+            is_connection_doubtful: false,
+        }
+    }
+
+    /// The failure that a status stands for.
+    pub(crate) fn from_status(endpoint: &str, status: &Status) -> Self {
+        let source = std::error::Error::source(status);
+        let said = match source {
+            Some(source) => chain(source),
+            None => status.message().to_owned(),
+        };
+        let cause = match source {
+            Some(_) if was_never_sent(status) => Cause::NotDone,
+            _ => cause_of(status),
+        };
+        Self {
+            cause,
+            reason: format!("{endpoint}: {said}"),
+            is_connection_doubtful: source.is_some(),
+        }
+    }
+}
+
+/// Whether a request failed before any byte of it was sent: no connection could be made, or the connection had
+/// been lost unnoticed.
+fn was_never_sent(status: &Status) -> bool {
+    sources(status).any(|error| {
+        let is_canceled = error
+            .downcast_ref::<hyper::Error>()
+            .is_some_and(hyper::Error::is_canceled);
+        is_canceled || error.is::<ConnectError>()
+    })
+}
+
+/// What a status of the server proves. The texts are those of etcd's package `rpctypes`.
+fn cause_of(status: &Status) -> Cause {
+    let says = |text: &str| status.message().contains(text);
+    match status.code() {
+        Code::ResourceExhausted if says("database space exceeded") => Cause::NoSpace,
+        // The member is too far behind to take requests.
+        Code::ResourceExhausted if says("too many requests") => Cause::NotDone,
+        Code::PermissionDenied => Cause::Denied,
+        Code::Unauthenticated => Cause::BadToken,
+        Code::InvalidArgument if says("auth store is old") || says("invalid auth token") => {
+            Cause::BadToken
+        }
+        Code::InvalidArgument
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::Unimplemented
+        | Code::ResourceExhausted
+        | Code::DataLoss => Cause::Refused,
+        // Among them is "request timed out", after which etcd may still carry the request out.
+        Code::Unavailable
+        | Code::DeadlineExceeded
+        | Code::Cancelled
+        | Code::Unknown
+        | Code::Aborted
+        | Code::Internal
+        | Code::Ok => Cause::Unknown,
+    }
+}

@@ -1,0 +1,334 @@
+//! Appends: one transaction each, and what became of one that was not answered.
+//!
+//! The transaction's condition is that the head is the one that this handle saw. So it can be sent again whenever
+//! its outcome is not known: it takes effect once at most, and never after another writer's append.
+
+use std::time::{Duration, Instant};
+
+use placewright_journal::{AppendError, JournalError, Resolution};
+use prost::bytes::Bytes;
+
+use super::EtcdJournal;
+use crate::batch;
+use crate::client::Repeat;
+use crate::failure::{Cause, Failure};
+use crate::kv;
+use crate::proto::{TxnRequest, TxnResponse};
+use crate::rows::{BatchHeader, Head, LogEnd, Place};
+use crate::store::KnownHead;
+
+/// The maximum size in bytes of the records in one value. etcd keeps the last 5,000 requests or more in memory,
+/// and is slowed down by large ones.
+const VALUE_BYTES_MAX: usize = 64 << 10;
+/// The maximum size in bytes of the records in one transaction. etcd's limit is 1.5 MiB for the whole request.
+const TRANSACTION_BYTES_MAX: usize = 1 << 20;
+/// The size in bytes of the parts that are written before their transaction.
+const UPLOAD_BYTES: usize = 256 << 10;
+
+/// The pause between two attempts to find out what became of an append.
+const RESOLVE_PAUSE: Duration = Duration::from_millis(20);
+
+/// An append that was sent.
+pub(super) struct Pending {
+    transaction: TxnRequest,
+    header: BatchHeader,
+    /// The head after the append.
+    head: Head,
+    /// The head that the append is compared with.
+    before: KnownHead,
+}
+
+/// What the head says of an append.
+enum Verdict {
+    Kept,
+    NotKept,
+    /// The head is still the one that the append is compared with, so the transaction may be sent again.
+    Open,
+}
+
+impl EtcdJournal {
+    pub(super) fn append_batch(
+        &mut self,
+        next_sequence: u64,
+        records: &[&[u8]],
+    ) -> Result<(), AppendError> {
+        if self.pending.is_some() {
+            let reason = "the outcome of the append before it is not known yet".into();
+            return Err(AppendError::Unknown(JournalError::Unreachable {
+                url: self.store.url.clone(),
+                doing: "append",
+                reason,
+            }));
+        }
+        if self.known.head.end.last + 1 != next_sequence || records.is_empty() {
+            self.refresh("append")?;
+        }
+        if let Some(sealed) = self.store.sealed(&self.known.head) {
+            return Err(sealed.into());
+        }
+        if self.known.head.end.last + 1 != next_sequence {
+            return Err(self.conflict());
+        }
+        if records.is_empty() {
+            return Ok(());
+        }
+        let pending = self.prepare(records)?;
+        self.send(pending)
+    }
+
+    fn conflict(&self) -> AppendError {
+        AppendError::Conflict {
+            next_sequence: self.known.head.end.last + 1,
+        }
+    }
+
+    /// Makes the transaction of an append. Parts of a batch that is too large for it are written at once.
+    fn prepare(&self, records: &[&[u8]]) -> Result<Box<Pending>, JournalError> {
+        let payload = Bytes::from(batch::encode(records)?);
+        let before = self.known.head.end;
+        let first = before.last + 1;
+        let last = before.last + records.len() as u64;
+        let record_bytes: u64 = records.iter().map(|record| record.len() as u64).sum();
+        let header = BatchHeader {
+            first,
+            end: LogEnd {
+                last,
+                checksum: batch::checksum(before.checksum, first, last, &payload),
+                record_bytes: before.record_bytes + record_bytes,
+            },
+            previous: before.checksum,
+            id: batch::new_id(),
+            appended_at: batch::now(),
+            place: match payload.len() {
+                bytes if bytes <= VALUE_BYTES_MAX => Place::Inline,
+                bytes if bytes <= TRANSACTION_BYTES_MAX => Place::Parts,
+                _ => Place::Upload,
+            },
+            payload_bytes: payload.len() as u64,
+        };
+        let head = Head {
+            end: header.end,
+            batch_id: header.id,
+            ..self.known.head.clone()
+        };
+        let keys = &self.store.keys;
+        let inline: &[u8] = match header.place {
+            Place::Inline => &payload,
+            Place::Parts | Place::Upload => &[],
+        };
+        let mut success = vec![
+            kv::put(keys.batch(first), header.encode(inline)),
+            kv::put(keys.head(), head.encode()),
+        ];
+        match header.place {
+            Place::Inline => {}
+            Place::Parts => {
+                let parts = slices(&payload, VALUE_BYTES_MAX).enumerate();
+                success.extend(parts.map(|(n, part)| kv::put(keys.part(first, n), part)));
+            }
+            Place::Upload => self.upload(&header, &payload)?,
+        }
+        let transaction = TxnRequest {
+            compare: self.known.is_unchanged(keys),
+            success,
+            failure: vec![kv::read(kv::get(keys.head()))],
+        };
+        Ok(Box::new(Pending {
+            transaction,
+            header,
+            head,
+            before: self.known.clone(),
+        }))
+    }
+
+    /// Writes the parts of a batch, which nobody reads before the batch is there.
+    fn upload(&self, header: &BatchHeader, payload: &Bytes) -> Result<(), JournalError> {
+        for (number, part) in slices(payload, UPLOAD_BYTES).enumerate() {
+            let key = (self.store.keys).uploaded_part(header.first, header.id, number);
+            let uploaded = (self.store).repeat("append", kv::all(vec![kv::put(key, part)]));
+            if let Err(error) = uploaded {
+                self.remove_upload(header);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_upload(&self, header: &BatchHeader) {
+        if header.place == Place::Upload {
+            let range = self.store.keys.upload(header.first, header.id);
+            self.store.delete_if_possible(range);
+        }
+    }
+
+    /// Sends an append. If it is not answered, but not yet late, its outcome is found out at once: the member
+    /// may just have lost its connection, or the cluster its leader.
+    fn send(&mut self, pending: Box<Pending>) -> Result<(), AppendError> {
+        let started = Instant::now();
+        let request = pending.transaction.clone();
+        let mut failure = match self.store.client.txn(request, Repeat::UntilSent) {
+            Ok(response) => return self.conclude(pending, response),
+            Err(failure) if failure.cause == Cause::Unknown => failure,
+            Err(failure) => {
+                self.remove_upload(&pending.header);
+                return Err(self.store.error("append", failure).into());
+            }
+        };
+        self.pending = Some(pending);
+        while started.elapsed() < self.store.client.request_timeout() {
+            match self.resolve_pending() {
+                Ok(Resolution::Kept) => return Ok(()),
+                Ok(Resolution::NotKept) => return Err(self.not_kept()),
+                Err(JournalError::Unreachable { reason, .. }) => failure.reason = reason,
+                Err(error) => return Err(AppendError::Unknown(error)),
+            }
+            std::thread::sleep(RESOLVE_PAUSE);
+        }
+        Err(AppendError::Unknown(self.store.error("append", failure)))
+    }
+
+    /// The error for an append whose place another writer, or a seal, took.
+    fn not_kept(&self) -> AppendError {
+        match self.store.sealed(&self.known.head) {
+            Some(sealed) => sealed.into(),
+            None => self.conflict(),
+        }
+    }
+
+    /// Ends an append with the response to its transaction.
+    fn conclude(
+        &mut self,
+        pending: Box<Pending>,
+        response: TxnResponse,
+    ) -> Result<(), AppendError> {
+        match self.judge_response(&pending, response) {
+            Ok(Verdict::Kept) => Ok(()),
+            Ok(Verdict::NotKept | Verdict::Open) => {
+                self.remove_upload(&pending.header);
+                Err(self.not_kept())
+            }
+            Err(error) => {
+                self.pending = Some(pending);
+                Err(AppendError::Unknown(error))
+            }
+        }
+    }
+
+    pub(super) fn resolve_pending(&mut self) -> Result<Resolution, JournalError> {
+        let Some(pending) = self.pending.take() else {
+            return Ok(Resolution::NotKept);
+        };
+        match self.find_out(&pending) {
+            Ok(Verdict::Kept) => Ok(Resolution::Kept),
+            Ok(Verdict::NotKept) => {
+                self.remove_upload(&pending.header);
+                Ok(Resolution::NotKept)
+            }
+            Ok(Verdict::Open) => {
+                self.pending = Some(pending);
+                Err(self.store.error("append", still_open()))
+            }
+            Err(error) => {
+                self.pending = Some(pending);
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads the head, and sends the transaction again if the head is unchanged. Even a definite failure of the
+    /// repeated transaction proves nothing: the first one may still be under way.
+    fn find_out(&mut self, pending: &Pending) -> Result<Verdict, JournalError> {
+        let now = self.store.read_head("find out what became of an append")?;
+        let verdict = self.judge(pending, now)?;
+        let Verdict::Open = verdict else {
+            return Ok(verdict);
+        };
+        let request = pending.transaction.clone();
+        match self.store.client.txn(request, Repeat::UntilSent) {
+            Ok(response) => self.judge_response(pending, response),
+            Err(failure) => Err(self.store.error("append", failure)),
+        }
+    }
+
+    fn judge_response(
+        &mut self,
+        pending: &Pending,
+        response: TxnResponse,
+    ) -> Result<Verdict, JournalError> {
+        if response.succeeded {
+            let revision = kv::revision(&response);
+            self.keep(
+                pending,
+                KnownHead {
+                    value: pending.head.encode(),
+                    head: pending.head.clone(),
+                    revision,
+                },
+            );
+            return Ok(Verdict::Kept);
+        }
+        let head = kv::one(kv::ranges(response).next());
+        let now = self.store.known_head(head)?;
+        self.judge(pending, now)
+    }
+
+    fn keep(&mut self, pending: &Pending, known: KnownHead) {
+        self.known = known;
+        self.verified = pending.header.end;
+    }
+
+    /// Tells from the head what became of an append.
+    fn judge(&mut self, pending: &Pending, now: KnownHead) -> Result<Verdict, JournalError> {
+        if now.revision == pending.before.revision && now.value == pending.before.value {
+            return Ok(Verdict::Open);
+        }
+        let BatchHeader { first, id, end, .. } = pending.header;
+        // A head with another id may have moved on from our batch.
+        let is_kept = now.head.batch_id == id
+            || (now.head.end.last >= end.last && self.is_batch_of(first, id)?);
+        if is_kept {
+            self.learn(now)?;
+            self.verified = end;
+            return Ok(Verdict::Kept);
+        }
+        self.learn(now)?;
+        Ok(Verdict::NotKept)
+    }
+
+    /// Whether the batch at `first` has this id.
+    pub(super) fn is_batch_of(&self, first: u64, id: u128) -> Result<bool, JournalError> {
+        let keys = &self.store.keys;
+        let reads = [kv::get(keys.batch(first)), kv::get(keys.trim())];
+        let mut ranges = (self.store).read("find out what became of an append", reads)?;
+        let found = kv::one(ranges.next());
+        let trimmed = self.store.trimmed(kv::one(ranges.next()).as_ref())?;
+        match found {
+            Some(found) => {
+                let header = BatchHeader::decode(&found.value);
+                let (header, _) = header.map_err(|error| self.store.row_error(error, "a batch"))?;
+                Ok(header.id == id)
+            }
+            None if first <= trimmed.last => Err(JournalError::Trimmed {
+                asked: first,
+                first_held: trimmed.last + 1,
+            }),
+            None => Ok(false),
+        }
+    }
+}
+
+/// The failure of an append of which the members say nothing certain.
+fn still_open() -> Failure {
+    Failure {
+        cause: Cause::Unknown,
+        reason: "the head did not change, but the append was refused".into(),
+        is_connection_doubtful: false,
+    }
+}
+
+/// The parts of a payload of `bytes` each, the last one shorter.
+fn slices(payload: &Bytes, bytes: usize) -> impl Iterator<Item = Bytes> {
+    (0..payload.len())
+        .step_by(bytes)
+        .map(move |start| payload.slice(start..payload.len().min(start + bytes)))
+}

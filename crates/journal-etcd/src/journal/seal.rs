@@ -1,0 +1,106 @@
+//! Changes of the head that append nothing: a new epoch, and the seal of a store that was moved.
+
+use placewright_journal::JournalError;
+
+use super::EtcdJournal;
+use crate::kv;
+use crate::proto::TxnRequest;
+use crate::rows::Head;
+use crate::store::KnownHead;
+
+/// Where the log ends, and who may have written last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdHead {
+    /// The last entry, even if it was trimmed; 0 if nothing was ever appended.
+    pub end: u64,
+    /// How often the log was taken over.
+    pub epoch: u64,
+    /// The address of the store that goes on, if this one is sealed.
+    pub moved_to: Option<String>,
+}
+
+impl From<&Head> for EtcdHead {
+    fn from(head: &Head) -> Self {
+        Self {
+            end: head.end.last,
+            epoch: head.epoch,
+            moved_to: head.moved_to.clone(),
+        }
+    }
+}
+
+impl EtcdJournal {
+    /// Reads the head from a majority of the members: every append that was acknowledged before is in it.
+    ///
+    /// # Errors
+    /// When the store cannot be read, or lost entries that this handle saw.
+    pub fn head(&mut self) -> Result<EtcdHead, JournalError> {
+        self.refresh("read")?;
+        Ok(EtcdHead::from(&self.known.head))
+    }
+
+    /// Begins a new epoch, and returns the head with it. Appends that are under way on other handles fail with a
+    /// conflict. Nobody else gets the same epoch.
+    ///
+    /// # Errors
+    /// [`JournalError::Sealed`], or the store cannot be written. The epoch may have grown then.
+    pub fn take_over(&mut self) -> Result<EtcdHead, JournalError> {
+        loop {
+            self.refresh("take over")?;
+            if let Some(sealed) = self.store.sealed(&self.known.head) {
+                return Err(sealed);
+            }
+            let head = Head {
+                epoch: self.known.head.epoch + 1,
+                ..self.known.head.clone()
+            };
+            // If it is sent twice and only the first one is successful, the next round takes a further epoch.
+            if self.swap("take over", head)? {
+                return Ok(EtcdHead::from(&self.known.head));
+            }
+        }
+    }
+
+    /// Seals the store: every append fails with [`JournalError::Sealed`] from now on, also those of other
+    /// processes. There is no way back. Returns the last entry.
+    ///
+    /// # Errors
+    /// [`JournalError::Sealed`] when it is sealed with another address, or the store cannot be written. It may
+    /// be sealed then.
+    pub fn seal(&mut self, moved_to: &str) -> Result<u64, JournalError> {
+        loop {
+            self.refresh("seal")?;
+            let head = &self.known.head;
+            match &head.moved_to {
+                Some(address) if address == moved_to => return Ok(head.end.last),
+                Some(_) => return self.store.sealed(head).map_or(Ok(head.end.last), Err),
+                None => {}
+            }
+            let head = Head {
+                moved_to: Some(moved_to.to_owned()),
+                ..head.clone()
+            };
+            self.swap("seal", head)?;
+        }
+    }
+
+    /// Replaces the head, if it is still the known one. False if it is not.
+    fn swap(&mut self, doing: &'static str, head: Head) -> Result<bool, JournalError> {
+        let value = head.encode();
+        let key = self.store.keys.head();
+        let request = TxnRequest {
+            compare: self.known.is_unchanged(&self.store.keys),
+            success: vec![kv::put(key, value.clone())],
+            failure: Vec::new(),
+        };
+        let response = self.store.repeat(doing, request)?;
+        if response.succeeded {
+            self.known = KnownHead {
+                head,
+                value,
+                revision: kv::revision(&response),
+            };
+        }
+        Ok(response.succeeded)
+    }
+}

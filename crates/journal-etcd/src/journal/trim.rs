@@ -1,0 +1,163 @@
+//! Removing entries that a snapshot covers, and what appends left behind.
+
+use std::time::{Duration, Instant};
+
+use placewright_journal::JournalError;
+use prost::bytes::Bytes;
+
+use super::EtcdJournal;
+use super::read::after;
+use crate::kv;
+use crate::proto::{KeyValue, TxnRequest};
+use crate::rows::{BatchHeader, LogEnd};
+use crate::snapshot;
+
+/// The number of keys that are removed in one transaction. Appends wait for it.
+const KEYS_PER_DELETE: i64 = 256;
+/// How often etcd's history is compacted at most. A compaction holds up other requests.
+const COMPACTION_PAUSE: Duration = Duration::from_secs(60);
+/// The number of revisions that a compaction leaves, for readers that are under way.
+const REVISIONS_KEPT: i64 = 1000;
+
+impl EtcdJournal {
+    pub(super) fn trim_entries(&mut self, before_sequence: u64) -> Result<(), JournalError> {
+        let snapshots = snapshot::list(&self.store)?;
+        let snapshot = snapshots.first().map_or(0, |snapshot| snapshot.sequence);
+        if before_sequence > snapshot + 1 {
+            return Err(JournalError::TrimBeyondSnapshot {
+                before: before_sequence,
+                snapshot,
+            });
+        }
+        let trimmed = self.move_trim(before_sequence)?;
+        // Readers see the mark before the batches disappear, so that they never take this for damage.
+        let keys = &self.store.keys;
+        let first_held = trimmed.last + 1;
+        self.delete_range(keys.batch(0), keys.batch(first_held))?;
+        self.delete_range(keys.parts(0), keys.parts(first_held))?;
+        self.delete_range(keys.uploads(0), keys.uploads(first_held))?;
+        let revision = self.delete_abandoned_uploads(first_held)?;
+        self.compact_history(revision);
+        Ok(())
+    }
+
+    /// Moves the end of the trimmed entries to the last batch that ends before `before`, and returns it.
+    fn move_trim(&mut self, before: u64) -> Result<LogEnd, JournalError> {
+        loop {
+            let (at, trimmed, wanted) = self.find_trim(before)?;
+            if wanted.last <= trimmed.last {
+                return Ok(trimmed);
+            }
+            let key = self.store.keys.trim();
+            let request = TxnRequest {
+                compare: vec![kv::is_at(key.clone(), at)],
+                success: vec![kv::put(key, wanted.encode_trim())],
+                failure: Vec::new(),
+            };
+            // Whether it was this trim or another one that moved it, the next round sees where it is.
+            self.store.repeat("trim", request)?;
+        }
+    }
+
+    /// The revision of the key `trim`, the end that it has, and the end that it should have.
+    fn find_trim(&mut self, before: u64) -> Result<(i64, LogEnd, LogEnd), JournalError> {
+        let store = &self.store;
+        let keys = &store.keys;
+        let reads = [
+            kv::get(keys.head()),
+            kv::get(keys.trim()),
+            // The batch that holds the first entry to keep.
+            kv::last(keys.batch(0), keys.batch(before.saturating_add(1))),
+        ];
+        let mut ranges = store.read("trim", reads)?;
+        let head = store.known_head(kv::one(ranges.next()))?;
+        let trim_key = kv::one(ranges.next());
+        let trimmed = store.trimmed(trim_key.as_ref())?;
+        let holder = kv::one(ranges.next());
+        self.learn(head)?;
+        let end = self.known.head.end;
+        let wanted = match holder {
+            _ if before > end.last => end,
+            Some(holder) => self.end_before_batch(&holder)?,
+            None => trimmed,
+        };
+        let at = trim_key.map_or(0, |found| found.mod_revision);
+        Ok((at, trimmed, wanted))
+    }
+
+    fn end_before_batch(&self, found: &KeyValue) -> Result<LogEnd, JournalError> {
+        let header = BatchHeader::decode(&found.value);
+        let (header, _) = header.map_err(|error| self.store.row_error(error, "a batch"))?;
+        let entries = header.end.last.saturating_sub(header.first) + 1;
+        // Each record has its length before it, in 4 bytes.
+        let record_bytes = header.payload_bytes.saturating_sub(4 * entries);
+        Ok(LogEnd {
+            last: header.first.saturating_sub(1),
+            checksum: header.previous,
+            record_bytes: header.end.record_bytes.saturating_sub(record_bytes),
+        })
+    }
+
+    /// Removes the keys from `from` on and before `until`, a few at a time.
+    fn delete_range(&self, from: Bytes, until: Bytes) -> Result<(), JournalError> {
+        loop {
+            let range = kv::keys(from.clone(), until.clone(), KEYS_PER_DELETE);
+            let page = self.store.read("trim", [range])?.next();
+            let page = page.unwrap_or_default();
+            let Some(last) = page.kvs.last() else {
+                return Ok(());
+            };
+            let delete = kv::delete(from.clone(), after(&last.key));
+            self.store.repeat("trim", kv::all(vec![delete]))?;
+            if !page.more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Removes the parts of batches that will never be. Returns the revision of the store.
+    ///
+    /// Parts are written after their writer saw the head, so a head that is newer than they are makes the
+    /// writer's transaction fail, unless the batch is there already.
+    fn delete_abandoned_uploads(&mut self, first_held: u64) -> Result<i64, JournalError> {
+        let store = &self.store;
+        let keys = &store.keys;
+        let mut from = keys.uploads(first_held);
+        loop {
+            let reads = [
+                kv::get(keys.head()),
+                kv::keys(from.clone(), keys.uploads_end(), 1),
+            ];
+            let request = kv::all(reads.into_iter().map(kv::read).collect());
+            let response = store.repeat("trim", request)?;
+            let revision = kv::revision(&response);
+            let mut ranges = kv::ranges(response);
+            let head = store.known_head(kv::one(ranges.next()))?;
+            let Some(part) = kv::one(ranges.next()) else {
+                return Ok(revision);
+            };
+            let (Some(first), Some(id)) = (keys.number(&part.key), keys.id(&part.key)) else {
+                from = after(&part.key);
+                continue;
+            };
+            let (start, end) = keys.upload(first, id);
+            if part.mod_revision < head.revision && !self.is_batch_of(first, id)? {
+                self.delete_range(start, end.clone())?;
+            }
+            from = end;
+        }
+    }
+
+    /// Removes etcd's history, which otherwise keeps what was trimmed. A failure is ignored, because the next
+    /// trim does it.
+    fn compact_history(&self, revision: i64) {
+        let mut last_compaction = self.store.last_compaction.lock();
+        let is_due = last_compaction.is_none_or(|last| last.elapsed() >= COMPACTION_PAUSE);
+        if !self.store.compact || !is_due || revision <= REVISIONS_KEPT {
+            return;
+        }
+        *last_compaction = Some(Instant::now());
+        drop(last_compaction);
+        let _ = self.store.client.compact(revision - REVISIONS_KEPT);
+    }
+}
