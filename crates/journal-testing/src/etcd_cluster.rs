@@ -173,7 +173,7 @@ impl EtcdCluster {
             if let Some(status) = process.try_wait()? {
                 return Err(io::Error::other(format!("etcd ended: {status}")));
             }
-            let health = http(member.health_port, "GET", "/health", "");
+            let health = http(member.health_port, "GET /health", "", "");
             if health.is_ok_and(|health| health.contains("\"health\":\"true\"")) {
                 return Ok(());
             }
@@ -189,7 +189,26 @@ impl EtcdCluster {
     /// # Errors
     /// The connection failed, or the member refused the call.
     pub fn post(&self, member: usize, path: &str, body: &str) -> io::Result<String> {
-        http(self.members[member].client_port, "POST", path, body)
+        self.post_with_token(member, path, body, "")
+    }
+
+    /// As [`Self::post`], with the token of a user.
+    ///
+    /// # Errors
+    /// As [`Self::post`].
+    pub fn post_with_token(
+        &self,
+        member: usize,
+        path: &str,
+        body: &str,
+        token: &str,
+    ) -> io::Result<String> {
+        let header = match token {
+            "" => String::new(),
+            token => format!("Authorization: {token}\r\n"),
+        };
+        let port = self.members[member].client_port;
+        http(port, &format!("POST {path}"), &header, body)
     }
 
     fn signal(&self, member: usize, signal: Signal) -> io::Result<()> {
@@ -273,20 +292,20 @@ fn free_ports(count: usize) -> io::Result<Vec<u16>> {
         .collect()
 }
 
-/// Makes a request over HTTP, and returns the body of a response with status 200.
-fn http(port: u16, method: &str, path: &str, body: &str) -> io::Result<String> {
+/// Makes a request over HTTP, with further header lines, and returns the body of a response with status 200.
+fn http(port: u16, request: &str, header: &str, body: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(START_TIMEOUT))?;
     let length = body.len();
     write!(
         stream,
-        "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: {length}\r\n\r\n{body}"
+        "{request} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: {length}\r\n{header}\r\n{body}"
     )?;
     let mut response = String::new();
     stream.read_to_string(&mut response)?;
     let (head, body) = response.split_once("\r\n\r\n").unwrap_or((&response, ""));
     match head.split(' ').nth(1) {
         Some("200") => Ok(body.to_owned()),
-        _ => Err(io::Error::other(format!("{path}: {response}"))),
+        _ => Err(io::Error::other(format!("{request}: {response}"))),
     }
 }
