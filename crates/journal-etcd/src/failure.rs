@@ -110,3 +110,53 @@ fn cause_of(status: &Status) -> Cause {
         | Code::Ok => Cause::Unknown,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_etcd_says_proves_that_nothing_was_done() {
+        for (status, cause) in [
+            (
+                Status::unavailable("etcdserver: request timed out"),
+                Cause::Unknown,
+            ),
+            (
+                Status::unavailable("etcdserver: leader changed"),
+                Cause::Unknown,
+            ),
+            (Status::cancelled("context canceled"), Cause::Unknown),
+            (Status::unknown("raft proposal dropped"), Cause::Unknown),
+            (
+                Status::resource_exhausted("etcdserver: mvcc: database space exceeded"),
+                Cause::NoSpace,
+            ),
+            (
+                Status::resource_exhausted("etcdserver: too many requests"),
+                Cause::NotDone,
+            ),
+            (
+                Status::invalid_argument("etcdserver: request is too large"),
+                Cause::Refused,
+            ),
+            (
+                Status::invalid_argument("etcdserver: revision of auth store is old"),
+                Cause::BadToken,
+            ),
+            (
+                Status::unauthenticated("etcdserver: invalid auth token"),
+                Cause::BadToken,
+            ),
+            (
+                Status::permission_denied("etcdserver: permission denied"),
+                Cause::Denied,
+            ),
+        ] {
+            assert_eq!(cause_of(&status), cause, "{status}");
+            let failure = Failure::from_status("a:1", &status);
+            assert_eq!(failure.cause, cause);
+            assert!(failure.reason.starts_with("a:1: "));
+        }
+    }
+}
