@@ -37,6 +37,7 @@ use crate::control::{BACKLOG, bind, descriptors, health, logs, option_conversion
 use crate::handshakes::HandshakeThreads;
 use crate::identities::{self, ManagedCredentials};
 use crate::options::{CellOptions, Number, Options};
+use crate::store::Store;
 use crate::{secrets, warnings};
 
 /// Arguments of `placewright cell`.
@@ -111,6 +112,7 @@ pub fn check(config: &Config) -> Result<(Option<Token>, Vec<String>), ConfigErro
             token.is_some(),
         ));
     }
+    Store::of_cell(cell, option_conversion::journal(options))?;
     secrets::check(&options.secrets, &cell.directory())?;
     Ok((token, warnings))
 }
@@ -190,13 +192,14 @@ async fn serve(
     let id = uuid_file::read_or_create(&directory, options.uuid)?;
     let mut registry = Registry::default();
     let observer = LoggingObserver(JournalMetrics::new(&mut registry));
-    let store = option_conversion::journal(&config.options);
+    let store = Store::of_cell(options, option_conversion::journal(&config.options))?;
+    let journal = tokio::task::spawn_blocking(move || store.open()).await??;
     let cell_options = placewright_cell::Options {
         sealer: open_sealer(config, &mut registry).await?,
         ..cell_options(&config.options, CellId(id))
     };
     let cell = tokio::select! {
-        cell = Cell::open(&directory, store, cell_options, observer, placement) => cell?,
+        cell = Cell::open_on(journal, cell_options, observer, placement) => cell?,
         () = wait_for_stops(&stops, 1) => {
             tracing::info!("stopped while the state was being loaded");
             return Ok(());

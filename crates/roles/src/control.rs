@@ -28,7 +28,6 @@ mod tls;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -36,7 +35,6 @@ use anyhow::{Context as _, anyhow, bail};
 use placewright_auth::{Authenticator, Policy};
 use placewright_control::{ControlMachine, submit_placement};
 use placewright_engine::{Engine, Observer, RecoverError};
-use placewright_journal::SqliteJournal;
 use placewright_placement::{Command, Timestamp};
 use placewright_rpc::Token;
 use placewright_scheduler::select::Scheduler;
@@ -48,6 +46,7 @@ use tokio::net::TcpSocket;
 use crate::config::{Config, ConfigErrors, ControlFlags, Environment};
 use crate::identities::{self, ControlIdentity};
 use crate::options::{AuthStrategy, Options};
+use crate::store::Store;
 use crate::{secrets, warnings};
 
 /// Runs control until a signal ends it.
@@ -110,6 +109,7 @@ impl Checked {
         // This only checks the options; `quotas::start` creates the reader that is used.
         quotas::create_reader(options)?;
         warnings.extend(warnings::control_warnings(config));
+        Store::of_control(&options.store, option_conversion::journal(options))?;
         secrets::check(&options.secrets, &options.store.directory())?;
         Ok(Self {
             token,
@@ -244,16 +244,12 @@ pub(crate) fn bind(address: SocketAddr, section: &str) -> anyhow::Result<TcpSock
 /// Opens the store and loads the state, on a thread that may block.
 async fn open_store(
     options: &Options,
-    directory: PathBuf,
     observer: impl Observer,
 ) -> anyhow::Result<Engine<ControlMachine>> {
-    let journal_options = option_conversion::journal(options);
+    let store = Store::of_control(&options.store, option_conversion::journal(options))?;
     let engine_options = option_conversion::engine(options);
     let opened = tokio::task::spawn_blocking(move || -> Result<_, RecoverError> {
-        let mut journal = SqliteJournal::open(&directory, journal_options)?;
-        observer::log_notices(journal.notices());
-        journal.grow_log()?;
-        Engine::open(journal, engine_options, observer)
+        Engine::open(store.open()?, engine_options, observer)
     });
     Ok(opened.await??)
 }

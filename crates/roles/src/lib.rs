@@ -24,6 +24,7 @@ pub mod options;
 pub mod output;
 pub mod secrets;
 mod small_pages;
+mod store;
 pub mod up;
 mod warnings;
 

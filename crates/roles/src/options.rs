@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use uuid::Uuid;
 
+pub(crate) use directories::SQLITE_SCHEME;
 pub use kinds::{
     Addresses, AuditDestination, AuthStrategy, CandidateStrategy, CellAddresses,
     ClientCertificateMode, DriverKind, LogFormat, Number, OptionType, PlainMode, QuotaDefaults,
@@ -353,6 +354,9 @@ options! {
         /// The store's directory, created when missing; one program at a time may use it. Not set means `placement` in
         /// systemd's `$STATE_DIRECTORY`, else in `placewright-data` in the working directory.
         path: Option<PathBuf> = "";
+        /// Where the journal is kept, if not in `path`: `sqlite:DIRECTORY`, or `etcd://HOST:PORT,HOST:PORT/PREFIX` (with
+        /// TLS `etcds://…`; docs/operations.md, "etcd"). `path` then has only what belongs to this machine.
+        url: Option<String> = "";
         /// Most bytes that the journal's file may grow to; -1 means as large as the disk allows. A write that would
         /// exceed this gets 503, reads go on.
         #[unit("bytes")]
@@ -559,6 +563,8 @@ options! {
         /// The store's directory, created when missing; one program at a time may use it. Not set means `cell` in
         /// systemd's `$STATE_DIRECTORY`, else in `placewright-data` in the working directory.
         store_path: Option<PathBuf> = "";
+        /// Where the cell's journal is kept, if not in `store_path`: as `store.url`. Each cell has a prefix of its own.
+        store_url: Option<String> = "";
         /// The folder of the cell's certificate (`identity.pem`, `ca.pem`, `crl.pem`; docs/operations.md,
         /// "Identities"). With it, connections with control and agents use TLS, and each of them may make the calls
         /// that its certificate allows.

@@ -5,21 +5,9 @@ use std::error::Error;
 use placewright_engine::{
     Commit, Observer, RecoveryProgress, SnapshotError, SnapshotReport, StoreError,
 };
-use placewright_journal::Notice;
 
 use super::systemd;
 use crate::config::chain;
-
-/// Logs the notices of opening a store.
-pub(crate) fn log_notices(notices: &[Notice]) {
-    for notice in notices {
-        if notice.is_warning() {
-            tracing::warn!("{notice}");
-        } else {
-            tracing::info!("{notice}");
-        }
-    }
-}
 
 /// Logs the engine's events, and passes them to the wrapped observer.
 #[derive(Debug)]

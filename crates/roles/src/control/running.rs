@@ -434,7 +434,7 @@ async fn end_predecessor_and_load(
     let ended =
         tokio::task::spawn_blocking(move || inherited.end_predecessor().map(|()| inherited));
     let inherited = ended.await??;
-    let engine = open_store(options, options.store.directory(), observer).await?;
+    let engine = open_store(options, observer).await?;
     ensure_standard_names(&engine).await?;
     Ok((inherited, engine))
 }

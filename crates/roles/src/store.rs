@@ -1,0 +1,115 @@
+//! The journal of a role: in a directory (SQLite), or in etcd.
+
+use std::path::PathBuf;
+
+use placewright_journal::{Journal, JournalError, SqliteJournal, SqliteOptions};
+use placewright_journal_etcd::{EtcdJournal, EtcdOptions};
+
+use crate::config::ConfigErrors;
+use crate::options::{CellOptions, SQLITE_SCHEME, StoreOptions};
+
+/// Where the journal of a role is.
+#[derive(Debug, Clone)]
+pub(crate) enum Store {
+    /// In a directory of this machine.
+    Directory(PathBuf, SqliteOptions),
+    /// In etcd.
+    Etcd(EtcdOptions),
+}
+
+impl Store {
+    /// The store of control.
+    ///
+    /// # Errors
+    ///
+    /// `store.url` is not valid.
+    pub(crate) fn of_control(
+        options: &StoreOptions,
+        sqlite: SqliteOptions,
+    ) -> Result<Self, ConfigErrors> {
+        let is_path_set = options.path.is_some();
+        let url = options.url.as_deref();
+        Self::new("store.url", url, is_path_set, options.directory(), sqlite)
+    }
+
+    /// The store of a cell.
+    ///
+    /// # Errors
+    ///
+    /// `cell.store_url` is not valid.
+    pub(crate) fn of_cell(
+        options: &CellOptions,
+        sqlite: SqliteOptions,
+    ) -> Result<Self, ConfigErrors> {
+        let is_path_set = options.store_path.is_some();
+        let url = options.store_url.as_deref();
+        Self::new(
+            "cell.store_url",
+            url,
+            is_path_set,
+            options.directory(),
+            sqlite,
+        )
+    }
+
+    fn new(
+        key: &str,
+        url: Option<&str>,
+        is_path_set: bool,
+        directory: PathBuf,
+        sqlite: SqliteOptions,
+    ) -> Result<Self, ConfigErrors> {
+        let error = |reason: String| ConfigErrors(vec![format!("{key}: {reason}")]);
+        match url {
+            None => Ok(Self::Directory(directory, sqlite)),
+            Some(url) if url.starts_with(SQLITE_SCHEME) => match is_path_set {
+                true => Err(error(
+                    "the directory is named twice: leave one of the two out".into(),
+                )),
+                false => Ok(Self::Directory(directory, sqlite)),
+            },
+            Some(url) if url.starts_with("etcd://") || url.starts_with("etcds://") => {
+                let options = EtcdOptions::parse(url);
+                options.map(Self::Etcd).map_err(|e| error(e.to_string()))
+            }
+            Some(_) => Err(error(
+                "allowed: sqlite:DIRECTORY, etcd://HOST:PORT,…/PREFIX, and etcds:// with TLS"
+                    .into(),
+            )),
+        }
+    }
+
+    /// Opens the journal, and logs what an operator should know of its store. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub(crate) fn open(self) -> Result<Box<dyn Journal>, JournalError> {
+        match self {
+            Self::Directory(directory, options) => {
+                let mut journal = SqliteJournal::open(&directory, options)?;
+                for notice in journal.notices() {
+                    log_notice(notice.is_warning(), &notice.to_string());
+                }
+                journal.grow_log()?;
+                Ok(Box::new(journal))
+            }
+            Self::Etcd(options) => {
+                let journal = EtcdJournal::open(&options)?;
+                tracing::info!(url = journal.url(), "the journal is in etcd");
+                for notice in journal.notices() {
+                    log_notice(notice.is_warning(), &notice.to_string());
+                }
+                Ok(Box::new(journal))
+            }
+        }
+    }
+}
+
+fn log_notice(is_warning: bool, notice: &str) {
+    if is_warning {
+        tracing::warn!("{notice}");
+    } else {
+        tracing::info!("{notice}");
+    }
+}
