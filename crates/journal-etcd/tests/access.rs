@@ -7,7 +7,7 @@ use std::path::Path;
 
 use placewright_journal::{AppendError, Journal, JournalError};
 use placewright_journal_etcd::{EtcdJournal, EtcdNotice, EtcdOptions};
-use placewright_journal_testing::{EtcdCluster, ServerTlsFiles};
+use placewright_journal_testing::{EtcdCluster, EtcdClusterOptions, ServerTlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 fn open(url: &str) -> Result<EtcdJournal, JournalError> {
@@ -160,7 +160,11 @@ fn tls_checks_both_sides() {
         key: path("server.key"),
         client_authorities: path("ca.pem"),
     };
-    let cluster = EtcdCluster::start_with(1, Some(tls)).unwrap();
+    let options = EtcdClusterOptions {
+        tls: Some(tls),
+        ..EtcdClusterOptions::default()
+    };
+    let cluster = EtcdCluster::start_with(1, &options).unwrap();
     let address = cluster.address();
     let url = |ca: &str, client: &str| {
         let folder = folder.path().to_str().unwrap();

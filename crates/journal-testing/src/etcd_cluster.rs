@@ -31,10 +31,19 @@ pub struct ServerTlsFiles {
     pub client_authorities: PathBuf,
 }
 
+/// What members are started with beside their defaults.
+#[derive(Clone, Debug, Default)]
+pub struct EtcdClusterOptions {
+    /// The files for TLS. Without them clients connect without TLS.
+    pub tls: Option<ServerTlsFiles>,
+    /// The size of the database in bytes at which writes stop.
+    pub quota_bytes: Option<u64>,
+}
+
 /// Members of etcd in a temporary directory. They are killed and their directory is removed when it is dropped.
 pub struct EtcdCluster {
     members: Vec<Member>,
-    tls: Option<ServerTlsFiles>,
+    options: EtcdClusterOptions,
     directory: TempDir,
 }
 
@@ -70,24 +79,24 @@ impl EtcdCluster {
     /// # Errors
     /// The program cannot be started, or its members do not become healthy.
     pub fn start(members: usize) -> io::Result<Self> {
-        Self::start_with(members, None)
+        Self::start_with(members, &EtcdClusterOptions::default())
     }
 
-    /// Starts members that serve clients over TLS, if files are given.
+    /// Starts members with options.
     ///
     /// # Errors
     /// As [`Self::start`].
-    pub fn start_with(members: usize, tls: Option<ServerTlsFiles>) -> io::Result<Self> {
+    pub fn start_with(members: usize, options: &EtcdClusterOptions) -> io::Result<Self> {
         let mut attempt = 1;
         loop {
-            match Self::try_start(members, tls.clone()) {
+            match Self::try_start(members, options) {
                 Err(_) if attempt < START_ATTEMPTS => attempt += 1,
                 result => return result,
             }
         }
     }
 
-    fn try_start(members: usize, tls: Option<ServerTlsFiles>) -> io::Result<Self> {
+    fn try_start(members: usize, options: &EtcdClusterOptions) -> io::Result<Self> {
         let ports = free_ports(3 * members)?;
         let members = ports.chunks_exact(3).map(|ports| Member {
             client_port: ports[0],
@@ -97,7 +106,7 @@ impl EtcdCluster {
         });
         let mut cluster = Self {
             members: members.collect(),
-            tls,
+            options: options.clone(),
             directory: tempfile::Builder::new()
                 .prefix("placewright-etcd-")
                 .tempdir()?,
@@ -218,7 +227,11 @@ impl EtcdCluster {
     }
 
     fn spawn(&mut self, index: usize) -> io::Result<()> {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let scheme = if self.options.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        };
         let mut cluster = String::new();
         for (index, member) in self.members.iter().enumerate() {
             let separator = if index == 0 { "" } else { "," };
@@ -252,7 +265,7 @@ impl EtcdCluster {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        if let Some(tls) = &self.tls {
+        if let Some(tls) = &self.options.tls {
             command
                 .arg("--client-cert-auth")
                 .arg("--cert-file")
@@ -261,6 +274,9 @@ impl EtcdCluster {
                 .arg(&tls.key)
                 .arg("--trusted-ca-file")
                 .arg(&tls.client_authorities);
+        }
+        if let Some(bytes) = self.options.quota_bytes {
+            command.args(["--quota-backend-bytes", &bytes.to_string()]);
         }
         member.process = Some(command.spawn()?);
         Ok(())

@@ -4,4 +4,4 @@ mod contract;
 mod etcd_cluster;
 
 pub use contract::{CHECKS, NamedCheck, check_contract};
-pub use etcd_cluster::{EtcdCluster, ServerTlsFiles};
+pub use etcd_cluster::{EtcdCluster, EtcdClusterOptions, ServerTlsFiles};
