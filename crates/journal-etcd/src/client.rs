@@ -7,7 +7,7 @@
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -107,6 +107,7 @@ impl Client {
         let connections = Connections {
             members,
             current: AtomicUsize::new(0),
+            cluster_id: AtomicU64::new(0),
             user: options.user.clone(),
             token: Mutex::new(None),
             request_timeout: options.request_timeout,
@@ -256,6 +257,8 @@ struct Connections {
     members: Vec<Member>,
     /// The index of the member that gets the next request.
     current: AtomicUsize,
+    /// The id of the cluster that answered first; 0 before.
+    cluster_id: AtomicU64,
     user: Option<EtcdUser>,
     token: Mutex<Option<AsciiMetadataValue>>,
     request_timeout: Duration,
@@ -290,7 +293,8 @@ impl Connections {
                 | Cause::BadToken
                 | Cause::NoSpace
                 | Cause::Denied
-                | Cause::Refused => return Err(failure),
+                | Cause::Refused
+                | Cause::OtherCluster => return Err(failure),
             }
             attempts += 1;
             let is_round_complete = attempts % self.members.len() == 0;
@@ -309,7 +313,7 @@ impl Connections {
     async fn attempt(&self, index: usize, call: &Call) -> Result<Response, Failure> {
         let result = match tokio::time::timeout(self.request_timeout, self.send(index, call)).await
         {
-            Ok(Ok(response)) => Ok(response),
+            Ok(Ok(response)) => self.check_cluster(index, response),
             Ok(Err(status)) => Err(Failure::from_status(&self.members[index].address, &status)),
             Err(_) => Err(Failure::timed_out(&self.members[index].address)),
         };
@@ -326,6 +330,26 @@ impl Connections {
                     .compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
         }
         result
+    }
+
+    /// Refuses the response of a member of another cluster than before, which has another store. If it did what
+    /// the request asks for, that is no part of our store: no condition on our head holds there.
+    fn check_cluster(&self, index: usize, response: Response) -> Result<Response, Failure> {
+        let header = match &response {
+            Response::Txn(response) => response.header,
+            Response::Status(response) => response.header,
+            Response::Compact => None,
+        };
+        let Some(id) = header.map(|header| header.cluster_id) else {
+            return Ok(response);
+        };
+        let first = self
+            .cluster_id
+            .compare_exchange(0, id, Ordering::Relaxed, Ordering::Relaxed);
+        match first {
+            Err(other) if other != id => Err(Failure::other_cluster(&self.members[index].address)),
+            Ok(_) | Err(_) => Ok(response),
+        }
     }
 
     async fn send(&self, index: usize, call: &Call) -> Result<Response, Status> {

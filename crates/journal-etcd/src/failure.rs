@@ -19,6 +19,8 @@ pub(crate) enum Cause {
     BadToken,
     /// Nothing was done, because the request cannot be carried out as it is.
     Refused,
+    /// Nothing was done to the store, because the member belongs to another cluster.
+    OtherCluster,
 }
 
 /// The failure of a request.
@@ -38,6 +40,18 @@ impl Failure {
             cause: Cause::Unknown,
             reason: format!("{endpoint} did not answer in time"),
             is_connection_doubtful: true,
+        }
+    }
+
+    /// The failure of a request that a member of another cluster than before answered.
+    pub(crate) fn other_cluster(endpoint: &str) -> Self {
+        Self {
+            cause: Cause::OtherCluster,
+            reason: format!(
+                "{endpoint} belongs to another cluster than the members before it, or the cluster was \
+                 restored from a backup"
+            ),
+            is_connection_doubtful: false,
         }
     }
 

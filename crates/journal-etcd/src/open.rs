@@ -57,6 +57,12 @@ pub(crate) fn open(options: &EtcdOptions) -> Result<(Store, KnownHead), JournalE
                 cause: Cause::Denied | Cause::BadToken | Cause::Refused,
                 ..
             }) => {}
+            Err(
+                failure @ Failure {
+                    cause: Cause::OtherCluster,
+                    ..
+                },
+            ) => return Err(error_of(&url, "open", failure)),
             Err(Failure { reason, .. }) => notices.push(EtcdNotice::NoAnswer { endpoint, reason }),
         }
     }

@@ -158,8 +158,23 @@ pub(crate) fn error_of(url: &str, doing: &'static str, failure: Failure) -> Jour
             path: url.into(),
             reason,
         },
-        Cause::BadToken | Cause::Refused => JournalError::Unsuitable { url, reason },
+        Cause::BadToken | Cause::Refused | Cause::OtherCluster => {
+            let reason = with_advice(reason);
+            JournalError::Unsuitable { url, reason }
+        }
     }
+}
+
+/// Adds to what etcd says what an operator can do.
+fn with_advice(reason: String) -> String {
+    let advice = if reason.contains("request is too large") {
+        "set --max-request-bytes to etcd's default, 1572864, or more"
+    } else if reason.contains("user name is empty") {
+        "name a user in the store's address, with user and password_file"
+    } else {
+        return reason;
+    };
+    format!("{reason}: {advice}")
 }
 
 /// The error for a database at its quota. What to do is beside the address.

@@ -1,4 +1,4 @@
-//! Clusters with users and passwords, and with TLS and client certificates.
+//! Clusters with users and passwords, with TLS and client certificates, and members of two clusters.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -202,4 +202,40 @@ fn tls_checks_both_sides() {
         ))
         .is_err()
     );
+}
+
+#[test]
+fn members_of_two_clusters_are_refused() {
+    if !EtcdCluster::available() {
+        return;
+    }
+    let (one, mut other) = (
+        EtcdCluster::start(1).unwrap(),
+        EtcdCluster::start(1).unwrap(),
+    );
+    let url = format!("etcd://{},{}/p", one.address(), other.address());
+    let refused = open(&url).err().unwrap();
+    assert!(
+        matches!(refused, JournalError::Unsuitable { .. }),
+        "{refused}"
+    );
+    assert!(refused.to_string().contains("another cluster"), "{refused}");
+
+    // A member that did not answer when the store was opened is noticed when it is used.
+    other.kill(0).unwrap();
+    let mut journal = open(&url).unwrap();
+    assert!(matches!(
+        journal.notices().last(),
+        Some(EtcdNotice::NoAnswer { .. })
+    ));
+    journal.append(1, &[b"a"]).unwrap();
+    other.start_again(0).unwrap();
+    other.wait_until_healthy(0).unwrap();
+    drop(one);
+    let mut results = (0..2).map(|_| journal.append(2, &[b"b"]));
+    assert!(results.any(|result| matches!(
+        result,
+        Err(AppendError::Failed(JournalError::Unsuitable { .. })
+            | AppendError::Unknown(JournalError::Unsuitable { .. }))
+    )));
 }

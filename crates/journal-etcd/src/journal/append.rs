@@ -238,7 +238,13 @@ impl EtcdJournal {
     /// Reads the head, and sends the transaction again if the head is unchanged. Even a definite failure of the
     /// repeated transaction proves nothing: the first one may still be under way.
     fn find_out(&mut self, pending: &Pending) -> Result<Verdict, JournalError> {
-        let now = self.store.read_head("find out what became of an append")?;
+        // One attempt only, so that a caller who repeats this can refuse others in between.
+        let read = kv::all(vec![kv::read(kv::get(self.store.keys.head()))]);
+        let response = (self.store.client.txn(read, Repeat::UntilSent)).map_err(|failure| {
+            self.store
+                .error("find out what became of an append", failure)
+        })?;
+        let now = (self.store).known_head(kv::one(kv::ranges(response).next()))?;
         let verdict = self.judge(pending, now)?;
         let Verdict::Open = verdict else {
             return Ok(verdict);

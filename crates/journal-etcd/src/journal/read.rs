@@ -10,10 +10,10 @@ use crate::proto::{KeyValue, RangeRequest};
 use crate::rows::{BatchHeader, LogEnd, Place, RowError};
 use crate::store::Store;
 
-/// The number of batches in the first page of a read, and in any.
+/// The number of batches in the first page of a read, and in any. The largest page has 16 MiB.
 const BATCHES_FIRST: i64 = 32;
 const BATCHES_MIN: i64 = 8;
-const BATCHES_MAX: i64 = 1024;
+const BATCHES_MAX: i64 = 256;
 /// Pages grow while they are smaller, and shrink when they are larger than this, in bytes.
 const PAGE_BYTES_MIN: usize = 512 << 10;
 const PAGE_BYTES_MAX: usize = 2 << 20;
