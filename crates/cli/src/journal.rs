@@ -99,7 +99,18 @@ impl StoreArgs {
         }
         let flags = Flags::with_config(self.config.clone());
         let config = Config::load(&flags, &Environment::of_process())?;
-        Ok(config.options.store.directory())
+        let store = &config.options.store;
+        if let Some(url) = store
+            .url
+            .as_deref()
+            .filter(|url| !url.starts_with("sqlite:"))
+        {
+            let scheme = url.split("://").next().unwrap_or_default();
+            bail!(
+                "the journal is in {scheme} (store.url), and this command is for a directory: name one with --store"
+            );
+        }
+        Ok(store.directory())
     }
 
     /// Opens the store for reading, and prints a warning if acknowledged entries are missing in it.
