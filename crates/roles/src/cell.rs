@@ -17,6 +17,7 @@ use clap::Args;
 use placewright_cell::Cell;
 use placewright_conductor::{CellId, cell_conductor};
 use placewright_identity::Role;
+use placewright_journal::Journal;
 use placewright_pki::Credentials;
 use placewright_rpc::{
     CertificatesClient, ClientIdentity, ClientOptions, PlacementClient, ServeOptions, ServerRole,
@@ -117,6 +118,13 @@ pub fn check(config: &Config) -> Result<(Option<Token>, Vec<String>), ConfigErro
     Ok((token, warnings))
 }
 
+/// Opens the cell's journal, on a thread that may block.
+async fn open_journal(config: &Config) -> anyhow::Result<Box<dyn Journal>> {
+    let options = option_conversion::journal(&config.options);
+    let store = Store::of_cell(&config.options.cell, options)?;
+    Ok(tokio::task::spawn_blocking(move || store.open()).await??)
+}
+
 /// Loads the cell's certificate, if it has one.
 fn load_credentials(options: &CellOptions) -> Result<Option<Arc<Credentials>>, ConfigErrors> {
     let folder = options.identity_path.as_deref();
@@ -192,8 +200,7 @@ async fn serve(
     let id = uuid_file::read_or_create(&directory, options.uuid)?;
     let mut registry = Registry::default();
     let observer = LoggingObserver(JournalMetrics::new(&mut registry));
-    let store = Store::of_cell(options, option_conversion::journal(&config.options))?;
-    let journal = tokio::task::spawn_blocking(move || store.open()).await??;
+    let journal = open_journal(config).await?;
     let cell_options = placewright_cell::Options {
         sealer: open_sealer(config, &mut registry).await?,
         ..cell_options(&config.options, CellId(id))

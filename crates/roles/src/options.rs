@@ -103,8 +103,7 @@ options! {
         /// Most allocation candidates that one request makes; -1 means no limit.
         #[unit("candidates")]
         max_allocation_candidates: Number<-1, 9_223_372_036_854_775_807> = "-1";
-        /// Order of the search: all candidates of one root provider before the next root, or one of
-        /// each root in turn.
+        /// Order of the search: all candidates of one root provider before the next, or one of each in turn.
         allocation_candidates_generation_strategy: CandidateStrategy = "depth-first";
         /// Project of consumers that were written without one (microversions below 1.8).
         incomplete_consumer_project_id: String = "00000000-0000-0000-0000-000000000000";
@@ -189,8 +188,7 @@ options! {
         alternates: Number<0, 100> = "2";
         /// Whether a resize may choose the host where the instance is.
         resize_to_same_host: bool = "true";
-        /// A cell that sent nothing for this long is down: its instances are shown as UNKNOWN, and new ones go
-        /// elsewhere.
+        /// A cell that sent nothing for this long is down: its instances are UNKNOWN, and new ones go elsewhere.
         #[unit("milliseconds")]
         cell_down_after_ms: Number<2_000, 3_600_000> = "5000";
         /// Time within which a cell has to answer.
@@ -225,8 +223,7 @@ options! {
         /// together: control keeps one record for all servers, but a cell gets one for each.
         #[unit("bytes")]
         reservation_bytes_max: Number<65_536, 1_073_741_824> = "67108864";
-        /// The most bytes of a request's scheduler hints, names and values together. Topology rules
-        /// do not count.
+        /// The most bytes of a request's scheduler hints, names and values together. Topology rules do not count.
         #[unit("bytes")]
         hint_bytes_max: Number<0, 16_777_216> = "16384";
         /// The most parameters that a query may have.
@@ -369,8 +366,7 @@ options! {
         /// snapshot has, if these are more.
         #[unit("bytes")]
         snapshot_bytes: Number<4_096, 9_223_372_036_854_775_807> = "67108864";
-        /// Snapshots that are kept, with all entries after the oldest of them: so that one damaged
-        /// snapshot loses nothing.
+        /// Snapshots kept, with all entries after the oldest of them, so that one damaged snapshot loses nothing.
         #[unit("snapshots")]
         snapshots_kept: Number<1, 1_000> = "2";
         /// How many of the newest entries readers of the change stream can always resume from.
@@ -382,8 +378,7 @@ options! {
         /// Most writes that may wait for their turn. A further one gets 503.
         #[unit("writes")]
         queue_commands_max: Number<1, 10_000_000> = "65536";
-        /// Largest record that one write may make in the journal. A larger one gets 413 and changes
-        /// nothing.
+        /// Largest record that one write may make in the journal. A larger one gets 413 and changes nothing.
         #[unit("bytes")]
         record_bytes_max: Number<65_536, 536_870_912> = "16777216";
         /// Most writes in one append to the journal, so in one fsync.
@@ -563,7 +558,7 @@ options! {
         /// The store's directory, created when missing; one program at a time may use it. Not set means `cell` in
         /// systemd's `$STATE_DIRECTORY`, else in `placewright-data` in the working directory.
         store_path: Option<PathBuf> = "";
-        /// Where the cell's journal is kept, if not in `store_path`: as `store.url`. Each cell has a prefix of its own.
+        /// Where the cell's journal is kept, if not in `store_path`, as in `store.url`. Each cell needs its own prefix.
         store_url: Option<String> = "";
         /// The folder of the cell's certificate (`identity.pem`, `ca.pem`, `crl.pem`; docs/operations.md,
         /// "Identities"). With it, connections with control and agents use TLS, and each of them may make the calls
@@ -590,8 +585,7 @@ options! {
         /// time.
         #[unit("milliseconds")]
         host_timeout_ms: Number<1_000, 86_400_000> = "30000";
-        /// Time that an agent has for each step of a build or move. Then the build goes to an
-        /// alternate.
+        /// Time that an agent has for each step of a build or move. Then the build goes to an alternate.
         #[unit("milliseconds")]
         step_timeout_ms: Number<1_000, 4_294_967_295> = "600000";
         /// A message that was not answered is sent again after this time, and then after twice as long each time, up
