@@ -80,7 +80,7 @@ struct Outcomes {
     unknown_not_kept: u64,
     failed: u64,
     conflicts: u64,
-    /// The longest time of one append.
+    /// The longest time of one append, with finding out what became of it.
     longest: Duration,
 }
 
@@ -187,7 +187,9 @@ fn write(journal: &mut dyn Journal, writer: u8, progress: &Progress) -> Outcomes
             1,
         );
         let started = Instant::now();
-        let is_kept = match journal.append(next, &[&record, &record]) {
+        let appended = journal.append(next, &[&record, &record]);
+        outcomes.longest = outcomes.longest.max(started.elapsed());
+        let is_kept = match appended {
             Ok(()) => true,
             Err(AppendError::Conflict { next_sequence }) => {
                 outcomes.conflicts += 1;

@@ -14,7 +14,7 @@ use placewright_journal_testing::{EtcdCluster, check_contract};
 
 type Check = (&'static str, fn(&EtcdCluster));
 
-const CHECKS: [Check; 8] = [
+const CHECKS: [Check; 9] = [
     ("the_contract_is_kept", the_contract_is_kept),
     (
         "a_store_is_created_once_and_found_again",
@@ -31,6 +31,7 @@ const CHECKS: [Check; 8] = [
     ),
     ("a_seal_ends_all_appends", a_seal_ends_all_appends),
     ("damage_is_found", damage_is_found),
+    ("an_older_copy_is_noticed", an_older_copy_is_noticed),
     ("calls_work_inside_a_runtime", calls_work_inside_a_runtime),
 ];
 
@@ -345,6 +346,37 @@ fn damage_is_found(cluster: &EtcdCluster) {
         Err(JournalError::Missing {
             first: 37,
             last: 40,
+            ..
+        })
+    ));
+}
+
+fn an_older_copy_is_noticed(cluster: &EtcdCluster) {
+    let options = fresh(cluster);
+    let (mut writer, mut reader) = (open(&options), open(&options));
+    writer.append(1, &[b"a"]).unwrap();
+    let head = base64(format!("{}/head", options.prefix).as_bytes());
+    let get = format!("{{\"key\":\"{head}\"}}");
+    let answer = cluster.post(0, "/v3/kv/range", &get).unwrap();
+    let value = answer.split("\"value\":\"").nth(1).unwrap();
+    let value = value.split('"').next().unwrap();
+    writer.append(2, &[b"b", b"c"]).unwrap();
+    assert_eq!(reader.end().unwrap(), 3);
+    let put = format!("{{\"key\":\"{head}\",\"value\":\"{value}\"}}");
+    cluster.post(0, "/v3/kv/put", &put).unwrap();
+    assert!(matches!(
+        writer.append(4, &[b"d"]),
+        Err(AppendError::Failed(JournalError::Lost {
+            first: 2,
+            last: 3,
+            ..
+        }))
+    ));
+    assert!(matches!(
+        reader.end(),
+        Err(JournalError::Lost {
+            first: 2,
+            last: 3,
             ..
         })
     ));

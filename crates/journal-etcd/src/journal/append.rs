@@ -167,7 +167,7 @@ impl EtcdJournal {
         let started = Instant::now();
         let request = pending.transaction.clone();
         let mut failure = match self.store.client.txn(request, Repeat::UntilSent) {
-            Ok(response) => return self.conclude(pending, response),
+            Ok(response) => return self.conclude(&pending, response),
             Err(failure) if failure.cause == Cause::Unknown => failure,
             Err(failure) => {
                 self.remove_upload(&pending.header);
@@ -195,23 +195,17 @@ impl EtcdJournal {
         }
     }
 
-    /// Ends an append with the response to its transaction.
-    fn conclude(
-        &mut self,
-        pending: Box<Pending>,
-        response: TxnResponse,
-    ) -> Result<(), AppendError> {
-        match self.judge_response(&pending, response) {
-            Ok(Verdict::Kept) => Ok(()),
-            Ok(Verdict::NotKept | Verdict::Open) => {
-                self.remove_upload(&pending.header);
-                Err(self.not_kept())
-            }
-            Err(error) => {
-                self.pending = Some(pending);
-                Err(AppendError::Unknown(error))
-            }
+    /// Ends an append with the response to its first transaction, which is the only one.
+    fn conclude(&mut self, pending: &Pending, response: TxnResponse) -> Result<(), AppendError> {
+        if response.succeeded {
+            self.keep(pending, kv::revision(&response));
+            return Ok(());
         }
+        self.remove_upload(&pending.header);
+        let head = kv::one(kv::ranges(response).next());
+        let now = self.store.known_head(head)?;
+        self.learn(now)?;
+        Err(self.not_kept())
     }
 
     pub(super) fn resolve_pending(&mut self) -> Result<Resolution, JournalError> {
@@ -262,15 +256,7 @@ impl EtcdJournal {
         response: TxnResponse,
     ) -> Result<Verdict, JournalError> {
         if response.succeeded {
-            let revision = kv::revision(&response);
-            self.keep(
-                pending,
-                KnownHead {
-                    value: pending.head.encode(),
-                    head: pending.head.clone(),
-                    revision,
-                },
-            );
+            self.keep(pending, kv::revision(&response));
             return Ok(Verdict::Kept);
         }
         let head = kv::one(kv::ranges(response).next());
@@ -278,8 +264,13 @@ impl EtcdJournal {
         self.judge(pending, now)
     }
 
-    fn keep(&mut self, pending: &Pending, known: KnownHead) {
-        self.known = known;
+    /// Takes over the head that an append wrote at a revision.
+    fn keep(&mut self, pending: &Pending, revision: i64) {
+        self.known = KnownHead {
+            value: pending.head.encode(),
+            head: pending.head.clone(),
+            revision,
+        };
         self.verified = pending.header.end;
     }
 
