@@ -247,7 +247,8 @@ async fn open_store(
     observer: impl Observer,
 ) -> anyhow::Result<Engine<ControlMachine>> {
     let store = Store::of_control(&options.store, option_conversion::journal(options))?;
-    let engine_options = option_conversion::engine(options);
+    let mut engine_options = option_conversion::engine(options);
+    engine_options.batch_bytes_max = engine_options.batch_bytes_max.min(store.batch_bytes_max());
     let opened = tokio::task::spawn_blocking(move || -> Result<_, RecoverError> {
         Engine::open(store.open()?, engine_options, observer)
     });

@@ -8,6 +8,9 @@ use placewright_journal_etcd::{EtcdJournal, EtcdOptions};
 use crate::config::ConfigErrors;
 use crate::options::{CellOptions, SQLITE_SCHEME, StoreOptions};
 
+/// The maximum size in bytes of the records in one append to etcd, whose requests may have 1.5 MiB.
+const ETCD_BATCH_BYTES_MAX: usize = 512 << 10;
+
 /// Where the journal of a role is.
 #[derive(Debug, Clone)]
 pub(crate) enum Store {
@@ -76,6 +79,15 @@ impl Store {
                 "allowed: sqlite:DIRECTORY, etcd://HOST:PORT,…/PREFIX, and etcds:// with TLS"
                     .into(),
             )),
+        }
+    }
+
+    /// The maximum size in bytes of the records in one append that the store takes at once.
+    pub(crate) fn batch_bytes_max(&self) -> usize {
+        match self {
+            Self::Directory(..) => usize::MAX,
+            // A larger one needs several requests.
+            Self::Etcd(_) => ETCD_BATCH_BYTES_MAX,
         }
     }
 
