@@ -12,7 +12,7 @@ pub struct Kind {
     pub service: &'static str,
     /// The path of the route as in the documentation.
     pub route: &'static str,
-    /// The method.
+    /// The HTTP method, such as `POST`: what a path costs differs between its methods.
     pub method: &'static str,
     /// Whether the service declares that it may take milliseconds.
     pub is_declared_costly: bool,

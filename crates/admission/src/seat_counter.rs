@@ -31,7 +31,7 @@ pub enum Entrance {
 /// What happens with the seat of a request that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// It is free.
+    /// Nobody waits, so the seat is free for a request that comes later.
     Freed,
     /// It stays taken, for the first one that waits.
     PassOn,
@@ -105,7 +105,7 @@ impl SeatCounter {
             });
     }
 
-    /// All seats.
+    /// The seats of the level, whether free or taken. The number does not change.
     #[must_use]
     pub fn seats(&self) -> usize {
         self.seats as usize

@@ -29,7 +29,7 @@ pub struct IncomingRequest {
     pub project: u64,
     /// Whose fair share of the project's it uses.
     pub user: u64,
-    /// What it is.
+    /// Its route and method, from which its cost is estimated.
     pub kind: Kind,
     /// How many instances it asks to be built.
     pub instances: u32,
@@ -38,9 +38,9 @@ pub struct IncomingRequest {
 /// What becomes of a request that was not refused.
 #[derive(Debug)]
 pub enum Arrival {
-    /// It runs now.
+    /// It runs now. The seat has to be given back with [`TenantLevel::finish`].
     Started(Seat),
-    /// It waits.
+    /// It waits for a seat of its pool. The ticket identifies it when it gets one, or gives up.
     Waiting(Ticket),
 }
 
@@ -115,13 +115,13 @@ impl Seat {
 /// What a pool is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolStatus {
-    /// All seats.
+    /// The seats of the pool, taken or free. While several projects are present, fewer may be in use.
     pub seats: usize,
     /// Seats that are taken, held ones included.
     pub taken: usize,
     /// Seats that are held after their request.
     pub held: usize,
-    /// Requests that wait.
+    /// Requests that wait for a seat of this pool now.
     pub waiting: usize,
     /// Requests refused at once since the start.
     pub refused: u64,
@@ -443,7 +443,7 @@ impl<W> TenantLevel<W> {
         }
     }
 
-    /// Counts a refusal.
+    /// Counts a refusal, and charges the project for the request that was read in vain.
     fn refuse(&mut self, pool: PoolKind, project: u64) {
         let pool = self.pool(pool);
         pool.refused += 1;

@@ -46,7 +46,7 @@ pub struct MatchedRequest {
 enum RequestTarget {
     /// The list of versions.
     Versions { origin: String },
-    /// The only version.
+    /// The document of the only version, `v2.1`.
     Version { origin: String },
     /// An operation of a resource.
     Operation(Box<MatchedOperation>),

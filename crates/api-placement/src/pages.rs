@@ -36,7 +36,7 @@ pub(crate) enum Page {
 /// An authorized request for a page.
 #[derive(Debug)]
 pub(crate) struct PageRequest {
-    /// The requested page.
+    /// Which page is requested, as found from its path.
     pub(crate) page: Page,
     /// The microversion of an explained query.
     version: Microversion,

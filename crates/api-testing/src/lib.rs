@@ -251,11 +251,11 @@ impl<'a> RequestBuilder<'a> {
 /// A response that was read to its end.
 #[derive(Debug)]
 pub struct Answer {
-    /// The status.
+    /// The HTTP status code.
     pub status: u16,
-    /// The headers.
+    /// The headers by their names in lower case; of a header that occurs twice, the last value.
     pub headers: HashMap<String, String>,
-    /// The body.
+    /// The body as text; empty if there is none.
     pub text: String,
 }
 

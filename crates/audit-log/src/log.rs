@@ -32,7 +32,7 @@ pub struct AuditLogMetrics {
 }
 
 impl AuditLogMetrics {
-    /// Registers the metrics.
+    /// Creates the metrics at zero and registers them as `placewright_audit_log_*`.
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let registry = registry.sub_registry_with_prefix("placewright");

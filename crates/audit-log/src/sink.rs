@@ -16,7 +16,7 @@ pub enum Destination {
     File(PathBuf),
     /// To the socket of the machine's syslog.
     Syslog(PathBuf),
-    /// To standard error.
+    /// To the process's standard error, between its other log lines.
     Stderr,
 }
 
@@ -45,7 +45,7 @@ const SYSLOG_TIMEOUT: Duration = Duration::from_secs(1);
 /// The syslog priority of a line: facility `authpriv`, severity `notice`.
 const SYSLOG_PRIORITY: u8 = 10 * 8 + 5;
 
-/// An open log.
+/// The opened [`Destination`], to which the log's thread writes lines.
 #[derive(Debug)]
 pub(crate) enum Sink {
     File(LogFile),

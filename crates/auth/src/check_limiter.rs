@@ -55,7 +55,7 @@ struct FailureRecords {
     failures: SecondChanceCache<Instant>,
     /// Sources, with user names, whose credentials were verified.
     trusted: SegmentedCache<()>,
-    /// As [`CheckLimiter::interval`].
+    /// The time in which an allowance recovers by one failure; the same as [`CheckLimiter::interval`].
     interval: Duration,
     /// The longest recovery time of an allowance; further failures do not extend it. With
     /// such a debt a source is refused, because it would have to wait for longer than `wait_max`.
@@ -265,7 +265,7 @@ impl CheckLimiter {
 }
 
 impl FailureRecords {
-    /// Adds a failure.
+    /// Charges a failure: the key's allowance recovers fully one `interval` later, but within `debt_max` from now.
     fn charge(&mut self, key: Key, now: Instant) {
         let recovered_before = self.failures.get(&key, now).unwrap_or(now);
         let recovered_at = (recovered_before + self.interval).min(now + self.debt_max);

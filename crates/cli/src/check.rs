@@ -23,11 +23,11 @@ pub(crate) struct Check {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Role {
-    /// Control, and `up`
+    /// Control, in a process of its own or within `placewright up`
     Control,
-    /// A cell
+    /// A cell in a process of its own
     Cell,
-    /// An agent
+    /// An agent in a process of its own
     Agent,
 }
 

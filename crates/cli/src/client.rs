@@ -12,7 +12,7 @@ use crate::credentials::Credentials;
 /// Arguments that select a server and authenticate the request.
 #[derive(Debug, Args)]
 pub(crate) struct Client {
-    /// The server's address
+    /// The address of the API to which the request is sent
     #[arg(
         long,
         env = "PLACEWRIGHT_URL",

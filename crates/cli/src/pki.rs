@@ -140,7 +140,7 @@ pub(crate) struct AuthorityArgs {
 }
 
 impl PkiCommand {
-    /// Runs the command.
+    /// Runs the command in the folder of the authority, and prints what it made or found.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Init {

@@ -55,7 +55,7 @@ pub(crate) struct KeyLocationArgs {
     #[arg(long)]
     cell: bool,
 
-    /// The configuration file
+    /// The configuration file that says where the key file and the store are
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

@@ -38,14 +38,14 @@ pub(crate) enum TopologyCommand {
 /// Load the places of hosts from a CSV file
 #[derive(Debug, Args)]
 pub(crate) struct Apply {
-    /// The file
+    /// The CSV file with the place of each host
     file: PathBuf,
 
     /// A CSV file with your own distances between places of one level
     #[arg(long, value_name = "FILE")]
     distances: Option<PathBuf>,
 
-    /// The Placement API
+    /// The address of the Placement API, where the places become aggregates
     #[arg(
         long,
         env = "PLACEWRIGHT_URL",
@@ -54,7 +54,7 @@ pub(crate) struct Apply {
     )]
     url: String,
 
-    /// The scheduler API
+    /// The address of the scheduler API, where the places get names, levels and distances
     #[arg(
         long,
         env = "PLACEWRIGHT_SCHEDULER_URL",

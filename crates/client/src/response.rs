@@ -58,12 +58,12 @@ pub struct RequestedHost {
     pub node: Option<String>,
     /// Its rank among all hosts that were compared, from 1; none if it was excluded.
     pub rank: Option<usize>,
-    /// Its score.
+    /// The sum of the weighers' shares, higher is better; none if it was excluded.
     pub score: Option<f64>,
     /// What each weigher contributes to the score.
     #[serde(default)]
     pub weights: Vec<WeigherContribution>,
-    /// What excluded it.
+    /// What excluded it; none if it was compared.
     pub excluded: Option<Exclusion>,
 }
 
@@ -221,7 +221,7 @@ pub struct Aggregates {
 pub struct Aggregate {
     /// The UUID of the aggregate in placement.
     pub uuid: Uuid,
-    /// The name.
+    /// The name that its operator gave it.
     pub name: String,
     /// The availability zone of its hosts, if the metadata have one as `availability_zone`.
     pub zone: Option<String>,

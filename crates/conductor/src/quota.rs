@@ -114,7 +114,7 @@ pub enum QuotaScope {
     /// A quota class. Only `default` is in use: its limits hold for every project, and precede those
     /// of the configuration.
     Class(String),
-    /// One project.
+    /// One project, by its id: what the compute API has set for it. It precedes the class and the configuration.
     Project(String),
     /// Every project: Keystone's registered limits. Where these are set, Keystone's limits are in
     /// force and no others.
@@ -253,7 +253,7 @@ impl ProjectUsage {
         *instances == 0 && *cores == 0 && *ram_mb == 0 && classes.is_empty()
     }
 
-    /// Counts an instance.
+    /// Counts one more instance, and the amounts that it requests.
     pub fn add_instance(&mut self, usage: &Usage) {
         self.instances += 1;
         self.add(usage);

@@ -31,7 +31,7 @@ impl Clock {
         }
     }
 
-    /// The present time.
+    /// The present time in microseconds since 1970: the system's, and what a movable clock is ahead of it.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         let shared = self.ahead_us.as_ref();

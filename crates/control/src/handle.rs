@@ -103,7 +103,7 @@ impl ControlHandle {
         &self.shared.options
     }
 
-    /// The present time.
+    /// The present time by control's clock, which tests can move.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.shared.clock.now()

@@ -19,7 +19,7 @@ pub(crate) enum MessageKey {
 /// A piece of work that the state calls for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PendingWork {
-    /// Select a host.
+    /// Select a host for a build or a move that has none yet.
     Schedule(WaitingForHost),
     /// Send the message with this key to a cell.
     Send(CellId, MessageKey),

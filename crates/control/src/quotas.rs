@@ -31,7 +31,7 @@ pub struct UnifiedLimits {
 /// Where the limits in force come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitSource {
-    /// The configuration.
+    /// The configuration and what the compute API has set.
     Configuration,
     /// Keystone, whose limits replace the configured ones.
     Keystone,

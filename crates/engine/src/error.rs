@@ -123,7 +123,7 @@ pub enum FollowError {
     /// The entries were trimmed. Start from a newer entry, or from a copy of the state.
     #[error("entry {asked} is no longer held: the first held entry is {first_held}")]
     Trimmed {
-        /// The requested entry.
+        /// The entry that the follower wants to read next.
         asked: u64,
         /// The first entry still held.
         first_held: u64,

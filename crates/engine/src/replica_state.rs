@@ -38,7 +38,7 @@ pub trait LeaderLink<M: Machine>: Send + Sync + 'static {
     }
 }
 
-/// Which replica leads.
+/// Which replica leads, as far as this one knows from the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Leadership {
     /// The entry with which the replica began to lead; 0 if none is known.

@@ -57,7 +57,7 @@ struct Shared {
 pub struct LevelStatus {
     /// `operators`, `tenants`, `tenants-costly`, or `tenants-multi-create`.
     pub level: &'static str,
-    /// All seats.
+    /// The seats of the level or pool, whether free or taken.
     pub seats: usize,
     /// Seats that are taken.
     pub taken: usize,
@@ -125,7 +125,7 @@ impl AdmissionControl {
         }))
     }
 
-    /// Registers its metrics.
+    /// Registers the metrics `placewright_admission_*`, which are read from the pools when they are scraped.
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("placewright_admission");
         registry.register_collector(Box::new(AdmissionCollector(self.clone())));

@@ -294,7 +294,7 @@ where
         .unwrap_or(false)
 }
 
-/// Reads a body.
+/// Reads a body of a limited size into memory that is reserved for it.
 struct BodyReader {
     bytes_max: usize,
     /// The memory that is reserved for the body; `None` for a small one.

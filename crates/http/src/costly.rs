@@ -64,7 +64,7 @@ pub enum CostlyError {
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl CostlyError {
-    /// The error response.
+    /// The response for the client: 500 after a panic, else 503 with `Retry-After`.
     #[must_use]
     pub fn to_api(self) -> ApiError {
         match self {

@@ -57,9 +57,9 @@ impl Cost {
 /// Who may send a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Everybody, without authentication.
+    /// Everybody may: the request is carried out without an identity.
     Open,
-    /// Whoever is authenticated.
+    /// Whoever is authenticated may, as far as the policies of the operation allow.
     Identified,
 }
 

@@ -90,7 +90,7 @@ impl ApiError {
         self
     }
 
-    /// Replaces the detail.
+    /// Replaces the text for people; the status and the code stay.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = detail.into();

@@ -143,7 +143,7 @@ impl Gateway {
         &self.authenticator
     }
 
-    /// Limits and time-outs.
+    /// The limits and time-outs of requests and connections, as configured.
     pub fn options(&self) -> &HttpOptions {
         &self.options
     }

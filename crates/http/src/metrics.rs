@@ -84,7 +84,7 @@ fn durations() -> Histogram {
 }
 
 impl HttpMetrics {
-    /// Registers the metrics.
+    /// Creates the metrics at zero and registers them, most of them as `placewright_http_*`.
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),

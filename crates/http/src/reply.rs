@@ -15,7 +15,7 @@ const WHOLE_BYTES_MAX: usize = 256 << 10;
 /// A response before the common headers are added.
 #[derive(Debug)]
 pub struct Reply {
-    /// The HTTP status.
+    /// The HTTP status code of the response.
     pub status: u16,
     /// The body; may be empty.
     pub body: Body,
@@ -109,7 +109,7 @@ impl Reply {
         }
     }
 
-    /// Sets another status.
+    /// Sets another status than the one that the response was made with.
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Self {
         self.status = status;

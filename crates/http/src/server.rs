@@ -58,7 +58,7 @@ pub trait HttpService: Send + Sync + 'static {
 /// The client at the other end of a connection.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// The client's address.
+    /// The address and port at the other end of the connection, which may be those of a proxy.
     pub remote: SocketAddr,
     /// Notices when the client closes the connection while its request waits for a seat.
     pub watch: Arc<PeerWatch>,

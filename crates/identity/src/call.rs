@@ -12,17 +12,17 @@ use crate::identity::{Identity, Role};
 pub enum Call<'a> {
     /// Control calls a cell.
     ControlCell {
-        /// The called cell.
+        /// The name of the called cell. Control may call every cell.
         cell: &'a str,
     },
     /// An agent connects to a cell.
     JoinCell {
-        /// The called cell.
+        /// The name of the called cell, which has to be the one in the agent's certificate.
         cell: &'a str,
     },
     /// An agent sends its cell a message about a host.
     ReportHost {
-        /// The called cell.
+        /// The name of the called cell, which has to be the one in the agent's certificate.
         cell: &'a str,
         /// The name of the host.
         name: &'a str,
@@ -31,7 +31,7 @@ pub enum Call<'a> {
     },
     /// An agent reports the service host of one of its hosts.
     NameService {
-        /// The called cell.
+        /// The name of the called cell, which has to be the one in the agent's certificate.
         cell: &'a str,
         /// The name of the service host.
         service: &'a str,

@@ -21,11 +21,11 @@ pub struct Identity {
 /// A role; of an agent with the hosts for which it may send messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Control.
+    /// Control of the installation. It has no name of its own, because an installation has one control.
     Control,
     /// The cell of this name.
     Cell(String),
-    /// An agent.
+    /// An agent, with its cell and its hosts.
     Agent(AgentNames),
 }
 
@@ -122,7 +122,7 @@ impl Identity {
         &self.installation
     }
 
-    /// The role.
+    /// The role of the holder, with the names that belong to it.
     #[must_use]
     pub fn role(&self) -> &Role {
         &self.role

@@ -11,7 +11,7 @@ use crate::proto::{
     TxnRequest, TxnResponse,
 };
 
-/// Reads one key.
+/// Reads one key as it is now.
 pub(crate) fn get(key: Bytes) -> RangeRequest {
     RangeRequest {
         key,

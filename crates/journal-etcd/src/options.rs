@@ -51,7 +51,7 @@ pub struct EtcdTls {
 /// A user of etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdUser {
-    /// The name.
+    /// The name of the user, as etcd has it.
     pub name: String,
     /// The file with the password. It is read for each authentication.
     pub password_file: PathBuf,

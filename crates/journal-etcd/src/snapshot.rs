@@ -162,7 +162,7 @@ fn chained_crc(crc: u32, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Writes one snapshot.
+/// Writes one snapshot in chunks of several keys, and at last the manifest that makes it valid.
 pub(crate) struct Writer {
     store: Arc<Store>,
     sequence: u64,

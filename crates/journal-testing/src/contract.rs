@@ -14,7 +14,7 @@ use placewright_journal::{AppendError, Journal, JournalError, Resolution, compac
 /// A check, and its name.
 pub type NamedCheck = (&'static str, fn(&mut dyn Journal));
 
-/// All checks.
+/// The checks of the contract, each with the name of its function.
 pub const CHECKS: [NamedCheck; 8] = [
     (
         "entries_are_numbered_without_gaps_and_read_in_order",

@@ -25,7 +25,7 @@ const DEMAND: &str = "PLACEWRIGHT_TEST_ENGINES";
 pub struct ServerTlsFiles {
     /// The members' certificate (PEM).
     pub certificate: PathBuf,
-    /// Its key.
+    /// The key of the members' certificate (PEM).
     pub key: PathBuf,
     /// The authorities of the clients' certificates.
     pub client_authorities: PathBuf,

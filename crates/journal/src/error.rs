@@ -103,7 +103,7 @@ pub enum JournalError {
     /// The requested entries were trimmed.
     #[error("entry {asked} is no longer held: the first held entry is {first_held}")]
     Trimmed {
-        /// The requested entry.
+        /// The entry that was to be read next.
         asked: u64,
         /// The first entry still held.
         first_held: u64,
@@ -112,7 +112,7 @@ pub enum JournalError {
     /// There is no snapshot at this entry.
     #[error("there is no snapshot at entry {sequence}")]
     NoSnapshot {
-        /// The requested entry.
+        /// The entry at which the snapshot was expected.
         sequence: u64,
     },
 
@@ -205,7 +205,7 @@ pub enum JournalError {
     Sealed {
         /// The store's address without secrets.
         url: String,
-        /// The last entry.
+        /// The last entry, with which the store was sealed.
         end: u64,
         /// The address of the store that goes on, without secrets.
         moved_to: String,

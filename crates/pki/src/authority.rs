@@ -181,7 +181,7 @@ impl Authority {
         &self.installation
     }
 
-    /// The folder.
+    /// The folder of the authority, which holds its key and its register.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -364,7 +364,6 @@ impl Authority {
     }
 }
 
-/// [`SKEW`] in seconds.
 fn skew() -> i64 {
     i64::try_from(SKEW.as_secs()).unwrap_or(0)
 }

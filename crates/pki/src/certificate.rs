@@ -14,7 +14,7 @@ use crate::error::PkiError;
 pub struct CertificateFacts {
     /// The role, cell and hosts in its names.
     pub identity: Identity,
-    /// The serial number.
+    /// The serial number as big-endian bytes, which a revocation list names.
     pub serial: Vec<u8>,
     /// The begin of its validity, in seconds since 1970.
     pub not_before: i64,

@@ -98,7 +98,7 @@ impl Credentials {
         }))
     }
 
-    /// The folder.
+    /// The folder that the credentials are loaded from.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory

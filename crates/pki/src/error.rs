@@ -22,7 +22,7 @@ pub enum PkiError {
     Content {
         /// The path of the file.
         path: String,
-        /// What is wrong.
+        /// What is wrong with the content, for people.
         why: String,
     },
     /// A certificate is not valid, or lacks a field that is needed.

@@ -101,7 +101,7 @@ pub(crate) fn read_lines(path: &Path) -> Result<Option<Vec<u8>>, PkiError> {
     }
 }
 
-/// Reads a file.
+/// Reads a whole file of at most [`BYTES_MAX`] bytes.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, PkiError> {
     let file_error = |error| PkiError::file(path, error);
     let length = fs::metadata(path).map_err(file_error)?.len();

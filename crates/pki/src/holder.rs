@@ -60,7 +60,7 @@ pub(crate) fn files_of(directory: &Path) -> [PathBuf; 6] {
     .map(|name| directory.join(name))
 }
 
-/// Reads a folder.
+/// Reads the files of a folder. What they contain is parsed only, and not verified.
 pub(crate) fn read(directory: &Path) -> Result<FolderContent, PkiError> {
     let identity = directory.join(IDENTITY);
     let is_renewed_by_placewright = identity.exists();
@@ -139,7 +139,7 @@ fn pem(certificate: &CertificateDer<'static>) -> String {
     pem_block("CERTIFICATE", certificate)
 }
 
-/// A PEM block.
+/// The PEM form of DER bytes: base 64 between the lines that name the label.
 fn pem_block(label: &str, content: &[u8]) -> String {
     let mut text = format!("-----BEGIN {label}-----\n");
     let encoded = STANDARD.encode(content);

@@ -33,7 +33,7 @@ const OPEN_MAX: usize = 10_000;
 pub struct Word {
     /// The id of the invitation.
     pub id: [u8; 8],
-    /// The secret.
+    /// The secret, which proves that who enrols was invited.
     pub secret: [u8; 16],
     /// SHA-256 of the certificate of the authority.
     pub fingerprint: [u8; 32],

@@ -12,7 +12,7 @@ use crate::files;
 const ISSUED: &str = "issued.jsonl";
 const REVOKED: &str = "revoked.jsonl";
 
-/// An issued certificate.
+/// The entry of an issued certificate or of an invitation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegisterEntry {
     /// Its serial number, hexadecimal; empty for an invitation that was withdrawn.
@@ -30,7 +30,7 @@ pub struct RegisterEntry {
     pub operation: String,
 }
 
-/// A revoked certificate.
+/// The entry of a revoked certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revocation {
     /// Its serial number, hexadecimal.
@@ -39,12 +39,12 @@ pub struct Revocation {
     pub at: i64,
 }
 
-/// Adds a certificate.
+/// Appends the entry of a certificate, before the certificate is handed out.
 pub(crate) fn append_issued(directory: &Path, entry: &RegisterEntry) -> Result<(), PkiError> {
     append(&directory.join(ISSUED), entry)
 }
 
-/// Adds a revocation.
+/// Appends the entry of a revoked certificate.
 pub(crate) fn append_revoked(directory: &Path, revocation: &Revocation) -> Result<(), PkiError> {
     append(&directory.join(REVOKED), revocation)
 }

@@ -36,9 +36,9 @@ pub struct TreeChangeLog {
     /// By root slot: the position after its last change.
     last_changes: Vec<u64>,
     count: u64,
-    /// See [`Self::structure_version`].
+    /// How often names or the topology changed; see [`Self::structure_version`].
     structure_version: u64,
-    /// See [`Self::sharing_version`].
+    /// How often sharing providers changed; see [`Self::sharing_version`].
     sharing_version: u64,
 }
 

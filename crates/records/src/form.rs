@@ -35,7 +35,7 @@ pub enum Layout {
 /// Reading the bytes that were written gives an equal value. In the positional layout this is true only of
 /// values whose later added fields have their defaults.
 pub trait Form: Sized {
-    /// Appends the value.
+    /// Appends the value in the layout of `out`.
     fn write(&self, out: &mut Writer);
 
     /// Reads a value from the front of the remaining bytes.

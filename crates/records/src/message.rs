@@ -13,9 +13,9 @@ const COUNT_BYTES_MAX: usize = 5;
 /// The versions that a role supports: all from the oldest to the newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versions {
-    /// The oldest version.
+    /// The lowest version that the role still reads and writes.
     pub oldest: u32,
-    /// The newest version.
+    /// The highest version that the role reads and writes.
     pub newest: u32,
 }
 
@@ -62,7 +62,7 @@ pub fn encode<T: Form>(version: u32, message: &T) -> Option<Vec<u8>> {
 pub struct Part {
     /// The number of items in this part.
     pub count: usize,
-    /// The encoded list.
+    /// The encoded list: the number of its items, and the items.
     pub bytes: Vec<u8>,
 }
 

@@ -462,7 +462,7 @@ options! {
         auth_url: Option<String> = "";
         /// The address to which callers without a token are referred. Not set: `auth_url`.
         www_authenticate_uri: Option<String> = "";
-        /// The service user.
+        /// The name of the service user.
         username: Option<String> = "";
         /// The service user's password. Better: `password_file`.
         #[secret(true)]

@@ -16,7 +16,7 @@ const ETCD_BATCH_BYTES_MAX: usize = 512 << 10;
 pub(crate) enum Store {
     /// In a directory of this machine.
     Directory(PathBuf, SqliteOptions),
-    /// In etcd.
+    /// In a cluster of etcd, under the prefix of the options.
     Etcd(EtcdOptions),
 }
 

@@ -18,7 +18,7 @@ use crate::token::Token;
 pub(crate) enum CallerIdentity {
     /// Without TLS, by the shared token if there is one. Such a caller may make every call.
     Trusted,
-    /// By a certificate.
+    /// By the certificate that was verified in the TLS handshake.
     Certificate(Arc<Peer>),
     /// Not at all: the caller has no certificate yet.
     Unenrolled,

@@ -33,7 +33,7 @@ const SERVER_QUEUE_MESSAGES: usize = 4;
 /// The most events that are queued in a client.
 const CLIENT_QUEUE_EVENTS: usize = 1024;
 
-/// The generated client.
+/// The client that is generated for the service of a cell.
 type GeneratedClient = Client<tonic::transport::Channel>;
 
 /// A client of a cell, for control.

@@ -57,7 +57,7 @@ impl Caller {
     }
 }
 
-/// An accepted connection.
+/// An accepted connection, with or without TLS, and what is known of who opened it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: Stream,

@@ -20,7 +20,7 @@ use tonic::codegen::http::Uri;
 /// The role that a server must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerRole {
-    /// Control.
+    /// Control of the same installation.
     Control,
     /// The cell of this name.
     Cell(String),

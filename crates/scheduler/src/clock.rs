@@ -149,7 +149,6 @@ impl<K: Copy + Eq + Hash, V> ClockCache<K, V> {
         value
     }
 
-    /// Removes all entries.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.index_of.clear();

@@ -64,7 +64,7 @@ pub struct CompiledFilter<'a> {
 pub enum FilterKind {
     /// Once for all instances of a request; the verdicts are cached by request class.
     OncePerRequest,
-    /// In each search.
+    /// Again in each search, because the verdicts depend on what is free.
     EachSearch,
 }
 

@@ -40,7 +40,7 @@ impl fmt::Debug for KeyId {
     }
 }
 
-/// Decodes hexadecimal digits.
+/// The bytes of hexadecimal digits; `None` for other characters or an odd number of digits.
 pub(crate) fn decode_hex(text: &str) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(2) {
         return None;

@@ -100,7 +100,7 @@ pub struct SecretCounts {
     pub unknown: u64,
 }
 
-/// Prints no key.
+/// Written by hand, so that no log has a key.
 impl fmt::Debug for Sealer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Sealer").finish_non_exhaustive()
@@ -170,7 +170,7 @@ impl Sealer {
         }
     }
 
-    /// The present keys.
+    /// The keys in use now. [`Self::refresh`] replaces them; who holds this keyring keeps the old ones.
     #[must_use]
     pub fn keyring(&self) -> Arc<Keyring> {
         Arc::clone(&self.shared.keyring.read())
@@ -382,7 +382,7 @@ pub struct RequestSecrets {
     server: Option<SealedSet>,
 }
 
-/// Prints no key.
+/// Written by hand, so that no log has a key.
 impl fmt::Debug for RequestSecrets {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter

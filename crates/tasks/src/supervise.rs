@@ -24,7 +24,7 @@ pub fn injection_point(task: Task) {
 }
 
 pin_project! {
-    /// See [`supervise`].
+    /// The future that [`supervise`] returns: it polls `future`, and its panic ends the process.
     struct Supervised<F> {
         task: Task,
         #[pin]

@@ -14,7 +14,7 @@ const PREFIX: &str = "placewright-";
 pub struct Dependencies {
     /// The crates of the workspace, without the prefix of their names.
     pub workspace: BTreeSet<String>,
-    /// All other crates.
+    /// The crates from the registry, by the names that they have there.
     pub others: BTreeSet<String>,
 }
 

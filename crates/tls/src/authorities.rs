@@ -58,7 +58,7 @@ impl Authorities {
         &self.roots
     }
 
-    /// The revocation lists.
+    /// The revocation lists (DER) that were in the same text as the certificates.
     pub fn revocations(&self) -> &[CertificateRevocationListDer<'static>] {
         &self.revocations
     }

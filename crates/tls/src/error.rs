@@ -35,7 +35,7 @@ pub enum TlsError {
     BadCertificate {
         /// The number of the certificate in its file, counted from 1.
         number: usize,
-        /// Why.
+        /// What is wrong with the certificate, for people.
         reason: String,
     },
     /// A revocation list is not valid.
@@ -61,7 +61,7 @@ pub enum TlsError {
 pub struct FileError {
     /// The file as the configuration names it.
     pub path: PathBuf,
-    /// What is wrong.
+    /// What is wrong with the file.
     #[source]
     pub error: TlsError,
 }

@@ -69,7 +69,7 @@ impl<T, E> FileBacked<T, E> {
         })
     }
 
-    /// The present value.
+    /// The value from the files as they were when they were last read and valid.
     pub fn current(&self) -> Arc<T> {
         Arc::clone(&self.current.read())
     }

@@ -17,7 +17,7 @@ const BYTES_MAX: u64 = 4 << 20;
 pub struct IdentityFiles {
     /// The certificate, followed by the intermediate ones.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: PathBuf,
 }
 

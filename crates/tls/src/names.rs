@@ -11,7 +11,7 @@ use crate::error::TlsError;
 pub struct PeerNames {
     /// DNS names as they are in the certificate; they may begin with `*.`.
     pub dns: Vec<String>,
-    /// URIs.
+    /// URIs as they are in the certificate, whatever their scheme.
     pub uris: Vec<String>,
 }
 

@@ -43,7 +43,7 @@ pub enum BadRequest {
     /// A field is missing that another one requires.
     #[error("{field} is missing: {reason}")]
     Missing {
-        /// The missing field.
+        /// The field that is missing, as the request would name it.
         field: String,
         /// Why the field is required, for the message.
         reason: Cow<'static, str>,

@@ -25,7 +25,7 @@ pub enum ExtraSpecKey<'a> {
     },
     /// `group_policy`: whether suffixed groups may share a provider.
     GroupPolicy,
-    /// Any other key.
+    /// A key that is none of these, such as `hw:cpu_policy`.
     Other,
 }
 

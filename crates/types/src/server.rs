@@ -57,7 +57,7 @@ pub struct ServerFields {
     /// Whether the guest gets its metadata and user data on a config drive.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub config_drive: bool,
-    /// The requested networks.
+    /// The networks that the guest is to be connected to; `None` if the request names none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub networks: Option<Networks>,
     /// The block devices, in the format of `block_device_mapping_v2`.
@@ -142,17 +142,17 @@ pub type BlockDevice = BTreeMap<String, ScalarValue>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ScalarValue {
-    /// A boolean.
+    /// `true` or `false`, such as of `delete_on_termination`.
     Boolean(bool),
-    /// An integer.
+    /// An integer of 64 bits with a sign, such as of `volume_size`.
     Integer(i64),
     /// An integer that is too large for `i64`.
     Unsigned(u64),
-    /// Any other number.
+    /// A number with a fraction or an exponent.
     Float(f64),
-    /// A string.
+    /// A string, such as of `uuid`.
     Text(String),
-    /// `null`.
+    /// The JSON value `null`, which is not the same as an absent field.
     Null,
 }
 

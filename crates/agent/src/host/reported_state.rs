@@ -16,7 +16,7 @@ use crate::guest_log::GuestKey;
 /// The soft state that was reported to the cell, and the changes since.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReportedState {
-    /// The present load.
+    /// The load now; a report is due while it differs from `reported_load`.
     load: Load,
     /// The load that was reported last.
     reported_load: Load,

@@ -160,7 +160,7 @@ impl<'s> ServerView<'s> {
             })
     }
 
-    /// The server's description.
+    /// The description that the owner chose, or `None`. Labels, which have later changes, precede the specification.
     pub(crate) fn description(&self) -> Option<String> {
         match self.labels {
             Some(labels) => labels.description.clone(),

@@ -24,9 +24,9 @@ pub(crate) struct Traits {
 /// Which forms of a `required` parameter the microversion has.
 #[derive(Clone, Copy)]
 pub(crate) struct TraitForms {
-    /// `!TRAIT`.
+    /// Whether `!TRAIT` may forbid a trait.
     pub(crate) allows_forbidden: bool,
-    /// `in:TRAIT,TRAIT`.
+    /// Whether `in:TRAIT,TRAIT` may require any one of several traits.
     pub(crate) allows_any_of: bool,
 }
 

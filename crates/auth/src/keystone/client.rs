@@ -99,7 +99,7 @@ impl Client {
         })
     }
 
-    /// The HTTP client.
+    /// The HTTP client of all requests to Keystone, which holds the authorities that are trusted for it.
     pub(crate) fn http(&self) -> &Http {
         &self.http
     }

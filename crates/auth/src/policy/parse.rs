@@ -82,9 +82,9 @@ struct Token<'t> {
 }
 
 enum TokenKind<'t> {
-    /// An opening bracket.
+    /// `(` at the beginning of a word.
     Open,
-    /// A closing bracket.
+    /// `)` at the end of a word.
     Close,
     And,
     Or,

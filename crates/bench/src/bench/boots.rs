@@ -27,11 +27,11 @@ use crate::replay::{clean_up, servers, usage};
     placewright bench boots\n  \
     placewright bench boots --fail 10    # percent of the builds fail")]
 pub(crate) struct BootsBench {
-    /// Servers to boot
+    /// Servers to boot, in requests through the compute API
     #[arg(long, default_value_t = 20_000)]
     servers: u32,
 
-    /// Simulated hosts
+    /// Simulated hosts on which the servers are built
     #[arg(long, default_value_t = 10_000)]
     hosts: u32,
 

@@ -16,7 +16,7 @@ use crate::arguments::positive;
 /// Arguments of `placewright bench durable`.
 #[derive(Debug, Args)]
 pub(crate) struct DurableBench {
-    /// Hosts
+    /// Hosts to load before the claims, which choose among them at random
     #[arg(long, default_value_t = 10_000)]
     hosts: u64,
 

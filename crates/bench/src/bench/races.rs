@@ -30,7 +30,7 @@ use racer::{RaceResults, RacingScheduler};
 /// Arguments of `placewright bench races`.
 #[derive(Debug, Args)]
 pub(crate) struct RacesBench {
-    /// Hosts
+    /// Hosts for which the schedulers compete
     #[arg(long, default_value_t = 10_000)]
     hosts: u32,
 

@@ -9,7 +9,7 @@ use super::time;
 /// The moment to restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Until {
-    /// After this entry.
+    /// The state after the entry with this number.
     Sequence(u64),
     /// Everything that was acknowledged before this time, and nothing that was requested after it. In
     /// microseconds since 1970.

@@ -44,11 +44,11 @@ pub(crate) struct NameArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum RoleArg {
-    /// Control
+    /// A process of control
     Control,
-    /// A cell
+    /// A cell, named by --cell
     Cell,
-    /// An agent
+    /// An agent of the cell named by --cell, for the hosts of --host
     Agent,
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 /// How certificates are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
-    /// For people.
+    /// Aligned lines for people to read.
     Text,
     /// One JSON object a line.
     Json,

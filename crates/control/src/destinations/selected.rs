@@ -23,7 +23,7 @@ pub struct Destinations {
 /// The host of one instance.
 #[derive(Debug)]
 pub struct Selection {
-    /// The instance.
+    /// The UUID of the instance as the request names it.
     pub instance: Uuid,
     /// The host of the instance; `None` if no host is feasible and the request allows that.
     pub selected: Option<Offer>,

@@ -22,7 +22,7 @@ use crate::{
 struct Service {
     gateway: Gateway,
     admission: AdmissionControl,
-    /// Lets requests end.
+    /// Each request of the service waits for a permit and uses it up; a test adds one to let a request end.
     ends: Semaphore,
     /// Requests that were begun.
     begun: AtomicUsize,

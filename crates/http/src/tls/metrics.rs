@@ -44,7 +44,7 @@ struct ReloadLabels {
 }
 
 impl TlsMetrics {
-    /// Registers the metrics.
+    /// Creates the metrics at zero and registers them as `placewright_tls_*`.
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let registry = registry.sub_registry_with_prefix("placewright");

@@ -49,7 +49,7 @@ pub enum BackupError {
     /// The file is not a backup.
     #[error("{path} is no backup: {reason}")]
     NotABackup {
-        /// The file.
+        /// The file that was to be read as a backup.
         path: PathBuf,
         /// What the file is instead.
         reason: &'static str,
@@ -60,7 +60,7 @@ pub enum BackupError {
         "the backup {path} has format {found}, this program reads up to format {supported}: use a newer release"
     )]
     NewerFormat {
-        /// The file.
+        /// The file of the backup.
         path: PathBuf,
         /// The format of the backup.
         found: u32,
@@ -71,7 +71,7 @@ pub enum BackupError {
     /// The backup is not what was written.
     #[error("the backup {path} is damaged at byte {at}: {reason}")]
     Damaged {
-        /// The file.
+        /// The file of the backup.
         path: PathBuf,
         /// The offset at which the damaged header or section begins.
         at: u64,
@@ -82,9 +82,9 @@ pub enum BackupError {
     /// The state after the requested entry cannot be restored from the backup.
     #[error("the backup {path} reaches from entry {first} to entry {last}, and not to {asked}")]
     Outside {
-        /// The file.
+        /// The file of the backup.
         path: PathBuf,
-        /// The requested entry.
+        /// The entry after which the state was to be restored.
         asked: u64,
         /// The first entry after which the state can be restored.
         first: u64,

@@ -20,7 +20,7 @@ pub struct Restored {
 }
 
 impl Restored {
-    /// The store's journal.
+    /// The journal of the restored store, to check it before it is published.
     pub fn journal(&mut self) -> &mut SqliteJournal {
         &mut self.journal
     }
@@ -117,7 +117,7 @@ fn fill(
 struct PartialStore {
     /// The path while the store is being made.
     path: PathBuf,
-    /// The final path.
+    /// The path that the store gets when it is published.
     store: PathBuf,
     is_published: bool,
 }

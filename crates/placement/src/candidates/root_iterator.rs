@@ -26,7 +26,7 @@ pub(super) struct RootIterator {
 }
 
 impl RootIterator {
-    /// The next root.
+    /// The selected root with the next higher slot; `None` after the last one.
     #[inline]
     pub(super) fn next(
         &mut self,
@@ -84,7 +84,7 @@ impl ShuffledRoots {
         Self { roots, visited: 0 }
     }
 
-    /// The next root.
+    /// The next root in the random order; `None` after the last one.
     pub(super) fn next(&mut self) -> Option<SelectedRoot> {
         let root = self.roots.get(self.visited).copied();
         self.visited += 1;

@@ -15,7 +15,7 @@ use super::SnapshotError;
 /// The upper bound of a row. It suffices because a provider's row does not list its consumers.
 const ROW_BYTES_MAX: u32 = 64 << 20;
 
-/// Writes rows.
+/// Writes rows, each after its length.
 pub(super) struct RowWriter<'a> {
     out: &'a mut dyn Write,
     row: Vec<u8>,
@@ -53,7 +53,7 @@ impl<'a> RowWriter<'a> {
     }
 }
 
-/// Reads rows.
+/// Reads rows, and skips what newer releases have added to them.
 pub(super) struct RowReader<'a> {
     input: &'a mut dyn Read,
     row: Vec<u8>,

@@ -354,7 +354,7 @@ choices! {
     QuotaDriver {
         /// The compute API and the configuration.
         Local = "local",
-        /// Keystone's limits.
+        /// Keystone's registered limits and limits of projects.
         Unified = "unified",
     }
 }
@@ -382,13 +382,13 @@ choices! {
 choices! {
     /// Where the audit log goes.
     AuditDestination {
-        /// Nowhere.
+        /// Nowhere: no audit log is written.
         Off = "off",
-        /// To a file.
+        /// To the end of the file that `audit.file` names.
         File = "file",
         /// To the machine's syslog.
         Syslog = "syslog",
-        /// To standard error.
+        /// To the process's standard error.
         Stderr = "stderr",
     }
 }

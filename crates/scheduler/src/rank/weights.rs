@@ -23,7 +23,7 @@ pub struct RankedWeights {
     pub slot: u32,
     /// Its rank among all hosts that were compared; the best host has rank 1.
     pub rank: usize,
-    /// Its score.
+    /// The sum of the shares of the weighers.
     pub score: f64,
     /// The contribution of each weigher.
     pub weights: Vec<Weight>,

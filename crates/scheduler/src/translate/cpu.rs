@@ -35,7 +35,7 @@ pub enum CpuThreadPolicy {
 pub enum EmulatorThreadsPolicy {
     /// The host's shared processors.
     Share,
-    /// A dedicated processor.
+    /// One more dedicated processor, which the guest does not see.
     Isolate,
 }
 

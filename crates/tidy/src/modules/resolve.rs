@@ -8,7 +8,7 @@ use super::{Import, Module, ModuleUses, Modules};
 enum Definition {
     /// In this module, or it is this module.
     Module(usize),
-    /// In another crate.
+    /// In another crate, which is not followed.
     OtherCrate,
     /// No item or import with this name was found.
     Unresolved,

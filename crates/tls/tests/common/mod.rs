@@ -14,7 +14,7 @@ use rcgen::{
     SanType, SerialNumber, date_time_ymd,
 };
 
-/// An authority.
+/// An authority with a self-signed certificate, which signs what tests need.
 pub(crate) struct Ca(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate with its key, as PEM.
