@@ -161,6 +161,14 @@ impl Journal for EtcdJournal {
         })
     }
 
+    fn begin_after(&mut self, sequence: u64) -> Result<(), JournalError> {
+        self.begin_store_after(sequence)
+    }
+
+    fn seal(&mut self, moved_to: &str) -> Result<u64, JournalError> {
+        self.seal_store(moved_to)
+    }
+
     fn check_store(&mut self) -> Result<(), JournalError> {
         self.check_keys()
     }

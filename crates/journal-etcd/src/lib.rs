@@ -25,7 +25,6 @@
 //! etcd's history unless [`EtcdOptions::compact`] is off, so the cluster should serve one installation only.
 //! Returning freed space to the file system (`etcdctl defrag`) is left to the operator.
 
-mod batch;
 mod client;
 mod connector;
 mod failure;

@@ -3,6 +3,7 @@
 //! Every value but those of parts and chunks begins with a frame of 8 bytes: `PW`, the kind of the value, the
 //! version of its form, and the CRC-32 of these four bytes and of all that follows. Numbers are little-endian.
 
+use placewright_journal::batch::Link;
 use prost::bytes::Bytes;
 
 /// The version of the store's form, which every frame has.
@@ -186,6 +187,16 @@ pub(crate) struct BatchHeader {
 }
 
 impl BatchHeader {
+    /// Its place in the chain.
+    pub(crate) fn link(&self) -> Link {
+        Link {
+            first: self.first,
+            last: self.end.last,
+            previous: self.previous,
+            checksum: self.end.checksum,
+        }
+    }
+
     /// The value with `payload`, which is empty if the records are in other keys.
     pub(crate) fn encode(&self, payload: &[u8]) -> Bytes {
         let place = match self.place {

@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
+use placewright_journal::batch::{chunk_checksum, new_id};
 use placewright_journal::{JournalError, SnapshotInfo, SnapshotWriter};
 use prost::bytes::{Buf as _, Bytes};
 
-use crate::batch::new_id;
 use crate::kv;
 use crate::proto::{KeyValue, TxnRequest};
 use crate::rows::Manifest;
@@ -155,13 +155,6 @@ fn into_io(error: JournalError) -> io::Error {
     io::Error::new(kind, error)
 }
 
-fn chained_crc(crc: u32, bytes: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&crc.to_le_bytes());
-    hasher.update(bytes);
-    hasher.finalize()
-}
-
 /// Writes one snapshot in chunks of several keys, and at last the manifest that makes it valid.
 pub(crate) struct Writer {
     store: Arc<Store>,
@@ -195,7 +188,7 @@ impl Writer {
         if bytes.is_empty() {
             return Ok(());
         }
-        let crc = chained_crc(self.manifest.crc, bytes);
+        let crc = chunk_checksum(self.manifest.crc, bytes);
         let length = bytes.len() as u64;
         *place_of_crc = crc.to_le_bytes();
         let chunk = std::mem::replace(&mut self.chunk, vec![0; CRC_BYTES]);
@@ -318,7 +311,7 @@ impl Reader {
             return damaged("a chunk is missing");
         };
         let crc = found.value.try_get_u32_le().unwrap_or_default();
-        if chained_crc(self.crc, &found.value) != crc {
+        if chunk_checksum(self.crc, &found.value) != crc {
             return damaged("a chunk's checksum does not match");
         }
         self.crc = crc;

@@ -211,6 +211,15 @@ pub enum JournalError {
         moved_to: String,
     },
 
+    /// The store has entries, and what was asked for is possible in an empty one only.
+    #[error("the journal at {path} is not empty: it ends at entry {end}")]
+    NotEmpty {
+        /// The store.
+        path: PathBuf,
+        /// Its last entry.
+        end: u64,
+    },
+
     /// The operating system reported a failure.
     #[error("the journal at {path} failed to {doing}")]
     Io {

@@ -318,6 +318,14 @@ impl Journal for Faulty {
         self.inner.stats()
     }
 
+    fn begin_after(&mut self, sequence: u64) -> Result<(), JournalError> {
+        self.inner.begin_after(sequence)
+    }
+
+    fn seal(&mut self, moved_to: &str) -> Result<u64, JournalError> {
+        self.inner.seal(moved_to)
+    }
+
     fn check_store(&mut self) -> Result<(), JournalError> {
         self.inner.check_store()
     }

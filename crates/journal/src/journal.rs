@@ -61,7 +61,8 @@ pub trait Journal: Send {
     }
 
     /// Visits the entries from `from` on, in order, until the end or until the visitor breaks.
-    /// Returns the sequence to continue with.
+    /// Returns the sequence to continue with. An implementation may leave the last entries for the next call, if there
+    /// was one before them to visit.
     ///
     /// A long-running visitor should break now and then: during the call an implementation may have a
     /// read transaction open, which prevents it from freeing the space of old data.
@@ -123,6 +124,23 @@ pub trait Journal: Send {
     /// # Errors
     /// When the store cannot be read.
     fn stats(&mut self) -> Result<Stats, JournalError>;
+
+    /// Lets an empty store begin after entry `sequence`, as if all entries up to it had been trimmed. It is for copies of
+    /// journals: without a snapshot the store cannot be used.
+    ///
+    /// # Errors
+    /// [`JournalError::NotEmpty`] when the store has had entries, unless it begins there already and holds none; or the
+    /// store cannot be written.
+    fn begin_after(&mut self, sequence: u64) -> Result<(), JournalError>;
+
+    /// Seals the store, because its installation was moved to the store at `moved_to`: every append fails with
+    /// [`JournalError::Sealed`] from now on, also those of other handles and processes. There is no way back. Returns
+    /// the last entry.
+    ///
+    /// # Errors
+    /// [`JournalError::Sealed`] when it is sealed with another address, or the store cannot be written. It may be sealed
+    /// then.
+    fn seal(&mut self, moved_to: &str) -> Result<u64, JournalError>;
 
     /// Checks the implementation's own files beyond entries and snapshots.
     ///
@@ -221,6 +239,14 @@ impl<J: Journal + ?Sized> Journal for Box<J> {
 
     fn stats(&mut self) -> Result<Stats, JournalError> {
         (**self).stats()
+    }
+
+    fn begin_after(&mut self, sequence: u64) -> Result<(), JournalError> {
+        (**self).begin_after(sequence)
+    }
+
+    fn seal(&mut self, moved_to: &str) -> Result<u64, JournalError> {
+        (**self).seal(moved_to)
     }
 
     fn check_store(&mut self) -> Result<(), JournalError> {

@@ -26,6 +26,8 @@
 //! - Opening a store reports acknowledged entries that are gone; it never ignores them.
 
 pub mod backup;
+pub mod batch;
+mod copy;
 mod error;
 mod faulty;
 mod journal;
@@ -34,6 +36,7 @@ mod memory;
 pub mod private;
 mod sqlite;
 
+pub use copy::{Copied, CopyError, CopyProgress, copy};
 pub use error::{AppendError, JournalError};
 pub use faulty::{Fault, Faults, Faulty, Operation};
 pub use journal::{Journal, Resolution, SnapshotInfo, SnapshotWriter, Stats, Visit};

@@ -26,11 +26,22 @@ struct Store {
     entries: VecDeque<Arc<[u8]>>,
     batches: u64,
     snapshots: BTreeMap<u64, Arc<[u8]>>,
+    /// The address of the store that goes on, if this one is sealed.
+    moved_to: Option<String>,
 }
 
 impl Store {
     fn end(&self) -> u64 {
         self.trimmed + self.entries.len() as u64
+    }
+
+    fn sealed(&self) -> Option<JournalError> {
+        let moved_to = self.moved_to.clone()?;
+        Some(JournalError::Sealed {
+            url: "memory".into(),
+            end: self.end(),
+            moved_to,
+        })
     }
 
     fn snapshots(&self) -> Vec<SnapshotInfo> {
@@ -56,6 +67,9 @@ fn path() -> PathBuf {
 impl Journal for MemoryJournal {
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
         let mut store = self.store.lock();
+        if let Some(sealed) = store.sealed() {
+            return Err(sealed.into());
+        }
         let next = store.end() + 1;
         if next != next_sequence {
             return Err(AppendError::Conflict {
@@ -159,6 +173,27 @@ impl Journal for MemoryJournal {
             store.trimmed += 1;
         }
         Ok(())
+    }
+
+    fn begin_after(&mut self, sequence: u64) -> Result<(), JournalError> {
+        let mut store = self.store.lock();
+        match store.end() {
+            0 => store.trimmed = sequence,
+            end if end == sequence && store.entries.is_empty() => {}
+            end => return Err(JournalError::NotEmpty { path: path(), end }),
+        }
+        Ok(())
+    }
+
+    fn seal(&mut self, moved_to: &str) -> Result<u64, JournalError> {
+        let mut store = self.store.lock();
+        match &store.moved_to {
+            Some(address) if address != moved_to => {
+                return store.sealed().map_or(Ok(store.end()), Err);
+            }
+            _ => store.moved_to = Some(moved_to.to_owned()),
+        }
+        Ok(store.end())
     }
 
     fn stats(&mut self) -> Result<Stats, JournalError> {

@@ -21,12 +21,13 @@ mod mark;
 mod open;
 mod read;
 pub(crate) mod rebuild;
+mod seal;
 mod snapshot_file;
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -65,6 +66,8 @@ struct Store {
     /// contains the mark, which is `None` when opened for reading only.
     write_lock: Mutex<Option<HighWaterMark>>,
     notices: Vec<Notice>,
+    /// The address of the store that goes on, if this one is sealed.
+    moved_to: OnceLock<String>,
 }
 
 impl Drop for Store {
@@ -175,6 +178,9 @@ impl SqliteJournal {
             Some(log_end) => log_end,
             None => log_end(&transaction).map_err(&sqlite)?,
         };
+        if let Some(sealed) = self.store.sealed(log_end.last) {
+            return Err(sealed.into());
+        }
         if log_end.last + 1 != next_sequence {
             return Err(AppendError::Conflict {
                 next_sequence: log_end.last + 1,
@@ -391,6 +397,41 @@ impl Journal for SqliteJournal {
             snapshots,
             file_bytes: self.file_bytes(),
         })
+    }
+
+    fn begin_after(&mut self, sequence: u64) -> Result<(), JournalError> {
+        let store = Arc::clone(&self.store);
+        let mut write_lock = store.lock_for_writing()?;
+        let sqlite = store.sqlite_error("begin");
+        let end = log_end(&self.connection).map_err(&sqlite)?.last;
+        let trimmed = trimmed_end(&self.connection).map_err(&sqlite)?.last;
+        if end == sequence && trimmed == sequence {
+            return Ok(());
+        }
+        if end > 0 {
+            return Err(JournalError::NotEmpty {
+                path: store.directory.clone(),
+                end,
+            });
+        }
+        self.connection
+            .execute(
+                "UPDATE meta SET value = ?1 WHERE key = 'trimmed_last'",
+                [int(sequence)],
+            )
+            .map_err(&sqlite)?;
+        if let Some(mark) = write_lock.as_mut() {
+            let checksum = 0;
+            mark.set(LogEnd {
+                last: sequence,
+                checksum,
+            });
+        }
+        Ok(())
+    }
+
+    fn seal(&mut self, moved_to: &str) -> Result<u64, JournalError> {
+        self.seal_store(moved_to)
     }
 
     fn check_store(&mut self) -> Result<(), JournalError> {

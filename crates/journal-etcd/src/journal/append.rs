@@ -5,11 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use placewright_journal::{AppendError, JournalError, Resolution};
+use placewright_journal::{AppendError, JournalError, Resolution, batch};
 use prost::bytes::Bytes;
 
 use super::EtcdJournal;
-use crate::batch;
 use crate::client::Repeat;
 use crate::failure::{Cause, Failure};
 use crate::kv;

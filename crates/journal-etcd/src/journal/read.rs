@@ -1,10 +1,9 @@
 //! Reading batches in order, each verified in its place in the chain.
 
-use placewright_journal::{JournalError, Visit};
+use placewright_journal::{JournalError, Visit, batch};
 use prost::bytes::Bytes;
 
 use super::EtcdJournal;
-use crate::batch;
 use crate::kv;
 use crate::proto::{KeyValue, RangeRequest};
 use crate::rows::{BatchHeader, LogEnd, Place, RowError};
@@ -74,8 +73,12 @@ impl EtcdJournal {
                     return Err(missing_or_trimmed(&store, next, header.first - 1)?);
                 }
                 let payload = whole_payload(&store, &header, payload)?;
-                let records = batch::check(&header, &payload, before)
-                    .map_err(|reason| damaged(&store, &header, reason))?;
+                let records = batch::check(
+                    header.link(),
+                    &payload,
+                    before.map(|end| (end.last, end.checksum)),
+                )
+                .map_err(|reason| damaged(&store, &header, reason))?;
                 for (sequence, record) in records {
                     if sequence < next {
                         continue;

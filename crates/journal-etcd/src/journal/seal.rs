@@ -1,11 +1,12 @@
-//! Changes of the head that append nothing: a new epoch, and the seal of a store that was moved.
+//! Changes of the head that append nothing: a new epoch, the seal of a store that was moved, and the beginning of a
+//! copy.
 
 use placewright_journal::JournalError;
 
 use super::EtcdJournal;
 use crate::kv;
 use crate::proto::TxnRequest;
-use crate::rows::Head;
+use crate::rows::{Head, LogEnd};
 use crate::store::KnownHead;
 
 /// Where the log ends, and who may have written last.
@@ -61,13 +62,7 @@ impl EtcdJournal {
         }
     }
 
-    /// Seals the store: every append fails with [`JournalError::Sealed`] from now on, also those of other
-    /// processes. There is no way back. Returns the last entry.
-    ///
-    /// # Errors
-    /// [`JournalError::Sealed`] when it is sealed with another address, or the store cannot be written. It may
-    /// be sealed then.
-    pub fn seal(&mut self, moved_to: &str) -> Result<u64, JournalError> {
+    pub(super) fn seal_store(&mut self, moved_to: &str) -> Result<u64, JournalError> {
         loop {
             self.refresh("seal")?;
             let head = &self.known.head;
@@ -81,6 +76,40 @@ impl EtcdJournal {
                 ..head.clone()
             };
             self.swap("seal", head)?;
+        }
+    }
+
+    pub(super) fn begin_store_after(&mut self, sequence: u64) -> Result<(), JournalError> {
+        loop {
+            self.refresh("begin")?;
+            let trimmed = self.store.read_trimmed("begin")?;
+            let end = self.known.head.end.last;
+            if end == sequence && trimmed.last == sequence {
+                return Ok(());
+            }
+            if end > 0 {
+                let path = self.store.path();
+                return Err(JournalError::NotEmpty { path, end });
+            }
+            let wanted = LogEnd {
+                last: sequence,
+                ..LogEnd::default()
+            };
+            let head = Head {
+                end: wanted,
+                ..self.known.head.clone()
+            };
+            let keys = &self.store.keys;
+            let request = TxnRequest {
+                compare: self.known.is_unchanged(keys),
+                success: vec![
+                    kv::put(keys.head(), head.encode()),
+                    kv::put(keys.trim(), wanted.encode_trim()),
+                ],
+                failure: Vec::new(),
+            };
+            // Whether it was made, the next round sees.
+            self.store.repeat("begin", request)?;
         }
     }
 

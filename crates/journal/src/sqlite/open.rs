@@ -3,7 +3,7 @@
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -15,6 +15,7 @@ use super::check::{
 };
 use super::directory::sync_directory;
 use super::mark::StoredMark;
+use super::seal::{self, SEALED_FORMAT};
 use super::{SqliteJournal, Store, snapshot_file};
 use crate::{JournalError, private};
 
@@ -59,6 +60,9 @@ impl SqliteJournal {
         check_acknowledged(&store, &connection, stored_mark)?;
         resume_mark(&mut store, &connection, stored_mark)?;
         add_times(&connection).map_err(store.sqlite_error("open"))?;
+        if let Some(moved_to) = seal::read(&connection).map_err(store.sqlite_error("open"))? {
+            store.moved_to = moved_to.into();
+        }
         sync_directory(directory).map_err(store.io_error("open"))?;
         snapshot_file::remove_partial(directory).map_err(store.io_error("open"))?;
         let journal = Self {
@@ -132,6 +136,7 @@ impl SqliteJournal {
             lock: None,
             write_lock: Mutex::new(None),
             notices: Notice::of_access(directory),
+            moved_to: OnceLock::new(),
         };
         let stored_mark = super::mark::read(directory).map_err(store.io_error("read its mark"))?;
         check_file(&store, stored_mark)?;
@@ -165,6 +170,7 @@ pub(super) fn lock_store(
         lock: Some(lock(directory)?),
         write_lock: Mutex::new(None),
         notices: Notice::of_access(directory),
+        moved_to: OnceLock::new(),
     };
     let stored_mark = super::mark::read(directory).map_err(store.io_error("read its mark"))?;
     Ok((store, stored_mark))
@@ -343,11 +349,11 @@ fn check_format(store: &Store, connection: &Connection) -> Result<(), JournalErr
         .map_err(store.sqlite_error("open"))?;
     match format {
         None | Some(0) => Err(not_ours("journal.sqlite does not say its format")),
-        Some(FORMAT) => Ok(()),
+        Some(FORMAT | SEALED_FORMAT) => Ok(()),
         Some(found) => Err(JournalError::NewerFormat {
             path: store.directory.clone(),
             found,
-            supported: FORMAT,
+            supported: SEALED_FORMAT,
         }),
     }
 }

@@ -1,4 +1,6 @@
-//! Records of a batch as bytes, its checksum, and its id.
+//! Batches of journals on servers: the records of one append as bytes, their checksum, and their id.
+//!
+//! A store of SQLite has the same bytes and the same checksum, so that a batch can be compared across engines.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -7,18 +9,32 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use placewright_journal::JournalError;
+use crate::JournalError;
 
-use crate::rows::{BatchHeader, LogEnd};
-
-/// The maximum size of an encoded batch in bytes. etcd's database has 2 GiB by default.
+/// The maximum size of an encoded batch in bytes.
 const BYTES_MAX: u64 = 256 << 20;
 
 /// The records of a batch with their sequences.
-pub(crate) type Records<'a> = std::iter::Zip<RangeFrom<u64>, std::vec::IntoIter<&'a [u8]>>;
+pub type Records<'a> = std::iter::Zip<RangeFrom<u64>, std::vec::IntoIter<&'a [u8]>>;
+
+/// The place of a batch in the chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The batch's first entry.
+    pub first: u64,
+    /// Its last entry.
+    pub last: u64,
+    /// The checksum of the batch before.
+    pub previous: u32,
+    /// Its own checksum.
+    pub checksum: u32,
+}
 
 /// Encodes records: for each one its length as four little-endian bytes, then its bytes.
-pub(crate) fn encode(records: &[&[u8]]) -> Result<Vec<u8>, JournalError> {
+///
+/// # Errors
+/// [`JournalError::TooLarge`].
+pub fn encode(records: &[&[u8]]) -> Result<Vec<u8>, JournalError> {
     let bytes: u64 = records.iter().map(|r| r.len() as u64 + 4).sum();
     if bytes > BYTES_MAX {
         return Err(JournalError::TooLarge {
@@ -47,8 +63,8 @@ fn split(mut payload: &[u8]) -> Option<Vec<&[u8]>> {
     payload.is_empty().then_some(records)
 }
 
-/// The checksum of a batch, which is the same in a store of SQLite.
-pub(crate) fn checksum(previous: u32, first: u64, last: u64, payload: &[u8]) -> u32 {
+/// The checksum of a batch, after the one of the batch before.
+pub fn checksum(previous: u32, first: u64, last: u64, payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&previous.to_le_bytes());
     hasher.update(&first.to_le_bytes());
@@ -57,33 +73,45 @@ pub(crate) fn checksum(previous: u32, first: u64, last: u64, payload: &[u8]) -> 
     hasher.finalize()
 }
 
-/// Verifies a batch and, if `before` is known, its position after it; returns its records with their sequences.
-pub(crate) fn check<'a>(
-    header: &BatchHeader,
+/// Verifies a batch and, if the last entry and the checksum of the batch before are known, its position after
+/// that; returns its records with their sequences.
+///
+/// # Errors
+/// What does not match.
+pub fn check<'a>(
+    link: Link,
     payload: &'a [u8],
-    before: Option<LogEnd>,
+    before: Option<(u64, u32)>,
 ) -> Result<Records<'a>, String> {
-    let BatchHeader { first, end, .. } = *header;
-    if checksum(header.previous, first, end.last, payload) != end.checksum {
+    let Link { first, last, .. } = link;
+    if checksum(link.previous, first, last, payload) != link.checksum {
         return Err("its checksum does not match".into());
     }
-    if let Some(before) = before {
-        if first <= before.last {
-            return Err(format!("it overlaps entry {}", before.last));
+    if let Some((last_before, checksum_before)) = before {
+        if first <= last_before {
+            return Err(format!("it overlaps entry {last_before}"));
         }
-        if first == before.last + 1 && header.previous != before.checksum {
+        if first == last_before + 1 && link.previous != checksum_before {
             return Err("it does not follow the batch before it".into());
         }
     }
     let records = split(payload).ok_or("its records do not add up")?;
-    if first.checked_add(records.len() as u64) != end.last.checked_add(1) {
+    if first.checked_add(records.len() as u64) != last.checked_add(1) {
         return Err("its number of records does not match".into());
     }
     Ok((first..).zip(records))
 }
 
+/// The checksum of a chunk of a snapshot: of the chunk's checksum before, and of the chunk's bytes.
+pub fn chunk_checksum(before: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&before.to_le_bytes());
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
 /// An id that nobody else has: a random number of this process, and a counter.
-pub(crate) fn new_id() -> u128 {
+pub fn new_id() -> u128 {
     static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());
     static COUNTER: AtomicU64 = AtomicU64::new(1);
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
@@ -91,7 +119,7 @@ pub(crate) fn new_id() -> u128 {
 }
 
 /// The time in microseconds since the epoch.
-pub(crate) fn now() -> i64 {
+pub fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {
         i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
