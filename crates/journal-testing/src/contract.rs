@@ -15,7 +15,7 @@ use placewright_journal::{AppendError, Journal, JournalError, Resolution, compac
 pub type NamedCheck = (&'static str, fn(&mut dyn Journal));
 
 /// The checks of the contract, each with the name of its function.
-pub const CHECKS: [NamedCheck; 8] = [
+pub const CHECKS: [NamedCheck; 10] = [
     (
         "entries_are_numbered_without_gaps_and_read_in_order",
         entries_are_numbered_without_gaps_and_read_in_order,
@@ -48,6 +48,14 @@ pub const CHECKS: [NamedCheck; 8] = [
         "stats_are_correct_and_compacting_retains_the_requested_entries",
         stats_are_correct_and_compacting_retains_the_requested_entries,
     ),
+    (
+        "a_seal_ends_the_appends_of_all_handles",
+        a_seal_ends_the_appends_of_all_handles,
+    ),
+    (
+        "an_empty_store_begins_where_a_copy_wants_it",
+        an_empty_store_begins_where_a_copy_wants_it,
+    ),
 ];
 
 /// Runs all checks, each on a new and empty store that `open` opens, and says which one fails.
@@ -59,6 +67,54 @@ pub fn check_contract<J: Journal>(mut open: impl FnMut() -> J) {
         eprintln!("contract: {name}");
         check(&mut open());
     }
+}
+
+fn a_seal_ends_the_appends_of_all_handles(journal: &mut dyn Journal) {
+    append_numbered(journal, 1, 3);
+    let mut other = journal.try_clone().unwrap();
+    assert_eq!(journal.seal("elsewhere").unwrap(), 3);
+    assert_eq!(other.seal("elsewhere").unwrap(), 3);
+    for journal in [journal, other.as_mut()] {
+        for next in [3, 4] {
+            match journal.append(next, &[b"late"]) {
+                Err(AppendError::Failed(JournalError::Sealed {
+                    end: 3, moved_to, ..
+                })) => assert_eq!(moved_to, "elsewhere"),
+                other => panic!("the append is not refused: {other:?}"),
+            }
+        }
+        assert!(matches!(
+            journal.seal("another"),
+            Err(JournalError::Sealed { .. })
+        ));
+        assert_eq!(read_from(journal, 1).len(), 3);
+        assert_eq!(journal.durable_end().unwrap(), 3);
+    }
+}
+
+fn an_empty_store_begins_where_a_copy_wants_it(journal: &mut dyn Journal) {
+    journal.begin_after(7).unwrap();
+    journal.begin_after(7).unwrap();
+    assert_eq!(
+        (journal.end().unwrap(), journal.first_held().unwrap()),
+        (7, 8)
+    );
+    assert!(matches!(
+        journal.begin_after(6),
+        Err(JournalError::NotEmpty { end: 7, .. })
+    ));
+    assert!(matches!(
+        journal.append(1, &[b"early"]),
+        Err(AppendError::Conflict { next_sequence: 8 })
+    ));
+    append_numbered(journal, 8, 9);
+    snapshot(journal, 7, b"state");
+    assert!(matches!(
+        journal.begin_after(9),
+        Err(JournalError::NotEmpty { end: 9, .. })
+    ));
+    assert_eq!(read_from(journal, 8).len(), 2);
+    assert!(verify(journal, &mut |_| ()).unwrap().problems.is_empty());
 }
 
 fn read_from(journal: &mut dyn Journal, from: u64) -> Vec<(u64, Vec<u8>)> {

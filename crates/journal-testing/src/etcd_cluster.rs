@@ -298,7 +298,7 @@ fn not_running() -> io::Error {
 }
 
 /// Ports that are free now. All are taken at once, so that they differ.
-fn free_ports(count: usize) -> io::Result<Vec<u16>> {
+pub(crate) fn free_ports(count: usize) -> io::Result<Vec<u16>> {
     let listeners: Vec<_> = (0..count)
         .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
         .collect::<Result<_, _>>()?;

@@ -2,6 +2,8 @@
 
 mod contract;
 mod etcd_cluster;
+mod postgresql_cluster;
 
 pub use contract::{CHECKS, NamedCheck, check_contract};
 pub use etcd_cluster::{EtcdCluster, EtcdClusterOptions, ServerTlsFiles};
+pub use postgresql_cluster::{PostgresqlCluster, PostgresqlClusterOptions};

@@ -22,11 +22,11 @@ pub type Records<'a> = std::iter::Zip<RangeFrom<u64>, std::vec::IntoIter<&'a [u8
 pub struct Link {
     /// The batch's first entry.
     pub first: u64,
-    /// Its last entry.
+    /// The last entry of this batch.
     pub last: u64,
     /// The checksum of the batch before.
     pub previous: u32,
-    /// Its own checksum.
+    /// The checksum of this batch, which covers the one before.
     pub checksum: u32,
 }
 

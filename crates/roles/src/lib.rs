@@ -29,6 +29,7 @@ pub mod up;
 mod warnings;
 
 pub use small_pages::use_small_pages;
+pub use store::Store;
 
 /// The environment variable that names the program `placewright` to those that start it: benchmarks and
 /// the scripts under `tests/`. It is no option.

@@ -351,8 +351,8 @@ options! {
         /// The store's directory, created when missing; one program at a time may use it. Not set means `placement` in
         /// systemd's `$STATE_DIRECTORY`, else in `placewright-data` in the working directory.
         path: Option<PathBuf> = "";
-        /// Where the journal is kept, if not in `path`: `sqlite:DIRECTORY`, or `etcd://HOST:PORT,HOST:PORT/PREFIX` (with
-        /// TLS `etcds://…`; docs/operations.md, "etcd"). `path` then has only what belongs to this machine.
+        /// Where the journal is kept, if not in `path`: `sqlite:DIRECTORY`, `etcd://HOST:PORT,HOST:PORT/PREFIX`, or
+        /// `postgresql://HOST,HOST/DATABASE` (docs/operations.md). `path` then has only what belongs to this machine.
         url: Option<String> = "";
         /// Most bytes that the journal's file may grow to; -1 means as large as the disk allows. A write that would
         /// exceed this gets 503, reads go on.
@@ -558,7 +558,7 @@ options! {
         /// The store's directory, created when missing; one program at a time may use it. Not set means `cell` in
         /// systemd's `$STATE_DIRECTORY`, else in `placewright-data` in the working directory.
         store_path: Option<PathBuf> = "";
-        /// Where the cell's journal is kept, if not in `store_path`, as in `store.url`. Each cell needs its own prefix.
+        /// Where the cell's journal is kept, if not in `store_path`, as in `store.url`; each cell needs a prefix or schema.
         store_url: Option<String> = "";
         /// The folder of the cell's certificate (`identity.pem`, `ca.pem`, `crl.pem`; docs/operations.md,
         /// "Identities"). With it, connections with control and agents use TLS, and each of them may make the calls

@@ -1,23 +1,29 @@
-//! The journal of a role: in a directory (SQLite), or in etcd.
+//! The journal of a role: in a directory (SQLite), in etcd, or in PostgreSQL.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use placewright_journal::{Journal, JournalError, SqliteJournal, SqliteOptions};
 use placewright_journal_etcd::{EtcdJournal, EtcdOptions};
+use placewright_journal_postgresql::{PostgresqlJournal, PostgresqlOptions};
 
 use crate::config::ConfigErrors;
 use crate::options::{CellOptions, SQLITE_SCHEME, StoreOptions};
 
 /// The maximum size in bytes of the records in one append to etcd, whose requests may have 1.5 MiB.
 const ETCD_BATCH_BYTES_MAX: usize = 512 << 10;
+/// The maximum size in bytes of the records in one append to PostgreSQL. A larger one would hold up those after it.
+const POSTGRESQL_BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// Where the journal of a role is.
 #[derive(Debug, Clone)]
-pub(crate) enum Store {
+pub enum Store {
     /// In a directory of this machine.
     Directory(PathBuf, SqliteOptions),
     /// In a cluster of etcd, under the prefix of the options.
     Etcd(EtcdOptions),
+    /// In PostgreSQL.
+    Postgresql(PostgresqlOptions),
 }
 
 impl Store {
@@ -71,14 +77,43 @@ impl Store {
                 )),
                 false => Ok(Self::Directory(directory, sqlite)),
             },
-            Some(url) if url.starts_with("etcd://") || url.starts_with("etcds://") => {
+            Some(url) => Self::on_servers(url).map_err(error),
+        }
+    }
+
+    /// Reads the address of a store: that of an engine, `sqlite:DIRECTORY`, or a directory.
+    ///
+    /// # Errors
+    ///
+    /// What is not valid.
+    pub fn parse(address: &str) -> Result<Self, String> {
+        let directory = match address.strip_prefix(SQLITE_SCHEME) {
+            Some(directory) => directory,
+            None if address.contains("://") => return Self::on_servers(address),
+            None => address,
+        };
+        if directory.is_empty() {
+            return Err("the address names no directory".into());
+        }
+        Ok(Self::Directory(directory.into(), SqliteOptions::default()))
+    }
+
+    /// Reads the address of an engine that has servers.
+    fn on_servers(url: &str) -> Result<Self, String> {
+        match url.split_once("://") {
+            Some(("etcd" | "etcds", _)) => {
                 let options = EtcdOptions::parse(url);
-                options.map(Self::Etcd).map_err(|e| error(e.to_string()))
+                options.map(Self::Etcd).map_err(|e| e.to_string())
             }
-            Some(_) => Err(error(
-                "allowed: sqlite:DIRECTORY, etcd://HOST:PORT,…/PREFIX, and etcds:// with TLS"
+            Some(("postgresql" | "postgres", _)) => {
+                let options = PostgresqlOptions::parse(url);
+                options.map(Self::Postgresql).map_err(|e| e.to_string())
+            }
+            _ => Err(
+                "allowed: sqlite:DIRECTORY, etcd://HOST:PORT,…/PREFIX (etcds:// with TLS), and \
+                 postgresql://HOST:PORT,…/DATABASE"
                     .into(),
-            )),
+            ),
         }
     }
 
@@ -88,6 +123,7 @@ impl Store {
             Self::Directory(..) => usize::MAX,
             // A larger one needs several requests.
             Self::Etcd(_) => ETCD_BATCH_BYTES_MAX,
+            Self::Postgresql(_) => POSTGRESQL_BATCH_BYTES_MAX,
         }
     }
 
@@ -96,7 +132,7 @@ impl Store {
     /// # Errors
     ///
     /// Those of the store.
-    pub(crate) fn open(self) -> Result<Box<dyn Journal>, JournalError> {
+    pub fn open(self) -> Result<Box<dyn Journal>, JournalError> {
         match self {
             Self::Directory(directory, options) => {
                 let mut journal = SqliteJournal::open(&directory, options)?;
@@ -114,6 +150,25 @@ impl Store {
                 }
                 Ok(Box::new(journal))
             }
+            Self::Postgresql(options) => {
+                let journal = PostgresqlJournal::open(&options)?;
+                tracing::info!(url = journal.url(), "the journal is in PostgreSQL");
+                for notice in journal.notices() {
+                    log_notice(notice.is_warning(), &notice.to_string());
+                }
+                Ok(Box::new(journal))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Store {
+    /// Writes the address without secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(directory, _) => write!(f, "{SQLITE_SCHEME}{}", directory.display()),
+            Self::Etcd(options) => options.fmt(f),
+            Self::Postgresql(options) => options.fmt(f),
         }
     }
 }

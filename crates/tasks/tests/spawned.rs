@@ -57,6 +57,11 @@ const ALLOWED: &[(&str, usize, &str)] = &[
         "one request, which is awaited; after a panic its outcome is unknown",
     ),
     (
+        "journal-postgresql/src/servers.rs",
+        3,
+        "one request, which is awaited, and a session's messages; after a panic an outcome is unknown",
+    ),
+    (
         "http/src/admission/tests.rs",
         usize::MAX,
         "tests, whose panics need not end the process",

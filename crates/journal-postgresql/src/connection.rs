@@ -1,0 +1,155 @@
+//! A handle's session with the primary: made when it is needed, and again after it failed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::failure::{Cause, Failure};
+use crate::servers::Servers;
+use crate::session::Session;
+
+/// The pause after a request failed, at first and at most. It doubles.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// How many times as long as one request may take it is sent until it is answered.
+const ATTEMPT_TIMES: u32 = 3;
+
+/// How often a request may be sent, and what becomes of it after its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A request that does the same however often it is done: it is sent until it is answered, for the time of
+    /// [`ATTEMPT_TIMES`] requests.
+    Repeatable,
+    /// The same, but sent again only as long as it is proved that nothing was done.
+    Once,
+    /// An append: sent as [`Kind::Once`], and never cancelled. A server that waits for its standbys would show the
+    /// batch when it is told to stop waiting.
+    Append,
+}
+
+/// The session of one handle, and where to get the next.
+pub(crate) struct Connection {
+    servers: Arc<Servers>,
+    session: Option<Arc<Session>>,
+}
+
+impl Connection {
+    pub(crate) fn new(servers: &Arc<Servers>) -> Self {
+        Self {
+            servers: Arc::clone(servers),
+            session: None,
+        }
+    }
+
+    /// Makes a request that does the same however often it is made, until it is answered.
+    pub(crate) fn repeat<T, F>(&mut self, work: impl Fn(Arc<Session>) -> F) -> Result<T, Failure>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        self.call(Kind::Repeatable, 0, work)
+    }
+
+    /// Makes a request once, for callers that repeat it themselves.
+    pub(crate) fn once<T, F>(&mut self, work: impl Fn(Arc<Session>) -> F) -> Result<T, Failure>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        self.call(Kind::Once, 0, work)
+    }
+
+    /// Makes an append of so many bytes.
+    pub(crate) fn append<T, F>(
+        &mut self,
+        bytes: usize,
+        work: impl Fn(Arc<Session>) -> F,
+    ) -> Result<T, Failure>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        self.call(Kind::Append, bytes, work)
+    }
+
+    fn call<T, F>(
+        &mut self,
+        kind: Kind,
+        bytes: usize,
+        work: impl Fn(Arc<Session>) -> F,
+    ) -> Result<T, Failure>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        let started = Instant::now();
+        let timeout = self.servers.shared().request_timeout(bytes);
+        let patience = match kind {
+            Kind::Repeatable => timeout * ATTEMPT_TIMES,
+            Kind::Once | Kind::Append => timeout,
+        };
+        let mut pause = PAUSE_MIN;
+        loop {
+            let failure = match self.attempt(kind, timeout, &work) {
+                Ok(result) => return Ok(result),
+                Err(failure) => failure,
+            };
+            let may_repeat = match failure.cause {
+                Cause::NotDone => true,
+                Cause::Unknown => kind == Kind::Repeatable,
+                _ => false,
+            };
+            if !may_repeat || started.elapsed() + pause >= patience {
+                return Err(failure);
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Makes a request once, with a new session if there is none.
+    fn attempt<T, F>(
+        &mut self,
+        kind: Kind,
+        timeout: Duration,
+        work: &impl Fn(Arc<Session>) -> F,
+    ) -> Result<T, Failure>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        let session = self.session()?;
+        let working = work(Arc::clone(&session));
+        let shared = Arc::clone(self.servers.shared());
+        let in_doubt = Arc::clone(&session);
+        let result = self.servers.wait(async move {
+            if let Ok(result) = tokio::time::timeout(timeout, working).await {
+                return result;
+            }
+            if kind != Kind::Append {
+                // A server that waits for its standbys would do so for ever.
+                shared.cancel(&in_doubt).await;
+            }
+            in_doubt.abandon();
+            Err(Failure::timed_out(&in_doubt.address))
+        });
+        if let Err(failure) = &result
+            && failure.ends_session()
+        {
+            self.session = None;
+            self.servers.shared().leave(session.index);
+        }
+        result
+    }
+
+    fn session(&mut self) -> Result<Arc<Session>, Failure> {
+        if let Some(session) = &self.session
+            && !session.is_closed()
+        {
+            return Ok(Arc::clone(session));
+        }
+        let shared = Arc::clone(self.servers.shared());
+        let session = Arc::new(self.servers.wait(async move { shared.connect().await })?);
+        self.session = Some(Arc::clone(&session));
+        Ok(session)
+    }
+}

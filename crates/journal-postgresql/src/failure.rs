@@ -1,0 +1,131 @@
+//! Why a request failed, and what that proves.
+
+use placewright_errors::{chain, sources};
+use tokio_postgres::Error;
+use tokio_postgres::error::{DbError, SqlState};
+
+/// What the failure of a request proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Nothing was done, because the request was not sent or was turned away. Another server, or a later attempt, may
+    /// succeed.
+    NotDone,
+    /// Nothing is proved: the request may have been carried out, or may be later.
+    Unknown,
+    /// Nothing was done, because the disk is full.
+    NoSpace,
+    /// Nothing was done, because the user may not do it.
+    Denied,
+    /// Nothing was done, because the table is not there.
+    NoTable,
+    /// Nothing was done, because the server found damage.
+    Damaged,
+    /// Nothing was done, because the request cannot be carried out as it is.
+    Refused,
+}
+
+/// The failure of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) cause: Cause,
+    /// What the server or the connection said, with the server's address.
+    pub(crate) reason: String,
+}
+
+impl Failure {
+    pub(crate) fn new(cause: Cause, reason: impl Into<String>) -> Self {
+        Self {
+            cause,
+            reason: reason.into(),
+        }
+    }
+
+    /// The failure of a request to which no answer came in time.
+    pub(crate) fn timed_out(host: &str) -> Self {
+        let reason =
+            format!("{host} did not answer in time; it may be waiting for a synchronous standby");
+        Self::new(Cause::Unknown, reason)
+    }
+
+    /// The failure that an error of the library stands for.
+    pub(crate) fn from_error(host: &str, error: &Error) -> Self {
+        match error.as_db_error() {
+            Some(said) => Self::new(cause_of(said.code()), format!("{host}: {}", text(said))),
+            None => Self::new(Cause::Unknown, format!("{host}: {}", chain(error))),
+        }
+    }
+
+    /// The failure of a session's beginning. What neither the server nor the network said is a fault of what the client
+    /// was given, as a password that is missing.
+    pub(crate) fn of_start(host: &str, error: &Error) -> Self {
+        let is_of_network = error.is_closed()
+            || sources(error).any(|source| source.downcast_ref::<std::io::Error>().is_some());
+        let failure = Self::from_error(host, error);
+        match error.as_db_error() {
+            None if !is_of_network => Self::new(Cause::Refused, failure.reason),
+            _ => failure,
+        }
+    }
+
+    /// Whether the session, or its server, is of no use any more.
+    pub(crate) fn ends_session(&self) -> bool {
+        matches!(self.cause, Cause::NotDone | Cause::Unknown)
+    }
+}
+
+/// What the server said, without the values of a statement, which its details may repeat.
+fn text(said: &DbError) -> String {
+    format!("{} ({})", said.message(), said.code().code())
+}
+
+/// What an error of the server proves.
+fn cause_of(code: &SqlState) -> Cause {
+    // The server ends the session. That happens while it waits for a standby, too, after the commit.
+    if code.code().starts_with("57P") && *code != SqlState::CANNOT_CONNECT_NOW {
+        return Cause::Unknown;
+    }
+    match code.code() {
+        // The disk is full.
+        "53100" => Cause::NoSpace,
+        // Too many connections, no memory; the server is starting; a lock, a deadlock; the server is a standby.
+        "53000" | "53200" | "53300" | "53400" | "57P03" | "55P03" | "40001" | "40P01" | "25006"
+        | "55000" | "57014" => Cause::NotDone,
+        "42501" => Cause::Denied,
+        // No table, no schema.
+        "42P01" | "3F000" => Cause::NoTable,
+        "XX001" | "XX002" => Cause::Damaged,
+        // Failures of the server itself, of its disk, and of the connection.
+        code if ["08", "58", "XX"]
+            .iter()
+            .any(|class| code.starts_with(class)) =>
+        {
+            Cause::Unknown
+        }
+        _ => Cause::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_aborted_statement_proves_that_nothing_was_done() {
+        for (code, cause) in [
+            ("57P01", Cause::Unknown),
+            ("57P02", Cause::Unknown),
+            ("58030", Cause::Unknown),
+            ("57P03", Cause::NotDone),
+            ("25006", Cause::NotDone),
+            ("55P03", Cause::NotDone),
+            ("53100", Cause::NoSpace),
+            ("42501", Cause::Denied),
+            ("28P01", Cause::Refused),
+            ("3D000", Cause::Refused),
+            ("42P01", Cause::NoTable),
+            ("XX001", Cause::Damaged),
+        ] {
+            assert_eq!(cause_of(&SqlState::from_code(code)), cause, "{code}");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Appends: one statement each, and what became of one that was not answered.
+//!
+//! The statement's condition is that the head is the one that this handle saw. So it can be sent again whenever its
+//! outcome is not known: it takes effect once at most, and never after another writer's append.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use placewright_journal::{AppendError, JournalError, Resolution, batch};
+
+use super::PostgresqlJournal;
+use crate::failure::{Cause, Failure};
+use crate::rows::{Head, LogEnd, id_bytes, int};
+use crate::schema::{APPEND, READ_BATCH_ID};
+use crate::session::Session;
+
+/// The pause between two attempts to find out what became of an append.
+const RESOLVE_PAUSE: Duration = Duration::from_millis(20);
+
+/// An append that was sent.
+pub(super) struct Pending {
+    first: u64,
+    id: [u8; 16],
+    previous: u32,
+    appended_at: i64,
+    payload: Vec<u8>,
+    /// The head after the append.
+    head: Head,
+    /// The head that the append is compared with.
+    before: Head,
+}
+
+/// What the head says of an append.
+enum Verdict {
+    Kept,
+    NotKept,
+    /// The head is still the one that the append is compared with, so the statement may be sent again.
+    Open,
+}
+
+impl Pending {
+    /// Sends the append. True if it was made, and false if another writer was first; both are certain.
+    async fn send(&self, session: &Session) -> Result<bool, Failure> {
+        let LogEnd {
+            last,
+            checksum,
+            record_bytes,
+        } = self.head.end;
+        let warnings = session.warnings();
+        let row = session
+            .query_one(
+                APPEND,
+                &[
+                    &int(self.first),
+                    &int(last),
+                    &i64::from(self.previous),
+                    &i64::from(checksum),
+                    &int(record_bytes),
+                    &&self.id[..],
+                    &self.appended_at,
+                    &&self.payload[..],
+                    &int(self.head.acknowledged),
+                    &&self.before.batch_id[..],
+                    &session.allow_async,
+                ],
+            )
+            .await?;
+        if session.get(&row, 0)? {
+            // The batch is there. Whatever fails from now on leaves its outcome in doubt.
+            let confirmed = session.confirm_after(warnings).await;
+            return match confirmed {
+                Ok(()) => Ok(true),
+                Err(failure) => Err(Failure::new(Cause::Unknown, failure.reason)),
+            };
+        }
+        session.check_standbys(&row, 1)?;
+        Ok(false)
+    }
+}
+
+impl PostgresqlJournal {
+    pub(super) fn append_batch(
+        &mut self,
+        next_sequence: u64,
+        records: &[&[u8]],
+    ) -> Result<(), AppendError> {
+        if self.pending.is_some() {
+            let reason = "the outcome of the append before it is not known yet".into();
+            return Err(AppendError::Unknown(JournalError::Unreachable {
+                url: self.store.url.clone(),
+                doing: "append",
+                reason,
+            }));
+        }
+        if self.known.end.last + 1 != next_sequence || records.is_empty() {
+            self.look("append")?;
+        }
+        if let Some(sealed) = self.store.sealed(&self.known) {
+            return Err(sealed.into());
+        }
+        if self.known.end.last + 1 != next_sequence {
+            return Err(self.conflict());
+        }
+        if records.is_empty() {
+            return Ok(());
+        }
+        let pending = Arc::new(self.prepare(records)?);
+        self.send(pending)
+    }
+
+    fn conflict(&self) -> AppendError {
+        AppendError::Conflict {
+            next_sequence: self.known.end.last + 1,
+        }
+    }
+
+    fn prepare(&self, records: &[&[u8]]) -> Result<Pending, JournalError> {
+        let payload = batch::encode(records)?;
+        let before = self.known.clone();
+        let first = before.end.last + 1;
+        let last = before.end.last + records.len() as u64;
+        let record_bytes: u64 = records.iter().map(|record| record.len() as u64).sum();
+        let id = id_bytes(batch::new_id());
+        let head = Head {
+            end: LogEnd {
+                last,
+                checksum: batch::checksum(before.end.checksum, first, last, &payload),
+                record_bytes: before.end.record_bytes + record_bytes,
+            },
+            batch_id: id.to_vec(),
+            acknowledged: self.store.acknowledged().last.max(before.acknowledged),
+            ..before.clone()
+        };
+        Ok(Pending {
+            first,
+            id,
+            previous: before.end.checksum,
+            appended_at: batch::now(),
+            payload,
+            head,
+            before,
+        })
+    }
+
+    /// Sends an append. If it is not answered, but not yet late, its outcome is found out at once: the connection may
+    /// just have been lost.
+    fn send(&mut self, pending: Arc<Pending>) -> Result<(), AppendError> {
+        let started = Instant::now();
+        let mut failure = match self.send_once(&pending) {
+            Ok(true) => {
+                self.keep(&pending);
+                return Ok(());
+            }
+            Ok(false) => {
+                self.look("append")?;
+                return Err(self.not_kept());
+            }
+            Err(failure) if failure.cause == Cause::Unknown => failure,
+            Err(failure) => return Err(self.store.error("append", failure).into()),
+        };
+        self.pending = Some(pending);
+        while started.elapsed() < self.store.servers.options().request_timeout {
+            match self.resolve_pending() {
+                Ok(Resolution::Kept) => return Ok(()),
+                Ok(Resolution::NotKept) => return Err(self.not_kept()),
+                Err(JournalError::Unreachable { reason, .. }) => failure.reason = reason,
+                Err(error) => return Err(AppendError::Unknown(error)),
+            }
+            std::thread::sleep(RESOLVE_PAUSE);
+        }
+        Err(AppendError::Unknown(self.store.error("append", failure)))
+    }
+
+    fn send_once(&mut self, pending: &Arc<Pending>) -> Result<bool, Failure> {
+        self.connection.append(pending.payload.len(), |session| {
+            let pending = Arc::clone(pending);
+            async move { pending.send(&session).await }
+        })
+    }
+
+    /// The error for an append whose place another writer, or a seal, took.
+    fn not_kept(&self) -> AppendError {
+        match self.store.sealed(&self.known) {
+            Some(sealed) => sealed.into(),
+            None => self.conflict(),
+        }
+    }
+
+    pub(super) fn resolve_pending(&mut self) -> Result<Resolution, JournalError> {
+        let Some(pending) = self.pending.clone() else {
+            return Ok(Resolution::NotKept);
+        };
+        let resolution = match self.find_out(&pending)? {
+            Verdict::Kept => Resolution::Kept,
+            Verdict::NotKept => Resolution::NotKept,
+            Verdict::Open => return Err(self.store.error("append", still_open())),
+        };
+        self.pending = None;
+        Ok(resolution)
+    }
+
+    /// Reads the head, and sends the statement again if the head is unchanged. Even a definite failure of the
+    /// repeated statement proves nothing: the first one may still be under way.
+    fn find_out(&mut self, pending: &Arc<Pending>) -> Result<Verdict, JournalError> {
+        // One attempt each, so that a caller who repeats this can refuse others in between.
+        match self.judge(pending)? {
+            Verdict::Open => {}
+            verdict => return Ok(verdict),
+        }
+        let doing = "find out what became of an append";
+        let is_made = self.send_once(pending);
+        if is_made.map_err(|failure| self.store.error(doing, failure))? {
+            self.keep(pending);
+            return Ok(Verdict::Kept);
+        }
+        self.judge(pending)
+    }
+
+    /// Takes over the head that an append wrote.
+    fn keep(&mut self, pending: &Pending) {
+        self.known = pending.head.clone();
+        self.verified = pending.head.end;
+        self.store.acknowledge(pending.head.end);
+    }
+
+    /// Tells from a head that is durable what became of an append. A head that may be lost would tell nothing: the
+    /// append could come to be kept, or be lost, with it.
+    fn judge(&mut self, pending: &Pending) -> Result<Verdict, JournalError> {
+        let now = self.confirm_once("find out what became of an append")?.head;
+        if now.batch_id == pending.before.batch_id
+            && now.end == pending.before.end
+            && now.moved_to.is_none()
+        {
+            return Ok(Verdict::Open);
+        }
+        // A head with another id may have moved on from our batch.
+        let is_kept = now.batch_id == pending.id
+            || (now.end.last >= pending.head.end.last && self.is_batch_of(pending)?);
+        if is_kept {
+            self.verified = pending.head.end;
+            return Ok(Verdict::Kept);
+        }
+        Ok(Verdict::NotKept)
+    }
+
+    /// Whether the batch at the place of an append is that of the append.
+    fn is_batch_of(&mut self, pending: &Pending) -> Result<bool, JournalError> {
+        let first = pending.first;
+        let found = self.connection.repeat(|session| async move {
+            let row = session.query_one(READ_BATCH_ID, &[&int(first)]).await?;
+            let id: Option<Vec<u8>> = session.get(&row, 0)?;
+            Ok((id, session.uint(&row, 1)?))
+        });
+        let doing = "find out what became of an append";
+        match found.map_err(|failure| self.store.error(doing, failure))? {
+            (Some(id), _) => Ok(id == pending.id),
+            (None, trimmed) if first <= trimmed => Err(JournalError::Trimmed {
+                asked: first,
+                first_held: trimmed + 1,
+            }),
+            (None, _) => Ok(false),
+        }
+    }
+}
+
+/// The failure of an append of which the servers say nothing certain.
+fn still_open() -> Failure {
+    let reason = "the head did not change, but the append was refused";
+    Failure::new(Cause::Unknown, reason)
+}

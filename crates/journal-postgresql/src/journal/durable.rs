@@ -1,0 +1,113 @@
+//! What is known to be durable.
+//!
+//! A commit that is visible need not be on a standby: a primary that was started again shows all that its own disk has,
+//! and one that is told to stop waiting shows what it waited for. A failover loses such a commit. Two things prove that
+//! an entry is durable: the acknowledgement of a later write, because the standbys have the log as one piece; and the
+//! head, in which each writer notes the last entry that was acknowledged before its append.
+
+use std::time::{Duration, Instant};
+
+use placewright_journal::JournalError;
+
+use super::PostgresqlJournal;
+use crate::failure::Failure;
+use crate::rows::{LogEnd, Look, int};
+use crate::schema::{READ_HEAD, READ_LAST};
+
+/// The pauses between two looks whether there are new entries, at first and at most. They double.
+const POLL_MIN: Duration = Duration::from_millis(1);
+const POLL_MAX: Duration = Duration::from_millis(16);
+
+impl PostgresqlJournal {
+    /// Reads the head. What it says is not known to be durable.
+    ///
+    /// # Errors
+    /// [`JournalError::Lost`] when entries are missing that were durable: somebody restored the servers from a backup,
+    /// or promoted a standby that did not have them.
+    pub(super) fn look(&mut self, doing: &'static str) -> Result<Look, JournalError> {
+        let acknowledged = self.store.acknowledged();
+        let looked = self.connection.repeat(|session| async move {
+            let row = session
+                .query_one(READ_HEAD, &[&int(acknowledged.last)])
+                .await?;
+            session.look(&row)
+        });
+        self.learn(doing, looked, acknowledged)
+    }
+
+    /// Reads the head, and waits until what it says will not be lost. Each call makes a write of its own, which touches
+    /// no table; callers who wait at the same time share one call.
+    pub(super) fn confirm(&mut self, doing: &'static str) -> Result<Look, JournalError> {
+        self.confirm_by(doing, true)
+    }
+
+    /// As [`Self::confirm`], with one attempt only.
+    pub(super) fn confirm_once(&mut self, doing: &'static str) -> Result<Look, JournalError> {
+        self.confirm_by(doing, false)
+    }
+
+    fn confirm_by(&mut self, doing: &'static str, is_repeated: bool) -> Result<Look, JournalError> {
+        let acknowledged = self.store.acknowledged();
+        // Both in one session: the acknowledgement says that this server still has the standbys.
+        let work = |session: std::sync::Arc<crate::session::Session>| async move {
+            let row = session
+                .query_one(READ_HEAD, &[&int(acknowledged.last)])
+                .await?;
+            session.confirm().await?;
+            session.look(&row)
+        };
+        let looked = match is_repeated {
+            true => self.connection.repeat(work),
+            false => self.connection.once(work),
+        };
+        let look = self.learn(doing, looked, acknowledged)?;
+        self.store.acknowledge(look.head.end);
+        Ok(look)
+    }
+
+    /// Takes over the head as it is in the store now, after it was read together with the batch at `acknowledged`.
+    fn learn(
+        &mut self,
+        doing: &'static str,
+        looked: Result<Look, Failure>,
+        acknowledged: LogEnd,
+    ) -> Result<Look, JournalError> {
+        let look = looked.map_err(|failure| self.store.error(doing, failure))?;
+        let LogEnd { last, checksum, .. } = acknowledged;
+        let end = look.head.end.last;
+        if end < last {
+            return Err(self.store.lost(end + 1, last));
+        }
+        let is_kept = match look.batch {
+            _ if last == 0 || last < look.trimmed.last => true,
+            _ if last == look.trimmed.last => checksum == look.trimmed.checksum,
+            Some(batch) => batch == (last, checksum),
+            None => false,
+        };
+        if !is_kept {
+            // Others took their place. How many is not known; the last one is.
+            return Err(self.store.lost(last, last));
+        }
+        self.known = look.head.clone();
+        Ok(look)
+    }
+
+    /// Looks for entries after `after` until there are some, or the time is over.
+    pub(super) fn poll_until(&mut self, after: u64, timeout: Duration) -> Result<(), JournalError> {
+        let started = Instant::now();
+        let mut pause = POLL_MIN;
+        loop {
+            let last = self.connection.repeat(|session| async move {
+                let row = session.query_one(READ_LAST, &[]).await?;
+                session.uint(&row, 0)
+            });
+            let last = last.map_err(|failure| self.store.error("read", failure))?;
+            let left = timeout.saturating_sub(started.elapsed());
+            if last > after || left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(pause.min(left));
+            pause = (pause * 2).min(POLL_MAX);
+        }
+    }
+}

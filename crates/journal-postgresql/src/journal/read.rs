@@ -1,0 +1,182 @@
+//! Reading batches in order, each verified in its place in the chain.
+
+use placewright_journal::batch::{self, Link};
+use placewright_journal::{JournalError, Visit};
+
+use super::PostgresqlJournal;
+use crate::rows::{BatchHeader, LogEnd, Look, int};
+use crate::schema::{FIND_BATCH, READ_BATCHES, READ_END_BEFORE};
+use crate::store::Store;
+
+/// The number of batches in the first page of a read, and in any.
+const BATCHES_FIRST: i64 = 32;
+const BATCHES_MIN: i64 = 2;
+const BATCHES_MAX: i64 = 256;
+/// Pages grow while they are smaller, and shrink when they are larger than this, in bytes.
+const PAGE_BYTES_MIN: usize = 512 << 10;
+const PAGE_BYTES_MAX: usize = 2 << 20;
+
+impl PostgresqlJournal {
+    /// Visits entries that will not be lost. Those after them are left for the next call if there are any: so a
+    /// reader who follows makes no writes while others append.
+    pub(super) fn read_entries(
+        &mut self,
+        from: u64,
+        visit: &mut Visit<'_>,
+    ) -> Result<u64, JournalError> {
+        let Some(end) = self.readable_end(from)? else {
+            return Ok(from);
+        };
+        let first = self.first_of_batch(from)?;
+        let mut before = self.end_before(first)?;
+        let mut position = first;
+        let mut next = from;
+        let mut limit = BATCHES_FIRST;
+        while next <= end {
+            let batches = self.page(position, end, limit)?;
+            if batches.is_empty() {
+                return Err(self.missing_or_trimmed(next, end)?);
+            }
+            limit = next_limit(limit, &batches);
+            for (header, payload) in batches {
+                if header.first > next.max(before.map_or(0, |before| before.last + 1)) {
+                    return Err(self.missing_or_trimmed(next, header.first - 1)?);
+                }
+                let records = check(&self.store, &header, &payload, before)?;
+                position = header.end.last + 1;
+                before = Some(header.end);
+                self.verified = header.end;
+                self.store.acknowledge(header.end);
+                for (sequence, record) in records {
+                    if sequence < next {
+                        continue;
+                    }
+                    next = sequence + 1;
+                    if visit(sequence, record).is_break() {
+                        return Ok(next);
+                    }
+                }
+            }
+        }
+        Ok(next)
+    }
+
+    /// The last entry that may be handed out to somebody who has read up to `from`; `None` if there is none.
+    fn readable_end(&mut self, from: u64) -> Result<Option<u64>, JournalError> {
+        let look = self.look("read")?;
+        let Look { head, trimmed, .. } = &look;
+        if from <= trimmed.last {
+            return Err(JournalError::Trimmed {
+                asked: from,
+                first_held: trimmed.last + 1,
+            });
+        }
+        let end = head.end.last;
+        if from > end {
+            return match from == end + 1 {
+                true => Ok(None),
+                false => Err(self.store.missing(end + 1, from - 1)),
+            };
+        }
+        let durable = self.store.acknowledged().last.max(head.acknowledged);
+        if from <= durable {
+            return Ok(Some(durable.min(end)));
+        }
+        // Nobody has appended after these entries yet.
+        Ok(Some(self.confirm("read")?.head.end.last))
+    }
+
+    /// The first entry of the batch that holds an entry.
+    fn first_of_batch(&mut self, sequence: u64) -> Result<u64, JournalError> {
+        if self.verified.last + 1 == sequence {
+            return Ok(sequence);
+        }
+        let found = self.connection.repeat(|session| async move {
+            let rows = session.query(FIND_BATCH, &[&int(sequence)]).await?;
+            rows.first().map(|row| session.uint(row, 0)).transpose()
+        });
+        let found = found.map_err(|failure| self.store.error("read", failure))?;
+        Ok(found.unwrap_or(sequence))
+    }
+
+    /// The end of the batch before the one that starts at `first`; `None` if there is none.
+    fn end_before(&mut self, first: u64) -> Result<Option<LogEnd>, JournalError> {
+        if self.verified.last + 1 == first {
+            return Ok(Some(self.verified));
+        }
+        let found = self.connection.repeat(|session| async move {
+            let rows = session.query(READ_END_BEFORE, &[&int(first)]).await?;
+            rows.first().map(|row| session.log_end(row, 0)).transpose()
+        });
+        let found = found.map_err(|failure| self.store.error("read", failure))?;
+        match found {
+            Some(end) => Ok(Some(end)),
+            None => Ok(Some(self.look("read")?.trimmed)),
+        }
+    }
+
+    fn page(
+        &mut self,
+        from: u64,
+        until: u64,
+        limit: i64,
+    ) -> Result<Vec<(BatchHeader, Vec<u8>)>, JournalError> {
+        let page = self.connection.repeat(|session| async move {
+            let rows = session
+                .query(READ_BATCHES, &[&int(from), &int(until), &limit])
+                .await?;
+            rows.iter().map(|row| session.batch(row)).collect()
+        });
+        page.map_err(|failure| self.store.error("read", failure))
+    }
+
+    /// The error for entries that were not found. Another writer may have trimmed them since the read began.
+    fn missing_or_trimmed(&mut self, first: u64, last: u64) -> Result<JournalError, JournalError> {
+        let trimmed = self.look("read")?.trimmed;
+        Ok(if first <= trimmed.last {
+            JournalError::Trimmed {
+                asked: first,
+                first_held: trimmed.last + 1,
+            }
+        } else {
+            self.store.missing(first, last)
+        })
+    }
+}
+
+/// Verifies a batch, and returns its records.
+fn check<'a>(
+    store: &Store,
+    header: &BatchHeader,
+    payload: &'a [u8],
+    before: Option<LogEnd>,
+) -> Result<batch::Records<'a>, JournalError> {
+    let BatchHeader {
+        first,
+        end,
+        previous,
+    } = *header;
+    let link = Link {
+        first,
+        last: end.last,
+        previous,
+        checksum: end.checksum,
+    };
+    let before = before.map(|before| (before.last, before.checksum));
+    batch::check(link, payload, before).map_err(|reason| JournalError::Damaged {
+        path: store.path(),
+        first,
+        last: end.last.max(first),
+        reason,
+    })
+}
+
+/// The number of batches for the next page.
+fn next_limit(limit: i64, page: &[(BatchHeader, Vec<u8>)]) -> i64 {
+    let bytes: usize = page.iter().map(|(_, payload)| payload.len()).sum();
+    match bytes {
+        0..PAGE_BYTES_MIN => (limit * 2).min(BATCHES_MAX),
+        PAGE_BYTES_MIN..=PAGE_BYTES_MAX => limit,
+        _ => (limit / 2).max(BATCHES_MIN),
+    }
+}

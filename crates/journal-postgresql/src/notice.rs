@@ -1,0 +1,73 @@
+//! Conditions of servers that an operator should know of.
+
+use std::fmt;
+
+/// A condition found when a store was opened. None of them prevents its use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PostgresqlNotice {
+    /// A server did not answer.
+    NoAnswer {
+        /// The address of this server, with its port.
+        host: String,
+        /// What it, or the connection, said.
+        reason: String,
+    },
+    /// The primary acknowledges what no standby has.
+    Asynchronous {
+        /// The address of the primary, with its port.
+        host: String,
+    },
+    /// A write is acknowledged only if one standby has it that is named: without it nothing can be written.
+    SingleStandby {
+        /// The address of the primary, with its port.
+        host: String,
+        /// The setting as the primary has it.
+        names: String,
+    },
+    /// A page that was half written when the machine lost its power cannot be mended.
+    NoFullPageWrites {
+        /// The address of this server, with its port.
+        host: String,
+    },
+    /// Damage of the disk is not noticed in the tables of the head and of snapshots.
+    NoDataChecksums {
+        /// The address of this server, with its port.
+        host: String,
+    },
+}
+
+impl PostgresqlNotice {
+    /// Whether the operator should do something about the condition.
+    pub fn is_warning(&self) -> bool {
+        !matches!(self, Self::NoDataChecksums { .. })
+    }
+}
+
+impl fmt::Display for PostgresqlNotice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoAnswer { host, reason } => {
+                write!(f, "PostgreSQL at {host} does not answer: {reason}")
+            }
+            Self::Asynchronous { host } => write!(
+                f,
+                "PostgreSQL at {host} has no synchronous standby, and the store's address allows that: what is \
+                 acknowledged is lost with its disk"
+            ),
+            Self::SingleStandby { host, names } => write!(
+                f,
+                "PostgreSQL at {host} waits for every standby in synchronous_standby_names = '{names}': without one \
+                 of them nothing is written; name two with ANY 1 (…)"
+            ),
+            Self::NoFullPageWrites { host } => write!(
+                f,
+                "PostgreSQL at {host} runs with full_page_writes = off: after a power cut its pages may be damaged"
+            ),
+            Self::NoDataChecksums { host } => write!(
+                f,
+                "PostgreSQL at {host} has no data checksums: enable them with pg_checksums, so that damage of its \
+                 disk is noticed"
+            ),
+        }
+    }
+}

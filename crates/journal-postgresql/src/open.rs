@@ -1,0 +1,109 @@
+//! Opening a store: checks of the servers, and the creation of the tables.
+
+use std::sync::Arc;
+
+use placewright_errors::chain;
+use placewright_journal::JournalError;
+
+use crate::connection::Connection;
+use crate::connector;
+use crate::failure::{Cause, Failure};
+use crate::options::PostgresqlOptions;
+use crate::rows::Look;
+use crate::schema::{CREATE, FORMAT, LOOK, READ_HEAD};
+use crate::servers::Servers;
+use crate::store::{Store, error_of};
+
+/// Opens a store, and creates it if its schema has no tables.
+pub(crate) fn open(
+    options: &PostgresqlOptions,
+) -> Result<(Arc<Store>, Connection, Look), JournalError> {
+    let url = options.to_string();
+    let unsuitable = |error: std::io::Error| JournalError::Unsuitable {
+        url: url.clone(),
+        reason: chain(&error),
+    };
+    if let Some(tls) = &options.tls {
+        // Read here for a clear error. Each connection reads the files again.
+        connector::client_config(tls).map_err(unsuitable)?;
+    }
+    let servers = Arc::new(Servers::new(options).map_err(unsuitable)?);
+    let mut connection = Connection::new(&servers);
+    let schema = options.schema.clone();
+    let found = connection.repeat(|session| {
+        let schema = schema.clone();
+        async move {
+            let row = session.query_one(LOOK, &[&schema]).await?;
+            let tables: i64 = session.get(&row, 1)?;
+            let has_schema: bool = session.get(&row, 0)?;
+            let has_head: bool = session.get(&row, 2)?;
+            Ok((has_schema, tables, has_head))
+        }
+    });
+    let (has_schema, tables, has_head) =
+        found.map_err(|failure| error_of(&url, "open", failure))?;
+    if tables > 0 && !has_head {
+        return Err(JournalError::NotAJournal {
+            path: url.into(),
+            reason: format!(
+                "the schema has {tables} tables of something else: name another one with schema"
+            ),
+        });
+    }
+    if !has_head {
+        let created = create(&mut connection, options, has_schema);
+        created.map_err(|failure| match failure.cause {
+            Cause::NoTable => JournalError::ReadOnly {
+                path: url.clone().into(),
+                reason: format!("the user may not use the schema ({})", failure.reason),
+            },
+            _ => error_of(&url, "create the tables", failure),
+        })?;
+    }
+    let look = look(&mut connection, &url)?;
+    let store = Store::new(servers.clone(), url, servers.notices());
+    if look.format > FORMAT {
+        return Err(store.newer_format(look.format));
+    }
+    Ok((Arc::new(store), connection, look))
+}
+
+/// Creates the tables, and the schema if it is not there. Others may do the same at the same time.
+fn create(
+    connection: &mut Connection,
+    options: &PostgresqlOptions,
+    has_schema: bool,
+) -> Result<(), Failure> {
+    // The right to create schemas is needed only if there is none.
+    let schema = match has_schema {
+        true => String::new(),
+        false => format!("CREATE SCHEMA IF NOT EXISTS \"{}\";", options.schema),
+    };
+    // The lock comes first: two that create a schema at once would collide.
+    let (lock, tables) = CREATE.split_once(';').unwrap_or(("", CREATE));
+    let statements = format!("{lock}; {schema} {tables}");
+    connection.repeat(|session| {
+        let statements = statements.clone();
+        async move {
+            session.run(&statements).await?;
+            session.confirm().await
+        }
+    })
+}
+
+/// Reads the head. What cannot be read is another program's table.
+fn look(connection: &mut Connection, url: &str) -> Result<Look, JournalError> {
+    let looked = connection.repeat(|session| async move {
+        let row = session.query_one(READ_HEAD, &[&0_i64]).await?;
+        let look = session.look(&row)?;
+        session.prepare_append().await?;
+        Ok(look)
+    });
+    looked.map_err(|failure| match failure.cause {
+        Cause::Refused | Cause::NoTable | Cause::Damaged => JournalError::NotAJournal {
+            path: url.into(),
+            reason: format!("its table head is another: {}", failure.reason),
+        },
+        _ => error_of(url, "open", failure),
+    })
+}

@@ -1,0 +1,139 @@
+//! What the rows of a store say.
+
+use tokio_postgres::Row;
+
+use crate::failure::{Cause, Failure};
+use crate::session::Session;
+
+/// PostgreSQL's integers are signed; sequences and sizes never reach the sign bit.
+pub(crate) fn int(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// The bytes of an id.
+pub(crate) fn id_bytes(id: u128) -> [u8; 16] {
+    id.to_be_bytes()
+}
+
+/// The end of some entries: the last one's sequence, the checksum of its batch, and the size of all records up
+/// to it, trimmed ones included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogEnd {
+    pub(crate) last: u64,
+    pub(crate) checksum: u32,
+    pub(crate) record_bytes: u64,
+}
+
+/// The row of the table `head`, against which every append is compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) end: LogEnd,
+    /// The id of the last batch, which tells a writer whether the batch is its own.
+    pub(crate) batch_id: Vec<u8>,
+    /// The last entry that the writer of this row knew to be durable.
+    pub(crate) acknowledged: u64,
+    /// The address of the store that goes on, if this one is sealed.
+    pub(crate) moved_to: Option<String>,
+}
+
+/// What one look at a store shows.
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    pub(crate) format: u32,
+    pub(crate) head: Head,
+    pub(crate) trimmed: LogEnd,
+    /// The last entry and the checksum of the batch that holds the entry that was asked for, or of the last one
+    /// before it.
+    pub(crate) batch: Option<(u64, u32)>,
+}
+
+/// A batch without its records.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchHeader {
+    pub(crate) first: u64,
+    /// The end of the batch, with its own checksum.
+    pub(crate) end: LogEnd,
+    /// The checksum of the batch before.
+    pub(crate) previous: u32,
+}
+
+/// A snapshot that is finished, as its row has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Manifest {
+    pub(crate) sequence: u64,
+    pub(crate) attempt: Vec<u8>,
+    pub(crate) chunks: u64,
+    pub(crate) bytes: u64,
+    /// The checksum of the last chunk.
+    pub(crate) checksum: u32,
+}
+
+impl Session {
+    /// A number that is not negative.
+    pub(crate) fn uint(&self, row: &Row, column: usize) -> Result<u64, Failure> {
+        let value: i64 = self.get(row, column)?;
+        u64::try_from(value).map_err(|_| self.bad_number())
+    }
+
+    /// A checksum, which has 32 bits.
+    pub(crate) fn crc(&self, row: &Row, column: usize) -> Result<u32, Failure> {
+        let value: i64 = self.get(row, column)?;
+        u32::try_from(value).map_err(|_| self.bad_number())
+    }
+
+    fn bad_number(&self) -> Failure {
+        let reason = format!("{}: a number of the store is out of range", self.address);
+        Failure::new(Cause::Damaged, reason)
+    }
+
+    /// The end in three columns, from `column` on.
+    pub(crate) fn log_end(&self, row: &Row, column: usize) -> Result<LogEnd, Failure> {
+        Ok(LogEnd {
+            last: self.uint(row, column)?,
+            checksum: self.crc(row, column + 1)?,
+            record_bytes: self.uint(row, column + 2)?,
+        })
+    }
+
+    pub(crate) fn look(&self, row: &Row) -> Result<Look, Failure> {
+        let format: i32 = self.get(row, 0)?;
+        let batch_last: Option<i64> = self.get(row, 10)?;
+        Ok(Look {
+            format: u32::try_from(format).map_err(|_| self.bad_number())?,
+            head: Head {
+                end: self.log_end(row, 1)?,
+                batch_id: self.get(row, 4)?,
+                acknowledged: self.uint(row, 5)?,
+                moved_to: self.get(row, 6)?,
+            },
+            trimmed: self.log_end(row, 7)?,
+            batch: match batch_last {
+                Some(_) => Some((self.uint(row, 10)?, self.crc(row, 11)?)),
+                None => None,
+            },
+        })
+    }
+
+    pub(crate) fn batch(&self, row: &Row) -> Result<(BatchHeader, Vec<u8>), Failure> {
+        let header = BatchHeader {
+            first: self.uint(row, 0)?,
+            previous: self.crc(row, 2)?,
+            end: LogEnd {
+                last: self.uint(row, 1)?,
+                checksum: self.crc(row, 3)?,
+                record_bytes: self.uint(row, 4)?,
+            },
+        };
+        Ok((header, self.get(row, 5)?))
+    }
+
+    pub(crate) fn manifest(&self, row: &Row) -> Result<Manifest, Failure> {
+        Ok(Manifest {
+            sequence: self.uint(row, 0)?,
+            attempt: self.get(row, 1)?,
+            chunks: self.uint(row, 2)?,
+            bytes: self.uint(row, 3)?,
+            checksum: self.crc(row, 4)?,
+        })
+    }
+}
