@@ -92,7 +92,8 @@ pub enum SubmitError {
     /// Another replica took the command from this one, which lost track of it before it knew the outcome.
     #[error("another replica has the command, and its outcome is not known here")]
     HandedOver,
-    /// The command came from another replica, and this one does not lead any more. It has no effect.
+    /// This replica does not lead (any more), and the command is not handed over: it came from another replica, or
+    /// none is handed over here. It has no effect.
     #[error("another replica leads")]
     NotLeading,
     /// The engine is shutting down.

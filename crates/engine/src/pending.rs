@@ -24,6 +24,9 @@ pub(crate) fn hand_over<M: Machine>(
     if replica.is_leading() {
         return Ok(Some(submission));
     }
+    if !replica.link.hands_commands_over() {
+        return Err(SubmitError::NotLeading);
+    }
     if pending.commands.len() >= shared.options.queue_commands_max {
         return Err(SubmitError::Overloaded);
     }
@@ -233,15 +236,16 @@ fn follow<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, leadership:
     give_back(replica, &mut pending, waiting);
 }
 
-/// Takes the commands that wait or were undone at a former leader: its own go to the new leader, those of other replicas
-/// back to these.
+/// Takes the commands that wait or were undone at a former leader: its own go to the new leader, if commands are handed
+/// over, those of other replicas back to these.
 pub(crate) fn give_back<M: Machine>(
     replica: &ReplicaState<M>,
     pending: &mut PendingCommands<M>,
     submissions: impl IntoIterator<Item = Submission<M>>,
 ) {
+    let hands_over = replica.link.hands_commands_over();
     for submission in submissions {
-        if submission.forwarded.is_some() {
+        if submission.forwarded.is_some() || !hands_over {
             submission.fail(SubmitError::NotLeading);
         } else {
             add(replica, pending, submission);

@@ -32,6 +32,12 @@ pub trait LeaderLink<M: Machine>: Send + Sync + 'static {
     /// Called with locks held, so it only queues the command.
     fn send(&self, leadership: &Leadership, number: u64, command: &M::Command);
 
+    /// Whether commands are handed over. If they are not, a replica that does not lead refuses its commands with
+    /// [`SubmitError::NotLeading`]; so do active/passive replicas, whose callers find the one that leads.
+    fn hands_commands_over(&self) -> bool {
+        true
+    }
+
     /// A replica leads from now on. Called before the first command is sent to it.
     fn leader_changed(&self, leadership: &Leadership) {
         let _ = leadership;
