@@ -91,7 +91,8 @@ pub(crate) fn from_link_error(error: &LinkError) -> ApiError {
         LinkError::Refused { why, .. } => ApiError::conflict(to_sentence(why)),
         LinkError::Unreachable { .. }
         | LinkError::TimedOut { .. }
-        | LinkError::Unavailable { .. } => unavailable(to_sentence(&error.to_string())),
+        | LinkError::Unavailable { .. }
+        | LinkError::NotLeading { .. } => unavailable(to_sentence(&error.to_string())),
     }
 }
 

@@ -53,6 +53,15 @@ pub enum LinkError {
         /// The reason that the peer gave.
         why: String,
     },
+    /// The peer is a replica of its role that does not lead, and the request needs the one that does. It had no
+    /// effect.
+    #[error("{peer} does not lead{}", leader_text(leader.as_deref()))]
+    NotLeading {
+        /// The name and address of the role that was called.
+        peer: String,
+        /// Where the replica that leads is reached, as far as the peer knows.
+        leader: Option<String>,
+    },
     /// The peer rejected the request; a retry of the same request will fail again.
     #[error("{peer} refuses: {why}")]
     Refused {
@@ -61,4 +70,8 @@ pub enum LinkError {
         /// The reason that the peer gave.
         why: String,
     },
+}
+
+fn leader_text(leader: Option<&str>) -> String {
+    leader.map_or_else(String::new, |leader| format!("; {leader} does"))
 }

@@ -3,13 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
+#[allow(dead_code, reason = "other tests use the rest of it")]
 mod peers;
 
 use std::time::Duration;
 
 use peers::{
-    ERROR_REASON, FakeCell, REFUSED, TIMED_OUT, TestServer, UNAVAILABLE, UNREACHABLE,
-    client_options, envelopes, every_message_of_agents, every_message_to_agents, instance, listen,
+    ERROR_REASON, FakeCell, LEADER, NOT_LEADING, REFUSED, TIMED_OUT, TestServer, UNAVAILABLE,
+    UNREACHABLE, client_options, envelopes, every_message_of_agents, every_message_to_agents,
+    instance, listen,
 };
 use placewright_conductor::{ClaimResponse, Reply};
 use placewright_link::{
@@ -126,7 +128,7 @@ async fn each_kind_of_error_arrives_as_the_same_kind() {
     let fake_cell = FakeCell::new();
     let server = TestServer::start(listen().await, &fake_cell, None);
     let client = CellClient::new(client_options(server.address)).unwrap();
-    for kind in [UNREACHABLE, TIMED_OUT, UNAVAILABLE, REFUSED] {
+    for kind in [UNREACHABLE, TIMED_OUT, UNAVAILABLE, REFUSED, NOT_LEADING] {
         fake_cell.set_error(kind);
         let error = client.cell_id().await.unwrap_err();
         let is_same_kind = match (kind, &error) {
@@ -134,6 +136,9 @@ async fn each_kind_of_error_arrives_as_the_same_kind() {
             | (UNAVAILABLE, LinkError::Unavailable { why, .. })
             | (REFUSED, LinkError::Refused { why, .. }) => why == ERROR_REASON,
             (TIMED_OUT, LinkError::TimedOut { .. }) => true,
+            (NOT_LEADING, LinkError::NotLeading { leader, .. }) => {
+                leader.as_deref() == Some(LEADER)
+            }
             _ => false,
         };
         assert!(is_same_kind, "{kind}: {error:?}");

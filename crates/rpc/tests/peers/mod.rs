@@ -26,11 +26,14 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, mpsc};
 use uuid::Uuid;
 
+/// Where the replica that leads is, as a replica that does not lead says.
+pub(crate) const LEADER: &str = "10.0.0.7:8780";
 /// The errors with which calls fail after [`FakeCell::set_error`].
 pub(crate) const UNREACHABLE: u8 = 0;
 pub(crate) const TIMED_OUT: u8 = 1;
 pub(crate) const UNAVAILABLE: u8 = 2;
 pub(crate) const REFUSED: u8 = 3;
+pub(crate) const NOT_LEADING: u8 = 4;
 /// The reason in the errors of a fake cell.
 pub(crate) const ERROR_REASON: &str = "so it is";
 
@@ -49,9 +52,13 @@ pub(crate) struct FakeCell {
 
 impl FakeCell {
     pub(crate) fn new() -> Arc<Self> {
+        Self::with_id(0xce11)
+    }
+
+    pub(crate) fn with_id(number: u128) -> Arc<Self> {
         let (received_sender, received) = mpsc::channel(1000);
         Arc::new(Self {
-            id: CellId(Uuid::from_u128(0xce11)),
+            id: CellId(Uuid::from_u128(number)),
             mode: AtomicU8::new(NO_ERROR),
             received_sender,
             received: Mutex::new(received),
@@ -60,6 +67,11 @@ impl FakeCell {
 
     pub(crate) fn set_error(&self, error: u8) {
         self.mode.store(error, Ordering::SeqCst);
+    }
+
+    /// Ends the errors, or being stuck.
+    pub(crate) fn set_sound(&self) {
+        self.mode.store(NO_ERROR, Ordering::SeqCst);
     }
 
     pub(crate) fn set_stuck(&self) {
@@ -78,6 +90,10 @@ impl FakeCell {
             TIMED_OUT => Err(LinkError::TimedOut { peer }),
             UNAVAILABLE => Err(LinkError::Unavailable { peer, why }),
             REFUSED => Err(LinkError::Refused { peer, why }),
+            NOT_LEADING => Err(LinkError::NotLeading {
+                peer,
+                leader: Some(LEADER.to_owned()),
+            }),
             STUCK => std::future::pending().await,
             _ => Ok(()),
         }
@@ -96,7 +112,7 @@ impl CellLink for FakeCell {
             .iter()
             .map(|envelope| Reply::Refused(number(envelope)));
         let replies = replies.collect();
-        Box::pin(async { Ok(replies) })
+        Box::pin(async { self.fail_if_set().await.map(|()| replies) })
     }
 
     fn perform(&self, operation: CellOperation) -> LinkFuture<'_, Reply> {
@@ -125,6 +141,7 @@ impl CellLink for FakeCell {
     fn follow(&self) -> LinkFuture<'_, mpsc::Receiver<CellEvent>> {
         let is_silent = self.mode.load(Ordering::SeqCst) == SILENT;
         Box::pin(async move {
+            self.fail_if_set().await?;
             let (sender, receiver) = mpsc::channel(100);
             tokio::spawn(async move {
                 for number in 0.. {
@@ -160,6 +177,7 @@ impl PlacementLink for FakeCell {
 impl AgentLink for FakeCell {
     fn connect(&self) -> LinkFuture<'_, AgentConnection> {
         Box::pin(async {
+            self.fail_if_set().await?;
             let (to_agent, from_cell) = mpsc::channel(100);
             let (to_cell, mut from_agent) = mpsc::channel(100);
             let received_sender = self.received_sender.clone();
