@@ -154,7 +154,8 @@ options! {
     /// Control's part in building instances: the cells that it has, and how it deals with them. Without
     /// cells and without the compute API, only placement and the scheduler run.
     control: ControlOptions {
-        /// The cells, as NAME=UUID@HOST:PORT. `placewright cell` logs its UUID and address when it starts.
+        /// The cells, as NAME=UUID@HOST:PORT; one of several replicas as NAME=UUID@HOST:PORT+HOST:PORT, with the addresses
+        /// of all. `placewright cell` logs its UUID and address when it starts.
         cells: CellAddresses = "";
         /// Address and port (gRPC) on which cells reach placement, 127.0.0.1:8775 for example. Not set: only cells in
         /// the same process reach placement.
@@ -553,7 +554,8 @@ options! {
         uuid: Option<Uuid> = "";
         /// Address and port (gRPC) on which control and agents reach the cell.
         listen: SocketAddr = "127.0.0.1:8780";
-        /// Address and port (gRPC) on which control offers placement to the cell.
+        /// Address and port (gRPC) on which control offers placement to the cell; those of several replicas of control
+        /// with commas.
         placement: String = "127.0.0.1:8775";
         /// The store's directory, created when missing; one program at a time may use it. Not set means `cell` in
         /// systemd's `$STATE_DIRECTORY`, else in `placewright-data` in the working directory.
@@ -610,7 +612,7 @@ options! {
     agent: AgentOptions {
         /// What builds instances: `simulated` builds nothing and only takes time, `command` runs executables.
         driver: DriverKind = "simulated";
-        /// Address and port (gRPC) of the hosts' cell.
+        /// Address and port (gRPC) of the hosts' cell; those of several replicas of the cell with commas.
         cell: String = "127.0.0.1:8780";
         /// The folder of the agent's certificate (`identity.pem`, `ca.pem`, `crl.pem`; docs/operations.md,
         /// "Identities"), which names the hosts for which the agent may send messages. With it, the connection to the

@@ -6,9 +6,10 @@ mod encode;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use placewright_identity::Call;
-use placewright_link::{AgentConnection, AgentLink, LinkFuture, ToAgent, ToCell};
+use placewright_link::{AgentConnection, AgentLink, LinkError, LinkFuture, ToAgent, ToCell};
 use placewright_tasks::{ContainedWork, spawn_contained};
 use prost::Message as _;
 use tokio::sync::mpsc;
@@ -19,6 +20,7 @@ use tonic::{Request, Response, Status, Streaming};
 use authorized_stream::AuthorizedStream;
 
 use crate::access::{Authorizer, CertificateHolder};
+use crate::addresses::{Addresses, up_to};
 use crate::channel::{BATCH_BYTES, ClientOptions, EndpointError, MESSAGE_BYTES_MAX, PeerChannel};
 use crate::error::{link_error, status};
 use crate::limits::{FieldPath, LIST_MAX};
@@ -31,13 +33,15 @@ use crate::{PROTOCOL_OLDEST, PROTOCOL_VERSION};
 const BATCH_MESSAGES_MAX: usize = 256;
 /// The most batches that are queued for the network.
 const QUEUE_BATCHES: usize = 4;
+/// The longest delay before an agent asks which replica of its cell leads.
+const CONNECT_DELAY_MAX: Duration = Duration::from_millis(100);
 /// The most messages that are queued in an agent, in each direction.
 const QUEUE_MESSAGES: usize = 1024;
 
-/// A client of a cell, for agents.
+/// A client of a cell, for agents. Of several replicas of the cell it finds the one that leads.
 #[derive(Clone, Debug)]
 pub struct AgentClient {
-    peer: PeerChannel,
+    replicas: Addresses<PeerChannel>,
 }
 
 impl AgentClient {
@@ -45,38 +49,66 @@ impl AgentClient {
     ///
     /// # Errors
     ///
-    /// The address is not valid.
+    /// An address is not valid.
     pub fn new(options: ClientOptions) -> Result<Self, EndpointError> {
-        let peer = PeerChannel::new("the cell", options)?;
-        Ok(Self { peer })
+        let channels = PeerChannel::to_all("the cell", &options)?;
+        Ok(Self {
+            replicas: Addresses::new(channels, |channel| channel),
+        })
     }
+}
+
+/// A stream that the cell has accepted.
+struct Joined {
+    peer: Arc<PeerChannel>,
+    to_network: mpsc::Sender<FromAgent>,
+    from_network: Streaming<FromCell>,
+}
+
+/// Opens a stream to one process of the cell. It fails if that one does not lead.
+async fn join(peer: Arc<PeerChannel>) -> Result<Joined, LinkError> {
+    let client = AgentsClient::new(peer.channel()).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let join = |mut client: AgentsClient<Channel>, request: Request<()>| async move {
+        let (to_network, batches) = mpsc::channel(QUEUE_BATCHES);
+        // The first message has the supported versions. It is sent at once, so that a wrong
+        // version or token is detected here.
+        let first_message = FromAgent {
+            version: PROTOCOL_OLDEST,
+            newest: PROTOCOL_VERSION,
+            messages: Vec::new(),
+        };
+        // The channel is new, so it is not full.
+        let _ = to_network.try_send(first_message);
+        let request = request.map(|()| ReceiverStream::new(batches));
+        let response = client.join(request).await?;
+        Ok(response.map(|from_network| (to_network, from_network)))
+    };
+    let (to_network, from_network) = peer.call(&client, &(), join).await?;
+    Ok(Joined {
+        peer,
+        to_network,
+        from_network,
+    })
 }
 
 impl AgentLink for AgentClient {
     fn connect(&self) -> LinkFuture<'_, AgentConnection> {
         Box::pin(async {
-            let peer = &self.peer;
-            let client =
-                AgentsClient::new(peer.channel()).max_decoding_message_size(MESSAGE_BYTES_MAX);
-            let join = |mut client: AgentsClient<Channel>, request: Request<()>| async move {
-                let (to_network, batches) = mpsc::channel(QUEUE_BATCHES);
-                // The first message has the supported versions. It is sent at once, so that a wrong
-                // version or token is detected here.
-                let first_message = FromAgent {
-                    version: PROTOCOL_OLDEST,
-                    newest: PROTOCOL_VERSION,
-                    messages: Vec::new(),
-                };
-                // The channel is new, so it is not full.
-                let _ = to_network.try_send(first_message);
-                let request = request.map(|()| ReceiverStream::new(batches));
-                let response = client.join(request).await?;
-                Ok(response.map(|from_network| (to_network, from_network)))
+            let joined = match self.replicas.only() {
+                Some(only) => join(only).await?,
+                None => {
+                    // All agents of a cell that ends lose their connections at the same time.
+                    tokio::time::sleep(up_to(CONNECT_DELAY_MAX)).await;
+                    self.replicas.find(join).await?
+                }
             };
-            let (to_network, from_network) = peer.call(&client, &(), join).await?;
+            let Joined {
+                peer,
+                to_network,
+                from_network,
+            } = joined;
             let (to_cell, from_agent) = mpsc::channel(QUEUE_MESSAGES);
             let (to_agent, from_cell) = mpsc::channel(QUEUE_MESSAGES);
-            let peer = peer.clone();
             spawn_contained(ContainedWork::GrpcStream, async move {
                 let agreed_version = AtomicU32::new(PROTOCOL_OLDEST);
                 tokio::select! {

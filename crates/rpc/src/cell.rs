@@ -15,6 +15,7 @@ use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
 use crate::access::{Authorizer, CertificateHolder};
+use crate::addresses::{Addresses, Replica};
 use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, PeerChannel};
 use crate::error::{link_error, status};
 use crate::limits::Validate;
@@ -36,11 +37,10 @@ const CLIENT_QUEUE_EVENTS: usize = 1024;
 /// The client that is generated for the service of a cell.
 type GeneratedClient = Client<tonic::transport::Channel>;
 
-/// A client of a cell, for control.
+/// A client of a cell, for control. Of several replicas of the cell it finds the one that leads.
 #[derive(Clone, Debug)]
 pub struct CellClient {
-    peer: PeerChannel,
-    agreed_version: AgreedVersion,
+    replicas: Addresses<CellReplica>,
 }
 
 impl CellClient {
@@ -48,14 +48,45 @@ impl CellClient {
     ///
     /// # Errors
     ///
-    /// The address is not valid.
+    /// An address is not valid.
     pub fn new(options: ClientOptions) -> Result<Self, EndpointError> {
-        Ok(Self {
-            peer: PeerChannel::new("the cell", options)?,
+        let channels = PeerChannel::to_all("the cell", &options)?;
+        let replicas = Addresses::new(channels, |peer| CellReplica {
+            peer,
             agreed_version: AgreedVersion::default(),
-        })
+        });
+        Ok(Self { replicas })
     }
 
+    /// Makes a call to the replica that leads.
+    async fn call<T, F>(&self, call: impl Fn(Arc<CellReplica>) -> F) -> Result<T, LinkError>
+    where
+        F: Future<Output = Result<T, LinkError>>,
+    {
+        let identify = |replica: Arc<CellReplica>| async move {
+            let identified = replica.identify().await;
+            (replica.agreed_version)
+                .reset_on_error(identified)
+                .map(drop)
+        };
+        self.replicas.call_leader(identify, call).await
+    }
+}
+
+/// A client of one process of the cell.
+#[derive(Debug)]
+struct CellReplica {
+    peer: PeerChannel,
+    agreed_version: AgreedVersion,
+}
+
+impl Replica for CellReplica {
+    fn peer(&self) -> &PeerChannel {
+        &self.peer
+    }
+}
+
+impl CellReplica {
     fn client(&self) -> GeneratedClient {
         Client::new(self.peer.channel()).max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
@@ -148,40 +179,49 @@ impl CellClient {
 
 impl CellLink for CellClient {
     fn cell_id(&self) -> LinkFuture<'_, CellId> {
-        Box::pin(async {
-            let (identity, _) = self.agreed_version.reset_on_error(self.identify().await)?;
+        Box::pin(self.call(|replica| async move {
+            let identified = replica.identify().await;
+            let (identity, _) = replica.agreed_version.reset_on_error(identified)?;
             let uuid = Uuid::parse_str(&identity.cell);
-            let uuid = uuid.map_err(|_| self.refusal("it does not say its UUID".into()))?;
+            let uuid = uuid.map_err(|_| replica.refusal("it does not say its UUID".into()))?;
             Ok(CellId(uuid))
-        })
+        }))
     }
 
     fn deliver(&self, messages: Vec<Envelope>) -> LinkFuture<'_, Vec<Reply>> {
         Box::pin(async move {
-            self.agreed_version
-                .reset_on_error(self.deliver_all(&messages).await)
+            let messages = messages.as_slice();
+            let deliver = |replica: Arc<CellReplica>| async move {
+                let delivered = replica.deliver_all(messages).await;
+                replica.agreed_version.reset_on_error(delivered)
+            };
+            self.call(deliver).await
         })
     }
 
     fn perform(&self, operation: CellOperation) -> LinkFuture<'_, Reply> {
         Box::pin(async move {
-            self.agreed_version
-                .reset_on_error(self.send_operation(&operation).await)
+            let operation = &operation;
+            let perform = |replica: Arc<CellReplica>| async move {
+                let performed = replica.send_operation(operation).await;
+                replica.agreed_version.reset_on_error(performed)
+            };
+            self.call(perform).await
         })
     }
 
     fn actions(&self, instance: InstanceId) -> LinkFuture<'_, Vec<Action>> {
-        Box::pin(async move {
-            self.agreed_version
-                .reset_on_error(self.fetch_actions(instance).await)
-        })
+        Box::pin(self.call(move |replica| async move {
+            let actions = replica.fetch_actions(instance).await;
+            replica.agreed_version.reset_on_error(actions)
+        }))
     }
 
     fn follow(&self) -> LinkFuture<'_, mpsc::Receiver<CellEvent>> {
-        Box::pin(async {
-            self.agreed_version
-                .reset_on_error(self.open_event_stream().await)
-        })
+        Box::pin(self.call(|replica| async move {
+            let opened = replica.open_event_stream().await;
+            replica.agreed_version.reset_on_error(opened)
+        }))
     }
 }
 

@@ -18,6 +18,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
 use crate::access::{Authorizer, remote_of};
+use crate::addresses::Addresses;
 use crate::channel::{ClientOptions, EndpointError, PeerChannel};
 use crate::connector::Connector;
 use crate::error::status;
@@ -34,7 +35,7 @@ const CERTIFICATE_BYTES_MAX: usize = 64 << 10;
 /// A client of the authority: of control for cells, of a cell for agents.
 #[derive(Clone, Debug)]
 pub struct CertificatesClient {
-    peer: PeerChannel,
+    replicas: Addresses<PeerChannel>,
     /// Whether this client forwards the renewals of other holders, which only cells may do.
     forwards_renewals: bool,
 }
@@ -45,10 +46,11 @@ impl CertificatesClient {
     ///
     /// # Errors
     ///
-    /// The address is not valid.
+    /// An address is not valid.
     pub fn new(options: ClientOptions) -> Result<Self, EndpointError> {
+        let channels = PeerChannel::to_all("the authority", &options)?;
         Ok(Self {
-            peer: PeerChannel::new("the authority", options)?,
+            replicas: Addresses::new(channels, |channel| channel),
             forwards_renewals: false,
         })
     }
@@ -62,8 +64,22 @@ impl CertificatesClient {
         }
     }
 
-    fn client(&self) -> Client<Channel> {
-        Client::new(self.peer.channel()).max_decoding_message_size(CERTIFICATES_MESSAGE_BYTES_MAX)
+    /// Makes a call to a server that answers.
+    async fn call<B: Clone, T, F>(
+        &self,
+        body: &B,
+        send: impl Fn(Client<Channel>, Request<B>) -> F,
+    ) -> Result<T, LinkError>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let send = &send;
+        let call = |peer: Arc<PeerChannel>| async move {
+            let client = Client::new(peer.channel());
+            let client = client.max_decoding_message_size(CERTIFICATES_MESSAGE_BYTES_MAX);
+            peer.call(&client, body, send).await
+        };
+        self.replicas.call_any(call).await
     }
 
     /// The revocation list, unless `known_list` is the current one.
@@ -81,7 +97,7 @@ impl CertificatesClient {
         };
         let fetch =
             |mut client: Client<Channel>, request| async move { client.revocations(request).await };
-        let response = self.peer.call(&self.client(), &request, fetch).await?;
+        let response = self.call(&request, fetch).await?;
         Ok((!response.list.is_empty()).then_some(response.list))
     }
 }
@@ -100,7 +116,7 @@ impl CertificateLink for CertificatesClient {
             };
             let renew =
                 |mut client: Client<Channel>, request| async move { client.renew(request).await };
-            let response = self.peer.call(&self.client(), &message, renew).await?;
+            let response = self.call(&message, renew).await?;
             Ok(certified(response))
         })
     }
@@ -114,7 +130,7 @@ impl CertificateLink for CertificatesClient {
             };
             let enrol =
                 |mut client: Client<Channel>, request| async move { client.enrol(request).await };
-            let response = self.peer.call(&self.client(), &message, enrol).await?;
+            let response = self.call(&message, enrol).await?;
             Ok(certified(response))
         })
     }
@@ -143,7 +159,7 @@ pub enum EnrolError {
 }
 
 /// Uses the word of an invitation: makes a key, gets a certificate for it from the server at
-/// `options.address`, and writes key and certificate into a folder. The word is sent only to a server of
+/// `options.address`, or one of several, and writes key and certificate into a folder. The word is sent only to a server of
 /// the installation that issued it.
 ///
 /// # Errors
@@ -151,9 +167,10 @@ pub enum EnrolError {
 /// See [`EnrolError`].
 pub async fn enrol(word: &Word, options: ClientOptions, folder: &Path) -> Result<(), EnrolError> {
     let connector = Connector::Unenrolled(pinned_client(word)?);
-    let peer = PeerChannel::with_connector("the server", options, Some(connector))?;
+    let connector = || Some(connector.clone());
+    let channels = PeerChannel::to_all_with("the server", &options, connector)?;
     let client = CertificatesClient {
-        peer,
+        replicas: Addresses::new(channels, |channel| channel),
         forwards_renewals: false,
     };
     let key_request = KeyRequest::new()?;

@@ -26,13 +26,17 @@ pub(crate) const CONNECTION_WINDOW: u32 = 32 << 20;
 pub(crate) const PING_EVERY: Duration = Duration::from_secs(5);
 /// A connection is closed if a ping is not answered within this time.
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// The same for a server at several addresses. One that stopped without a word is left for another one that leads.
+const REPLICA_PING_EVERY: Duration = Duration::from_secs(2);
+const REPLICA_PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a connection is idle before the operating system probes whether its peer is still there.
 const TCP_KEEPALIVE_AFTER: Duration = Duration::from_secs(15);
 
 /// How a client reaches its server.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// The server's address: `http://host:port`, or just `host:port`.
+    /// The server's address: `http://host:port`, or just `host:port`. Of several replicas all addresses, separated by
+    /// commas.
     pub address: String,
     /// The shared secret, if the server requires one.
     pub token: Option<Token>,
@@ -94,17 +98,41 @@ pub(crate) struct PeerChannel {
 }
 
 impl PeerChannel {
-    /// Creates the channel without connecting. It has to be called in a Tokio runtime.
-    pub(crate) fn new(server_role: &str, options: ClientOptions) -> Result<Self, EndpointError> {
-        let connector = options.identity.clone().map(Connector::of);
-        Self::with_connector(server_role, options, connector)
+    /// Creates a channel to each address of the server, without connecting. It has to be called in a Tokio runtime.
+    pub(crate) fn to_all(
+        server_role: &str,
+        options: &ClientOptions,
+    ) -> Result<Vec<Self>, EndpointError> {
+        let connector = || options.identity.clone().map(Connector::of);
+        Self::to_all_with(server_role, options, connector)
     }
 
-    /// Creates the channel with a connector other than that of the options.
-    pub(crate) fn with_connector(
+    /// As [`Self::to_all`], with connectors other than that of the options.
+    pub(crate) fn to_all_with(
+        server_role: &str,
+        options: &ClientOptions,
+        connector: impl Fn() -> Option<Connector>,
+    ) -> Result<Vec<Self>, EndpointError> {
+        let addresses: Vec<&str> = options.address.split(',').collect();
+        let pings = match addresses.len() {
+            1 => (PING_EVERY, PING_TIMEOUT),
+            _ => (REPLICA_PING_EVERY, REPLICA_PING_TIMEOUT),
+        };
+        let channels = addresses.into_iter().map(|address| {
+            let options = ClientOptions {
+                address: address.trim().to_owned(),
+                ..options.clone()
+            };
+            Self::new(server_role, options, connector(), pings)
+        });
+        channels.collect()
+    }
+
+    fn new(
         server_role: &str,
         options: ClientOptions,
         connector: Option<Connector>,
+        (ping_every, ping_timeout): (Duration, Duration),
     ) -> Result<Self, EndpointError> {
         let address = options.address.trim();
         let bad_address = || EndpointError {
@@ -127,8 +155,8 @@ impl PeerChannel {
             .tcp_keepalive(Some(TCP_KEEPALIVE_AFTER))
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .http2_keep_alive_interval(PING_EVERY)
-            .keep_alive_timeout(PING_TIMEOUT)
+            .http2_keep_alive_interval(ping_every)
+            .keep_alive_timeout(ping_timeout)
             .keep_alive_while_idle(true);
         let name = format!("{server_role} at {address}");
         let first_channel = NumberedChannel {
@@ -155,6 +183,11 @@ impl PeerChannel {
             };
         }
         current_channel.channel.clone()
+    }
+
+    /// Closes the connection, if there is one, when the calls under way on it have ended. The next call connects anew.
+    pub(crate) fn disconnect(&self) {
+        self.current_channel.lock().channel = lazy_channel(&self.endpoint, self.connector.as_ref());
     }
 
     /// Waits until the client has to reconnect; for ever without TLS.

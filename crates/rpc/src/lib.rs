@@ -16,6 +16,7 @@
 //!   this is meant for connections over loopback.
 
 mod access;
+mod addresses;
 mod agent;
 mod cell;
 mod certificates;

@@ -10,6 +10,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
 use crate::access::Authorizer;
+use crate::addresses::{Addresses, Replica};
 use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, PeerChannel};
 use crate::error::{link_error, status};
 use crate::payload::{pack, pack_parts, unpack, unpack_from};
@@ -18,11 +19,10 @@ use crate::proto::cell::placement_server::Placement;
 use crate::proto::cell::{IdentifyRequest, Identity, Payload};
 use crate::versions::{AgreedVersion, first_identity, identity};
 
-/// A client of placement, for cells.
+/// A client of placement, for cells. Of several replicas of control it takes one that answers.
 #[derive(Clone, Debug)]
 pub struct PlacementClient {
-    peer: PeerChannel,
-    agreed_version: AgreedVersion,
+    replicas: Addresses<PlacementReplica>,
 }
 
 impl PlacementClient {
@@ -30,14 +30,31 @@ impl PlacementClient {
     ///
     /// # Errors
     ///
-    /// The address is not valid.
+    /// An address is not valid.
     pub fn new(options: ClientOptions) -> Result<Self, EndpointError> {
-        Ok(Self {
-            peer: PeerChannel::new("placement", options)?,
+        let channels = PeerChannel::to_all("placement", &options)?;
+        let replicas = Addresses::new(channels, |peer| PlacementReplica {
+            peer,
             agreed_version: AgreedVersion::default(),
-        })
+        });
+        Ok(Self { replicas })
     }
+}
 
+/// A client of one process of control.
+#[derive(Debug)]
+struct PlacementReplica {
+    peer: PeerChannel,
+    agreed_version: AgreedVersion,
+}
+
+impl Replica for PlacementReplica {
+    fn peer(&self) -> &PeerChannel {
+        &self.peer
+    }
+}
+
+impl PlacementReplica {
     fn client(&self) -> Client<Channel> {
         Client::new(self.peer.channel()).max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
@@ -91,8 +108,12 @@ impl PlacementClient {
 impl PlacementLink for PlacementClient {
     fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
         Box::pin(async move {
-            self.agreed_version
-                .reset_on_error(self.request_all(&requests).await)
+            let requests = requests.as_slice();
+            let request = |replica: Arc<PlacementReplica>| async move {
+                let requested = replica.request_all(requests).await;
+                replica.agreed_version.reset_on_error(requested)
+            };
+            self.replicas.call_any(request).await
         })
     }
 }

@@ -382,3 +382,30 @@ async fn a_renewed_certificate_is_used_for_later_calls() {
     assert_eq!(client.cell_id().await.unwrap(), installation.fake_cell.id);
     assert!(client.follow().await.is_ok());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_of_several_addresses_has_to_show_the_same_identity() {
+    let installation = Installation::new(None).await;
+    let other_cell = installation.issue_and_load("other", Role::Cell("c2".into()));
+    let other = FakeCell::with_id(2);
+    let options = ServeOptions {
+        credentials: Some(other_cell),
+        ..ServeOptions::default()
+    };
+    let other_server = TestServer::start_with(listen().await, &other, options);
+    let control = installation.issue_and_load("control", Role::Control);
+    let agent = installation.issue_and_load("agent", agent_of("c1", "h1"));
+    let addresses = format!("{},{}", other_server.address, installation.server.address);
+    let with_both = |credentials| ClientOptions {
+        address: addresses.clone(),
+        ..installation.options_to_cell(credentials)
+    };
+    // The other cell would answer, and is not called.
+    let client = CellClient::new(with_both(&control)).unwrap();
+    let id = timeout(TEST_TIMEOUT, client.cell_id()).await.unwrap();
+    assert_eq!(id.unwrap(), installation.fake_cell.id);
+    let client = AgentClient::new(with_both(&agent)).unwrap();
+    let connection = timeout(TEST_TIMEOUT, client.connect()).await.unwrap();
+    drop(connection.unwrap());
+    assert_eq!(installation.next_message().await, None);
+}

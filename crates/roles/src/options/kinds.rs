@@ -223,7 +223,7 @@ impl OptionType for Addresses {
     }
 }
 
-/// Cells: name, UUID, address of each.
+/// Cells: name, UUID, and address of each; of several replicas of a cell all addresses, separated by commas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CellAddresses(pub Vec<(String, Uuid, String)>);
 
@@ -234,17 +234,18 @@ impl OptionType for CellAddresses {
         let cells = Vec::<String>::parse(text)?;
         let cells = cells.iter().map(|cell| {
             let (name, rest) = cell.split_once('=')?;
-            let (uuid, address) = rest.split_once('@')?;
+            let (uuid, addresses) = rest.split_once('@')?;
             let uuid = Uuid::try_parse(uuid).ok()?;
-            let is_complete = !name.is_empty() && !address.is_empty() && !uuid.is_nil();
-            is_complete.then(|| (name.to_owned(), uuid, address.to_owned()))
+            let mut each = addresses.split('+');
+            let is_complete = !name.is_empty() && each.all(|a| !a.is_empty()) && !uuid.is_nil();
+            is_complete.then(|| (name.to_owned(), uuid, addresses.replace('+', ",")))
         });
         cells.collect::<Option<_>>().map(Self)
     }
 
     fn describe_allowed() -> String {
-        "a list of texts NAME=UUID@HOST:PORT; in the environment and on the command line separated by \
-         commas"
+        "a list of texts NAME=UUID@HOST:PORT, or NAME=UUID@HOST:PORT+HOST:PORT with the addresses of \
+         several replicas; in the environment and on the command line separated by commas"
             .to_owned()
     }
 }
@@ -442,9 +443,13 @@ mod tests {
             cells.0,
             [("one".to_owned(), uuid, "10.0.0.1:8780".to_owned())]
         );
+        let replicas = CellAddresses::parse(&format!("one={uuid}@a:1+b:2,two={uuid}@c:3"));
+        let replicas = replicas.unwrap().0;
+        assert_eq!((&*replicas[0].2, &*replicas[1].2), ("a:1,b:2", "c:3"));
         for text in [
             "one",
             "one=x@h:1",
+            "one=ce110000-0000-4000-8000-000000000001@h:1+",
             "=ce110000-0000-4000-8000-000000000001@h:1",
         ] {
             assert_eq!(CellAddresses::parse(text), None, "{text}");

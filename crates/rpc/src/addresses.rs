@@ -1,0 +1,228 @@
+//! A server at several addresses: replicas of one role. Each of them answers (control), or one of them, which leads (a
+//! cell).
+//!
+//! A client keeps to the replica that answered last. When that one does not answer, or does not lead any more, the
+//! client asks all of them at the same time, each again after a pause, until one of them leads. The pauses grow and
+//! are of random length, so that many clients that lose their server together do not come back together.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use parking_lot::Mutex;
+use placewright_link::LinkError;
+use tokio::time::{sleep, timeout};
+
+use crate::channel::PeerChannel;
+
+/// The first pause before a replica is asked again; it doubles up to [`PAUSE_MAX`], within which a new leader is found
+/// after it has begun to lead.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_millis(800);
+
+/// One of the replicas.
+pub(crate) trait Replica: Send + Sync + 'static {
+    fn peer(&self) -> &PeerChannel;
+}
+
+impl Replica for PeerChannel {
+    fn peer(&self) -> &PeerChannel {
+        self
+    }
+}
+
+/// The replicas of one server. There is at least one.
+#[derive(Debug)]
+pub(crate) struct Addresses<R> {
+    replicas: Arc<[Arc<R>]>,
+    /// The index of the replica that is called first.
+    current: Arc<AtomicUsize>,
+    /// The time within which one has to be found that leads.
+    find_timeout: Duration,
+}
+
+impl<R> Clone for Addresses<R> {
+    fn clone(&self) -> Self {
+        Self {
+            replicas: Arc::clone(&self.replicas),
+            current: Arc::clone(&self.current),
+            find_timeout: self.find_timeout,
+        }
+    }
+}
+
+impl<R: Replica> Addresses<R> {
+    pub(crate) fn new(channels: Vec<PeerChannel>, replica: impl Fn(PeerChannel) -> R) -> Self {
+        let find_timeout = channels.first().map(|channel| channel.options.call_timeout);
+        Self {
+            replicas: channels.into_iter().map(replica).map(Arc::new).collect(),
+            current: Arc::default(),
+            find_timeout: find_timeout.unwrap_or_default(),
+        }
+    }
+
+    /// The only replica, if there is one address only.
+    pub(crate) fn only(&self) -> Option<Arc<R>> {
+        match &*self.replicas {
+            [only] => Some(Arc::clone(only)),
+            _ => None,
+        }
+    }
+
+    fn current(&self) -> Arc<R> {
+        Arc::clone(&self.replicas[self.current.load(Ordering::Relaxed)])
+    }
+
+    /// Makes a call that any replica answers. A replica that cannot be reached is left out; the call may have had its
+    /// effect there.
+    pub(crate) async fn call_any<T, F>(&self, call: impl Fn(Arc<R>) -> F) -> Result<T, LinkError>
+    where
+        F: Future<Output = Result<T, LinkError>>,
+    {
+        let count = self.replicas.len();
+        let mut tried = 1;
+        loop {
+            let index = self.current.load(Ordering::Relaxed);
+            let error = match call(Arc::clone(&self.replicas[index])).await {
+                Err(error) if may_be_elsewhere(&error) => error,
+                result => return result,
+            };
+            // Another call may have gone on to the next one already.
+            let _ = self.current.compare_exchange(
+                index,
+                (index + 1) % count,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            let is_over = matches!(error, LinkError::TimedOut { .. });
+            if is_over || tried >= count {
+                return Err(error);
+            }
+            tried += 1;
+        }
+    }
+
+    /// Makes a call that only the replica that leads answers. If it is another one than before, it is found with
+    /// `probe`, which succeeds there only. The call may have had its effect at a replica that could not be reached
+    /// any more.
+    pub(crate) async fn call_leader<T, F, P>(
+        &self,
+        probe: impl Fn(Arc<R>) -> P,
+        call: impl Fn(Arc<R>) -> F,
+    ) -> Result<T, LinkError>
+    where
+        F: Future<Output = Result<T, LinkError>>,
+        P: Future<Output = Result<(), LinkError>>,
+    {
+        if let Some(only) = self.only() {
+            return call(only).await;
+        }
+        let last_error = Mutex::new(None);
+        let attempts = async {
+            loop {
+                match call(self.current()).await {
+                    Err(error) if may_be_elsewhere(&error) => *last_error.lock() = Some(error),
+                    result => return result,
+                }
+                self.find(&probe).await?;
+            }
+        };
+        match timeout(self.find_timeout, attempts).await {
+            Ok(result) => result,
+            Err(_) => {
+                // The next call begins elsewhere, if this one does not answer at all.
+                self.leave_current();
+                Err((last_error.into_inner()).unwrap_or_else(|| self.timed_out()))
+            }
+        }
+    }
+
+    /// Asks all replicas at the same time, until one of them accepts. It is called first from then on.
+    pub(crate) async fn find<T, F>(&self, ask: impl Fn(Arc<R>) -> F) -> Result<T, LinkError>
+    where
+        F: Future<Output = Result<T, LinkError>>,
+    {
+        let last_error = Mutex::new(None);
+        let ask = &ask;
+        let asked = self.replicas.iter().enumerate().map(|(index, replica)| {
+            let last_error = &last_error;
+            async move {
+                let mut pause = PAUSE_MIN;
+                loop {
+                    match ask(Arc::clone(replica)).await {
+                        Ok(accepted) => return Some((index, accepted)),
+                        Err(error) => {
+                            let is_final = matches!(error, LinkError::Refused { .. });
+                            *last_error.lock() = Some(error);
+                            if is_final {
+                                return None;
+                            }
+                        }
+                    }
+                    sleep(up_to(pause)).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+        });
+        let mut asked: FuturesUnordered<_> = asked.collect();
+        let accepted = async {
+            while let Some(ended) = asked.next().await {
+                if ended.is_some() {
+                    return ended;
+                }
+            }
+            None
+        };
+        match timeout(self.find_timeout, accepted).await {
+            Ok(Some((index, accepted))) => {
+                self.keep_to(index);
+                Ok(accepted)
+            }
+            Ok(None) | Err(_) => {
+                let error = last_error.lock().take();
+                Err(error.unwrap_or_else(|| self.timed_out()))
+            }
+        }
+    }
+
+    /// Calls this replica from now on, and closes the connections to the others.
+    fn keep_to(&self, index: usize) {
+        self.current.store(index, Ordering::Relaxed);
+        for (other, replica) in self.replicas.iter().enumerate() {
+            if other != index {
+                replica.peer().disconnect();
+            }
+        }
+    }
+
+    fn leave_current(&self) {
+        let next = (self.current.load(Ordering::Relaxed) + 1) % self.replicas.len();
+        self.current.store(next, Ordering::Relaxed);
+    }
+
+    fn timed_out(&self) -> LinkError {
+        LinkError::TimedOut {
+            peer: self.current().peer().name.clone(),
+        }
+    }
+}
+
+/// Whether another replica may answer a call that failed.
+fn may_be_elsewhere(error: &LinkError) -> bool {
+    match error {
+        LinkError::Unreachable { .. }
+        | LinkError::TimedOut { .. }
+        | LinkError::NotLeading { .. } => true,
+        LinkError::Unavailable { .. } | LinkError::Refused { .. } => false,
+    }
+}
+
+/// A random time from a half of the given one to all of it.
+pub(crate) fn up_to(pause: Duration) -> Duration {
+    // The keys of a hasher are random, so what it makes of nothing is a random number.
+    let random = RandomState::new().build_hasher().finish() % 1024;
+    let part = u32::try_from(random).unwrap_or_default();
+    pause / 2 + pause / 2 * part / 1024
+}
