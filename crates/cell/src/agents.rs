@@ -11,8 +11,9 @@ use placewright_link::{AgentConnection, SessionStart, ToAgent, ToCell};
 use placewright_tasks::{ContainedWork, spawn_contained};
 use tokio::sync::mpsc;
 
+use crate::counters::add_to;
 use crate::read_model::{Route, SessionCheck};
-use crate::shared::{Shared, add_to, now};
+use crate::shared::{Shared, now};
 
 /// The most messages that are handled under one lock.
 const MESSAGES_AT_ONCE: usize = 128;

@@ -1,9 +1,8 @@
-//! A running cell: opening, links and shutdown.
+//! A cell: opening, links and shutdown.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use placewright_conductor::cell_conductor::Event;
 use placewright_conductor::message::Envelope;
 use placewright_conductor::{Action, CellId, InstanceId, Reply};
@@ -17,19 +16,24 @@ use placewright_tasks::{ContainedWork, Task, Tasks, spawn_contained};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
-use crate::claim_queue::ClaimQueue;
-use crate::claim_requests;
+use crate::active::ActiveCell;
+use crate::counters::Counters;
+use crate::leadership::{self, Current, Unconfirmed};
+use crate::machine::CellMachine;
+use crate::metrics::{self, CellMetrics};
 use crate::options::Options;
-use crate::read_model::ReadModel;
-use crate::shared::{CellMetrics, Counters, Shared, now};
-use crate::{agents, follow, outbox, secrets, timers};
+use crate::shared::{self, Parts, Shared};
+use crate::{agents, follow, secrets};
 
 /// The events that the channel to a follower holds, besides those in the follower's queue here.
 const CHANNEL_EVENTS: usize = 512;
 
-/// A running cell. Dropping it ends it; see [`Cell::shutdown`].
+/// A running cell, or one of several replicas of it. Dropping it ends it; see [`Cell::shutdown`].
 pub struct Cell {
-    shared: Arc<Shared>,
+    parts: Parts,
+    current: Current,
+    /// True once the cell is shutting down.
+    stop: watch::Sender<bool>,
     tasks: Tasks,
 }
 
@@ -78,7 +82,7 @@ impl Cell {
             Ok(Engine::open(journal, engine_options, observer)?)
         });
         let engine = opened.await.unwrap_or(Err(OpenError::Panicked))?;
-        Self::start(engine, options, placement)
+        Self::on_engine(engine, options, placement).await
     }
 
     /// Opens a cell on any journal.
@@ -97,107 +101,135 @@ impl Cell {
             Ok(Engine::open(journal, engine_options, observer)?)
         });
         let engine = opened.await.unwrap_or(Err(OpenError::Panicked))?;
-        Self::start(engine, options, placement)
+        Self::on_engine(engine, options, placement).await
     }
 
-    /// Starts the tasks of a cell on its engine.
-    fn start(
-        engine: Engine<crate::CellMachine>,
+    /// Starts a cell on an engine. If that is one of several replicas on one journal, this one works as the cell whenever
+    /// it leads, and otherwise stands by: its calls fail with [`LinkError::NotLeading`]. Its link has to hand no
+    /// commands over.
+    ///
+    /// # Errors
+    ///
+    /// See [`OpenError`].
+    pub async fn on_engine(
+        engine: Engine<CellMachine>,
         options: Options,
         placement: Arc<dyn PlacementLink>,
     ) -> Result<Arc<Self>, OpenError> {
-        // Nothing has been submitted yet, so the state is that of the last entry.
-        let follower = engine.follow(engine.durable_sequence())?;
-        let mut read_model = engine.read_now(|machine| ReadModel::new(&machine.state, now()));
-        read_model
-            .follower_queues
-            .set_queue_max(options.follower_queue.max(1));
-        let shared = Arc::new(Shared {
-            options,
+        let parts = Parts {
+            options: Arc::new(options),
             engine,
             placement,
-            read_model: Mutex::new(read_model),
-            claim_requests: ClaimQueue::default(),
-            stop: watch::Sender::new(false),
-            counts: Counters::default(),
-        });
+            counts: Arc::new(Counters::default()),
+        };
+        let (current, stop) = (Current::default(), watch::Sender::new(false));
         let tasks = Tasks::default();
-        let outbox = outbox::run(Arc::clone(&shared), follower);
-        tasks.spawn(Task::CellOutbox, outbox);
-        tasks.spawn(
-            Task::CellClaimRequests,
-            claim_requests::run(Arc::clone(&shared)),
-        );
-        tasks.spawn(Task::CellTick, timers::tick(Arc::clone(&shared)));
-        tasks.spawn(
-            Task::CellRepeat,
-            timers::resend_unanswered(Arc::clone(&shared)),
-        );
-        let keep_sealed = secrets::keep_sealed(Arc::clone(&shared));
-        tasks.spawn(Task::CellSecrets, keep_sealed);
-        Ok(Arc::new(Self { shared, tasks }))
+        if parts.engine.replica().leadership().is_some() {
+            let run = leadership::run(parts.clone(), Arc::clone(&current), stop.subscribe());
+            tasks.spawn(Task::CellLeadership, run);
+        } else {
+            let active = ActiveCell::start(&parts).await?;
+            *current.write() = Some(Arc::clone(&active.shared));
+            let run = leadership::run_alone(active, Arc::clone(&current), stop.subscribe());
+            tasks.spawn(Task::CellLeadership, run);
+        }
+        Ok(Arc::new(Self {
+            parts,
+            current,
+            stop,
+            tasks,
+        }))
     }
 
     /// The id of the cell.
     #[must_use]
     pub fn id(&self) -> CellId {
-        self.shared.options.cell
+        self.parts.options.cell
+    }
+
+    /// Whether this process works as the cell; otherwise it stands by, as one of several replicas.
+    #[must_use]
+    pub fn is_leading(&self) -> bool {
+        self.current.read().is_some()
     }
 
     /// Counters and sizes for metrics.
     #[must_use]
     pub fn metrics(&self) -> CellMetrics {
-        self.shared.metrics()
+        let current = self.current.read().clone();
+        metrics::metrics(&self.parts, current.as_deref())
     }
 
     /// The cell's engine, for tests and audits.
     #[must_use]
     pub fn engine(&self) -> &Engine<crate::CellMachine> {
-        &self.shared.engine
+        &self.parts.engine
     }
 
     /// Ends the cell: connections are closed, submitted events are made durable and answered, and
     /// the store is closed. A second call does nothing.
     pub async fn shutdown(&self) {
         self.tasks.allow_end();
-        self.shared.stop.send_replace(true);
+        self.stop.send_replace(true);
         self.tasks.join().await;
-        let engine = self.shared.engine.clone();
+        let engine = self.parts.engine.clone();
         // The shutdown does not panic, and after a panic there would be nothing left to do.
         let _ = tokio::task::spawn_blocking(move || engine.shutdown()).await;
     }
 
-    fn check_running(&self) -> Result<(), LinkError> {
-        if *self.shared.stop.borrow() {
+    /// What the tasks share, if this replica works as the cell.
+    fn leading(&self) -> Result<Arc<Shared>, LinkError> {
+        if *self.stop.borrow() {
             return Err(LinkError::Unreachable {
-                peer: self.shared.peer(),
+                peer: self.peer(),
                 why: "it is shutting down".into(),
             });
         }
-        Ok(())
+        let current = self.current.read().clone();
+        current.ok_or_else(|| self.not_leading())
     }
 
-    async fn submit(&self, events: Vec<Event>) -> Result<Vec<Reply>, LinkError> {
-        self.check_running()?;
-        let submitted: Vec<_> = events
-            .into_iter()
-            .map(|event| self.shared.submit(event))
-            .collect();
-        let mut replies = Vec::with_capacity(submitted.len());
-        for decided in submitted {
-            let decided = decided
-                .await
-                .map_err(|error| self.shared.unavailable(&error))?;
-            replies.push(decided.unwrap_or_else(|refusal| Reply::Refused(refusal.to_string())));
+    /// As [`Cell::leading`], when it is certain that no other replica works as the cell. What is read afterwards is
+    /// not stale.
+    async fn confirmed(&self) -> Result<Arc<Shared>, LinkError> {
+        let shared = self.leading()?;
+        match leadership::confirm(&self.parts).await {
+            Ok(()) => Ok(shared),
+            Err(Unconfirmed::NotLeading) => Err(self.not_leading()),
+            Err(Unconfirmed::Store(Some(error))) => Err(shared.submit_error(&error)),
+            Err(Unconfirmed::Store(None)) => Err(LinkError::Unavailable {
+                peer: self.peer(),
+                why: "its store does not answer".into(),
+            }),
         }
-        Ok(replies)
     }
+
+    fn peer(&self) -> String {
+        shared::peer(self.id())
+    }
+
+    fn not_leading(&self) -> LinkError {
+        shared::not_leading(&self.parts.engine, self.id())
+    }
+}
+
+async fn submit(shared: &Shared, events: Vec<Event>) -> Result<Vec<Reply>, LinkError> {
+    let submitted: Vec<_> = events
+        .into_iter()
+        .map(|event| shared.submit(event))
+        .collect();
+    let mut replies = Vec::with_capacity(submitted.len());
+    for decided in submitted {
+        let decided = decided.await.map_err(|error| shared.submit_error(&error))?;
+        replies.push(decided.unwrap_or_else(|refusal| Reply::Refused(refusal.to_string())));
+    }
+    Ok(replies)
 }
 
 impl Drop for Cell {
     fn drop(&mut self) {
         self.tasks.allow_end();
-        self.shared.stop.send_replace(true);
+        self.stop.send_replace(true);
     }
 }
 
@@ -211,51 +243,49 @@ impl std::fmt::Debug for Cell {
 
 impl CellLink for Cell {
     fn cell_id(&self) -> LinkFuture<'_, CellId> {
-        Box::pin(async { self.check_running().map(|()| self.id()) })
+        Box::pin(async { self.leading().map(|_| self.id()) })
     }
 
     fn deliver(&self, mut messages: Vec<Envelope>) -> LinkFuture<'_, Vec<Reply>> {
         Box::pin(async move {
+            let shared = self.leading()?;
             for envelope in &mut messages {
-                secrets::seal_message(&self.shared, &mut envelope.message)?;
+                secrets::seal_message(&shared, &mut envelope.message)?;
             }
-            self.submit(messages.into_iter().map(Event::Message).collect())
-                .await
+            submit(&shared, messages.into_iter().map(Event::Message).collect()).await
         })
     }
 
-    fn perform(&self, mut operation: CellOperation) -> LinkFuture<'_, Reply> {
-        if let CellOperation::Rebuild { instance, spec } = &mut operation
-            && let Err(error) = secrets::seal_spec(&self.shared, *instance, spec)
-        {
-            return Box::pin(async { Err(error) });
-        }
-        let event = match operation {
-            CellOperation::Shelve { instance } => Event::Shelve { instance },
-            CellOperation::Rebuild { instance, spec } => Event::Rebuild {
-                instance,
-                spec: *spec,
-            },
-            CellOperation::RemoveHost { host } => Event::HostRemoved { host },
-            CellOperation::Reconcile { host } => {
-                let reply = agents::restart_session(&self.shared, host);
-                return Box::pin(async move { Ok(reply) });
-            }
-            CellOperation::RefuseRebuild { instance, fault } => Event::RebuildRefused {
-                instance,
-                fault: *fault,
-            },
-        };
-        Box::pin(async {
-            let replies = self.submit(vec![event]).await?;
+    fn perform(&self, operation: CellOperation) -> LinkFuture<'_, Reply> {
+        Box::pin(async move {
+            let shared = self.leading()?;
+            let event = match operation {
+                CellOperation::Shelve { instance } => Event::Shelve { instance },
+                CellOperation::Rebuild { instance, mut spec } => {
+                    secrets::seal_spec(&shared, instance, &mut spec)?;
+                    Event::Rebuild {
+                        instance,
+                        spec: *spec,
+                    }
+                }
+                CellOperation::RemoveHost { host } => Event::HostRemoved { host },
+                CellOperation::Reconcile { host } => {
+                    return Ok(agents::restart_session(&shared, host));
+                }
+                CellOperation::RefuseRebuild { instance, fault } => Event::RebuildRefused {
+                    instance,
+                    fault: *fault,
+                },
+            };
+            let replies = submit(&shared, vec![event]).await?;
             Ok(replies.into_iter().next().unwrap_or(Reply::Accepted))
         })
     }
 
     fn actions(&self, instance: InstanceId) -> LinkFuture<'_, Vec<Action>> {
         Box::pin(async move {
-            self.check_running()?;
-            let read = self.shared.engine.read(move |machine| {
+            let shared = self.confirmed().await?;
+            let read = shared.engine.read(move |machine| {
                 let range = (instance, 0)..=(instance, u32::MAX);
                 let rows = machine.state.actions().range(range);
                 rows.map(|(_, action)| action.clone()).collect()
@@ -266,10 +296,9 @@ impl CellLink for Cell {
 
     fn follow(&self) -> LinkFuture<'_, mpsc::Receiver<CellEvent>> {
         Box::pin(async {
-            self.check_running()?;
+            let shared = self.confirmed().await?;
             let (to_follower, events) = mpsc::channel(CHANNEL_EVENTS);
-            let (follower, wake) = self.shared.read_model.lock().follow();
-            let shared = Arc::clone(&self.shared);
+            let (follower, wake) = shared.read_model.lock().follow();
             let subscription = follow::Subscription { shared, follower };
             spawn_contained(
                 ContainedWork::Follower,
@@ -283,8 +312,8 @@ impl CellLink for Cell {
 impl AgentLink for Cell {
     fn connect(&self) -> LinkFuture<'_, AgentConnection> {
         Box::pin(async {
-            self.check_running()?;
-            Ok(agents::connect(&self.shared))
+            let shared = self.confirmed().await?;
+            Ok(agents::connect(&shared))
         })
     }
 }

@@ -9,7 +9,8 @@ use placewright_link::LinkError;
 use placewright_tasks::{ContainedWork, contain_panic};
 use tokio::task::JoinSet;
 
-use crate::shared::{Shared, add_to};
+use crate::counters::add_to;
+use crate::shared::Shared;
 
 /// The wait after the first failure; it is doubled up to a limit in the options.
 const BACK_OFF_MIN: Duration = Duration::from_millis(100);

@@ -6,7 +6,8 @@ use placewright_link::CellEvent;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc};
 
-use crate::shared::{Shared, add_to};
+use crate::counters::add_to;
+use crate::shared::Shared;
 
 /// The most events that are taken under one lock.
 const EVENTS_AT_ONCE: usize = 256;

@@ -19,16 +19,23 @@
 //!   repeated, events for a slow follower are merged, and a follower that receives nothing is
 //!   disconnected.
 //!
+//! One of several replicas works as the cell (`active`), the others stand by (`leadership`). What is only in memory lives
+//! as long as the replica leads.
+//!
 //! The soft state of hosts does not go through the engine: [`window`] puts each host's updates in
 //! order, [`report`] merges them, and followers receive them one by one or, when slow, merged.
 
+mod active;
 mod agents;
 mod cell;
 mod claim_queue;
 mod claim_requests;
+mod counters;
 mod follow;
 mod follower_queue;
+mod leadership;
 mod machine;
+mod metrics;
 mod options;
 mod outbox;
 mod read_model;
@@ -41,5 +48,5 @@ pub mod window;
 
 pub use cell::{Cell, OpenError};
 pub use machine::{CellMachine, TimedEvent};
+pub use metrics::CellMetrics;
 pub use options::{Options, RECENT_BYTES_MAX};
-pub use shared::CellMetrics;

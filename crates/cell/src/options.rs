@@ -46,6 +46,9 @@ pub struct Options {
     pub remember_deleted: Duration,
     /// The most hosts of the cell; further ones are ignored. Default 200,000.
     pub hosts_max: usize,
+    /// A replica that leads stands by when it could not make sure for this long that it still leads, because another
+    /// one may. A store that elects a leader of its own is back before. Default 5 s.
+    pub leader_patience: Duration,
     /// Seals and opens the secrets of instances. Default: with a key that ends with the process.
     pub sealer: Sealer,
 }
@@ -78,6 +81,7 @@ impl Options {
             follower_timeout: Duration::from_secs(10),
             remember_deleted: Duration::from_secs(86_400),
             hosts_max: 200_000,
+            leader_patience: Duration::from_secs(5),
             sealer: Sealer::default(),
         }
     }

@@ -7,10 +7,11 @@ use placewright_conductor::cell_conductor::{Change, Effect};
 use placewright_engine::{Entries, FollowError, Follower, Machine as _};
 use placewright_link::ToAgent;
 
+use crate::counters::add_to;
 use crate::machine::CellMachine;
 use crate::read_model::ReadModel;
 use crate::secrets;
-use crate::shared::{Shared, add_to, now};
+use crate::shared::{Shared, now};
 
 /// The most journal entries that are handled under one lock of the state.
 const ENTRIES_AT_ONCE: usize = 128;

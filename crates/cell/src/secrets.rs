@@ -10,7 +10,7 @@ use placewright_conductor::{HostId, InstanceId, Message, Spec};
 use placewright_link::LinkError;
 use placewright_secrets::{OpenError, SecretCounts};
 
-use crate::shared::Shared;
+use crate::shared::{Shared, peer};
 
 /// The interval at which the key file is checked for changes.
 const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(2);
@@ -46,7 +46,7 @@ pub(crate) fn seal_spec(
     spec.forget_secrets();
     let sealed = shared.options.sealer.seal_spec(instance, spec);
     sealed.map(drop).map_err(|why| LinkError::Unavailable {
-        peer: shared.peer(),
+        peer: peer(shared.options.cell),
         why: format!("secrets cannot be sealed: {why}"),
     })
 }

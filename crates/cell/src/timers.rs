@@ -7,9 +7,10 @@ use placewright_conductor::cell_conductor::{EffectPosition, Event};
 use placewright_placement::Timestamp;
 use tokio::time::MissedTickBehavior;
 
+use crate::counters::add_to;
 use crate::outbox::carry_out;
 use crate::retry_schedule::{RetrySchedule, micros};
-use crate::shared::{Shared, add_to, now};
+use crate::shared::{Shared, now};
 
 /// The number of ticks, one a second, between two removals of old tombstones.
 const FORGET_TICKS: u64 = 3600;

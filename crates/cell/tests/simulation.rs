@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use placewright_cell::Cell;
-use placewright_conductor::super_conductor::Command;
-use placewright_conductor::{CellId, MoveDecision, MoveKind};
+use placewright_conductor::CellId;
 use placewright_journal::{Journal as _, MemoryJournal};
 use placewright_testing::random::Rng;
-use placewright_testing::world::{cell, instance, migration, spec};
-use site::{Site, now, options};
+use placewright_testing::world::cell;
+use site::requests::Requests;
+use site::{Site, options};
 
 const CELLS: u32 = 2;
 const STEPS: usize = 250;
@@ -23,11 +23,7 @@ const STEPS: usize = 250;
 struct Simulation {
     site: Site,
     journals: BTreeMap<CellId, MemoryJournal>,
-    rng: Rng,
-    /// How many instances were requested so far; they are numbered from 1.
-    instances: usize,
-    /// How many moves were requested so far; they are numbered from 1.
-    migrations: usize,
+    requests: Requests,
 }
 
 impl Simulation {
@@ -39,19 +35,8 @@ impl Simulation {
     }
 
     async fn step(&mut self) {
-        match self.rng.below(20) {
-            0..5 => {
-                let count = 1 + self.rng.below(3);
-                let numbers: Vec<usize> = (1..=count).map(|n| self.instances + n).collect();
-                self.instances += count;
-                self.site.create(&numbers);
-            }
-            5 | 6 => {
-                let instance = instance(1 + self.rng.below(self.instances.max(1)));
-                self.command(Command::Delete { instance });
-            }
-            7..10 => self.start_move(),
-            10 | 11 => self.confirm_or_revert(),
+        match self.requests.rng.below(20) {
+            0..12 => self.requests.make(&self.site),
             12 => {
                 // All agents lose their connections.
                 self.site.stop_agents().await;
@@ -59,7 +44,7 @@ impl Simulation {
             }
             13 => {
                 // A cell is killed, and with it the agents of all cells.
-                let id = cell(u32::try_from(self.rng.below(2)).unwrap());
+                let id = cell(u32::try_from(self.requests.rng.below(2)).unwrap());
                 self.site.kill(id).await;
                 self.open(id).await;
                 (0..CELLS).for_each(|number| self.site.start_agents(cell(number)));
@@ -71,53 +56,9 @@ impl Simulation {
             }
             _ => {
                 self.site.drive().await;
-                let pause = u64::try_from(self.rng.below(10)).unwrap();
+                let pause = u64::try_from(self.requests.rng.below(10)).unwrap();
                 tokio::time::sleep(Duration::from_millis(pause)).await;
             }
-        }
-    }
-
-    fn command(&self, command: Command) {
-        let mut world = self.site.control.world.lock();
-        world.at = now();
-        // Many commands are not possible at the moment, and are refused.
-        drop(world.try_conduct(command));
-    }
-
-    fn start_move(&mut self) {
-        const KINDS: [MoveKind; 5] = [
-            MoveKind::ColdMigrate,
-            MoveKind::Resize,
-            MoveKind::LiveMigrate,
-            MoveKind::Evacuate,
-            MoveKind::Unshelve,
-        ];
-        self.migrations += 1;
-        let kind = KINDS[self.rng.below(KINDS.len())];
-        let instance = instance(1 + self.rng.below(self.instances.max(1)));
-        self.command(Command::StartMove {
-            migration: migration(self.migrations),
-            instance,
-            kind,
-            spec: (kind == MoveKind::Resize).then(|| Box::new(spec(now()))),
-        });
-    }
-
-    fn confirm_or_revert(&mut self) {
-        let decision = match self.rng.one_in(2) {
-            true => MoveDecision::Confirm,
-            false => MoveDecision::Revert,
-        };
-        let moves: Vec<_> = {
-            let world = self.site.control.world.lock();
-            world.control.conductor.moves().keys().copied().collect()
-        };
-        if !moves.is_empty() {
-            let migration = moves[self.rng.below(moves.len())];
-            self.command(Command::ConfirmOrRevert {
-                migration,
-                decision,
-            });
         }
     }
 }
@@ -135,9 +76,7 @@ async fn simulate(seed: u64) {
     let mut simulation = Simulation {
         site,
         journals: journals.collect(),
-        rng: Rng(seed),
-        instances: 0,
-        migrations: 0,
+        requests: Requests::new(seed),
     };
     for number in 0..CELLS {
         simulation.open(cell(number)).await;
@@ -149,7 +88,7 @@ async fn simulate(seed: u64) {
     simulation.site.control.faults.lock().is_down = false;
     simulation.site.control.faults.lock().loses_one_in = 0;
     let world = simulation.site.rest().await;
-    assert!(simulation.instances > 20);
+    assert!(simulation.requests.instances > 20);
     assert!(!world.control.conductor.mappings().is_empty());
 }
 

@@ -119,7 +119,7 @@ impl Health {
             ("/readyz" | "/metrics", None) => text(StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
             ("/readyz", Some(source)) => match source.why_not_ready() {
                 Some(reason) => text(StatusCode::SERVICE_UNAVAILABLE, reason),
-                None => text(StatusCode::OK, "ready\n"),
+                None => text(StatusCode::OK, source.ready_text()),
             },
             ("/metrics", Some(source)) => match metrics_text(source.registry()) {
                 Ok(metrics) => respond(StatusCode::OK, METRICS_TYPE, metrics.into()),

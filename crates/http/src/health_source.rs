@@ -12,6 +12,11 @@ pub trait HealthSource: Send + Sync {
     /// Why the service should get no requests at present, in one line; none if it is ready.
     fn why_not_ready(&self) -> Option<&'static str>;
 
+    /// What the check of readiness says of a service that is ready, in one line.
+    fn ready_text(&self) -> &'static str {
+        "ready\n"
+    }
+
     /// The registry of the service's metrics.
     fn registry(&self) -> &Registry;
 }

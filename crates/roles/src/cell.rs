@@ -216,7 +216,7 @@ async fn serve(
     audit_log::start(&config.options.audit, &directory, &mut registry)?;
     let listener = socket.listen(BACKLOG)?;
     log_ready(config, &listener, &cell, &directory, start)?;
-    health_handle.set(metrics::CellHealth::new(registry, stops.clone()));
+    health_handle.set(metrics::CellHealth::new(registry, stops.clone(), &cell));
     systemd::ready();
     systemd::feed_watchdog();
 

@@ -7,6 +7,9 @@
     reason = "each test uses another part of the site"
 )]
 
+pub mod replicas;
+pub mod requests;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -102,6 +105,7 @@ pub fn options(id: CellId) -> Options {
         resend_max: Duration::from_secs(1),
         placement_retry_max: Duration::from_millis(300),
         follower_timeout: Duration::from_secs(60),
+        leader_patience: Duration::from_secs(1),
         ..Options::new(id)
     }
 }
@@ -167,6 +171,11 @@ impl Site {
 
     pub fn start_agents_of(&mut self, id: CellId, hosts: Vec<HostId>) {
         let link: Arc<dyn AgentLink> = Arc::clone(&self.cells[&id]) as _;
+        self.start_agents_on(link, hosts);
+    }
+
+    /// Starts agents that reach their cell through a link of their own.
+    pub fn start_agents_on(&mut self, link: Arc<dyn AgentLink>, hosts: Vec<HostId>) {
         let world = Arc::clone(&self.control.world);
         self.agents
             .push(tokio::spawn(agents::run(link, hosts, world)));

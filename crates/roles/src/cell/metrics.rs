@@ -31,62 +31,12 @@ impl Collector for CellMetrics {
             return Ok(());
         };
         let metrics = cell.metrics();
-        for (name, help, value) in [
-            (
-                "instances",
-                "Instances that the cell has",
-                metrics.instances,
-            ),
-            (
-                "hosts",
-                "Hosts that ever reported to the cell",
-                metrics.hosts,
-            ),
-            (
-                "hosts_up",
-                "Hosts whose agents are not silent",
-                metrics.hosts_up,
-            ),
-            ("followers", "Followers", metrics.followers),
-            (
-                "queued_events",
-                "Events that wait to be decided",
-                metrics.queued,
-            ),
-        ] {
+        for (name, help, value) in gauges(&metrics) {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             let kind = gauge.metric_type();
             gauge.encode(encoder.encode_descriptor(name, help, None, kind)?)?;
         }
-        for (name, help, value) in [
-            ("connections", "Connections of agents", metrics.connections),
-            ("orders", "Orders sent to agents", metrics.orders),
-            (
-                "orders_dropped",
-                "Orders that found no connection or a full one, and are repeated",
-                metrics.orders_dropped,
-            ),
-            (
-                "asks",
-                "Claim requests that placement answered",
-                metrics.claim_requests,
-            ),
-            (
-                "asks_failed",
-                "Claim requests that placement did not answer, and that are repeated",
-                metrics.claim_requests_failed,
-            ),
-            (
-                "repeated",
-                "Orders and claim requests that were repeated because no answer came",
-                metrics.repeated,
-            ),
-            (
-                "followers_cut_off",
-                "Followers that were disconnected because they read nothing for too long",
-                metrics.followers_cut_off,
-            ),
-        ] {
+        for (name, help, value) in counters(&metrics) {
             let counter = ConstCounter::new(value);
             let kind = counter.metric_type();
             counter.encode(encoder.encode_descriptor(name, help, None, kind)?)?;
@@ -95,21 +45,104 @@ impl Collector for CellMetrics {
     }
 }
 
+/// The name, the help text and the value of each gauge.
+fn gauges(metrics: &placewright_cell::CellMetrics) -> [(&'static str, &'static str, u64); 6] {
+    [
+        (
+            "instances",
+            "Instances that the cell has",
+            metrics.instances,
+        ),
+        (
+            "hosts",
+            "Hosts that ever reported to the cell",
+            metrics.hosts,
+        ),
+        (
+            "hosts_up",
+            "Hosts whose agents are not silent",
+            metrics.hosts_up,
+        ),
+        ("followers", "Followers", metrics.followers),
+        (
+            "leading",
+            "1 if this process works as the cell; 0 if it stands by",
+            metrics.leading,
+        ),
+        (
+            "queued_events",
+            "Events that wait to be decided",
+            metrics.queued,
+        ),
+    ]
+}
+
+/// The name, the help text and the value of each counter.
+fn counters(metrics: &placewright_cell::CellMetrics) -> [(&'static str, &'static str, u64); 7] {
+    [
+        ("connections", "Connections of agents", metrics.connections),
+        ("orders", "Orders sent to agents", metrics.orders),
+        (
+            "orders_dropped",
+            "Orders that found no connection or a full one, and are repeated",
+            metrics.orders_dropped,
+        ),
+        (
+            "asks",
+            "Claim requests that placement answered",
+            metrics.claim_requests,
+        ),
+        (
+            "asks_failed",
+            "Claim requests that placement did not answer, and that are repeated",
+            metrics.claim_requests_failed,
+        ),
+        (
+            "repeated",
+            "Orders and claim requests that were repeated because no answer came",
+            metrics.repeated,
+        ),
+        (
+            "followers_cut_off",
+            "Followers that were disconnected because they read nothing for too long",
+            metrics.followers_cut_off,
+        ),
+    ]
+}
+
 /// The state of a cell for its health checks.
 pub(super) struct CellHealth {
     registry: Registry,
     stops: watch::Receiver<u32>,
+    cell: Weak<Cell>,
 }
 
 impl CellHealth {
-    pub(super) fn new(registry: Registry, stops: watch::Receiver<u32>) -> Arc<Self> {
-        Arc::new(Self { registry, stops })
+    pub(super) fn new(
+        registry: Registry,
+        stops: watch::Receiver<u32>,
+        cell: &Arc<Cell>,
+    ) -> Arc<Self> {
+        let cell = Arc::downgrade(cell);
+        Arc::new(Self {
+            registry,
+            stops,
+            cell,
+        })
     }
 }
 
 impl HealthSource for CellHealth {
     fn why_not_ready(&self) -> Option<&'static str> {
         (*self.stops.borrow() > 0).then_some("stopping\n")
+    }
+
+    /// A standby is ready, too: it is there to take over. Control and agents find the replica that leads.
+    fn ready_text(&self) -> &'static str {
+        match self.cell.upgrade() {
+            Some(cell) if !cell.is_leading() => "standing by: another replica leads\n",
+            _ => "ready\n",
+        }
     }
 
     fn registry(&self) -> &Registry {

@@ -1,0 +1,138 @@
+//! Whether a cell leads. Of several replicas on one journal one works as the cell, and the others stand by.
+//!
+//! The journal says which replica leads, and a former leader cannot append. Two more rules keep it from misleading
+//! others while it does not know yet that it is replaced:
+//!
+//! - It takes no new connection before the journal has confirmed that it leads ([`confirm`]).
+//! - If its store does not answer for a while, it ends the connections that it has, because another replica may lead that
+//!   its agents and control are to find.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::RwLock;
+use placewright_engine::{Leadership, SubmitError};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use crate::active::ActiveCell;
+use crate::shared::{Parts, Shared};
+
+/// The pause before another attempt to start.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// What the tasks share while the cell leads, for calls; `None` while it stands by.
+pub(crate) type Current = Arc<RwLock<Option<Arc<Shared>>>>;
+
+/// Why it is not certain that a replica leads.
+pub(crate) enum Unconfirmed {
+    /// Another replica leads, or may lead.
+    NotLeading,
+    /// The store does not answer.
+    Store(Option<SubmitError>),
+}
+
+/// Finds out whether this replica leads. All that other replicas changed before the call is then applied. A cell that
+/// is no replica always leads.
+pub(crate) async fn confirm(parts: &Parts) -> Result<(), Unconfirmed> {
+    let engine = &parts.engine;
+    let Some(leadership) = engine.replica().leadership() else {
+        return Ok(());
+    };
+    let epoch = |leadership: &Leadership| leadership.is_own.then_some(leadership.epoch);
+    let before = epoch(&leadership.borrow());
+    if before.is_none() {
+        return Err(Unconfirmed::NotLeading);
+    }
+    match timeout(parts.options.leader_patience / 2, engine.confirm()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return Err(Unconfirmed::Store(Some(error))),
+        Err(_) => return Err(Unconfirmed::Store(None)),
+    }
+    if epoch(&leadership.borrow()) == before {
+        Ok(())
+    } else {
+        Err(Unconfirmed::NotLeading)
+    }
+}
+
+/// Works as the cell whenever this replica leads, until the cell is stopped.
+pub(crate) async fn run(parts: Parts, current: Current, mut stop: watch::Receiver<bool>) {
+    let Some(mut leadership) = parts.engine.replica().leadership() else {
+        return;
+    };
+    loop {
+        let (active, epoch) = tokio::select! {
+            started = start(&parts, &mut leadership) => started,
+            () = stopped(&mut stop) => return,
+        };
+        tracing::info!(cell = %parts.options.cell, epoch, "this replica works as the cell from now on");
+        *current.write() = Some(Arc::clone(&active.shared));
+        tokio::select! {
+            why = until_lost(&parts, &mut leadership, epoch) => {
+                tracing::warn!(cell = %parts.options.cell, epoch, why, "this replica stands by from now on");
+            }
+            () = stopped(&mut stop) => {}
+        }
+        *current.write() = None;
+        active.stop().await;
+    }
+}
+
+/// Works as the cell until it is stopped, in a process that is the only one.
+pub(crate) async fn run_alone(
+    active: ActiveCell,
+    current: Current,
+    mut stop: watch::Receiver<bool>,
+) {
+    stopped(&mut stop).await;
+    *current.write() = None;
+    active.stop().await;
+}
+
+/// Waits until this replica leads, and starts to work as the cell. Also returns the epoch.
+async fn start(parts: &Parts, leadership: &mut watch::Receiver<Leadership>) -> (ActiveCell, u64) {
+    loop {
+        // The engine has the sender, so it cannot be gone.
+        let epoch = leadership.wait_for(|leadership| leadership.is_own).await;
+        let epoch = epoch.map_or(0, |leadership| leadership.epoch);
+        if confirm(parts).await.is_ok() {
+            match ActiveCell::start(parts).await {
+                Ok(active) => return (active, epoch),
+                Err(error) => tracing::warn!(%error, "the cell cannot start; it tries again"),
+            }
+        }
+        sleep(RETRY_PAUSE).await;
+    }
+}
+
+/// Waits until this replica does not lead any more, or cannot know that it does; returns why.
+async fn until_lost(
+    parts: &Parts,
+    leadership: &mut watch::Receiver<Leadership>,
+    epoch: u64,
+) -> &'static str {
+    let is_other = |leadership: &Leadership| !leadership.is_own || leadership.epoch != epoch;
+    tokio::select! {
+        _ = leadership.wait_for(is_other) => "another one leads",
+        () = until_unconfirmed(parts) => "its store does not answer",
+    }
+}
+
+async fn until_unconfirmed(parts: &Parts) {
+    let patience = parts.options.leader_patience;
+    let mut confirmed_at = Instant::now();
+    loop {
+        sleep(patience / 5).await;
+        match confirm(parts).await {
+            Ok(()) => confirmed_at = Instant::now(),
+            Err(_) if confirmed_at.elapsed() >= patience => return,
+            Err(_) => {}
+        }
+    }
+}
+
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // An error means that the cell was dropped, which stops it too.
+    let _ = stop.wait_for(|is_stopped| *is_stopped).await;
+}
