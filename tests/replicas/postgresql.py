@@ -285,3 +285,12 @@ class PostgreSql:
         for server in sorted(self.servers, key=lambda server: server is self.primary):
             server.process.send(signal.SIGINT)
             server.process.wait_for_end(20)
+
+
+def create_database(netloc: str, name: str) -> None:
+    """Create a database on whichever of the servers of an address takes writes."""
+    address = f"postgresql://{netloc}/postgres?target_session_attrs=read-write"
+    command = [postgres.find() / "psql", "-X", "-q", "-c", f'create database "{name}"', address]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise servers.ServerError(f"create database: {done.stderr.strip()}")

@@ -8,8 +8,15 @@ from layout import COMPUTE, CONTROL, PLACEMENT, SCHEDULER, Layout
 from processes import Process
 
 
-def configuration(layout: Layout, number: int, folder: pathlib.Path, store_url: str, is_replica: bool) -> str:
-    """The text of a replica's configuration. All replicas share the key of ``folder``."""
+def configuration(
+    layout: Layout,
+    number: int,
+    folder: pathlib.Path,
+    store_url: str,
+    is_replica: bool,
+    further: str = "",
+) -> str:
+    """The text of a replica's configuration, with further sections. All replicas share the key of ``folder``."""
     address = layout.replica_address(number)
 
     def listen(service: int) -> str:
@@ -31,10 +38,10 @@ def configuration(layout: Layout, number: int, folder: pathlib.Path, store_url: 
         "control": control,
         "store": store,
         "auth": ['strategy = "noauth2"'],
-        "policy": ["enforce_new_defaults = false"],
         "secrets": [f'key_file = "{folder}/secrets.key"'],
     }
-    return "".join(f"[{name}]\n" + "\n".join(lines) + "\n" for name, lines in sections.items())
+    text = "".join(f"[{name}]\n" + "\n".join(lines) + "\n" for name, lines in sections.items())
+    return text + (further or "[policy]\nenforce_new_defaults = false\n")
 
 
 def make_key(program: pathlib.Path, folder: pathlib.Path) -> None:
@@ -51,9 +58,12 @@ class Replica:
     def __init__(self, number: int, program: pathlib.Path, folder: pathlib.Path, layout: Layout) -> None:
         self.number = number
         self.layout = layout
-        path = folder / f"replica-{number}.toml"
-        command = [str(program), "control", "--config", str(path)]
-        self.path = path
+        self.path = folder / f"replica-{number}.toml"
+        # A link, so that the next start can be one of another program.
+        link = folder / f"replica-{number}.program"
+        link.unlink(missing_ok=True)
+        link.symlink_to(program)
+        command = [str(link), "control", "--config", str(self.path)]
         inside = layout.inside(layout.replica_namespace(number), command)
         self.process = Process(f"replica-{number}", inside, folder)
 

@@ -99,9 +99,11 @@ impl<M: Model> Search<'_, M> {
                 },
                 (_, Event::Call(number)) => number,
             };
-            node = match self.state_after(call) {
-                Some(state) if self.place(call, state) => self.timeline.first(),
-                _ => self.timeline.next(node),
+            let is_placed = (self.state_after(call)).is_some_and(|state| self.place(call, state));
+            node = if is_placed {
+                self.timeline.first()
+            } else {
+                self.timeline.next(node)
             };
         }
         Verdict::Linearizable
@@ -121,7 +123,10 @@ impl<M: Model> Search<'_, M> {
     /// Puts an operation at the end of the order, unless that was tried in vain before.
     fn place(&mut self, number: usize, state: M::State) -> bool {
         self.in_order.insert(number);
-        if !self.remembered.insert((self.in_order.clone(), state.clone())) {
+        if !self
+            .remembered
+            .insert((self.in_order.clone(), state.clone()))
+        {
             self.in_order.remove(number);
             return false;
         }
@@ -151,7 +156,10 @@ impl<M: Model> Search<'_, M> {
         use std::fmt::Write as _;
         let (order, state) = &self.longest;
         let count = self.operations.len();
-        let mut text = format!("{} of {count} operations have an order. Its end:\n", order.len());
+        let mut text = format!(
+            "{} of {count} operations have an order. Its end:\n",
+            order.len()
+        );
         let mut placed = OperationSet::empty(count);
         for number in order {
             placed.insert(*number);
@@ -159,11 +167,18 @@ impl<M: Model> Search<'_, M> {
         for number in &order[order.len().saturating_sub(SHOWN_MAX)..] {
             let _ = writeln!(text, "  {}", self.line(*number));
         }
-        let _ = writeln!(text, "The state after it: {state:?}\nNone of these can follow:");
-        let mut left: Vec<usize> = (0..count).filter(|number| !placed.contains(*number)).collect();
+        let _ = writeln!(
+            text,
+            "The state after it: {state:?}\nNone of these can follow:"
+        );
+        let mut left: Vec<usize> = (0..count)
+            .filter(|number| !placed.contains(*number))
+            .collect();
         left.sort_by_key(|number| self.operations[*number].call);
         // Only what was called before the first return among them can be next.
-        let returns = left.iter().filter_map(|number| self.operations[*number].answer.as_ref());
+        let returns = left
+            .iter()
+            .filter_map(|number| self.operations[*number].answer.as_ref());
         let first_return = returns.map(|(time, _)| *time).min().unwrap_or(u64::MAX);
         left.retain(|number| self.operations[*number].call <= first_return);
         for number in left.into_iter().take(SHOWN_MAX) {
@@ -177,7 +192,9 @@ impl<M: Model> Search<'_, M> {
         let operation = &self.operations[number];
         let (client, call, input) = (operation.client, operation.call, &operation.input);
         match &operation.answer {
-            Some((time, answer)) => format!("client {client}, {call} to {time}: {input:?}: {answer:?}"),
+            Some((time, answer)) => {
+                format!("client {client}, {call} to {time}: {input:?}: {answer:?}")
+            }
             None => format!("client {client}, from {call}: {input:?}: no answer"),
         }
     }

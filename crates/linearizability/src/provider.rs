@@ -51,28 +51,46 @@ pub enum Input {
     /// Show the provider.
     Show,
     /// Set the inventory, at a generation of the provider.
-    SetInventory { total: u64, generation: u64 },
+    SetInventory {
+        /// The new total.
+        total: u64,
+        /// The generation that the provider has to be at.
+        generation: u64,
+    },
     /// Delete the inventory, at any generation.
     DeleteInventory,
     /// Show the inventory.
     ShowInventory,
     /// Replace the allocations of a consumer.
     Claim {
+        /// The consumer's number.
         consumer: usize,
+        /// How much it claims; at least 1.
         amount: u64,
+        /// The generation that it has to be at.
         expected: Expected,
     },
     /// Move all that one consumer has to another one, which has to be new, in one request.
     Move {
+        /// The consumer that has something.
         from: usize,
+        /// The consumer that has nothing.
         to: usize,
+        /// How much the new one gets.
         amount: u64,
+        /// The generation that `from` has to be at.
         generation: u64,
     },
     /// Delete the allocations of a consumer.
-    Release { consumer: usize },
+    Release {
+        /// The consumer's number.
+        consumer: usize,
+    },
     /// Show the allocations of a consumer.
-    ShowAllocation { consumer: usize },
+    ShowAllocation {
+        /// The consumer's number.
+        consumer: usize,
+    },
     /// Show how much is in use.
     ShowUsage,
 }
@@ -88,11 +106,20 @@ pub enum Output {
     /// Not found (404, or 400 for a claim).
     Missing,
     /// The provider's generation, after a change or as it is.
-    Generation { generation: u64 },
+    Generation {
+        /// The provider's generation.
+        generation: u64,
+    },
     /// The inventory's total, if there is one.
-    Inventory { generation: u64, total: Option<u64> },
+    Inventory {
+        /// The provider's generation.
+        generation: u64,
+        /// The total.
+        total: Option<u64>,
+    },
     /// What a consumer has; its amount is 0 if it has nothing.
     Allocation {
+        /// How much it has.
         amount: u64,
         /// The consumer's generation.
         generation: Option<u64>,
@@ -100,7 +127,12 @@ pub enum Output {
         provider_generation: Option<u64>,
     },
     /// What is in use; `None` without an inventory.
-    Usage { generation: u64, used: Option<u64> },
+    Usage {
+        /// The provider's generation.
+        generation: u64,
+        /// The sum over all consumers.
+        used: Option<u64>,
+    },
 }
 
 impl Input {
@@ -232,11 +264,29 @@ impl State {
         if !is_expected {
             return Output::Refused;
         }
-        let others = self.used() - existing.map_or(0, |allocation| allocation.amount);
+        let released = existing.map_or(0, |allocation| allocation.amount);
+        self.replace(consumer, amount, generation, released)
+    }
+
+    /// Gives a consumer an amount if it fits, where the same request releases what `released` says.
+    fn replace(
+        &mut self,
+        consumer: usize,
+        amount: u64,
+        generation: Option<u64>,
+        released: u64,
+    ) -> Output {
+        let used = self.used();
+        let used_after = used - released + amount;
         let Some(provider) = &mut self.provider else {
             return Output::Missing;
         };
-        if provider.total.is_none_or(|total| others + amount > total) {
+        // An inventory that was lowered below what is in use may stay so, as long as it does not get worse.
+        let is_no_worse = used > 0 && used_after <= used;
+        if provider
+            .total
+            .is_none_or(|total| used_after > total && !is_no_worse)
+        {
             return Output::Refused;
         }
         provider.generation += 1;
@@ -248,14 +298,16 @@ impl State {
     }
 
     fn move_claim(&mut self, from: usize, to: usize, amount: u64, generation: u64) -> Output {
-        let is_expected = self.slot(to).is_none()
-            && (self.slot(from).as_ref())
-                .is_some_and(|allocation| allocation.generation == generation);
-        if !is_expected {
+        let held = self.slot(from).clone();
+        let Some(held) = held.filter(|held| held.generation == generation) else {
+            return Output::Refused;
+        };
+        if self.slot(to).is_some() {
             return Output::Refused;
         }
+        let output = self.replace(to, amount, None, held.amount);
         *self.slot(from) = None;
-        self.claim(to, amount, Expected::New)
+        output
     }
 
     fn show_allocation(&mut self, consumer: usize) -> Output {
