@@ -53,10 +53,10 @@ class Etcd:
         ]
         return self.layout.inside(self.layout.engine_namespace(), command)
 
-    def store_url(self, name: str = "placewright/control") -> str:
+    def store_url(self) -> str:
         address = self.layout.engine_address()
         ports = [self.layout.engine_port(n, ENGINE_CLIENTS) for n in range(ENGINE_MEMBERS)]
-        return f"etcd://{','.join(f'{address}:{port}' for port in ports)}/{name}"
+        return f"etcd://{','.join(f'{address}:{port}' for port in ports)}/placewright"
 
     def start(self) -> None:
         for member in self.members:

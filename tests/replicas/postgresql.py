@@ -175,13 +175,10 @@ class PostgreSql:
         """What is missing on this machine."""
         return None if postgres.find() else "PostgreSQL is not installed (Debian: postgresql)"
 
-    def store_url(self, name: str = "") -> str:
+    def store_url(self) -> str:
         hosts = ",".join(f"{server.address}:{server.port}" for server in self.servers)
-        database = name or DATABASE
-        return f"postgresql://{USER}@{hosts}/{database}?target_session_attrs=read-write"
-
-    def create_database(self, name: str) -> None:
-        self.primary.sql(f'create database "{name}"')
+        parameters = f"user={USER}&target_session_attrs=read-write"
+        return f"postgresql://{hosts}/{DATABASE}?{parameters}"
 
     def start(self) -> None:
         is_new = not self.record.exists()
@@ -193,7 +190,7 @@ class PostgreSql:
         self._start_primary()
         self._start_standbys()
         if is_new:
-            self.create_database(DATABASE)
+            self.primary.sql(f'create database "{DATABASE}"')
 
     def _start_primary(self) -> None:
         self.primary.process.start()
@@ -285,12 +282,3 @@ class PostgreSql:
         for server in sorted(self.servers, key=lambda server: server is self.primary):
             server.process.send(signal.SIGINT)
             server.process.wait_for_end(20)
-
-
-def create_database(netloc: str, name: str) -> None:
-    """Create a database on whichever of the servers of an address takes writes."""
-    address = f"postgresql://{netloc}/postgres?target_session_attrs=read-write"
-    command = [postgres.find() / "psql", "-X", "-q", "-c", f'create database "{name}"', address]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise servers.ServerError(f"create database: {done.stderr.strip()}")

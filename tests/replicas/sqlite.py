@@ -17,8 +17,8 @@ class Sqlite:
     def missing() -> str | None:
         return None
 
-    def store_url(self, name: str = "store") -> str:
-        return f"sqlite:{self.folder / name}"
+    def store_url(self) -> str:
+        return f"sqlite:{self.folder / 'store'}"
 
     def start(self) -> None:
         pass
