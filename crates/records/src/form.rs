@@ -44,6 +44,28 @@ pub trait Form: Sized {
     ///
     /// The bytes are not a value of this type.
     fn read(from: &mut Reader<'_>) -> Result<Self, FormError>;
+
+    /// Appends the items of a list, whose number was written before. A type defines this and
+    /// [`Form::read_items`] if items that share parts are to have these written once.
+    fn write_items(list: &[Self], out: &mut Writer) {
+        list.iter().for_each(|item| item.write(out));
+    }
+
+    /// Reads the items of a list.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not `count` values of this type.
+    fn read_items(count: usize, from: &mut Reader<'_>) -> Result<Vec<Self>, FormError> {
+        // The claimed count is not trusted: the memory reserved is at most about as large as the
+        // remaining bytes.
+        let capacity = count.min(1 + from.remaining() / size_of::<Self>().max(1));
+        let mut list = Vec::with_capacity(capacity);
+        for _ in 0..count {
+            list.push(Self::read(from)?);
+        }
+        Ok(list)
+    }
 }
 
 /// Why bytes cannot be read as a value of the expected type.

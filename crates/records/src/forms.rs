@@ -1,11 +1,13 @@
 //! The declarations of all rows; see `declare.rs` for what they mean.
 
 mod cell_rows;
+mod conductor_commands;
 mod control_rows;
 mod hosts;
 mod instances;
 mod messages;
 mod placement;
+mod placement_commands;
 mod quotas;
 mod requests;
 mod servers;

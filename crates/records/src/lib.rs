@@ -6,11 +6,12 @@
 //! - [`form`] encodes numbers, texts, lists, and rows. A row carries its length, so that a reader
 //!   skips fields that it does not know, and takes the default for fields that an older writer did
 //!   not have. `declare.rs` has the macros of the declarations.
-//! - `forms/*.rs` declare each row: placement's changes, the conductors' rows, messages between
+//! - `forms/*.rs` declare each row: placement's changes and commands, the conductors' rows, messages between
 //!   control and cells, host states.
 //! - [`control`], [`cell`] and [`guests`] write whole records and snapshots, and read those of this
 //!   and all older releases.
 //! - [`server`] writes and reads the bodies of specs.
+//! - [`command`] writes and reads control's commands, which its replicas hand to the one that leads.
 //! - [`message`] writes and reads the messages between control and cells, in each version that this
 //!   release supports.
 //!
@@ -20,6 +21,7 @@ pub mod cell;
 pub mod control;
 #[macro_use]
 mod declare;
+pub mod command;
 mod error;
 pub mod form;
 mod forms;

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use placewright_conductor::table::SpecRow;
 use placewright_conductor::{InstanceId, SharedRow, SharedText, Spec, SpecBody};
 
-use crate::error::ReadError;
 use crate::form::{Form, FormError, Reader, Writer};
 
 /// An element that is a row.
@@ -238,7 +237,7 @@ impl Unpacker {
     pub(crate) fn read<C: SpecRow + Form>(
         &mut self,
         from: &mut Reader<'_>,
-    ) -> Result<Option<C>, ReadError> {
+    ) -> Result<Option<C>, FormError> {
         match from.number()? {
             ROW => Ok(Some(C::read(from)?)),
             TEMPLATE => {
@@ -252,17 +251,14 @@ impl Unpacker {
             number => Err(FormError::Unknown {
                 what: "packed element",
                 number,
-            }
-            .into()),
+            }),
         }
     }
 
     /// Restores the row of a spec from its template.
-    fn restore<C: SpecRow>(&self, packed_spec: SpecOfTemplate) -> Result<C, ReadError> {
-        let number = packed_spec.template;
-        let template = self.templates.get(number as usize).ok_or_else(|| {
-            ReadError::Damaged(format!("a spec of template {number}, which is missing"))
-        })?;
+    fn restore<C: SpecRow>(&self, packed_spec: SpecOfTemplate) -> Result<C, FormError> {
+        let template = self.templates.get(packed_spec.template as usize);
+        let template = template.ok_or(FormError::Bad("the number of a template"))?;
         let spec = Spec {
             name: packed_spec.name,
             body: body_with_own(&template.body, packed_spec.own, packed_spec.own_row),

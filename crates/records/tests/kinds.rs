@@ -24,7 +24,7 @@ use placewright_conductor::{
 use placewright_link::CellEvent;
 use placewright_placement::change::AllocationFact;
 use placewright_placement::group::{Distance, Level, Relation, RuleScope};
-use placewright_placement::{self as placement, ClassId, Inventory};
+use placewright_placement::{self as placement, ClassId, ConsumerGeneration, Inventory};
 use placewright_records::guests::{Entry, GuestRow, GuestStateName};
 use placewright_records::{Form, Layout, Reader, Writer, control as control_records, server};
 use placewright_types::host_state::{HostReport, HostUpdate, NumberedUpdate};
@@ -371,6 +371,30 @@ fn test_quotas(tested: &mut TestedRows) {
     tested.test("quotas", values::quotas::usage().amounts().cloned());
 }
 
+fn test_commands(tested: &mut TestedRows) {
+    use values::commands;
+    let intent = commands::intent();
+    tested.test("placement_commands", commands::placement_commands());
+    tested.test("placement_commands", intent.rules.clone());
+    tested.test("placement_commands", intent.candidates.clone());
+    tested.test("placement_commands", [intent]);
+    tested.test("placement_commands", [commands::claim()]);
+    tested.test("placement_commands", [commands::replacement()]);
+    tested.test("placement_commands", commands::allocations());
+    tested.test("placement_commands", commands::parent_changes());
+    tested.test(
+        "placement_commands",
+        [ConsumerGeneration::Any, ConsumerGeneration::Is(Some(3))],
+    );
+    tested.test("conductor_commands", commands::conductor_commands());
+    tested.test("conductor_commands", [commands::ranked_candidates()]);
+    tested.test("conductor_commands", commands::rebuild_events());
+    tested.test("conductor_commands", commands::limit_checks());
+    tested.test("conductor_commands", commands::builds(2));
+    let commands = commands::placement_commands().into_iter();
+    tested.test("command", commands.map(control::Command::Placement));
+}
+
 fn test_servers(tested: &mut TestedRows) {
     let body = bodies::body();
     tested.test(
@@ -403,6 +427,7 @@ fn every_kind_of_row_grows() {
     test_requests(&mut tested);
     test_servers(&mut tested);
     test_quotas(&mut tested);
+    test_commands(&mut tested);
     let mut names = tested.names;
     names.extend(NOT_ROWS.map(str::to_owned));
     let missing: Vec<_> = declared_types().difference(&names).cloned().collect();

@@ -13,6 +13,7 @@ use crate::ids::{CellId, HostId, InstanceId, MigrationId};
 use crate::message::{MoveDecision, MoveKind};
 use crate::quota::{Limits, OverQuota, QuotaScope, Resource, Usage};
 use crate::spec::{Candidate, Spec};
+use crate::table::SpecRow;
 
 /// A command to the super conductor. The time of the decision comes with it.
 #[derive(Clone, Debug, PartialEq)]
@@ -333,6 +334,19 @@ pub struct NewBuild {
     pub instance: InstanceId,
     /// The specification of the instance.
     pub spec: Spec,
+}
+
+impl SpecRow for NewBuild {
+    fn spec(&self) -> Option<(InstanceId, &Spec)> {
+        Some((self.instance, &self.spec))
+    }
+
+    fn from_spec(instance: InstanceId, spec: Box<Spec>) -> Self {
+        Self {
+            instance,
+            spec: *spec,
+        }
+    }
 }
 
 /// A placement request: the ranked candidates of one instance.

@@ -1,6 +1,7 @@
 //! The forms of numbers, texts, lists and other types of the standard library.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -23,6 +24,16 @@ macro_rules! numbers {
 }
 
 numbers!(u16, u32, u64);
+
+impl Form for usize {
+    fn write(&self, out: &mut Writer) {
+        out.number(u64::try_from(*self).unwrap_or(u64::MAX));
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        Self::try_from(from.number()?).map_err(|_| FormError::Bad("a number"))
+    }
+}
 
 /// A message without content.
 impl Form for () {
@@ -153,23 +164,25 @@ impl<T: Form> Form for Vec<T> {
 
     fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
         let count = from.length()?;
-        // The claimed count is not trusted: the memory reserved is at most about as large as the
-        // remaining bytes.
-        let capacity = count.min(1 + from.remaining() / size_of::<T>().max(1));
-        let mut list = Self::with_capacity(capacity);
-        for _ in 0..count {
-            list.push(T::read(from)?);
-        }
-        Ok(list)
+        T::read_items(count, from)
+    }
+}
+
+/// A list that several values share. Each of them has a copy after it was read.
+impl<T: Form> Form for Arc<[T]> {
+    fn write(&self, out: &mut Writer) {
+        write_list(self, out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        Vec::read(from).map(Self::from)
     }
 }
 
 /// Appends a list: the number of its items, and the items.
 pub(crate) fn write_list<T: Form>(list: &[T], out: &mut Writer) {
     out.length(list.len());
-    for item in list {
-        item.write(out);
-    }
+    T::write_items(list, out);
 }
 
 impl<T: Form, const N: usize> Form for [T; N] {

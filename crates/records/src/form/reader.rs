@@ -7,13 +7,23 @@ use super::{Form, FormError, Layout};
 pub struct Reader<'b> {
     bytes: &'b [u8],
     layout: Layout,
+    /// How many rows there are around the next value.
+    depth: u8,
 }
+
+/// How many rows may be in each other. Commands may contain commands, and bytes that are not trusted must not
+/// make reading use up the stack.
+const DEPTH_MAX: u8 = 64;
 
 impl<'b> Reader<'b> {
     /// A reader of some bytes.
     #[must_use]
     pub fn new(bytes: &'b [u8], layout: Layout) -> Self {
-        Self { bytes, layout }
+        Self {
+            bytes,
+            layout,
+            depth: 0,
+        }
     }
 
     /// The layout in which rows were written.
@@ -141,7 +151,11 @@ impl<'b> Reader<'b> {
         let mut row = Self {
             bytes: self.raw(length)?,
             layout: self.layout,
+            depth: self.depth + 1,
         };
+        if row.depth > DEPTH_MAX {
+            return Err(FormError::Bad("rows in each other"));
+        }
         read(&mut row)
     }
 

@@ -7,6 +7,7 @@
     reason = "each test uses another part of the values"
 )]
 
+pub mod commands;
 pub mod quotas;
 
 use std::sync::Arc;
