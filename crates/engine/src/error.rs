@@ -26,6 +26,9 @@ pub enum StoreError {
     /// The state had to be recovered from a snapshot while the engine ran, and could not be.
     #[error("the state cannot be recovered: {0}")]
     Recovery(String),
+    /// The replica that leads, to which a command was handed over, could not carry it out.
+    #[error("at the replica that leads: {0}")]
+    AtLeader(String),
 }
 
 /// Why a state could not be recovered.

@@ -36,15 +36,20 @@ pub(crate) fn follow_journal<M: Machine>(
             return false;
         }
     }
-    let before = shared.durable();
-    let waited = journal.wait_for_entries(before, replica.poll_interval);
+    let waited = if is_leader_gone(replica) {
+        Ok(())
+    } else {
+        journal.wait_for_entries(shared.durable(), replica.poll_interval)
+    };
     if let Err(error) =
         (waited.map_err(StoreError::Journal)).and_then(|()| read_and_apply(shared, journal))
     {
         stall(shared, replica, error);
         return true;
     }
-    if shared.durable() == before && is_leader_gone(replica) {
+    // A leader that this replica cannot reach may append all the time, so it is not waited for a pause: of attempts
+    // that follow each other at once, one will come between two of its appends.
+    if is_leader_gone(replica) {
         take_over(shared, replica, journal);
     }
     true
@@ -130,8 +135,12 @@ fn take_over<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, journal:
     }
 }
 
-/// Waits until it is known whether this replica has taken over.
-fn resolve<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, journal: &mut dyn Journal) {
+/// Waits until it is known whether the entry by which a replica leads is kept.
+pub(crate) fn resolve<M: Machine>(
+    shared: &Shared<M>,
+    replica: &ReplicaState<M>,
+    journal: &mut dyn Journal,
+) {
     while !shared.queue.lock().is_closed {
         match journal.resolve() {
             Ok(Resolution::Kept | Resolution::NotKept) => return,

@@ -28,6 +28,7 @@ mod envelope;
 mod error;
 mod feed;
 mod following;
+mod hand_over;
 mod history;
 mod machine;
 mod observer;

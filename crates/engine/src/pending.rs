@@ -225,6 +225,7 @@ pub(crate) fn change_leader<M: Machine>(
 /// all of them that are in the journal are applied by now, so the others have no effect.
 fn follow<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, leadership: Leadership) {
     let mut pending = replica.pending.lock();
+    *replica.successor.lock() = None;
     replica.link.leader_changed(&leadership);
     replica.leadership.send_replace(leadership);
     for command in pending.commands.values_mut() {

@@ -11,6 +11,7 @@
 //!   is pure, so the outcome is the leader's. A lost answer is no loss therefore.
 //! - **A refusal** makes no entry. The leader says on which entry's state it rests; the follower decides the
 //!   command on that state or a later one, and if it is not refused there, hands it over again.
+//! - **A leader that ends** appends the entry by which another replica leads.
 //! - **After a change of the leader** a command whose entry is not before the new leader's has no effect, and never
 //!   will have: it is handed to the new leader. A command says for which epoch it is meant, and a replica takes
 //!   none for another epoch than its present one.
@@ -24,9 +25,10 @@ use tokio::sync::{oneshot, watch};
 
 use crate::envelope::CommandId;
 use crate::error::SubmitError;
-use crate::replica_state::{ForwardReply, Leadership};
+use crate::replica_state::{ForwardReply, Leadership, Successor};
 use crate::shared::Shared;
 use crate::submission::{CommandReply, Submission};
+use crate::writer::wake_writer;
 use crate::{Machine, pending};
 
 /// A handle on an engine's part as a replica, for the links between replicas.
@@ -104,6 +106,51 @@ impl<M: Machine> Replica<M> {
         if let Some(replica) = &shared.replica {
             replica.lost_epoch.fetch_max(epoch, Ordering::AcqRel);
         }
+    }
+
+    /// Has another replica lead, if this one does. That shows in [`Replica::leadership`], unless the store fails.
+    pub fn hand_over(&self, origin: u64, address: &str) {
+        let Some(shared) = self.shared() else { return };
+        let Some(replica) = &shared.replica else {
+            return;
+        };
+        let _pending = replica.pending.lock();
+        if replica.is_leading() {
+            *replica.successor.lock() = Some(Successor {
+                origin,
+                address: address.to_owned(),
+            });
+            wake_writer(&shared, &mut shared.queue.lock());
+        }
+    }
+
+    /// Whether commands wait that were sent to the leader of `epoch`. If they or their replies may be lost, that leader
+    /// counts as gone.
+    pub fn has_sent(&self, epoch: u64) -> bool {
+        let Some(shared) = self.shared() else {
+            return false;
+        };
+        let Some(replica) = &shared.replica else {
+            return false;
+        };
+        let pending = replica.pending.lock();
+        let mut commands = pending.commands.values();
+        commands.any(|command| command.sent_in_epoch == epoch)
+    }
+
+    /// The last durable entry; 0 if the engine was dropped.
+    pub fn durable_sequence(&self) -> u64 {
+        self.shared().map_or(0, |shared| shared.durable())
+    }
+
+    /// The last durable entry, as soon as it is after `after`. `None` if the engine is shut down before.
+    pub async fn durable_after(&self, after: u64) -> Option<u64> {
+        let mut progress = self.shared()?.progress.subscribe();
+        let reached = progress
+            .wait_for(|progress| progress.durable > after || progress.is_closed)
+            .await
+            .ok()?;
+        (reached.durable > after).then_some(reached.durable)
     }
 
     /// Which replica leads, as far as this one knows, and each change of that.

@@ -92,6 +92,15 @@ pub(crate) struct ReplicaState<M: Machine> {
     pub(crate) pending: Mutex<PendingCommands<M>>,
     /// The epoch whose leader is gone; 0 if none is.
     pub(crate) lost_epoch: AtomicU64,
+    /// The replica that is to lead instead of this one.
+    pub(crate) successor: Mutex<Option<Successor>>,
+}
+
+/// A replica that a leader makes lead.
+#[derive(Debug)]
+pub(crate) struct Successor {
+    pub(crate) origin: u64,
+    pub(crate) address: String,
 }
 
 /// The commands that a follower has taken and not answered yet.
@@ -130,6 +139,7 @@ impl<M: Machine> ReplicaState<M> {
                 has_unsent: false,
             }),
             lost_epoch: AtomicU64::new(0),
+            successor: Mutex::new(None),
         }
     }
 

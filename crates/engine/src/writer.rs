@@ -15,6 +15,7 @@ use placewright_tasks::{Task, injection_point};
 use crate::commit::{self, Appended};
 use crate::decide::Decider;
 use crate::following::{check_leadership, follow_journal};
+use crate::hand_over::hand_over;
 use crate::shared::{CommandBatch, Queue, Shared};
 use crate::{Machine, pending};
 
@@ -47,6 +48,14 @@ pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Jour
             check_leadership(shared, journal.as_mut());
         }
         last_append = commit::commit(shared, journal.as_mut(), batches);
+        if let Some(replica) = &shared.replica {
+            // In a statement of its own, so that the lock is released.
+            let successor = replica.successor.lock().take();
+            if let Some(successor) = successor {
+                hand_over(shared, replica, journal.as_mut(), &successor);
+                last_append = None;
+            }
+        }
     }
     if let Some(replica) = &shared.replica {
         pending::close(replica);
@@ -56,7 +65,7 @@ pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Jour
 }
 
 /// Waits for commands, decides them, and takes the batches to append; none if a leading replica was idle for a
-/// while. `None` if the queue is closed and empty.
+/// while, or is to hand over. `None` if the queue is closed and empty.
 fn next_batches<M: Machine>(
     shared: &Shared<M>,
     decider: &mut Decider<M>,
@@ -83,6 +92,10 @@ fn next_batches<M: Machine>(
         }
         if queue.is_closed && !queue.is_ahead_deciding {
             return None;
+        }
+        let replica = shared.replica.as_ref();
+        if replica.is_some_and(|replica| replica.successor.lock().is_some()) {
+            return Some(VecDeque::new());
         }
         queue.writer_wakes_at = 1;
         if shared.replica.is_none() {

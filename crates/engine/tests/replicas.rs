@@ -105,6 +105,51 @@ fn another_replica_leads_when_the_leader_is_gone() {
 }
 
 #[test]
+fn a_leader_hands_over_under_load_and_no_command_fails() {
+    let (journal, network) = (MemoryJournal::new(), Network::default());
+    let members = three(&journal, &network);
+    let is_over = AtomicBool::new(false);
+    let added = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for (client, member) in members.iter().cycle().take(12).enumerate() {
+            let (is_over, added) = (&is_over, &added);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::SeqCst) {
+                    // Each client has its own counter, whose limit is not reached, or a refusal.
+                    let answer = member.add(client % COUNTERS, 1).unwrap();
+                    added.fetch_add(u64::from(answer.is_ok()), Ordering::SeqCst);
+                }
+            });
+        }
+        for _ in 0..10 {
+            let leader = wait_for_leader(&members);
+            let other = members.iter().find(|m| m.origin != leader).unwrap();
+            let former = members.iter().find(|m| m.origin == leader).unwrap();
+            let address = format!("replica {}", other.origin);
+            former.engine.replica().hand_over(other.origin, &address);
+            toy::eventually(|| former.leadership().origin == other.origin);
+        }
+        is_over.store(true, Ordering::SeqCst);
+    });
+    for member in &members {
+        let sum: u64 = member.values().iter().sum();
+        assert_eq!(sum, added.load(Ordering::SeqCst));
+    }
+}
+
+#[test]
+fn a_replica_that_does_not_lead_hands_over_nothing() {
+    let (journal, network) = (MemoryJournal::new(), Network::default());
+    let members = three(&journal, &network);
+    let leader = wait_for_leader(&members);
+    let follower = followers(&members).next().unwrap();
+    let other = followers(&members).last().unwrap();
+    follower.engine.replica().hand_over(other.origin, "other");
+    assert_eq!(follower.add(0, 1).unwrap(), Ok(1));
+    assert_eq!(wait_for_leader(&members), leader);
+}
+
+#[test]
 fn a_leader_that_is_cut_off_from_the_others_is_replaced_and_harms_nothing() {
     let (journal, network) = (MemoryJournal::new(), Network::default());
     let members = three(&journal, &network);

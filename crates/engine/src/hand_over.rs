@@ -1,0 +1,47 @@
+//! How a replica that leads makes another one lead.
+//!
+//! It appends the entry with which the other one leads. So the two never append at the same time, and no command
+//! waits for somebody to find out that the leader is gone.
+
+use std::collections::VecDeque;
+
+use placewright_journal::{AppendError, Journal};
+
+use crate::replica_state::{ReplicaState, Successor};
+use crate::shared::Shared;
+use crate::undo::{
+    catch_up, publish_progress, requeue, submissions, undo_all, wait_for_second_thread,
+};
+use crate::{Machine, envelope, following};
+
+/// Has `successor` lead. What was decided and not appended is undone, and goes to the successor. If the store fails,
+/// this replica leads on.
+pub(crate) fn hand_over<M: Machine>(
+    shared: &Shared<M>,
+    replica: &ReplicaState<M>,
+    journal: &mut dyn Journal,
+    successor: &Successor,
+) {
+    wait_for_second_thread(shared);
+    let undone = {
+        let mut state = shared.state.write();
+        let undone = undo_all(shared, &mut state, VecDeque::new());
+        publish_progress(shared, &state);
+        undone
+    };
+    let mut record = Vec::new();
+    envelope::begin_leader(successor.origin, &successor.address, &mut record);
+    M::encode(&[], &mut record);
+    // If it succeeds or conflicts, the entries that follow say who leads. If it fails, the next append shows whether
+    // the store is back.
+    if let Err(AppendError::Unknown(_)) = journal.append(shared.durable() + 1, &[&record]) {
+        following::resolve(shared, replica, journal);
+    }
+    {
+        let mut state = shared.state.write();
+        // An error shows at the next append.
+        let _ = catch_up(shared, journal, &mut state);
+        publish_progress(shared, &state);
+    }
+    requeue(shared, submissions(undone));
+}
