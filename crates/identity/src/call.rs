@@ -38,6 +38,11 @@ pub enum Call<'a> {
     },
     /// A cell sends claim requests to placement.
     RequestClaims,
+    /// A replica of control, or of a cell, joins the others.
+    JoinReplicas {
+        /// The cell whose replica is called; empty if it is one of control.
+        cell: &'a str,
+    },
     /// The caller has its own certificate renewed.
     RenewCertificate,
     /// A cell has the certificate of one of its agents renewed.
@@ -66,6 +71,8 @@ impl fmt::Display for Call<'_> {
             }
             Self::NameService { service, .. } => write!(f, "name {service:?} as a host's service"),
             Self::RequestClaims => f.write_str("ask placement for claims"),
+            Self::JoinReplicas { cell: "" } => f.write_str("join the replicas of control"),
+            Self::JoinReplicas { cell } => write!(f, "join the replicas of the cell {cell:?}"),
             Self::RenewCertificate => f.write_str("renew itself"),
             Self::RenewAgentCertificate { holder } => {
                 write!(f, "renew the certificate of {holder}")
@@ -119,6 +126,11 @@ impl Identity {
             | (Call::RenewCertificate, _) => None,
             (Call::ControlCell { .. }, _) => only_for("control"),
             (Call::RequestClaims, _) => only_for("a cell"),
+            // No cell has an empty name.
+            (Call::JoinReplicas { cell: "" }, Role::Control) => None,
+            (Call::JoinReplicas { cell: "" }, _) => only_for("control"),
+            (Call::JoinReplicas { cell }, Role::Cell(own)) if own == cell => None,
+            (Call::JoinReplicas { .. }, _) => only_for("the same cell"),
             (
                 Call::JoinCell { cell }
                 | Call::ReportHost { cell, .. }

@@ -118,6 +118,11 @@ proptest! {
         let calls = [
             (Call::ControlCell { cell: &cell }, *identity.role() == Role::Control),
             (Call::RequestClaims, matches!(identity.role(), Role::Cell(_))),
+            (Call::JoinReplicas { cell: "" }, *identity.role() == Role::Control),
+            (
+                Call::JoinReplicas { cell: &cell },
+                *identity.role() == Role::Cell(cell.clone()),
+            ),
             (Call::JoinCell { cell: &cell }, agent.is_some()),
             (
                 Call::ReportHost { cell: &cell, name: &host, uuid },

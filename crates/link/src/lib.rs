@@ -3,6 +3,7 @@
 //! - [`CellLink`]: control reaches a cell.
 //! - [`PlacementLink`]: a cell's conductor reaches placement, the only part of control that it calls.
 //! - [`AgentLink`]: an agent reaches its cell.
+//! - [`ReplicaLink`]: a replica of control, or of a cell, reaches the one that leads.
 //! - [`CertificateLink`]: holders of certificates reach their authority.
 //!
 //! Each is a trait, so that roles in one process talk through memory and roles on different
@@ -13,6 +14,7 @@ mod agent;
 mod cell;
 mod certificates;
 mod placement;
+mod replica;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,6 +23,10 @@ pub use agent::{AgentConnection, AgentLink, SessionStart, ToAgent, ToCell};
 pub use cell::{CellEvent, CellLink, CellOperation, HostView, InstanceView, JobView};
 pub use certificates::{CertificateLink, Certified, Enrolment, Renewal};
 pub use placement::PlacementLink;
+pub use replica::{
+    CommandVersions, FollowStart, FromLeader, HandedCommand, HandedFailure, HandedOutcome, Leader,
+    LeaderConnection, LeaderNews, ReplicaIdentity, ReplicaLink, ToLeader,
+};
 use thiserror::Error;
 
 /// The future of a link's answer, boxed so that the traits can be used as objects.

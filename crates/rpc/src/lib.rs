@@ -1,12 +1,13 @@
 //! The links between the roles of Placewright over the network, with gRPC.
 //!
 //! For each trait of `placewright_link` there is a client that implements it ([`CellClient`],
-//! [`PlacementClient`], [`AgentClient`], [`CertificatesClient`]), and [`serve`] exposes any other
+//! [`PlacementClient`], [`AgentClient`], [`ReplicaClient`], [`CertificatesClient`]), and [`serve`] exposes any other
 //! implementation of the trait to such clients. So neither side knows whether the other is in its process.
 //!
 //! - Agents and cells exchange typed messages (`proto/placewright/agent.proto`), so that others can
 //!   write agents.
 //! - Control and cells exchange versioned payloads (`proto/placewright/cell.proto`).
+//! - Replicas hand over versioned commands (`proto/placewright/replica.proto`).
 //! - A client connects when it is first used, and reconnects after it lost its server. Calls that
 //!   failed and streams that ended are for its caller to repeat.
 //! - A message that cannot be decoded is rejected with a reason and changes nothing.
@@ -30,6 +31,7 @@ mod payload;
 mod peer;
 mod placement;
 mod refusals;
+mod replica;
 mod serve;
 mod token;
 mod versions;
@@ -73,6 +75,18 @@ pub mod proto {
     pub mod certificates {
         include!("../generated/placewright.certificates.v1.rs");
     }
+    /// Messages and service of `replica.proto`, between replicas.
+    #[allow(
+        missing_docs,
+        unreachable_pub,
+        clippy::all,
+        clippy::too_many_lines,
+        clippy::allow_attributes_without_reason,
+        reason = "generated"
+    )]
+    pub mod replica {
+        include!("../generated/placewright.replica.v1.rs");
+    }
 }
 
 pub use agent::AgentClient;
@@ -81,6 +95,7 @@ pub use certificates::{CertificatesClient, EnrolError, enrol, to_issued};
 pub use channel::{ClientOptions, EndpointError};
 pub use connector::{ClientIdentity, ServerRole};
 pub use placement::PlacementClient;
+pub use replica::ReplicaClient;
 pub use serve::{ServeError, ServeOptions, Services, serve};
 pub use token::{Token, TokenError};
 

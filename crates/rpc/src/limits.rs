@@ -9,6 +9,7 @@
 
 mod agents;
 mod cells;
+mod replicas;
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use placewright_link::{AgentLink, CellLink, CertificateLink, PlacementLink};
+use placewright_link::{AgentLink, CellLink, CertificateLink, PlacementLink, ReplicaLink};
 use placewright_net::{HandshakeLimits, Handshakes, Limits};
 use placewright_pki::Credentials;
 use placewright_records::message::Versions;
@@ -27,6 +27,7 @@ use crate::proto::agent::agents_server::AgentsServer;
 use crate::proto::cell::cell_server::CellServer;
 use crate::proto::cell::placement_server::PlacementServer;
 use crate::proto::certificates::certificates_server::CertificatesServer;
+use crate::replica::ReplicaService;
 use crate::token::Token;
 
 /// The most concurrent calls on one connection. A role makes far fewer: one long call that streams
@@ -49,6 +50,8 @@ pub struct Services {
     pub agents: Option<Arc<dyn AgentLink>>,
     /// The placement service for cells.
     pub placement: Option<Arc<dyn PlacementLink>>,
+    /// The service for the other replicas of this role.
+    pub replica: Option<Arc<dyn ReplicaLink>>,
     /// The certificate authority, in a cell through a link to control. It is offered with TLS only.
     pub certificates: Option<Arc<dyn CertificateLink>>,
 }
@@ -190,6 +193,10 @@ fn router(services: Services, options: &ServeOptions) -> Router {
         let server = server.max_decoding_message_size(MESSAGE_BYTES_MAX);
         InterceptedService::new(server, authenticated())
     });
+    let replica = services.replica.map(|replica| {
+        let server = ReplicaService::new(replica, authorizer.clone()).into_server();
+        InterceptedService::new(server, authenticated())
+    });
     let certificates = services.certificates.zip(options.credentials.clone());
     let certificates = certificates.map(|(authority, credentials)| {
         let server = CertificatesServer::new(CertificatesService {
@@ -216,5 +223,6 @@ fn router(services: Services, options: &ServeOptions) -> Router {
         .add_optional_service(cell)
         .add_optional_service(agents)
         .add_optional_service(placement)
+        .add_optional_service(replica)
         .add_optional_service(certificates)
 }

@@ -7,10 +7,11 @@
 
 use std::path::Path;
 
-const PROTOCOLS: [&str; 3] = [
+const PROTOCOLS: [&str; 4] = [
     "proto/placewright/agent.proto",
     "proto/placewright/cell.proto",
     "proto/placewright/certificates.proto",
+    "proto/placewright/replica.proto",
 ];
 
 #[test]

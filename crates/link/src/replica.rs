@@ -1,0 +1,161 @@
+//! The interface between the replicas of one journal.
+
+use tokio::sync::mpsc;
+
+use crate::LinkFuture;
+
+/// A replica's interface towards the others.
+pub trait ReplicaLink: Send + Sync + 'static {
+    /// What the replica is, and who leads as far as it knows.
+    fn identify(&self) -> LinkFuture<'_, ReplicaIdentity>;
+
+    /// Follows the replica, which the caller believes to lead.
+    fn follow(&self, start: FollowStart) -> LinkFuture<'_, LeaderConnection>;
+}
+
+/// What a replica is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaIdentity {
+    /// A number that no other replica has, nor this one after its next start.
+    pub origin: u64,
+    /// Where the other replicas reach it, as HOST:PORT.
+    pub address: String,
+    /// The release of its program.
+    pub release: String,
+    /// The versions of commands that it knows.
+    pub versions: CommandVersions,
+    /// The version of the records that it writes.
+    pub record_version: u32,
+    /// The last entry of the journal that it has applied.
+    pub sequence: u64,
+    /// The replica that leads, as far as it knows.
+    pub leader: Leader,
+}
+
+/// The versions of commands that a replica knows: all from the oldest to the newest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommandVersions {
+    /// The oldest version.
+    pub oldest: u32,
+    /// The newest version.
+    pub newest: u32,
+}
+
+/// A replica that leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leader {
+    /// The entry of the journal with which it began to lead; 0 if none is known.
+    pub epoch: u64,
+    /// Its number, as in [`ReplicaIdentity`].
+    pub origin: u64,
+    /// Where it is reached.
+    pub address: String,
+}
+
+/// The beginning of a stream to the leader.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FollowStart {
+    /// The follower's number.
+    pub origin: u64,
+    /// The follower's address.
+    pub address: String,
+    /// The release of the follower's program.
+    pub release: String,
+    /// The versions of commands that the follower knows.
+    pub versions: CommandVersions,
+    /// The replica that the follower believes to lead.
+    pub leader: Leader,
+}
+
+/// A follower's half of a stream. It ends when either side drops its half.
+#[derive(Debug)]
+pub struct LeaderConnection {
+    /// Messages to the leader.
+    pub to_leader: mpsc::Sender<ToLeader>,
+    /// Messages from the leader.
+    pub from_leader: mpsc::Receiver<FromLeader>,
+}
+
+/// A message from a follower to the leader.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToLeader {
+    /// Commands that the leader is to carry out, in no particular order.
+    pub commands: Vec<HandedCommand>,
+    /// The last entry of the journal that the follower has applied.
+    pub sequence: u64,
+}
+
+/// A command that a follower hands over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandedCommand {
+    /// Its number among the follower's commands.
+    pub number: u64,
+    /// The version of its form.
+    pub version: u32,
+    /// The command in that form.
+    pub bytes: Vec<u8>,
+}
+
+/// A message from the leader to a follower.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromLeader {
+    /// The called replica leads, and takes commands in this version from now on.
+    Welcome {
+        /// The version of commands.
+        version: u32,
+    },
+    /// The called replica does not lead, or not since the entry that the follower named. The stream ends.
+    NotLeading {
+        /// The number of the replica that answers.
+        origin: u64,
+        /// The replica that leads, as far as it knows.
+        leader: Leader,
+    },
+    /// What the leader says while it leads.
+    News(LeaderNews),
+}
+
+/// What the leader says while it leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaderNews {
+    /// Replies to commands that made no entry, each with the number of the command.
+    pub replies: Vec<(u64, HandedOutcome)>,
+    /// The newest entry of the journal that will not be lost.
+    pub durable: u64,
+}
+
+/// What became of a command that made no entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HandedOutcome {
+    /// It was refused, or changed nothing, on the state after this entry.
+    NoEntry(u64),
+    /// The replica does not lead any more. The command has no effect.
+    NotLeading,
+    /// It was not carried out.
+    Failed(HandedFailure),
+}
+
+/// Why a command that was handed over was not carried out. It has no effect, but for
+/// [`HandedFailure::UnknownOutcome`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HandedFailure {
+    /// The store failed, for the named reason.
+    Unavailable(String),
+    /// Too many commands wait at the leader.
+    Overloaded,
+    /// The command would make too large a record.
+    TooLarge {
+        /// The size of the record.
+        bytes: u64,
+        /// The maximum.
+        bytes_max: u64,
+    },
+    /// The leader ended before its store said whether the entry is kept.
+    UnknownOutcome(String),
+    /// The leader cannot read the command, for the named reason.
+    Unreadable(String),
+    /// Deciding the command panicked, which is a bug.
+    Panicked,
+    /// Another reason.
+    Other(String),
+}

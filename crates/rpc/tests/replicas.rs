@@ -1,0 +1,306 @@
+//! The link between replicas over a real connection: everything arrives as it was sent, streams end on both sides,
+//! and only replicas of the same role join.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use placewright_identity::{Identity, Role};
+use placewright_link::{
+    CommandVersions, FollowStart, FromLeader, HandedCommand, HandedFailure, HandedOutcome, Leader,
+    LeaderConnection, LeaderNews, LinkError, LinkFuture, ReplicaIdentity, ReplicaLink, ToLeader,
+};
+use placewright_pki::{Authority, Credentials, Grant, KeyRequest, holder};
+use placewright_rpc::proto::replica::FromFollower;
+use placewright_rpc::proto::replica::replica_client::ReplicaClient as RawClient;
+use placewright_rpc::{
+    ClientIdentity, ClientOptions, ReplicaClient, ServeOptions, ServerRole, Services, Token, serve,
+};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tonic::Code;
+
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A replica that does what a test tells it.
+#[derive(Default)]
+struct FakeReplica {
+    /// The other halves of the streams that were opened.
+    streams: Mutex<Vec<Stream>>,
+}
+
+struct Stream {
+    start: FollowStart,
+    from_follower: mpsc::Receiver<ToLeader>,
+    to_follower: mpsc::Sender<FromLeader>,
+}
+
+fn leader() -> Leader {
+    Leader {
+        epoch: 300,
+        origin: u64::MAX,
+        address: "one:8775".into(),
+    }
+}
+
+fn identity() -> ReplicaIdentity {
+    ReplicaIdentity {
+        origin: 7,
+        address: "two:8775".into(),
+        release: "1.2.3".into(),
+        versions: CommandVersions {
+            oldest: 1,
+            newest: 2,
+        },
+        record_version: 4,
+        sequence: 299,
+        leader: leader(),
+    }
+}
+
+fn start() -> FollowStart {
+    FollowStart {
+        origin: 8,
+        address: "three:8775".into(),
+        release: "1.2.4".into(),
+        versions: CommandVersions {
+            oldest: 2,
+            newest: 3,
+        },
+        leader: leader(),
+    }
+}
+
+impl ReplicaLink for FakeReplica {
+    fn identify(&self) -> LinkFuture<'_, ReplicaIdentity> {
+        Box::pin(async { Ok(identity()) })
+    }
+
+    fn follow(&self, start: FollowStart) -> LinkFuture<'_, LeaderConnection> {
+        let (to_leader, from_follower) = mpsc::channel(4);
+        let (to_follower, from_leader) = mpsc::channel(4);
+        self.streams.lock().push(Stream {
+            start,
+            from_follower,
+            to_follower,
+        });
+        Box::pin(async {
+            Ok(LeaderConnection {
+                to_leader,
+                from_leader,
+            })
+        })
+    }
+}
+
+async fn start_server(options: ServeOptions) -> (Arc<FakeReplica>, SocketAddr) {
+    let replica = Arc::<FakeReplica>::default();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let services = Services {
+        replica: Some(Arc::clone(&replica) as _),
+        ..Services::default()
+    };
+    tokio::spawn(async move {
+        let served = serve(listener, services, options, std::future::pending());
+        served.await.unwrap();
+    });
+    (replica, address)
+}
+
+async fn connect(replica: &FakeReplica, client: &ReplicaClient) -> (LeaderConnection, Stream) {
+    let connection = timeout(TEST_TIMEOUT, client.follow(start()));
+    let connection = connection.await.unwrap().unwrap();
+    let stream = timeout(TEST_TIMEOUT, async {
+        loop {
+            let stream = replica.streams.lock().pop();
+            match stream {
+                Some(stream) => return stream,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    });
+    (connection, stream.await.unwrap())
+}
+
+fn every_message_of_a_leader() -> Vec<FromLeader> {
+    let failures = [
+        HandedFailure::Unavailable("away".into()),
+        HandedFailure::Overloaded,
+        HandedFailure::TooLarge {
+            bytes: 3,
+            bytes_max: 2,
+        },
+        HandedFailure::UnknownOutcome("unknown".into()),
+        HandedFailure::Unreadable("unreadable".into()),
+        HandedFailure::Panicked,
+        HandedFailure::Other("other".into()),
+    ];
+    let outcomes = [HandedOutcome::NoEntry(299), HandedOutcome::NotLeading];
+    let outcomes = outcomes
+        .into_iter()
+        .chain(failures.map(HandedOutcome::Failed));
+    vec![
+        FromLeader::Welcome { version: 2 },
+        FromLeader::News(LeaderNews::default()),
+        FromLeader::News(LeaderNews {
+            replies: (1..).zip(outcomes).collect(),
+            durable: 301,
+        }),
+        FromLeader::NotLeading {
+            origin: 9,
+            leader: leader(),
+        },
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_arrives_as_it_was_sent() {
+    let (replica, address) = start_server(ServeOptions::default()).await;
+    let client = ReplicaClient::new(&ClientOptions::new(address.to_string())).unwrap();
+    assert_eq!(client.identify().await.unwrap(), identity());
+    let (mut connection, mut stream) = connect(&replica, &client).await;
+    assert_eq!(stream.start, start());
+    let command = |number: u64| HandedCommand {
+        number,
+        version: 1,
+        bytes: vec![7; usize::try_from(number).unwrap()],
+    };
+    let messages = [
+        ToLeader::default(),
+        ToLeader {
+            commands: (0..2_000).map(command).collect(),
+            sequence: 5,
+        },
+    ];
+    for message in messages {
+        connection.to_leader.send(message.clone()).await.unwrap();
+        let arrived = timeout(TEST_TIMEOUT, stream.from_follower.recv()).await;
+        assert_eq!(arrived.unwrap(), Some(message));
+    }
+    for message in every_message_of_a_leader() {
+        stream.to_follower.send(message.clone()).await.unwrap();
+        let arrived = timeout(TEST_TIMEOUT, connection.from_leader.recv()).await;
+        assert_eq!(arrived.unwrap(), Some(message));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_on_both_sides() {
+    let (replica, address) = start_server(ServeOptions::default()).await;
+    let client = ReplicaClient::new(&ClientOptions::new(address.to_string())).unwrap();
+    let (mut connection, stream) = connect(&replica, &client).await;
+    drop(stream);
+    let ended = timeout(TEST_TIMEOUT, connection.from_leader.recv());
+    assert_eq!(ended.await.unwrap(), None);
+    let (connection, mut stream) = connect(&replica, &client).await;
+    drop(connection);
+    let ended = timeout(TEST_TIMEOUT, stream.from_follower.recv());
+    assert_eq!(ended.await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_message_of_a_replica_that_does_not_lead_arrives() {
+    let (replica, address) = start_server(ServeOptions::default()).await;
+    let client = ReplicaClient::new(&ClientOptions::new(address.to_string())).unwrap();
+    let (mut connection, stream) = connect(&replica, &client).await;
+    let last = FromLeader::NotLeading {
+        origin: 9,
+        leader: leader(),
+    };
+    stream.to_follower.send(last.clone()).await.unwrap();
+    drop(stream);
+    let arrived = timeout(TEST_TIMEOUT, connection.from_leader.recv());
+    assert_eq!(arrived.await.unwrap(), Some(last));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_beginning_of_a_stream_is_refused() {
+    let (_, address) = start_server(ServeOptions::default()).await;
+    let mut raw = RawClient::connect(format!("http://{address}"))
+        .await
+        .unwrap();
+    let too_long = placewright_rpc::proto::replica::Start {
+        address: "x".repeat(2_000),
+        ..Default::default()
+    };
+    let too_long = FromFollower {
+        start: Some(too_long),
+        ..FromFollower::default()
+    };
+    for (first, field) in [
+        (FromFollower::default(), "start"),
+        (too_long, "start.address"),
+    ] {
+        let messages = tokio_stream::iter([first]);
+        let mut stream = raw.follow(messages).await.unwrap().into_inner();
+        let status = timeout(TEST_TIMEOUT, stream.message()).await.unwrap();
+        let status = status.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+        assert!(status.message().starts_with(field), "{status}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_token_nobody_joins() {
+    let options = ServeOptions {
+        token: Some(Token::new("0123456789abcdef").unwrap()),
+        ..ServeOptions::default()
+    };
+    let (_, address) = start_server(options).await;
+    let client = ReplicaClient::new(&ClientOptions::new(address.to_string())).unwrap();
+    let refused = client.follow(start()).await.unwrap_err();
+    assert!(matches!(refused, LinkError::Refused { .. }), "{refused}");
+}
+
+fn issue_and_load(authority: &Authority, folder: &Path, role: Role) -> Arc<Credentials> {
+    let identity = Identity::new("test", role).unwrap();
+    let request = KeyRequest::new().unwrap();
+    let issued = authority.issue(&Grant::new(identity), &request.request, "issue");
+    holder::write(folder, &request, &issued.unwrap()).unwrap();
+    Credentials::load(folder, Some(&authority.revocation_list_path())).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_replicas_of_the_same_role_join() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::create(&folder.path().join("pki"), "test").unwrap();
+    let roles = [
+        (Role::Control, ServerRole::Control),
+        (Role::Cell("c1".into()), ServerRole::Cell("c1".into())),
+        (Role::Cell("c2".into()), ServerRole::Cell("c2".into())),
+    ];
+    let credentials = [0, 1, 2].map(|number: usize| {
+        let folder = folder.path().join(number.to_string());
+        issue_and_load(&authority, &folder, roles[number].0.clone())
+    });
+    for (server, (_, server_role)) in roles.iter().enumerate() {
+        let options = ServeOptions {
+            credentials: Some(Arc::clone(&credentials[server])),
+            ..ServeOptions::default()
+        };
+        let (_, address) = start_server(options).await;
+        for (caller, credentials) in credentials.iter().enumerate() {
+            let options = ClientOptions {
+                identity: Some(ClientIdentity {
+                    credentials: Arc::clone(credentials),
+                    server: server_role.clone(),
+                }),
+                ..ClientOptions::new(address.to_string())
+            };
+            let client = ReplicaClient::new(&options).unwrap();
+            let (identified, followed) = (client.identify().await, client.follow(start()).await);
+            let expected = caller == server;
+            assert_eq!(identified.is_ok(), expected, "{caller} at {server}");
+            assert_eq!(followed.is_ok(), expected, "{caller} at {server}");
+            if let Err(error) = followed {
+                assert!(error.to_string().contains("join the replicas"), "{error}");
+            }
+        }
+    }
+}
