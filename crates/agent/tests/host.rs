@@ -31,23 +31,15 @@ const HOSTS: usize = 3;
 const INSTANCES: u32 = 6;
 const FIRST_HOST_ID: u128 = 0x1000;
 
-/// The time of all calls: the test does not depend on when destroyed guests are forgotten.
-const NOW_MS: u64 = 0;
-
-fn host_id(host_number: usize) -> HostId {
-    HostId(Uuid::from_u128(FIRST_HOST_ID + host_number as u128))
+fn host_id(number: usize) -> HostId {
+    HostId(Uuid::from_u128(FIRST_HOST_ID + number as u128))
 }
 
 #[derive(Clone, Debug)]
 enum Packet {
     ToHost(Effect),
     ToCell(Event),
-    /// The response to the claim request with this number.
-    ClaimAnswer {
-        instance: InstanceId,
-        number: u64,
-        response: ClaimResponse,
-    },
+    Claim(InstanceId, u64, ClaimResponse),
 }
 
 /// One host: its state machine, its guest log, and the guests that exist on it.
@@ -73,8 +65,8 @@ struct Simulation {
 
 impl Simulation {
     fn new(seed: u64) -> Self {
-        let host = |host_number| SimulatedHost {
-            host: Host::new(host_id(host_number), [], PhysicalCapacity::default()),
+        let host = |number| SimulatedHost {
+            host: Host::new(host_id(number), [], PhysicalCapacity::default()),
             guest_log: BTreeMap::new(),
             work: Vec::new(),
             existing: BTreeSet::new(),
@@ -89,8 +81,8 @@ impl Simulation {
             migrations: 0,
             has_faults: true,
         };
-        for host_number in 0..HOSTS {
-            simulation.connect(host_number);
+        for number in 0..HOSTS {
+            simulation.connect(number);
         }
         simulation.deliver_all();
         simulation
@@ -124,11 +116,9 @@ impl Simulation {
     }
 
     /// Begins a new connection.
-    fn connect(&mut self, host_number: usize) {
+    fn connect(&mut self, number: usize) {
         self.session += 1;
-        let start = self.hosts[host_number]
-            .host
-            .begin_session(self.session, "host");
+        let start = self.hosts[number].host.begin_session(self.session, "host");
         self.network.push(Packet::ToCell(Event::AgentStarted {
             host: start.host,
             session: start.session,
@@ -137,13 +127,12 @@ impl Simulation {
     }
 
     /// Kills the agent and starts another one.
-    fn kill(&mut self, host_number: usize) {
-        let simulated = &mut self.hosts[host_number];
+    fn kill(&mut self, number: usize) {
+        let simulated = &mut self.hosts[number];
         for (work, _) in simulated.work.drain(..) {
-            let takes_effect = self.rng.one_in(2);
-            carry_out(&mut simulated.existing, &work, takes_effect);
+            let is_done = self.rng.one_in(2);
+            carry_out(&mut simulated.existing, &work, is_done);
         }
-        // When it starts, the new agent destroys the guests whose build or removal was incomplete.
         let is_incomplete = |guest: &Guest| guest.state == GuestState::Incomplete;
         let log = &mut simulated.guest_log;
         for (key, _) in log.iter().filter(|(_, guest)| is_incomplete(guest)) {
@@ -151,13 +140,13 @@ impl Simulation {
         }
         log.retain(|_, guest| !is_incomplete(guest));
         let guests = log.clone();
-        simulated.host = Host::new(host_id(host_number), guests, PhysicalCapacity::default());
-        self.connect(host_number);
+        simulated.host = Host::new(host_id(number), guests, PhysicalCapacity::default());
+        self.connect(number);
     }
 
-    fn carry_out_actions(&mut self, host_number: usize, actions: Vec<Action>) {
-        let host = host_id(host_number);
-        let simulated = &mut self.hosts[host_number];
+    fn carry_out_actions(&mut self, number: usize, actions: Vec<Action>) {
+        let host = host_id(number);
+        let simulated = &mut self.hosts[number];
         for action in actions {
             match action {
                 Action::Work(work) => {
@@ -168,9 +157,9 @@ impl Simulation {
                     assert!(!is_busy, "two pieces of work at a time on {work:?}");
                     simulated.work.push((work, false));
                 }
-                Action::Cancel(work_number) => {
+                Action::Cancel(number) => {
                     for (work, is_cancelled) in &mut simulated.work {
-                        *is_cancelled |= work.number == work_number;
+                        *is_cancelled |= work.number == number;
                     }
                 }
                 Action::StepEnded {
@@ -185,16 +174,13 @@ impl Simulation {
                     attempt,
                     failure,
                 })),
-                Action::Destroyed {
-                    instance,
-                    number: guest_number,
-                } => {
-                    let key = (instance, guest_number);
+                Action::Destroyed { instance, number } => {
+                    let key = (instance, number);
                     assert!(!simulated.existing.contains(&key), "{key:?} still exists");
                     self.network.push(Packet::ToCell(Event::Destroyed {
                         host,
                         instance,
-                        number: guest_number,
+                        number,
                     }));
                 }
                 Action::LogGuest(key) => {
@@ -207,25 +193,25 @@ impl Simulation {
     }
 
     /// Ends one piece of work, with a random result.
-    fn end_work(&mut self, host_number: usize) {
-        let count = self.hosts[host_number].work.len();
+    fn end_work(&mut self, number: usize) {
+        let count = self.hosts[number].work.len();
         if count == 0 {
             return;
         }
         let chosen = self.rng.below(count);
         let fails = self.has_faults && self.rng.one_in(5);
         let undo_fails = fails && self.rng.one_in(3);
-        let takes_effect = self.rng.one_in(2);
-        let is_cancelled_too_late = self.rng.one_in(4);
-        let simulated = &mut self.hosts[host_number];
+        let is_half_done = self.rng.one_in(2);
+        let is_late = self.rng.one_in(4);
+        let simulated = &mut self.hosts[number];
         let (work, is_cancelled) = simulated.work.swap_remove(chosen);
         let existing = &mut simulated.existing;
-        // The work may have been completed before its cancellation arrived.
-        let outcome = if is_cancelled && !is_cancelled_too_late {
-            carry_out(existing, &work, takes_effect);
+        // Work that is cancelled may have been completed already.
+        let outcome = if is_cancelled && !is_late {
+            carry_out(existing, &work, is_half_done);
             Outcome::Cancelled
         } else if fails {
-            carry_out(existing, &work, takes_effect);
+            carry_out(existing, &work, is_half_done);
             let was_undone = work.makes_guest && !undo_fails;
             if was_undone {
                 existing.remove(&work.guest);
@@ -242,18 +228,14 @@ impl Simulation {
             outcome,
         };
         let mut actions = Vec::new();
-        simulated.host.end_work(result, NOW_MS, &mut actions);
-        self.carry_out_actions(host_number, actions);
+        simulated.host.end_work(result, 0, &mut actions);
+        self.carry_out_actions(number, actions);
     }
 
     fn deliver(&mut self, packet: Packet) {
         match packet {
             Packet::ToCell(event) => self.handle_event(&event),
-            Packet::ClaimAnswer {
-                instance,
-                number,
-                response,
-            } => self.handle_event(&Event::ClaimAnswered {
+            Packet::Claim(instance, number, response) => self.handle_event(&Event::ClaimAnswered {
                 instance,
                 number,
                 response,
@@ -262,7 +244,7 @@ impl Simulation {
                 let mut actions = Vec::new();
                 let number_of =
                     |id: HostId| usize::try_from(id.0.as_u128() - FIRST_HOST_ID).unwrap();
-                let host_number = match effect {
+                let number = match effect {
                     Effect::RequestStep {
                         host,
                         session,
@@ -276,18 +258,16 @@ impl Simulation {
                         host,
                         session,
                         instance,
-                        number: guest_number,
+                        number,
                     } => {
                         let simulated = &mut self.hosts[number_of(host)];
-                        let key = (instance, guest_number);
-                        simulated
-                            .host
-                            .handle_destroy(session, key, NOW_MS, &mut actions);
+                        let key = (instance, number);
+                        simulated.host.handle_destroy(session, key, 0, &mut actions);
                         number_of(host)
                     }
                     Effect::RequestClaim(_) => return,
                 };
-                self.carry_out_actions(host_number, actions);
+                self.carry_out_actions(number, actions);
             }
         }
     }
@@ -324,19 +304,19 @@ impl Simulation {
         }
     }
 
-    fn create(&mut self, instance_number: u32) {
-        let spec = order(host_id(0), instance(instance_number), Step::Arrive, 1).spec;
+    fn create(&mut self, number: u32) {
+        let spec = order(host_id(0), instance(number), Step::Arrive, 1).spec;
         let first = self.rng.below(HOSTS);
-        let candidate = |host_number: usize| Candidate {
-            host: host_id(host_number % HOSTS),
+        let candidate = |number: usize| Candidate {
+            host: host_id(number % HOSTS),
             zone: None,
             amounts: vec![Amounts {
-                provider: host_id(host_number % HOSTS).0,
+                provider: host_id(number % HOSTS).0,
                 resources: vec![("VCPU".into(), 1)],
             }],
         };
         self.send_message(Message::Create(Box::new(Create {
-            instance: instance(instance_number),
+            instance: instance(number),
             spec,
             selection: candidate(first),
             alternates: vec![candidate(first + 1), candidate(first + 2)],
@@ -344,16 +324,15 @@ impl Simulation {
         })));
     }
 
-    fn delete(&mut self, instance_number: u32) {
+    fn delete(&mut self, number: u32) {
         self.send_message(Message::Delete {
-            instance: instance(instance_number),
-            // Control may know an old number only; the cell keeps the greater one.
+            instance: instance(number),
             claim_number: 1,
         });
     }
 
-    fn move_instance(&mut self, instance_number: u32, kind: MoveKind) {
-        let id = instance(instance_number);
+    fn move_instance(&mut self, number: u32, kind: MoveKind) {
+        let id = instance(number);
         let Some(row) = self.cell.instances().get(&id) else {
             return;
         };
@@ -388,8 +367,8 @@ impl Simulation {
     }
 
     /// Confirms or reverts the move of an instance, if it waits for that.
-    fn confirm_or_revert(&mut self, instance_number: u32, decision: MoveDecision) {
-        let id = instance(instance_number);
+    fn confirm_or_revert(&mut self, number: u32, decision: MoveDecision) {
+        let id = instance(number);
         let job = self.cell.jobs().get(&id);
         let job = job.filter(|job| job.stage == Stage::Verify);
         let migration = job.and_then(|job| job.migration);
@@ -403,27 +382,27 @@ impl Simulation {
     }
 
     fn random_event(&mut self) {
-        let instance_number = u32::try_from(self.rng.below(INSTANCES as usize)).unwrap();
-        let host_number = self.rng.below(HOSTS);
+        let number = u32::try_from(self.rng.below(INSTANCES as usize)).unwrap();
+        let host = self.rng.below(HOSTS);
         match self.rng.below(40) {
-            0..=1 => self.create(instance_number),
-            2 => self.delete(instance_number),
-            3 => self.move_instance(instance_number, MoveKind::ColdMigrate),
-            4 => self.move_instance(instance_number, MoveKind::LiveMigrate),
-            5 => self.move_instance(instance_number, MoveKind::Resize),
-            6 => self.confirm_or_revert(instance_number, MoveDecision::Confirm),
-            7 => self.confirm_or_revert(instance_number, MoveDecision::Revert),
-            8 => self.kill(host_number),
-            9 => self.connect(host_number),
-            // Effects are sent again until an answer removes their reason.
+            0..=1 => self.create(number),
+            2 => self.delete(number),
+            3 => self.move_instance(number, MoveKind::ColdMigrate),
+            4 => self.move_instance(number, MoveKind::LiveMigrate),
+            5 => self.move_instance(number, MoveKind::Resize),
+            6 => self.confirm_or_revert(number, MoveDecision::Confirm),
+            7 => self.confirm_or_revert(number, MoveDecision::Revert),
+            8 => self.kill(host),
+            9 => self.connect(host),
+            // The effects that stand are sent again.
             10 => {
                 let effects = self.cell.effects();
                 self.send(effects);
             }
             11 => self.handle_event(&Event::HostDown {
-                host: host_id(host_number),
+                host: host_id(host),
             }),
-            12..=20 => self.end_work(host_number),
+            12..=20 => self.end_work(host),
             _ => self.deliver_random(),
         }
     }
@@ -431,19 +410,19 @@ impl Simulation {
     /// Stops injecting faults and runs until no effect or message is left.
     fn run_until_idle(&mut self) {
         self.has_faults = false;
-        for host_number in 0..HOSTS {
-            self.connect(host_number);
+        for number in 0..HOSTS {
+            self.connect(number);
         }
         for _ in 0..200 {
             self.deliver_all();
-            for host_number in 0..HOSTS {
-                while !self.hosts[host_number].work.is_empty() {
-                    self.end_work(host_number);
+            for number in 0..HOSTS {
+                while !self.hosts[number].work.is_empty() {
+                    self.end_work(number);
                 }
             }
             self.deliver_all();
-            for instance_number in 0..INSTANCES {
-                self.confirm_or_revert(instance_number, MoveDecision::Confirm);
+            for number in 0..INSTANCES {
+                self.confirm_or_revert(number, MoveDecision::Confirm);
             }
             self.handle_event(&Event::Tick);
             let effects = self.cell.effects();
@@ -457,21 +436,18 @@ impl Simulation {
     }
 
     fn assert_consistent(&self) {
-        for (host_number, simulated) in self.hosts.iter().enumerate() {
+        for (number, simulated) in self.hosts.iter().enumerate() {
             let wanted: BTreeSet<GuestKey> = self
                 .cell
                 .instances()
                 .iter()
                 .filter_map(|(id, row)| Some((*id, row.guest?)))
-                .filter(|(_, guest)| guest.host == host_id(host_number))
+                .filter(|(_, guest)| guest.host == host_id(number))
                 .map(|(id, guest)| (id, guest.number))
                 .collect();
             let logged: BTreeSet<GuestKey> = simulated.guest_log.keys().copied().collect();
-            assert_eq!(
-                logged, simulated.existing,
-                "the guest log of host {host_number}"
-            );
-            assert_eq!(logged, wanted, "the guests of host {host_number}");
+            assert_eq!(logged, simulated.existing, "the guest log of host {number}");
+            assert_eq!(logged, wanted, "the guests of host {number}");
         }
         for (id, row) in self.cell.instances() {
             let job = self.cell.jobs().get(id);
@@ -489,16 +465,11 @@ impl Simulation {
     }
 }
 
-/// Applies the effect of the last operation of a piece of work, if the operation took effect before the work
-/// ended.
-fn carry_out(existing: &mut BTreeSet<GuestKey>, work: &Work, takes_effect: bool) {
+/// Applies the effects of work, completed or half done.
+fn carry_out(existing: &mut BTreeSet<GuestKey>, work: &Work, is_done: bool) {
     match work.operations.last() {
-        Some(Operation::Destroy) if takes_effect => {
-            existing.remove(&work.guest);
-        }
-        Some(Operation::Prepare | Operation::Spawn) if takes_effect => {
-            existing.insert(work.guest);
-        }
+        Some(Operation::Destroy) if is_done => drop(existing.remove(&work.guest)),
+        Some(Operation::Prepare | Operation::Spawn) if is_done => drop(existing.insert(work.guest)),
         _ => {}
     }
 }
@@ -510,11 +481,7 @@ fn claim_response(request: &ClaimRequest) -> Packet {
         ClaimChange::Swap { .. } => ClaimResponse::Swapped { index: 0 },
         ClaimChange::Release { .. } | ClaimChange::Settle { .. } => ClaimResponse::Done,
     };
-    Packet::ClaimAnswer {
-        instance: request.instance,
-        number: request.number,
-        response,
-    }
+    Packet::Claim(request.instance, request.number, response)
 }
 
 proptest! {
@@ -529,4 +496,87 @@ proptest! {
         simulation.run_until_idle();
         simulation.assert_consistent();
     }
+}
+
+fn host_with_session() -> Host {
+    let mut host = Host::new(host_id(0), [], PhysicalCapacity::default());
+    host.begin_session(1, "host");
+    host
+}
+
+fn arrive_order(attempt: u32, guest_number: u32) -> placewright_conductor::cell_conductor::Order {
+    let mut order = order(host_id(0), instance(1), Step::Arrive, 1);
+    (order.attempt, order.guest_number) = (attempt, guest_number);
+    order
+}
+
+fn end_work(host: &mut Host, number: u64, guest_number: u32, outcome: Outcome) -> Vec<Action> {
+    let result = WorkResult {
+        number,
+        guest: (instance(1), guest_number),
+        outcome,
+    };
+    let mut actions = Vec::new();
+    host.end_work(result, 0, &mut actions);
+    actions
+}
+
+#[test]
+fn duplicated_and_late_orders_start_no_second_work() {
+    let mut host = host_with_session();
+    let mut actions = Vec::new();
+    host.handle_order(1, arrive_order(2, 2), &mut actions);
+    let is_work = |action: &&Action| matches!(action, Action::Work(_));
+    assert_eq!(actions.iter().filter(is_work).count(), 1);
+    actions.clear();
+    // A duplicate, an earlier attempt, and another session.
+    host.handle_order(1, arrive_order(2, 2), &mut actions);
+    host.handle_order(1, arrive_order(1, 1), &mut actions);
+    host.handle_order(2, arrive_order(3, 3), &mut actions);
+    assert_eq!(actions, []);
+    let actions_after_end = end_work(&mut host, 1, 2, Outcome::Done);
+    assert!(matches!(
+        actions_after_end.last(),
+        Some(Action::StepEnded {
+            attempt: 2,
+            failure: None,
+            ..
+        })
+    ));
+    // A second end of the same work has no effect, and a duplicate order gets the response.
+    assert_eq!(end_work(&mut host, 1, 2, Outcome::Done), []);
+    host.handle_order(1, arrive_order(2, 2), &mut actions);
+    assert!(matches!(
+        actions[..],
+        [Action::StepEnded { attempt: 2, .. }]
+    ));
+}
+
+#[test]
+fn a_destruction_waits_until_work_under_way_has_ended() {
+    let mut host = host_with_session();
+    let mut actions = Vec::new();
+    host.handle_order(1, arrive_order(1, 1), &mut actions);
+    actions.clear();
+    host.handle_destroy(1, (instance(1), 1), 0, &mut actions);
+    assert_eq!(actions, [Action::Cancel(1)]);
+    actions.clear();
+    host.handle_destroy(1, (instance(1), 1), 0, &mut actions);
+    assert_eq!(actions, []);
+    // The build was completed before it was cancelled.
+    let ended = end_work(&mut host, 1, 1, Outcome::Done);
+    let is_destroy_work = |action: &Action| matches!(action, Action::Work(work) if work.operations == [Operation::Destroy]);
+    assert!(ended.iter().any(is_destroy_work), "{ended:?}");
+    assert!(
+        !ended
+            .iter()
+            .any(|action| matches!(action, Action::StepEnded { .. }))
+    );
+    let ended = end_work(&mut host, 2, 1, Outcome::Done);
+    let [Action::EraseGuest(_), Action::Destroyed { number: 1, .. }] = &ended[..] else {
+        panic!("{ended:?}");
+    };
+    // A delayed order arrives.
+    host.handle_order(1, arrive_order(3, 1), &mut actions);
+    assert_eq!(actions, []);
 }

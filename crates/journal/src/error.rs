@@ -214,9 +214,9 @@ pub enum JournalError {
     /// The store has entries, and what was asked for is possible in an empty one only.
     #[error("the journal at {path} is not empty: it ends at entry {end}")]
     NotEmpty {
-        /// The directory of the store.
+        /// The store.
         path: PathBuf,
-        /// The last entry that the store has.
+        /// Its last entry.
         end: u64,
     },
 

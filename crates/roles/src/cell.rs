@@ -39,7 +39,7 @@ use crate::handshakes::HandshakeThreads;
 use crate::identities::{self, ManagedCredentials};
 use crate::options::{CellOptions, Number, Options};
 use crate::store::Store;
-use crate::{secrets, warnings};
+use crate::{replica, secrets, warnings};
 
 /// Arguments of `placewright cell`.
 #[derive(Debug, Args)]
@@ -113,7 +113,8 @@ pub fn check(config: &Config) -> Result<(Option<Token>, Vec<String>), ConfigErro
             token.is_some(),
         ));
     }
-    Store::of_cell(cell, option_conversion::journal(options))?;
+    let store = Store::of_cell(cell, option_conversion::journal(options))?;
+    replica::check_cell(options, &store)?;
     secrets::check(&options.secrets, &cell.directory())?;
     Ok((token, warnings))
 }

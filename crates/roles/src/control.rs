@@ -8,6 +8,7 @@ mod api_threads;
 pub(crate) mod descriptors;
 pub(crate) mod health;
 pub(crate) mod journal_metrics;
+mod loading;
 #[cfg(test)]
 mod log_capture;
 mod log_fields;
@@ -17,6 +18,7 @@ pub(crate) mod observer;
 pub(crate) mod option_conversion;
 pub(crate) mod panics;
 mod quotas;
+mod replica;
 pub(crate) mod restart;
 pub(crate) mod running;
 pub mod scheduler_rules;
@@ -29,13 +31,10 @@ mod tls;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{anyhow, bail};
 use placewright_auth::{Authenticator, Policy};
-use placewright_control::{ControlMachine, submit_placement};
-use placewright_engine::{Engine, Observer, RecoverError};
-use placewright_placement::{Command, Timestamp};
 use placewright_rpc::Token;
 use placewright_scheduler::select::Scheduler;
 use placewright_tasks::{Task, supervise};
@@ -109,7 +108,8 @@ impl Checked {
         // This only checks the options; `quotas::start` creates the reader that is used.
         quotas::create_reader(options)?;
         warnings.extend(warnings::control_warnings(config));
-        Store::of_control(&options.store, option_conversion::journal(options))?;
+        let store = Store::of_control(&options.store, option_conversion::journal(options))?;
+        crate::replica::check_control(options, &store)?;
         secrets::check(&options.secrets, &options.store.directory())?;
         Ok(Self {
             token,
@@ -203,7 +203,7 @@ async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
         systemd::stopping();
     };
     tokio::select! {
-        (served, ()) = async { tokio::join!(control.serve(&config.options, &stops), stopping) } => served?,
+        (served, ()) = async { tokio::join!(control.serve(&stops), stopping) } => served?,
         () = wait_for_stops(&stops, 2) => bail!("ended at once by a second signal"),
     }
     running::close(runtime, engine).await?;
@@ -239,30 +239,4 @@ pub(crate) fn bind(address: SocketAddr, section: &str) -> anyhow::Result<TcpSock
         _ => anyhow::Error::from(error).context(format!("cannot listen on {address}")),
     })?;
     Ok(socket)
-}
-
-/// Opens the store and loads the state, on a thread that may block.
-async fn open_store(
-    options: &Options,
-    observer: impl Observer,
-) -> anyhow::Result<Engine<ControlMachine>> {
-    let store = Store::of_control(&options.store, option_conversion::journal(options))?;
-    let mut engine_options = option_conversion::engine(options);
-    engine_options.batch_bytes_max = engine_options.batch_bytes_max.min(store.batch_bytes_max());
-    let opened = tokio::task::spawn_blocking(move || -> Result<_, RecoverError> {
-        Engine::open(store.open()?, engine_options, observer)
-    });
-    Ok(opened.await??)
-}
-
-/// Creates the standard resource classes and traits that a store does not have yet, because it is
-/// new or of an older release.
-async fn ensure_standard_names(engine: &Engine<ControlMachine>) -> anyhow::Result<()> {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-    let at = Timestamp::from_seconds(i64::try_from(seconds)?);
-    let decided = submit_placement(engine, Command::SyncStandardNames { at }).await;
-    decided
-        .context("the standard resource classes and traits cannot be written")?
-        .map_err(|refusal| anyhow!("the standard names were refused: {refusal:?}"))?;
-    Ok(())
 }

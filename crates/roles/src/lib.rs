@@ -22,6 +22,7 @@ mod identities;
 pub mod in_process;
 pub mod options;
 pub mod output;
+mod replica;
 pub mod secrets;
 mod small_pages;
 mod store;

@@ -170,6 +170,10 @@ options! {
         /// A file with a secret of 16 characters or more that control, cells and agents share, for loopback. With it,
         /// control refuses cells on loopback that do not send the secret, and sends it to the cells that it calls.
         token_file: Option<PathBuf> = "";
+        /// HOST:PORT at which the other replicas of control reach this process's `listen`. With it, this process is one
+        /// of several on one journal (`store.url`, not `sqlite:`), and each of them takes all requests. They need the
+        /// same `secrets.key_file`, or commands that print the same keys. Not set: this process is the only one.
+        replica_address: Option<String> = "";
         /// Most connections of cells at the same time.
         #[unit("connections")]
         connections_max: Number<1, 1_000_000> = "1024";
@@ -562,6 +566,11 @@ options! {
         store_path: Option<PathBuf> = "";
         /// Where the cell's journal is kept, if not in `store_path`, as in `store.url`; each cell needs a prefix or schema.
         store_url: Option<String> = "";
+        /// HOST:PORT at which control, agents and the other replicas of this cell reach this process's `listen`. With it, this
+        /// process is one of several on one journal (`cell.store_url`, not `sqlite:`), of which one leads. They
+        /// need the same `secrets.key_file`, or commands that print the same keys. Not set: this process is the only
+        /// one.
+        replica_address: Option<String> = "";
         /// The folder of the cell's certificate (`identity.pem`, `ca.pem`, `crl.pem`; docs/operations.md,
         /// "Identities"). With it, connections with control and agents use TLS, and each of them may make the calls
         /// that its certificate allows.

@@ -22,7 +22,7 @@ pub enum Store {
     Directory(PathBuf, SqliteOptions),
     /// In a cluster of etcd, under the prefix of the options.
     Etcd(EtcdOptions),
-    /// In a schema of a PostgreSQL database.
+    /// In PostgreSQL.
     Postgresql(PostgresqlOptions),
 }
 
@@ -115,6 +115,11 @@ impl Store {
                     .into(),
             ),
         }
+    }
+
+    /// Whether processes on several machines can use the store at the same time.
+    pub(crate) fn is_shared(&self) -> bool {
+        !matches!(self, Self::Directory(..))
     }
 
     /// The maximum size in bytes of the records in one append that the store takes at once.

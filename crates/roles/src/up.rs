@@ -148,6 +148,8 @@ impl Up {
             ])
             .into());
         }
+        // It has its own cells, so it is never one of several.
+        options.control.replica_address = None;
         let store = &mut options.store.path;
         store.get_or_insert_with(|| self.folder.join("control"));
         if options.compute.listen.is_none() {
@@ -209,8 +211,8 @@ impl Up {
         summary.cells = addresses;
         control.log_ready(config, start).await?;
         let stops_of_serving = stops.clone();
-        let (options, hand_over) = (config.options.clone(), Arc::clone(&control.hand_over));
-        let serve = async move { control.serve(&options, &stops_of_serving).await };
+        let hand_over = Arc::clone(&control.hand_over);
+        let serve = async move { control.serve(&stops_of_serving).await };
         let mut serving = tokio::spawn(supervise(Task::Serving, serve));
         let agents = tokio::select! {
             agents = self.start_agents(simulation, &cells, placement) => agents?,
@@ -352,6 +354,7 @@ impl Up {
             cell: Some(Arc::clone(cell) as _),
             agents: Some(Arc::clone(cell) as _),
             placement: None,
+            replica: None,
             certificates,
         };
         let stops = stops.clone();

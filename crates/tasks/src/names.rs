@@ -85,6 +85,8 @@ tasks! {
     GrpcListener = "grpc-door" in WITH_STORE;
     /// Renews certificates, and reloads them when they change.
     Certificates = "certificates" in &[Up];
+    /// Follows the replica that leads, and hands commands to it.
+    ReplicaLink = "replica-link" in &[Control];
     /// Waits for a process that replaces this one.
     TakeOver = "take-over" in OF_CONTROL;
     /// The thread that serves health and metrics.

@@ -2,7 +2,7 @@
 //! names.
 
 use placewright_placement::explain::first_failed;
-use placewright_placement::{CandidateQuery, ConsumerUuid, ProviderId, State};
+use placewright_placement::{ConsumerUuid, ProviderId, State};
 use placewright_scheduler::host_table::HostTable;
 use placewright_scheduler::prepare::Prepared;
 use placewright_scheduler::rank::Ranked;
@@ -119,9 +119,6 @@ impl ExplainedSearch<'_> {
         let (request, prepared) = (self.request, self.prepared);
         let result = scheduler.rank_with_weights(state, request, prepared, &scope, slots)?;
         let (mut ranked, weights) = result;
-        let fallback = prepared.fallback.as_ref();
-        let fallback = fallback.filter(|_| weights.is_from_fallback);
-        let query = fallback.unwrap_or(&prepared.query);
         let hosts = scheduler.hosts();
         let with_weights = ranked.iter().zip(weights.of_best);
         let scored = with_weights.filter_map(|(host, weights)| {
@@ -143,7 +140,7 @@ impl ExplainedSearch<'_> {
                         score: host.score,
                         weights: host.weights.clone(),
                     },
-                    None => HostStanding::Excluded(self.exclusion(scheduler, state, query, slot)?),
+                    None => HostStanding::Excluded(self.exclusion(scheduler, state, slot)?),
                 },
             )
         };
@@ -182,16 +179,15 @@ impl ExplainedSearch<'_> {
         slots
     }
 
-    /// What excluded a host that was not compared. `query` is the one that found the compared hosts.
+    /// What excluded a host that was not compared.
     fn exclusion(
         &self,
         scheduler: &Scheduler,
         state: &State,
-        query: &CandidateQuery,
         slot: u32,
     ) -> Result<Exclusion, SelectRefusal> {
         let host = ProviderId(slot);
-        if let Some(constraint) = first_failed(state, query, host)? {
+        if let Some(constraint) = first_failed(state, &self.prepared.query, host)? {
             return Ok(Exclusion::Placement(constraint.to_string()));
         }
         let (policy, instance) = (scheduler.policy(), self.scope.instance);

@@ -115,6 +115,7 @@ static UP: CommandOptions = CommandOptions {
         ("placement", KeySet::All),
         ("compute", KeySet::All),
         ("scheduler", KeySet::All),
+        ("control", KeySet::AllBut(&["replica_address"])),
     ],
     reads_other_sections: true,
 };

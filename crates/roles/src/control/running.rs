@@ -8,14 +8,15 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use placewright_api_placement::PlacementService;
+use placewright_auth::{Authenticator, Policy};
 use placewright_conductor::CellId;
 use placewright_control::{
     AuditMetrics, CellConfig, ClaimMetrics, ControlHandle, ControlMachine, Placement, Runtime,
     SchedulerHandle,
 };
-use placewright_engine::{Engine, Observer};
+use placewright_engine::Engine;
 use placewright_http::{
-    AdmissionControl, Gateway, HttpMetrics, HttpService, Server, Stopped, TlsMetrics,
+    AdmissionControl, Gateway, HttpMetrics, HttpOptions, HttpService, Server, Stopped, TlsMetrics,
 };
 use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
 use placewright_secrets::Sealer;
@@ -23,21 +24,21 @@ use placewright_tasks::Task;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::signal::unix::Signal;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::access::AccessFiles;
 use super::api_threads::ApiThreads;
 use super::descriptors::{self, ConnectionLimits};
 use super::journal_metrics::JournalMetrics;
+use super::loading::end_predecessor_and_load;
 use super::observer::LoggingObserver;
+use super::replica::ControlReplica;
 use super::restart::{self, HandOver, InheritedSockets};
 use super::services::{complete_gateway, compute_api, http_server, placement_api, scheduler_api};
 use super::signals::wait_for_stops;
-use super::sockets::{ListeningSocket, Socket, Sockets};
+use super::sockets::{ListeningSocket, Sockets};
 use super::tls::Tls;
-use super::{
-    Checked, access, ensure_standard_names, health, open_store, option_conversion, panics, quotas,
-};
+use super::{Checked, access, health, option_conversion, panics, quotas};
 use crate::audit_log;
 use crate::config::{Config, ConfigErrors};
 use crate::identities::ControlIdentity;
@@ -60,8 +61,12 @@ pub(crate) struct RunningControl {
     placement: ApiServer,
     scheduler: Option<ApiServer>,
     compute: Option<ApiServer>,
-    /// The listener of the gRPC server for cells.
+    /// The listener of the gRPC server for cells, which a replica serves already.
     grpc_listener: Option<TcpListener>,
+    /// This process as one of several replicas, if it is one.
+    replica: Option<ControlReplica>,
+    /// The options of the gRPC server for cells.
+    serve_options: ServeOptions,
     /// The address for health checks and metrics.
     health: Option<SocketAddr>,
     /// The directory of the store.
@@ -147,20 +152,18 @@ impl RunningControl {
         let observer = LoggingObserver(metrics.journal);
         let tls = checked.tls.open(options, &metrics.tls, &identity)?;
         let (health_handle, health) = health::start(sockets.health.take(), tls.acceptor("health"))?;
-        let (mut inherited, engine) = tokio::select! {
-            opened = end_predecessor_and_load(inherited, options, observer) => opened?,
+        let serve_options = grpc_options(options, limits, (&checked.token, &identity, &tls));
+        let grpc = (sockets.for_cells.take(), serve_options.clone(), &identity);
+        let loaded = tokio::select! {
+            loaded = end_predecessor_and_load(inherited, options, observer, grpc) => loaded?,
             () = wait_for_stops(stops, 1) => return Ok(stopped_while_loading()),
         };
+        let (mut inherited, engine) = (loaded.inherited, loaded.engine);
         let log = audit_log::start(&options.audit, &directory, &mut registry)?;
         let threads = ApiThreads::start(options)?;
         let placement = Placement::new(engine.clone(), metrics.claims);
-        let gateway = Gateway::new(
-            option_conversion::http(options),
-            checked.authenticator,
-            checked.policy,
-            metrics.http,
-            Arc::new(registry),
-        );
+        let http = (option_conversion::http(options), metrics.http, registry);
+        let gateway = new_gateway(http, checked.authenticator, checked.policy);
         let gateway = complete_gateway(gateway, (&metrics.admission, log), &threads, &placement);
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
         let scheduler_service = scheduler_api(options, &gateway, &placement, &ranker);
@@ -192,7 +195,9 @@ impl RunningControl {
             placement: ApiServer::new(placement, socket),
             scheduler,
             compute,
-            grpc_listener: sockets.for_cells.map(Socket::listen).transpose()?,
+            grpc_listener: loaded.grpc_listener,
+            replica: loaded.replica,
+            serve_options,
             health: None,
             directory,
             threads,
@@ -342,43 +347,72 @@ impl RunningControl {
     /// # Errors
     ///
     /// The gRPC server failed.
-    pub(crate) async fn serve(
-        self,
-        options: &Options,
-        stops: &watch::Receiver<u32>,
-    ) -> anyhow::Result<()> {
-        let grpc_listener = self.grpc_listener.zip(self.runtime.as_ref());
+    pub(crate) async fn serve(self, stops: &watch::Receiver<u32>) -> anyhow::Result<()> {
+        let (apis_end, apis_ended) = oneshot::channel::<()>();
+        let placement = self.runtime.as_ref();
+        let placement = placement.map(|runtime| Arc::new(runtime.control().clone()) as _);
+        let certificates = self.identity.certificate_link();
         let serve_grpc = async {
-            let Some((listener, runtime)) = grpc_listener else {
+            if let Some(replica) = self.replica {
+                drop(self.grpc_listener);
+                let apis_ended = async {
+                    // The channel is closed when the APIs have ended.
+                    let _ = apis_ended.await;
+                };
+                return replica.serve(placement, stops, apis_ended).await;
+            }
+            let Some((listener, placement)) = self.grpc_listener.zip(placement) else {
                 return Ok(());
             };
             let services = Services {
-                placement: Some(Arc::new(runtime.control().clone())),
-                certificates: self.identity.certificate_link(),
+                placement: Some(placement),
+                certificates,
                 ..Services::default()
             };
-            let options = ServeOptions {
-                token: self.token,
-                credentials: self.identity.credentials.clone(),
-                handshakes: self.tls.handshakes_of_roles(),
-                ..option_conversion::grpc_for_cells(options, self.connection_limits.for_cells)
-            };
-            placewright_rpc::serve(listener, services, options, wait_for_stops(stops, 1)).await
+            let stop = wait_for_stops(stops, 1);
+            let served = placewright_rpc::serve(listener, services, self.serve_options, stop).await;
+            served.context("cells cannot reach placement")
         };
         let threads = &self.threads;
-        let (placement, scheduler, compute, grpc) = tokio::join!(
-            serve(threads, Some(self.placement), &self.hand_over, stops),
-            serve(threads, self.scheduler, &self.hand_over, stops),
-            serve(threads, self.compute, &self.hand_over, stops),
-            serve_grpc,
-        );
+        let serve_apis = async {
+            let served = tokio::join!(
+                serve(threads, Some(self.placement), &self.hand_over, stops),
+                serve(threads, self.scheduler, &self.hand_over, stops),
+                serve(threads, self.compute, &self.hand_over, stops),
+            );
+            drop(apis_end);
+            served
+        };
+        let ((placement, scheduler, compute), grpc) = tokio::join!(serve_apis, serve_grpc);
         if [placement?, scheduler?, compute?].contains(&Stopped::TimedOut) {
             tracing::warn!("the time to drain is over: connections were cut");
         }
         if let Some(log) = self.gateway.audit_log() {
             log.close();
         }
-        grpc.context("cells cannot reach placement")
+        grpc
+    }
+}
+
+fn new_gateway(
+    (options, metrics, registry): (HttpOptions, HttpMetrics, Registry),
+    authenticator: Authenticator,
+    policy: Policy,
+) -> Gateway {
+    Gateway::new(options, authenticator, policy, metrics, Arc::new(registry))
+}
+
+/// The options of the gRPC server for cells, and for the other replicas.
+fn grpc_options(
+    options: &Options,
+    limits: ConnectionLimits,
+    (token, identity, tls): (&Option<Token>, &ControlIdentity, &Tls),
+) -> ServeOptions {
+    ServeOptions {
+        token: token.clone(),
+        credentials: identity.credentials.clone(),
+        handshakes: tls.handshakes_of_roles(),
+        ..option_conversion::grpc_for_cells(options, limits.for_cells)
     }
 }
 
@@ -423,20 +457,6 @@ async fn open_sealer(
     let sealer = read.await??;
     secrets::register(registry.sub_registry_with_prefix("placewright"), &sealer);
     Ok(Some(sealer))
-}
-
-/// Makes the predecessor process end, if there is one, and loads the state from the store.
-async fn end_predecessor_and_load(
-    mut inherited: InheritedSockets,
-    options: &Options,
-    observer: impl Observer,
-) -> anyhow::Result<(InheritedSockets, Engine<ControlMachine>)> {
-    let ended =
-        tokio::task::spawn_blocking(move || inherited.end_predecessor().map(|()| inherited));
-    let inherited = ended.await??;
-    let engine = open_store(options, observer).await?;
-    ensure_standard_names(&engine).await?;
-    Ok((inherited, engine))
 }
 
 /// Serves one of the APIs until the first signal, on the threads for APIs.

@@ -1,0 +1,167 @@
+//! A control process that is one of several replicas: its engine, and its gRPC server, which the other replicas
+//! call before anything else is served.
+
+use std::sync::{Arc, OnceLock};
+
+use anyhow::Context as _;
+use placewright_conductor::{ClaimRequest, ClaimResponse};
+use placewright_control::ControlMachine;
+use placewright_engine::{Engine, Observer, RecoverError};
+use placewright_link::{LinkError, LinkFuture, PlacementLink};
+use placewright_rpc::{
+    ClientIdentity, ClientOptions, ServeError, ServeOptions, ServerRole, Services,
+};
+use placewright_tasks::{Task, supervise};
+use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+use super::option_conversion;
+use super::signals::wait_for_stops;
+use crate::identities::ControlIdentity;
+use crate::options::Options;
+use crate::replica::ReplicaGroup;
+use crate::store::Store;
+
+/// This process as one of the replicas of control.
+pub(super) struct ControlReplica {
+    group: ReplicaGroup<ControlMachine>,
+    placement: Arc<LatePlacement>,
+    serving: JoinHandle<Result<(), ServeError>>,
+    stop: oneshot::Sender<()>,
+}
+
+impl ControlReplica {
+    /// Opens the engine, and serves the other replicas.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub(super) async fn start(
+        options: &Options,
+        address: &str,
+        (identity, serve_options): (&ControlIdentity, ServeOptions),
+        (listener, observer): (TcpListener, impl Observer),
+    ) -> anyhow::Result<Self> {
+        let store = Store::of_control(&options.store, option_conversion::journal(options))?;
+        let mut engine_options = option_conversion::engine(options);
+        engine_options.batch_bytes_max =
+            engine_options.batch_bytes_max.min(store.batch_bytes_max());
+        let client_options = client_options(identity, &serve_options);
+        let own_address = address.to_owned();
+        let opened = tokio::task::spawn_blocking(move || -> Result<_, RecoverError> {
+            let parts = (engine_options, observer);
+            ReplicaGroup::open(store.open()?, parts, &own_address, client_options)
+        });
+        let group = opened.await??;
+        let placement = Arc::<LatePlacement>::default();
+        let services = Services {
+            placement: Some(Arc::clone(&placement) as _),
+            certificates: identity.certificate_link(),
+            replica: Some(group.link()),
+            ..Services::default()
+        };
+        let (stop, stopped) = oneshot::channel();
+        let serve = placewright_rpc::serve(listener, services, serve_options, async {
+            // The sender is dropped only together with this process's other parts.
+            let _ = stopped.await;
+        });
+        Ok(Self {
+            group,
+            placement,
+            serving: tokio::spawn(supervise(Task::Serving, serve)),
+            stop,
+        })
+    }
+
+    pub(super) fn engine(&self) -> &Engine<ControlMachine> {
+        self.group.engine()
+    }
+
+    /// Serves cells too, until the first signal. Then another replica takes over, and when `apis_ended` has
+    /// completed, the server ends.
+    ///
+    /// # Errors
+    ///
+    /// The server failed.
+    pub(super) async fn serve(
+        self,
+        placement: Option<Arc<dyn PlacementLink>>,
+        stops: &watch::Receiver<u32>,
+        apis_ended: impl Future<Output = ()>,
+    ) -> anyhow::Result<()> {
+        let Self {
+            group,
+            placement: late_placement,
+            mut serving,
+            stop,
+        } = self;
+        if let Some(placement) = placement {
+            late_placement.complete(placement);
+        }
+        let until_ended = async {
+            wait_for_stops(stops, 1).await;
+            group.hand_over().await;
+            apis_ended.await;
+        };
+        let served = tokio::select! {
+            served = &mut serving => served,
+            () = until_ended => {
+                // The receiver is gone only if the server has ended.
+                let _ = stop.send(());
+                serving.await
+            }
+        };
+        served?.context("other replicas and cells cannot reach this one")
+    }
+}
+
+/// The options with which this replica connects to the one at an address.
+fn client_options(
+    identity: &ControlIdentity,
+    serve_options: &ServeOptions,
+) -> impl Fn(&str) -> ClientOptions + Send + Sync + 'static {
+    let token = serve_options.token.clone();
+    let credentials = identity.credentials.clone();
+    move |address| ClientOptions {
+        token: token.clone(),
+        identity: credentials.clone().map(|credentials| ClientIdentity {
+            credentials,
+            server: ServerRole::Control,
+        }),
+        ..ClientOptions::new(address)
+    }
+}
+
+/// Placement for cells, from the time when this process has loaded everything.
+#[derive(Default)]
+struct LatePlacement(OnceLock<Arc<dyn PlacementLink>>);
+
+impl LatePlacement {
+    fn complete(&self, placement: Arc<dyn PlacementLink>) {
+        // It is called once.
+        let _ = self.0.set(placement);
+    }
+}
+
+impl PlacementLink for LatePlacement {
+    fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
+        match self.0.get() {
+            Some(placement) => placement.request_claims(requests),
+            None => Box::pin(async {
+                Err(LinkError::Unavailable {
+                    peer: "placement".into(),
+                    why: "control is starting".into(),
+                })
+            }),
+        }
+    }
+
+    fn authorize(&self, cell: &str, requests: &[ClaimRequest]) -> Result<(), String> {
+        match self.0.get() {
+            Some(placement) => placement.authorize(cell, requests),
+            // `request_claims` says why.
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Processes of one role that share a journal: what their options have to be, and how they reach the one that
+//! leads.
+//!
+//! The engine decides which replica leads (`replica.rs` of `placewright-engine`). Here are the streams between
+//! replicas: `follower.rs` is the follower's end, `leader.rs` the leader's.
+
+mod checks;
+mod false_alarms;
+mod follower;
+mod followers;
+mod leader;
+mod machine;
+mod outcome;
+mod outgoing;
+mod wake;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use placewright_engine::{Engine, Observer, RecoverError, ReplicaOptions};
+use placewright_journal::Journal;
+use placewright_link::ReplicaLink;
+use placewright_rpc::{ClientOptions, ReplicaClient};
+use placewright_tasks::Task;
+use uuid::Uuid;
+
+pub(crate) use checks::{check_cell, check_control};
+use follower::Follower;
+use followers::Followers;
+use leader::LeadingReplica;
+use machine::ReplicatedMachine;
+use outgoing::{Outgoing, OutgoingLink};
+use wake::{Wake, WakingJournal};
+
+/// How often each side of a stream says something.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+/// After how many of its own heartbeats without a word a replica takes the other one for gone.
+const SILENT_TICKS_MAX: u32 = 6;
+/// How long a follower waits for what the leader tells until it asks the store itself.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// How long a leader that ends waits until the journal says that another one leads, at each attempt.
+const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often a leader that ends tries to have another one lead.
+const HAND_OVER_ATTEMPTS: usize = 3;
+
+/// What this replica is.
+#[derive(Debug)]
+struct Own {
+    /// A number that no other replica has, nor this one at another start.
+    origin: u64,
+    /// Where the others reach this replica.
+    address: String,
+}
+
+/// This process as one of the replicas of its role.
+pub(crate) struct ReplicaGroup<M: ReplicatedMachine> {
+    engine: Engine<M>,
+    link: Arc<LeadingReplica<M>>,
+    followers: Arc<Followers>,
+}
+
+impl<M: ReplicatedMachine> ReplicaGroup<M> {
+    /// Opens the engine on a journal that others use too. Blocks. `client_options` are those for the replica at an
+    /// address.
+    ///
+    /// # Errors
+    ///
+    /// The journal cannot be read.
+    pub(crate) fn open(
+        journal: Box<dyn Journal>,
+        (engine_options, observer): (placewright_engine::Options, impl Observer),
+        address: &str,
+        client_options: impl Fn(&str) -> ClientOptions + Send + Sync + 'static,
+    ) -> Result<Self, RecoverError> {
+        let own = Arc::new(Own {
+            origin: Uuid::new_v4().as_u64_pair().0,
+            address: address.to_owned(),
+        });
+        let outgoing = Arc::new(Outgoing::new(M::COMMAND_VERSIONS.oldest));
+        let wake = Arc::new(Wake::default());
+        let options = ReplicaOptions {
+            origin: own.origin,
+            address: own.address.clone(),
+            link: Box::new(OutgoingLink(Arc::clone(&outgoing))),
+            poll_interval: POLL_INTERVAL,
+        };
+        let journal = WakingJournal {
+            inner: journal,
+            wake: Arc::clone(&wake),
+        };
+        let engine = Engine::open_replica(journal, engine_options, observer, options)?;
+        let follower = Follower {
+            own: Arc::clone(&own),
+            replica: engine.replica(),
+            outgoing,
+            wake,
+            connect: Box::new(move |address| {
+                let client = ReplicaClient::new(&client_options(address));
+                let client = client.map_err(|error| error.to_string())?;
+                Ok(Arc::new(client) as _)
+            }),
+        };
+        placewright_tasks::spawn(Task::ReplicaLink, follower.run());
+        let followers = Arc::<Followers>::default();
+        let link = Arc::new(LeadingReplica {
+            own,
+            replica: engine.replica(),
+            followers: Arc::clone(&followers),
+        });
+        Ok(Self {
+            engine,
+            link,
+            followers,
+        })
+    }
+
+    /// The engine.
+    pub(crate) fn engine(&self) -> &Engine<M> {
+        &self.engine
+    }
+
+    /// The service for the other replicas.
+    pub(crate) fn link(&self) -> Arc<dyn ReplicaLink> {
+        Arc::clone(&self.link) as _
+    }
+
+    /// Has another replica lead, if this one does and another one is there. Until then this one leads.
+    pub(crate) async fn hand_over(&self) {
+        let replica = self.engine.replica();
+        let Some(mut leadership) = replica.leadership() else {
+            return;
+        };
+        for _ in 0..HAND_OVER_ATTEMPTS {
+            if !leadership.borrow().is_own {
+                return;
+            }
+            let Some((origin, address)) = self.followers.best() else {
+                return;
+            };
+            tracing::info!(address, "handing over to another replica");
+            replica.hand_over(origin, &address);
+            let handed_over = leadership.wait_for(|leadership| !leadership.is_own);
+            // Without an answer in time, the next attempt may have another successor.
+            let _ = tokio::time::timeout(HAND_OVER_TIMEOUT, handed_over).await;
+        }
+        tracing::warn!("no other replica has taken over: one will when this one is gone");
+    }
+}

@@ -1,0 +1,82 @@
+//! How long a follower hesitates before it takes a leader for gone.
+
+use std::time::{Duration, Instant};
+
+/// A leader that leads again within this time after it was taken for gone was not gone.
+const RETURN_TIME: Duration = Duration::from_secs(10);
+/// For how long a false alarm counts.
+const MEMORY: Duration = Duration::from_secs(60);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// The leaders that this follower took for gone. Two replicas that cannot reach each other, but both reach the
+/// store, would take over from one another for ever; each false alarm makes the next one later.
+#[derive(Debug, Default)]
+pub(crate) struct FalseAlarms {
+    taken_for_gone: Vec<(u64, Instant)>,
+    alarms: Vec<Instant>,
+}
+
+impl FalseAlarms {
+    /// Notes that the replica `origin` is taken for gone.
+    pub(crate) fn take_for_gone(&mut self, origin: u64, now: Instant) {
+        self.taken_for_gone.push((origin, now));
+    }
+
+    /// Notes that the replica `origin` leads.
+    pub(crate) fn leads(&mut self, origin: u64, now: Instant) {
+        (self.taken_for_gone).retain(|(_, at)| now.duration_since(*at) < RETURN_TIME);
+        let before = self.taken_for_gone.len();
+        self.taken_for_gone.retain(|(gone, _)| *gone != origin);
+        if self.taken_for_gone.len() < before {
+            self.alarms.push(now);
+        }
+    }
+
+    /// How long to wait until the next leader is taken for gone: nothing, if there was no false alarm lately.
+    pub(crate) fn pause(&mut self, now: Instant) -> Duration {
+        (self.alarms).retain(|at| now.duration_since(*at) < MEMORY);
+        match u32::try_from(self.alarms.len()) {
+            Ok(0) => Duration::ZERO,
+            Ok(count @ 1..=5) => Duration::from_secs(1 << (count - 1)),
+            _ => PAUSE_MAX,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_with_each_leader_that_comes_back_and_end_when_none_does() {
+        let mut alarms = FalseAlarms::default();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut pauses = Vec::new();
+        for round in 0..8 {
+            let origin = round % 2;
+            alarms.take_for_gone(origin, at(round));
+            alarms.leads(origin, at(round));
+            pauses.push(alarms.pause(at(round)).as_secs());
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30, 30]);
+        assert_eq!(alarms.pause(at(100)), Duration::ZERO);
+    }
+
+    #[test]
+    fn leaders_that_are_killed_one_after_the_other_are_no_false_alarms() {
+        let mut alarms = FalseAlarms::default();
+        let start = Instant::now();
+        for round in 0..100 {
+            let now = start + Duration::from_secs(round);
+            alarms.take_for_gone(round, now);
+            alarms.leads(round + 1, now);
+            assert_eq!(alarms.pause(now), Duration::ZERO);
+        }
+        // One that was stopped leads again much later, because others ended.
+        let now = start + Duration::from_secs(120);
+        alarms.leads(90, now);
+        assert_eq!(alarms.pause(now), Duration::ZERO);
+    }
+}

@@ -1,0 +1,242 @@
+//! Follows the replica that leads: hands it commands, hears of new entries, and finds out when it is gone.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use placewright_engine::{Leadership, Replica};
+use placewright_link::{
+    FollowStart, FromLeader, LeaderConnection, LeaderNews, LinkError, ReplicaLink, ToLeader,
+};
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+
+use super::false_alarms::FalseAlarms;
+use super::machine::ReplicatedMachine;
+use super::outgoing::Outgoing;
+use super::wake::Wake;
+use super::{HEARTBEAT, Own, SILENT_TICKS_MAX, leader, outcome};
+
+/// How long connecting to the leader may take, and its first answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// The pause until a replica that does not know yet whether it leads is asked again.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// Makes the link to the replica at an address.
+pub(crate) type Connect = Box<dyn Fn(&str) -> Result<Arc<dyn ReplicaLink>, String> + Send + Sync>;
+
+/// The task of a replica that follows.
+pub(crate) struct Follower<M: ReplicatedMachine> {
+    pub(crate) own: Arc<Own>,
+    pub(crate) replica: Replica<M>,
+    pub(crate) outgoing: Arc<Outgoing>,
+    pub(crate) wake: Arc<Wake>,
+    pub(crate) connect: Connect,
+}
+
+/// How a stream to the leader ended.
+enum Ended {
+    /// The leader cannot be reached, or the connection was lost.
+    Lost(String),
+    /// The leader is silent, or another process has its address: it does not help to try again.
+    Gone(String),
+    /// The replica that was asked says that it does not lead, or does not know it yet.
+    NotLeading,
+}
+
+impl<M: ReplicatedMachine> Follower<M> {
+    /// Follows whichever replica leads, as long as the engine runs.
+    pub(crate) async fn run(self) {
+        let mut leaders = self.outgoing.leader();
+        let mut alarms = FalseAlarms::default();
+        loop {
+            let leader = leaders.borrow_and_update().clone();
+            if leader.epoch == 0 || leader.is_own {
+                if leader.is_own {
+                    tracing::info!(epoch = leader.epoch, "this replica leads");
+                }
+                if leaders.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            tracing::info!(
+                epoch = leader.epoch,
+                address = leader.address,
+                "another replica leads"
+            );
+            alarms.leads(leader.origin, Instant::now());
+            let until_gone = async {
+                let why = self.follow(&leader).await;
+                self.wake.set_told(false);
+                let now = Instant::now();
+                tokio::time::sleep(alarms.pause(now)).await;
+                alarms.take_for_gone(leader.origin, now);
+                tracing::warn!(
+                    epoch = leader.epoch,
+                    address = leader.address,
+                    why,
+                    "the leader is gone"
+                );
+                self.replica.leader_is_gone(leader.epoch);
+                self.wake.poke();
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                changed = leaders.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                }
+                () = until_gone => {}
+            }
+            self.wake.set_told(false);
+        }
+    }
+
+    /// Follows a leader until it is gone; says why it is believed to be.
+    async fn follow(&self, leader: &Leadership) -> String {
+        if leader.address == self.own.address {
+            return "it was this replica before its last start".into();
+        }
+        let mut has_failed = false;
+        loop {
+            let mut has_sent = false;
+            let mut was_welcome = false;
+            let ended = self
+                .follow_once(leader, &mut has_sent, &mut was_welcome)
+                .await;
+            self.wake.set_told(false);
+            has_failed &= !was_welcome;
+            match ended {
+                Ended::Gone(why) => return why,
+                // What was sent, or the reply to it, may be lost.
+                Ended::Lost(why) if has_sent && self.replica.has_sent(leader.epoch) => return why,
+                Ended::Lost(why) if has_failed => return why,
+                Ended::Lost(_) => has_failed = true,
+                Ended::NotLeading => {
+                    // If another one leads, the journal says so.
+                    self.wake.poke();
+                    tokio::time::sleep(ASK_AGAIN_AFTER).await;
+                }
+            }
+        }
+    }
+
+    async fn follow_once(
+        &self,
+        leader: &Leadership,
+        has_sent: &mut bool,
+        was_welcome: &mut bool,
+    ) -> Ended {
+        let mut connection = match self.open(leader).await {
+            Ok(connection) => connection,
+            Err(ended) => return ended,
+        };
+        let first_message = connection.from_leader.recv();
+        match tokio::time::timeout(CONNECT_TIMEOUT, first_message).await {
+            Err(_) => return Ended::Gone("it does not answer".into()),
+            Ok(None) => return Ended::Lost("it ended the connection".into()),
+            Ok(Some(FromLeader::Welcome { version })) => self.outgoing.set_version(version),
+            Ok(Some(message)) => return not_leading(leader, &message),
+        }
+        *was_welcome = true;
+        self.wake.set_told(true);
+        self.serve(leader, connection, has_sent).await
+    }
+
+    async fn open(&self, leader: &Leadership) -> Result<LeaderConnection, Ended> {
+        let link = (self.connect)(&leader.address).map_err(Ended::Lost)?;
+        let start = FollowStart {
+            origin: self.own.origin,
+            address: self.own.address.clone(),
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            versions: M::COMMAND_VERSIONS,
+            leader: leader::to_link(leader),
+        };
+        match tokio::time::timeout(CONNECT_TIMEOUT, link.follow(start)).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(error @ LinkError::TimedOut { .. })) => Err(Ended::Gone(error.to_string())),
+            Ok(Err(error)) => Err(Ended::Lost(error.to_string())),
+            Err(_) => Err(Ended::Gone("it does not answer".into())),
+        }
+    }
+
+    /// Sends commands and takes replies until the stream ends.
+    async fn serve(
+        &self,
+        leader: &Leadership,
+        mut connection: LeaderConnection,
+        has_sent: &mut bool,
+    ) -> Ended {
+        let mut heartbeat = tokio::time::interval(HEARTBEAT);
+        // A process that was stopped for a while has to listen before it finds the leader silent.
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut silent_ticks = 0;
+        loop {
+            tokio::select! {
+                message = connection.from_leader.recv() => {
+                    silent_ticks = 0;
+                    match message {
+                        None => return Ended::Lost("the connection was lost".into()),
+                        Some(FromLeader::News(news)) => self.take(leader.epoch, news),
+                        Some(message) => return not_leading(leader, &message),
+                    }
+                }
+                permit = self.until_sendable(&connection.to_leader) => {
+                    let Ok(permit) = permit else {
+                        return Ended::Lost("the connection was lost".into());
+                    };
+                    let commands = self.outgoing.take(leader.epoch);
+                    *has_sent |= !commands.is_empty();
+                    permit.send(self.message(commands));
+                }
+                _ = heartbeat.tick() => {
+                    silent_ticks += 1;
+                    if silent_ticks > SILENT_TICKS_MAX {
+                        return Ended::Gone("it is silent".into());
+                    }
+                    // If the queue is full, there is enough that says that this replica is there.
+                    let _ = connection.to_leader.try_send(self.message(Vec::new()));
+                }
+            }
+        }
+    }
+
+    async fn until_sendable<'c>(
+        &self,
+        to_leader: &'c mpsc::Sender<ToLeader>,
+    ) -> Result<mpsc::Permit<'c, ToLeader>, mpsc::error::SendError<()>> {
+        self.outgoing.until_queued().await;
+        to_leader.reserve().await
+    }
+
+    fn message(&self, commands: Vec<placewright_link::HandedCommand>) -> ToLeader {
+        ToLeader {
+            commands,
+            sequence: self.replica.durable_sequence(),
+        }
+    }
+
+    /// Takes what the leader says.
+    fn take(&self, epoch: u64, news: LeaderNews) {
+        self.wake.tell_end(news.durable);
+        for (number, handed) in news.replies {
+            let reply = outcome::from_leader(handed);
+            let is_to_be_sent_again = matches!(reply, placewright_engine::ForwardReply::NotLeading);
+            self.replica.answered(epoch, number, reply);
+            if is_to_be_sent_again {
+                self.wake.poke();
+            }
+        }
+    }
+}
+
+/// What follows from the message of a replica that does not lead as the journal says.
+fn not_leading(leader: &Leadership, message: &FromLeader) -> Ended {
+    match message {
+        FromLeader::NotLeading { origin, .. } if *origin != leader.origin => {
+            Ended::Gone("another process has its address".into())
+        }
+        _ => Ended::NotLeading,
+    }
+}

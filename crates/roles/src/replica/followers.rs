@@ -1,0 +1,92 @@
+//! The replicas that follow this one, of which one is to lead when this one ends.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// The replicas that follow this one now.
+#[derive(Debug, Default)]
+pub(crate) struct Followers(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    next_stream: u64,
+    /// By the number of its stream.
+    followers: BTreeMap<u64, Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    origin: u64,
+    address: String,
+    /// The last entry that it has applied.
+    sequence: u64,
+}
+
+/// A follower, as long as its stream exists.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    followers: Arc<Followers>,
+    stream: u64,
+}
+
+impl Followers {
+    /// Adds a follower.
+    pub(crate) fn join(self: &Arc<Self>, origin: u64, address: &str) -> Joined {
+        let mut state = self.0.lock();
+        let stream = state.next_stream;
+        state.next_stream += 1;
+        let known = Known {
+            origin,
+            address: address.to_owned(),
+            sequence: 0,
+        };
+        state.followers.insert(stream, known);
+        Joined {
+            followers: Arc::clone(self),
+            stream,
+        }
+    }
+
+    /// The number and address of the follower that has applied most.
+    pub(crate) fn best(&self) -> Option<(u64, String)> {
+        let state = self.0.lock();
+        let followers = state.followers.values();
+        let best = followers.max_by_key(|known| known.sequence)?;
+        Some((best.origin, best.address.clone()))
+    }
+}
+
+impl Joined {
+    /// Notes the last entry that the follower has applied.
+    pub(crate) fn has_applied(&self, sequence: u64) {
+        if let Some(known) = self.followers.0.lock().followers.get_mut(&self.stream) {
+            known.sequence = sequence;
+        }
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        self.followers.0.lock().followers.remove(&self.stream);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_follower_that_has_applied_most_is_the_best_while_it_is_there() {
+        let followers = Arc::<Followers>::default();
+        assert_eq!(followers.best(), None);
+        let one = followers.join(1, "one");
+        let two = followers.join(2, "two");
+        two.has_applied(5);
+        one.has_applied(4);
+        assert_eq!(followers.best(), Some((2, "two".into())));
+        drop(two);
+        assert_eq!(followers.best(), Some((1, "one".into())));
+    }
+}

@@ -1,0 +1,245 @@
+//! This replica as the others reach it: takes the commands of those that follow it.
+
+use std::sync::Arc;
+
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use placewright_engine::{CommandId, Leadership, Replica};
+use placewright_link::{
+    CommandVersions, FollowStart, FromLeader, HandedCommand, HandedFailure, HandedOutcome, Leader,
+    LeaderConnection, LeaderNews, LinkError, LinkFuture, ReplicaIdentity, ReplicaLink, ToLeader,
+};
+use placewright_tasks::{ContainedWork, spawn_contained};
+use tokio::sync::{mpsc, watch};
+use tokio::time::MissedTickBehavior;
+
+use super::followers::{Followers, Joined};
+use super::machine::ReplicatedMachine;
+use super::{HEARTBEAT, Own, SILENT_TICKS_MAX, outcome};
+
+/// The most messages that are queued for each direction of a stream.
+const QUEUE_MESSAGES: usize = 4;
+/// The most commands of one follower that are under way; further ones stay in the network.
+const COMMANDS_MAX: usize = 65_536;
+/// The most replies that are put into a message at a time.
+const REPLIES_AT_A_TIME: usize = 1_024;
+
+/// This replica, for the others.
+pub(crate) struct LeadingReplica<M: ReplicatedMachine> {
+    pub(crate) own: Arc<Own>,
+    pub(crate) replica: Replica<M>,
+    pub(crate) followers: Arc<Followers>,
+}
+
+/// A leader as the link has it.
+pub(crate) fn to_link(leadership: &Leadership) -> Leader {
+    Leader {
+        epoch: leadership.epoch,
+        origin: leadership.origin,
+        address: leadership.address.clone(),
+    }
+}
+
+impl<M: ReplicatedMachine> LeadingReplica<M> {
+    fn unavailable(&self) -> LinkError {
+        LinkError::Unavailable {
+            peer: self.own.address.clone(),
+            why: "this replica is ending".into(),
+        }
+    }
+
+    fn get_identity(&self) -> Result<ReplicaIdentity, LinkError> {
+        let leadership = self.replica.leadership();
+        let leadership = leadership.ok_or_else(|| self.unavailable())?;
+        let leader = to_link(&leadership.borrow());
+        Ok(ReplicaIdentity {
+            origin: self.own.origin,
+            address: self.own.address.clone(),
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            versions: M::COMMAND_VERSIONS,
+            record_version: M::RECORD_VERSION,
+            sequence: self.replica.durable_sequence(),
+            leader,
+        })
+    }
+
+    fn accept(&self, start: FollowStart) -> Result<LeaderConnection, LinkError> {
+        let leadership = self.replica.leadership();
+        let leadership = leadership.ok_or_else(|| self.unavailable())?;
+        let version = common_version(M::COMMAND_VERSIONS, start.versions);
+        let version = version.ok_or_else(|| LinkError::Refused {
+            peer: self.own.address.clone(),
+            why: format!(
+                "there is no common version of commands: this release knows {:?}, the follower {:?}",
+                M::COMMAND_VERSIONS,
+                start.versions
+            ),
+        })?;
+        let (to_leader, from_follower) = mpsc::channel(QUEUE_MESSAGES);
+        let (to_follower, from_leader) = mpsc::channel(QUEUE_MESSAGES);
+        let known = leadership.borrow().clone();
+        let leads = known.is_own && known.epoch == start.leader.epoch;
+        let first_message = if leads {
+            FromLeader::Welcome { version }
+        } else {
+            self.not_leading(&known)
+        };
+        // The channel is new, so it is not full.
+        let _ = to_follower.try_send(first_message);
+        if leads {
+            let follower = FollowerStream {
+                own: Arc::clone(&self.own),
+                replica: self.replica.clone(),
+                joined: self.followers.join(start.origin, &start.address),
+                start,
+                news: LeaderNews::default(),
+                has_news: true,
+            };
+            let serve = follower.serve(from_follower, to_follower, leadership);
+            spawn_contained(ContainedWork::GrpcStream, serve);
+        }
+        Ok(LeaderConnection {
+            to_leader,
+            from_leader,
+        })
+    }
+
+    fn not_leading(&self, known: &Leadership) -> FromLeader {
+        FromLeader::NotLeading {
+            origin: self.own.origin,
+            leader: to_link(known),
+        }
+    }
+}
+
+/// The newest version that both know.
+fn common_version(own: CommandVersions, other: CommandVersions) -> Option<u32> {
+    let newest = own.newest.min(other.newest);
+    (newest >= own.oldest.max(other.oldest)).then_some(newest)
+}
+
+impl<M: ReplicatedMachine> ReplicaLink for LeadingReplica<M> {
+    fn identify(&self) -> LinkFuture<'_, ReplicaIdentity> {
+        Box::pin(async { self.get_identity() })
+    }
+
+    fn follow(&self, start: FollowStart) -> LinkFuture<'_, LeaderConnection> {
+        Box::pin(async { self.accept(start) })
+    }
+}
+
+/// The stream of one follower.
+struct FollowerStream<M: ReplicatedMachine> {
+    own: Arc<Own>,
+    replica: Replica<M>,
+    start: FollowStart,
+    joined: Joined,
+    /// What to say next.
+    news: LeaderNews,
+    /// Whether that is worth saying now.
+    has_news: bool,
+}
+
+impl<M: ReplicatedMachine> FollowerStream<M> {
+    /// Takes commands and tells what became of them, until the follower is gone or this replica does not lead
+    /// any more.
+    async fn serve(
+        mut self,
+        mut from_follower: mpsc::Receiver<ToLeader>,
+        to_follower: mpsc::Sender<FromLeader>,
+        mut leadership: watch::Receiver<Leadership>,
+    ) {
+        let replica = self.replica.clone();
+        let epoch = self.start.leader.epoch;
+        let mut under_way = FuturesUnordered::new();
+        let mut durable = std::pin::pin!(replica.durable_after(0));
+        let mut leads_on = std::pin::pin!(async move {
+            let has_ended = |known: &Leadership| !known.is_own || known.epoch != epoch;
+            let ended = leadership.wait_for(has_ended).await;
+            ended.map(|known| known.clone()).ok()
+        });
+        let mut heartbeat = tokio::time::interval(HEARTBEAT);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut silent_ticks = 0;
+        loop {
+            tokio::select! {
+                message = from_follower.recv(), if under_way.len() < COMMANDS_MAX => {
+                    let Some(message) = message else { return };
+                    silent_ticks = 0;
+                    self.joined.has_applied(message.sequence);
+                    for command in message.commands {
+                        let (number, decoded) = self.decode(command);
+                        let Some(command) = decoded else { continue };
+                        let id = CommandId { origin: self.start.origin, number };
+                        let received = replica.receive(epoch, id, command);
+                        under_way.push(async move { (number, received.await) });
+                    }
+                }
+                Some((number, reply)) = under_way.next(), if !under_way.is_empty() => {
+                    self.say(number, outcome::to_follower(reply));
+                    // Those that are there at the same time, without asking everything else in between.
+                    let further = std::iter::from_fn(|| under_way.next().now_or_never().flatten());
+                    for (number, reply) in further.take(REPLIES_AT_A_TIME) {
+                        self.say(number, outcome::to_follower(reply));
+                    }
+                }
+                reached = &mut durable => {
+                    let Some(reached) = reached else { return };
+                    self.news.durable = reached;
+                    self.has_news = true;
+                    durable.set(replica.durable_after(reached));
+                }
+                permit = to_follower.reserve(), if self.has_news => {
+                    let Ok(permit) = permit else { return };
+                    permit.send(FromLeader::News(self.take_news()));
+                }
+                known = &mut leads_on => {
+                    if let Some(known) = known {
+                        let leader = to_link(&known);
+                        let origin = self.own.origin;
+                        // A closed channel means that the follower is gone.
+                        let _ = to_follower.send(FromLeader::NotLeading { origin, leader }).await;
+                    }
+                    return;
+                }
+                _ = heartbeat.tick() => {
+                    self.has_news = true;
+                    silent_ticks += 1;
+                    if silent_ticks > SILENT_TICKS_MAX {
+                        tracing::warn!(follower = self.start.address, "a follower is silent");
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Decodes a command. Says so if it cannot be read.
+    fn decode(&mut self, command: HandedCommand) -> (u64, Option<M::Command>) {
+        match M::decode_command(command.version, &command.bytes) {
+            Ok(decoded) => (command.number, Some(decoded)),
+            Err(why) => {
+                let follower = &self.start.address;
+                tracing::error!(follower, why, "a command of another replica cannot be read");
+                let failed = HandedOutcome::Failed(HandedFailure::Unreadable(why));
+                self.say(command.number, Some(failed));
+                (command.number, None)
+            }
+        }
+    }
+
+    fn say(&mut self, number: u64, outcome: Option<HandedOutcome>) {
+        if let Some(outcome) = outcome {
+            self.news.replies.push((number, outcome));
+            self.has_news = true;
+        }
+    }
+
+    fn take_news(&mut self) -> LeaderNews {
+        self.has_news = false;
+        LeaderNews {
+            replies: std::mem::take(&mut self.news.replies),
+            ..self.news
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Wakes a follower's engine when there are new entries, so that it need not ask the store again and again.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use placewright_journal::{
+    AppendError, Journal, JournalError, Resolution, SnapshotInfo, SnapshotWriter, Stats, Visit,
+};
+
+/// How often a follower asks the store while no leader tells it of new entries.
+const UNTOLD_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What a follower knows of the journal without asking the store.
+#[derive(Debug, Default)]
+pub(crate) struct Wake {
+    state: Mutex<WakeState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct WakeState {
+    /// The newest entry that is known to be in the journal.
+    end: u64,
+    /// Whether a leader tells of new entries.
+    is_told: bool,
+    /// Whether the engine is to look, although there may be no new entries.
+    is_poked: bool,
+}
+
+impl Wake {
+    /// Says that the journal goes up to this entry at least.
+    pub(crate) fn tell_end(&self, end: u64) {
+        let mut state = self.state.lock();
+        if end > state.end {
+            state.end = end;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Says whether a leader tells of new entries from now on.
+    pub(crate) fn set_told(&self, is_told: bool) {
+        self.state.lock().is_told = is_told;
+        self.changed.notify_all();
+    }
+
+    /// Has the engine look at the journal, and at what else there may be to do.
+    pub(crate) fn poke(&self) {
+        self.state.lock().is_poked = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until there may be entries after `after`, or something else to do; not longer than `timeout`.
+    fn wait(&self, after: u64, timeout: Duration) {
+        let started = Instant::now();
+        let mut state = self.state.lock();
+        while state.end <= after && !state.is_poked {
+            let interval = if state.is_told {
+                timeout
+            } else {
+                timeout.min(UNTOLD_INTERVAL)
+            };
+            let until = started + interval;
+            if Instant::now() >= until {
+                break;
+            }
+            self.changed.wait_until(&mut state, until);
+        }
+        state.is_poked = false;
+    }
+}
+
+/// A journal whose readers wait for what a leader tells.
+pub(crate) struct WakingJournal {
+    pub(crate) inner: Box<dyn Journal>,
+    pub(crate) wake: Arc<Wake>,
+}
+
+impl Journal for WakingJournal {
+    fn wait_for_entries(&mut self, after: u64, timeout: Duration) -> Result<(), JournalError> {
+        self.wake.wait(after, timeout);
+        Ok(())
+    }
+
+    fn durable_end(&mut self) -> Result<u64, JournalError> {
+        let end = self.inner.durable_end()?;
+        // Who asked waits until this entry is applied.
+        self.wake.tell_end(end);
+        Ok(end)
+    }
+
+    fn try_clone(&self) -> Result<Box<dyn Journal>, JournalError> {
+        Ok(Box::new(Self {
+            inner: self.inner.try_clone()?,
+            wake: Arc::clone(&self.wake),
+        }))
+    }
+
+    fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
+        self.inner.append(next_sequence, records)
+    }
+
+    fn begin_after(&mut self, sequence: u64) -> Result<(), JournalError> {
+        self.inner.begin_after(sequence)
+    }
+
+    fn seal(&mut self, text: &str) -> Result<u64, JournalError> {
+        self.inner.seal(text)
+    }
+
+    fn resolve(&mut self) -> Result<Resolution, JournalError> {
+        self.inner.resolve()
+    }
+
+    fn finish_deferred(&mut self) {
+        self.inner.finish_deferred();
+    }
+
+    fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
+        self.inner.read(from, visit)
+    }
+
+    fn end(&mut self) -> Result<u64, JournalError> {
+        self.inner.end()
+    }
+
+    fn first_held(&mut self) -> Result<u64, JournalError> {
+        self.inner.first_held()
+    }
+
+    fn snapshots(&mut self) -> Result<Vec<SnapshotInfo>, JournalError> {
+        self.inner.snapshots()
+    }
+
+    fn write_snapshot(&mut self, sequence: u64) -> Result<Box<dyn SnapshotWriter>, JournalError> {
+        self.inner.write_snapshot(sequence)
+    }
+
+    fn read_snapshot(&mut self, sequence: u64) -> Result<Box<dyn Read + Send>, JournalError> {
+        self.inner.read_snapshot(sequence)
+    }
+
+    fn drop_snapshots(&mut self, keep: usize) -> Result<(), JournalError> {
+        self.inner.drop_snapshots(keep)
+    }
+
+    fn trim(&mut self, before_sequence: u64) -> Result<(), JournalError> {
+        self.inner.trim(before_sequence)
+    }
+
+    fn stats(&mut self) -> Result<Stats, JournalError> {
+        self.inner.stats()
+    }
+
+    fn check_store(&mut self) -> Result<(), JournalError> {
+        self.inner.check_store()
+    }
+
+    fn check_acknowledged(&mut self) -> Result<(), JournalError> {
+        self.inner.check_acknowledged()
+    }
+
+    fn reclaim(&mut self) -> Result<(), JournalError> {
+        self.inner.reclaim()
+    }
+
+    fn checkpoint(&mut self) -> Result<(), JournalError> {
+        self.inner.checkpoint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn who_waits_returns_for_new_entries_and_when_poked() {
+        let wake = Arc::new(Wake::default());
+        wake.set_told(true);
+        wake.tell_end(3);
+        wake.wait(2, LONG);
+        for wake_up in [|wake: &Wake| wake.tell_end(4), Wake::poke] {
+            std::thread::scope(|scope| {
+                let waiting = scope.spawn(|| wake.wait(3, LONG));
+                wake_up(&wake);
+                waiting.join().unwrap();
+            });
+        }
+    }
+
+    #[test]
+    fn without_a_leader_the_store_is_asked_often() {
+        let wake = Wake::default();
+        let started = Instant::now();
+        wake.wait(3, LONG);
+        assert!(started.elapsed() < LONG);
+    }
+}
