@@ -31,15 +31,23 @@ const HOSTS: usize = 3;
 const INSTANCES: u32 = 6;
 const FIRST_HOST_ID: u128 = 0x1000;
 
-fn host_id(number: usize) -> HostId {
-    HostId(Uuid::from_u128(FIRST_HOST_ID + number as u128))
+/// The time of all calls: the test does not depend on when destroyed guests are forgotten.
+const NOW_MS: u64 = 0;
+
+fn host_id(host_number: usize) -> HostId {
+    HostId(Uuid::from_u128(FIRST_HOST_ID + host_number as u128))
 }
 
 #[derive(Clone, Debug)]
 enum Packet {
     ToHost(Effect),
     ToCell(Event),
-    Claim(InstanceId, u64, ClaimResponse),
+    /// The response to the claim request with this number.
+    ClaimAnswer {
+        instance: InstanceId,
+        number: u64,
+        response: ClaimResponse,
+    },
 }
 
 /// One host: its state machine, its guest log, and the guests that exist on it.
@@ -65,8 +73,8 @@ struct Simulation {
 
 impl Simulation {
     fn new(seed: u64) -> Self {
-        let host = |number| SimulatedHost {
-            host: Host::new(host_id(number), [], PhysicalCapacity::default()),
+        let host = |host_number| SimulatedHost {
+            host: Host::new(host_id(host_number), [], PhysicalCapacity::default()),
             guest_log: BTreeMap::new(),
             work: Vec::new(),
             existing: BTreeSet::new(),
@@ -81,8 +89,8 @@ impl Simulation {
             migrations: 0,
             has_faults: true,
         };
-        for number in 0..HOSTS {
-            simulation.connect(number);
+        for host_number in 0..HOSTS {
+            simulation.connect(host_number);
         }
         simulation.deliver_all();
         simulation
@@ -116,9 +124,11 @@ impl Simulation {
     }
 
     /// Begins a new connection.
-    fn connect(&mut self, number: usize) {
+    fn connect(&mut self, host_number: usize) {
         self.session += 1;
-        let start = self.hosts[number].host.begin_session(self.session, "host");
+        let start = self.hosts[host_number]
+            .host
+            .begin_session(self.session, "host");
         self.network.push(Packet::ToCell(Event::AgentStarted {
             host: start.host,
             session: start.session,
@@ -127,12 +137,13 @@ impl Simulation {
     }
 
     /// Kills the agent and starts another one.
-    fn kill(&mut self, number: usize) {
-        let simulated = &mut self.hosts[number];
+    fn kill(&mut self, host_number: usize) {
+        let simulated = &mut self.hosts[host_number];
         for (work, _) in simulated.work.drain(..) {
-            let is_done = self.rng.one_in(2);
-            carry_out(&mut simulated.existing, &work, is_done);
+            let takes_effect = self.rng.one_in(2);
+            carry_out(&mut simulated.existing, &work, takes_effect);
         }
+        // When it starts, the new agent destroys the guests whose build or removal was incomplete.
         let is_incomplete = |guest: &Guest| guest.state == GuestState::Incomplete;
         let log = &mut simulated.guest_log;
         for (key, _) in log.iter().filter(|(_, guest)| is_incomplete(guest)) {
@@ -140,13 +151,13 @@ impl Simulation {
         }
         log.retain(|_, guest| !is_incomplete(guest));
         let guests = log.clone();
-        simulated.host = Host::new(host_id(number), guests, PhysicalCapacity::default());
-        self.connect(number);
+        simulated.host = Host::new(host_id(host_number), guests, PhysicalCapacity::default());
+        self.connect(host_number);
     }
 
-    fn carry_out_actions(&mut self, number: usize, actions: Vec<Action>) {
-        let host = host_id(number);
-        let simulated = &mut self.hosts[number];
+    fn carry_out_actions(&mut self, host_number: usize, actions: Vec<Action>) {
+        let host = host_id(host_number);
+        let simulated = &mut self.hosts[host_number];
         for action in actions {
             match action {
                 Action::Work(work) => {
@@ -157,9 +168,9 @@ impl Simulation {
                     assert!(!is_busy, "two pieces of work at a time on {work:?}");
                     simulated.work.push((work, false));
                 }
-                Action::Cancel(number) => {
+                Action::Cancel(work_number) => {
                     for (work, is_cancelled) in &mut simulated.work {
-                        *is_cancelled |= work.number == number;
+                        *is_cancelled |= work.number == work_number;
                     }
                 }
                 Action::StepEnded {
@@ -174,13 +185,16 @@ impl Simulation {
                     attempt,
                     failure,
                 })),
-                Action::Destroyed { instance, number } => {
-                    let key = (instance, number);
+                Action::Destroyed {
+                    instance,
+                    number: guest_number,
+                } => {
+                    let key = (instance, guest_number);
                     assert!(!simulated.existing.contains(&key), "{key:?} still exists");
                     self.network.push(Packet::ToCell(Event::Destroyed {
                         host,
                         instance,
-                        number,
+                        number: guest_number,
                     }));
                 }
                 Action::LogGuest(key) => {
@@ -193,25 +207,25 @@ impl Simulation {
     }
 
     /// Ends one piece of work, with a random result.
-    fn end_work(&mut self, number: usize) {
-        let count = self.hosts[number].work.len();
+    fn end_work(&mut self, host_number: usize) {
+        let count = self.hosts[host_number].work.len();
         if count == 0 {
             return;
         }
         let chosen = self.rng.below(count);
         let fails = self.has_faults && self.rng.one_in(5);
         let undo_fails = fails && self.rng.one_in(3);
-        let is_half_done = self.rng.one_in(2);
-        let is_late = self.rng.one_in(4);
-        let simulated = &mut self.hosts[number];
+        let takes_effect = self.rng.one_in(2);
+        let is_cancelled_too_late = self.rng.one_in(4);
+        let simulated = &mut self.hosts[host_number];
         let (work, is_cancelled) = simulated.work.swap_remove(chosen);
         let existing = &mut simulated.existing;
-        // Work that is cancelled may have been completed already.
-        let outcome = if is_cancelled && !is_late {
-            carry_out(existing, &work, is_half_done);
+        // The work may have been completed before its cancellation arrived.
+        let outcome = if is_cancelled && !is_cancelled_too_late {
+            carry_out(existing, &work, takes_effect);
             Outcome::Cancelled
         } else if fails {
-            carry_out(existing, &work, is_half_done);
+            carry_out(existing, &work, takes_effect);
             let was_undone = work.makes_guest && !undo_fails;
             if was_undone {
                 existing.remove(&work.guest);
@@ -228,14 +242,18 @@ impl Simulation {
             outcome,
         };
         let mut actions = Vec::new();
-        simulated.host.end_work(result, 0, &mut actions);
-        self.carry_out_actions(number, actions);
+        simulated.host.end_work(result, NOW_MS, &mut actions);
+        self.carry_out_actions(host_number, actions);
     }
 
     fn deliver(&mut self, packet: Packet) {
         match packet {
             Packet::ToCell(event) => self.handle_event(&event),
-            Packet::Claim(instance, number, response) => self.handle_event(&Event::ClaimAnswered {
+            Packet::ClaimAnswer {
+                instance,
+                number,
+                response,
+            } => self.handle_event(&Event::ClaimAnswered {
                 instance,
                 number,
                 response,
@@ -244,7 +262,7 @@ impl Simulation {
                 let mut actions = Vec::new();
                 let number_of =
                     |id: HostId| usize::try_from(id.0.as_u128() - FIRST_HOST_ID).unwrap();
-                let number = match effect {
+                let host_number = match effect {
                     Effect::RequestStep {
                         host,
                         session,
@@ -258,16 +276,18 @@ impl Simulation {
                         host,
                         session,
                         instance,
-                        number,
+                        number: guest_number,
                     } => {
                         let simulated = &mut self.hosts[number_of(host)];
-                        let key = (instance, number);
-                        simulated.host.handle_destroy(session, key, 0, &mut actions);
+                        let key = (instance, guest_number);
+                        simulated
+                            .host
+                            .handle_destroy(session, key, NOW_MS, &mut actions);
                         number_of(host)
                     }
                     Effect::RequestClaim(_) => return,
                 };
-                self.carry_out_actions(number, actions);
+                self.carry_out_actions(host_number, actions);
             }
         }
     }
@@ -304,19 +324,19 @@ impl Simulation {
         }
     }
 
-    fn create(&mut self, number: u32) {
-        let spec = order(host_id(0), instance(number), Step::Arrive, 1).spec;
+    fn create(&mut self, instance_number: u32) {
+        let spec = order(host_id(0), instance(instance_number), Step::Arrive, 1).spec;
         let first = self.rng.below(HOSTS);
-        let candidate = |number: usize| Candidate {
-            host: host_id(number % HOSTS),
+        let candidate = |host_number: usize| Candidate {
+            host: host_id(host_number % HOSTS),
             zone: None,
             amounts: vec![Amounts {
-                provider: host_id(number % HOSTS).0,
+                provider: host_id(host_number % HOSTS).0,
                 resources: vec![("VCPU".into(), 1)],
             }],
         };
         self.send_message(Message::Create(Box::new(Create {
-            instance: instance(number),
+            instance: instance(instance_number),
             spec,
             selection: candidate(first),
             alternates: vec![candidate(first + 1), candidate(first + 2)],
@@ -324,15 +344,16 @@ impl Simulation {
         })));
     }
 
-    fn delete(&mut self, number: u32) {
+    fn delete(&mut self, instance_number: u32) {
         self.send_message(Message::Delete {
-            instance: instance(number),
+            instance: instance(instance_number),
+            // Control may know an old number only; the cell keeps the greater one.
             claim_number: 1,
         });
     }
 
-    fn move_instance(&mut self, number: u32, kind: MoveKind) {
-        let id = instance(number);
+    fn move_instance(&mut self, instance_number: u32, kind: MoveKind) {
+        let id = instance(instance_number);
         let Some(row) = self.cell.instances().get(&id) else {
             return;
         };
@@ -367,8 +388,8 @@ impl Simulation {
     }
 
     /// Confirms or reverts the move of an instance, if it waits for that.
-    fn confirm_or_revert(&mut self, number: u32, decision: MoveDecision) {
-        let id = instance(number);
+    fn confirm_or_revert(&mut self, instance_number: u32, decision: MoveDecision) {
+        let id = instance(instance_number);
         let job = self.cell.jobs().get(&id);
         let job = job.filter(|job| job.stage == Stage::Verify);
         let migration = job.and_then(|job| job.migration);
@@ -382,27 +403,27 @@ impl Simulation {
     }
 
     fn random_event(&mut self) {
-        let number = u32::try_from(self.rng.below(INSTANCES as usize)).unwrap();
-        let host = self.rng.below(HOSTS);
+        let instance_number = u32::try_from(self.rng.below(INSTANCES as usize)).unwrap();
+        let host_number = self.rng.below(HOSTS);
         match self.rng.below(40) {
-            0..=1 => self.create(number),
-            2 => self.delete(number),
-            3 => self.move_instance(number, MoveKind::ColdMigrate),
-            4 => self.move_instance(number, MoveKind::LiveMigrate),
-            5 => self.move_instance(number, MoveKind::Resize),
-            6 => self.confirm_or_revert(number, MoveDecision::Confirm),
-            7 => self.confirm_or_revert(number, MoveDecision::Revert),
-            8 => self.kill(host),
-            9 => self.connect(host),
-            // The effects that stand are sent again.
+            0..=1 => self.create(instance_number),
+            2 => self.delete(instance_number),
+            3 => self.move_instance(instance_number, MoveKind::ColdMigrate),
+            4 => self.move_instance(instance_number, MoveKind::LiveMigrate),
+            5 => self.move_instance(instance_number, MoveKind::Resize),
+            6 => self.confirm_or_revert(instance_number, MoveDecision::Confirm),
+            7 => self.confirm_or_revert(instance_number, MoveDecision::Revert),
+            8 => self.kill(host_number),
+            9 => self.connect(host_number),
+            // Effects are sent again until an answer removes their reason.
             10 => {
                 let effects = self.cell.effects();
                 self.send(effects);
             }
             11 => self.handle_event(&Event::HostDown {
-                host: host_id(host),
+                host: host_id(host_number),
             }),
-            12..=20 => self.end_work(host),
+            12..=20 => self.end_work(host_number),
             _ => self.deliver_random(),
         }
     }
@@ -410,19 +431,19 @@ impl Simulation {
     /// Stops injecting faults and runs until no effect or message is left.
     fn run_until_idle(&mut self) {
         self.has_faults = false;
-        for number in 0..HOSTS {
-            self.connect(number);
+        for host_number in 0..HOSTS {
+            self.connect(host_number);
         }
         for _ in 0..200 {
             self.deliver_all();
-            for number in 0..HOSTS {
-                while !self.hosts[number].work.is_empty() {
-                    self.end_work(number);
+            for host_number in 0..HOSTS {
+                while !self.hosts[host_number].work.is_empty() {
+                    self.end_work(host_number);
                 }
             }
             self.deliver_all();
-            for number in 0..INSTANCES {
-                self.confirm_or_revert(number, MoveDecision::Confirm);
+            for instance_number in 0..INSTANCES {
+                self.confirm_or_revert(instance_number, MoveDecision::Confirm);
             }
             self.handle_event(&Event::Tick);
             let effects = self.cell.effects();
@@ -436,18 +457,21 @@ impl Simulation {
     }
 
     fn assert_consistent(&self) {
-        for (number, simulated) in self.hosts.iter().enumerate() {
+        for (host_number, simulated) in self.hosts.iter().enumerate() {
             let wanted: BTreeSet<GuestKey> = self
                 .cell
                 .instances()
                 .iter()
                 .filter_map(|(id, row)| Some((*id, row.guest?)))
-                .filter(|(_, guest)| guest.host == host_id(number))
+                .filter(|(_, guest)| guest.host == host_id(host_number))
                 .map(|(id, guest)| (id, guest.number))
                 .collect();
             let logged: BTreeSet<GuestKey> = simulated.guest_log.keys().copied().collect();
-            assert_eq!(logged, simulated.existing, "the guest log of host {number}");
-            assert_eq!(logged, wanted, "the guests of host {number}");
+            assert_eq!(
+                logged, simulated.existing,
+                "the guest log of host {host_number}"
+            );
+            assert_eq!(logged, wanted, "the guests of host {host_number}");
         }
         for (id, row) in self.cell.instances() {
             let job = self.cell.jobs().get(id);
@@ -465,11 +489,16 @@ impl Simulation {
     }
 }
 
-/// Applies the effects of work, completed or half done.
-fn carry_out(existing: &mut BTreeSet<GuestKey>, work: &Work, is_done: bool) {
+/// Applies the effect of the last operation of a piece of work, if the operation took effect before the work
+/// ended.
+fn carry_out(existing: &mut BTreeSet<GuestKey>, work: &Work, takes_effect: bool) {
     match work.operations.last() {
-        Some(Operation::Destroy) if is_done => drop(existing.remove(&work.guest)),
-        Some(Operation::Prepare | Operation::Spawn) if is_done => drop(existing.insert(work.guest)),
+        Some(Operation::Destroy) if takes_effect => {
+            existing.remove(&work.guest);
+        }
+        Some(Operation::Prepare | Operation::Spawn) if takes_effect => {
+            existing.insert(work.guest);
+        }
         _ => {}
     }
 }
@@ -481,7 +510,11 @@ fn claim_response(request: &ClaimRequest) -> Packet {
         ClaimChange::Swap { .. } => ClaimResponse::Swapped { index: 0 },
         ClaimChange::Release { .. } | ClaimChange::Settle { .. } => ClaimResponse::Done,
     };
-    Packet::Claim(request.instance, request.number, response)
+    Packet::ClaimAnswer {
+        instance: request.instance,
+        number: request.number,
+        response,
+    }
 }
 
 proptest! {
@@ -496,87 +529,4 @@ proptest! {
         simulation.run_until_idle();
         simulation.assert_consistent();
     }
-}
-
-fn host_with_session() -> Host {
-    let mut host = Host::new(host_id(0), [], PhysicalCapacity::default());
-    host.begin_session(1, "host");
-    host
-}
-
-fn arrive_order(attempt: u32, guest_number: u32) -> placewright_conductor::cell_conductor::Order {
-    let mut order = order(host_id(0), instance(1), Step::Arrive, 1);
-    (order.attempt, order.guest_number) = (attempt, guest_number);
-    order
-}
-
-fn end_work(host: &mut Host, number: u64, guest_number: u32, outcome: Outcome) -> Vec<Action> {
-    let result = WorkResult {
-        number,
-        guest: (instance(1), guest_number),
-        outcome,
-    };
-    let mut actions = Vec::new();
-    host.end_work(result, 0, &mut actions);
-    actions
-}
-
-#[test]
-fn duplicated_and_late_orders_start_no_second_work() {
-    let mut host = host_with_session();
-    let mut actions = Vec::new();
-    host.handle_order(1, arrive_order(2, 2), &mut actions);
-    let is_work = |action: &&Action| matches!(action, Action::Work(_));
-    assert_eq!(actions.iter().filter(is_work).count(), 1);
-    actions.clear();
-    // A duplicate, an earlier attempt, and another session.
-    host.handle_order(1, arrive_order(2, 2), &mut actions);
-    host.handle_order(1, arrive_order(1, 1), &mut actions);
-    host.handle_order(2, arrive_order(3, 3), &mut actions);
-    assert_eq!(actions, []);
-    let actions_after_end = end_work(&mut host, 1, 2, Outcome::Done);
-    assert!(matches!(
-        actions_after_end.last(),
-        Some(Action::StepEnded {
-            attempt: 2,
-            failure: None,
-            ..
-        })
-    ));
-    // A second end of the same work has no effect, and a duplicate order gets the response.
-    assert_eq!(end_work(&mut host, 1, 2, Outcome::Done), []);
-    host.handle_order(1, arrive_order(2, 2), &mut actions);
-    assert!(matches!(
-        actions[..],
-        [Action::StepEnded { attempt: 2, .. }]
-    ));
-}
-
-#[test]
-fn a_destruction_waits_until_work_under_way_has_ended() {
-    let mut host = host_with_session();
-    let mut actions = Vec::new();
-    host.handle_order(1, arrive_order(1, 1), &mut actions);
-    actions.clear();
-    host.handle_destroy(1, (instance(1), 1), 0, &mut actions);
-    assert_eq!(actions, [Action::Cancel(1)]);
-    actions.clear();
-    host.handle_destroy(1, (instance(1), 1), 0, &mut actions);
-    assert_eq!(actions, []);
-    // The build was completed before it was cancelled.
-    let ended = end_work(&mut host, 1, 1, Outcome::Done);
-    let is_destroy_work = |action: &Action| matches!(action, Action::Work(work) if work.operations == [Operation::Destroy]);
-    assert!(ended.iter().any(is_destroy_work), "{ended:?}");
-    assert!(
-        !ended
-            .iter()
-            .any(|action| matches!(action, Action::StepEnded { .. }))
-    );
-    let ended = end_work(&mut host, 2, 1, Outcome::Done);
-    let [Action::EraseGuest(_), Action::Destroyed { number: 1, .. }] = &ended[..] else {
-        panic!("{ended:?}");
-    };
-    // A delayed order arrives.
-    host.handle_order(1, arrive_order(3, 1), &mut actions);
-    assert_eq!(actions, []);
 }

@@ -138,6 +138,7 @@ impl Api for PlacementService {
         });
         Ok(Routed {
             request,
+            // Only `HttpOptions::body_bytes_max` limits the body. Other operations take none.
             body_bytes_max: (operation.header_requirements == HeaderRequirements::JsonBody)
                 .then_some(usize::MAX),
         })

@@ -10,7 +10,7 @@ use uuid::Uuid;
 /// /allocation_candidates` shows them.
 pub(crate) struct AllocationRequestBody<'a> {
     pub(crate) allocations: &'a [AllocationRequest],
-    /// Empty for a request that is not granular.
+    /// Empty for a request without suffixed groups.
     pub(crate) mappings: &'a [(String, Vec<Uuid>)],
 }
 

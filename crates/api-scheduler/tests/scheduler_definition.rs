@@ -289,18 +289,18 @@ async fn compare(fleet: &mut Fleet, choices: &mut RandomChoices, number: u64, co
     }
 }
 
-/// Checks that an offer is one of the candidates of its host, with mappings only if the request is granular.
+/// Checks that an offer is one of the candidates of its host, with mappings only if the request has suffixed groups.
 fn check_candidate(candidates: &[Value], offer: &Value, context: &str) {
     let allocation_request = &offer["allocation_request"];
     let is_offered = |candidate: &Value| {
-        let is_granular = candidate["mappings"]
+        let has_suffixed_groups = candidate["mappings"]
             .as_object()
             .unwrap()
             .keys()
             .any(|key| !key.is_empty());
         let has_mappings = allocation_request["mappings"] == candidate["mappings"];
         allocation_request["allocations"] == candidate["allocations"]
-            && if is_granular {
+            && if has_suffixed_groups {
                 has_mappings
             } else {
                 allocation_request["mappings"].is_null()

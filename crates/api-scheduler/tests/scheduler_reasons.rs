@@ -15,6 +15,7 @@ use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::prefilter::PrefilterOptions;
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
+use placewright_scheduler::translate::TranslateOptions;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -203,6 +204,43 @@ async fn a_host_that_a_rule_excludes_is_explained() {
     assert_eq!(response.status, 200, "{}", response.text);
     let hosts = &response.json()["selections"][0]["explanation"]["hosts"];
     assert_eq!(hosts[0]["excluded"], json!({"reason": "rule"}), "{hosts}");
+}
+
+#[tokio::test]
+async fn a_host_is_explained_with_the_query_that_found_the_selected_one() {
+    // No host has dedicated processors, so all are found with the fallback query.
+    let options = PrepareOptions {
+        translate: TranslateOptions {
+            pcpu_fallback: true,
+            ..TranslateOptions::default()
+        },
+        ..PrepareOptions::default()
+    };
+    let parts = ApiParts::new().await;
+    let scheduler = Scheduler::new(SchedulerConfig::default(), options).unwrap();
+    let scheduler = parts.scheduler(scheduler, KeepOptions::default());
+    let fleet = Fleet {
+        placement: parts.service(),
+        scheduler,
+    };
+    for number in 1..=2 {
+        fleet.add_host(number).await;
+    }
+    let update = json!({"disabled": "maintenance"});
+    assert_eq!(fleet.send_update(2, 1, 2, update).await.status, 200);
+    let mut body = destinations_body(1, &[1]);
+    body["request"]["flavor"]["extra_specs"] = json!({"hw:cpu_policy": "dedicated"});
+    body["explain"] = json!(true);
+    body["explain_hosts"] = json!(["host-2"]);
+    let response = fleet.select(&body).await;
+    assert_eq!(response.status, 200, "{}", response.text);
+    let selection = &response.json()["selections"][0];
+    assert_eq!(selection["selected"]["host"], "host-1");
+    let excluded = &selection["explanation"]["hosts"][0]["excluded"];
+    assert_eq!(
+        *excluded,
+        json!({"reason": "filter", "filter": "ComputeFilter"})
+    );
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 //! The language, and the way in which defaults, deprecated defaults and a file are combined, are
 //! those of oslo.policy (release 6). Some mistakes that oslo.policy logs and ignores are errors here,
 //! so that the program does not start: references to unknown rules, circular references, rules that
-//! do not parse, rules without a value. So are checks that query another server (`http:`, `https:`).
+//! do not parse, rules without a value. Checks that query another server (`http:`, `https:`) are errors, too.
 
 mod check;
 mod compile;

@@ -12,6 +12,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use common::{placewright, run};
+use serde_json::{Value, json};
 
 #[test]
 fn a_token_goes_to_the_server_that_was_named_and_to_no_other() {
@@ -120,12 +121,9 @@ fn hosts_that_are_asked_about_are_explained() {
         "{request}"
     );
     let body = request.split_once("\r\n\r\n").unwrap().1;
-    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    let body: Value = serde_json::from_str(body).unwrap();
     assert_eq!(body["request"]["flavor"]["vcpus"], 2);
-    assert_eq!(
-        body["explain_hosts"],
-        serde_json::json!(["host-17", "host-18"])
-    );
+    assert_eq!(body["explain_hosts"], json!(["host-17", "host-18"]));
     assert_eq!(
         (&body["claim"], &body["explain"]),
         (&false.into(), &true.into())
@@ -142,6 +140,35 @@ fn hosts_that_are_asked_about_are_explained() {
     }
     let (code, _, error) = run(&["explain", "--host=host-17", "resources=VCPU:1"]);
     assert_eq!(code, 2, "{error}");
+}
+
+#[test]
+fn the_rank_of_a_selected_host_that_is_not_among_the_best_is_not_invented() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("request.json");
+    std::fs::write(&file, r#"{"flavor": {"vcpus": 2, "memory_mb": 4096}}"#).unwrap();
+    // The server sends the ten best, and after them the selected host.
+    let ranking = (1..=11).map(|number| {
+        json!({
+            "provider": "4f9a1c52-0000-4000-8000-000000000001", "host": format!("host-{number}"),
+            "node": format!("host-{number}"), "score": 1.0, "selected": number == 11, "weights": []
+        })
+    });
+    let ranking: Vec<Value> = ranking.collect();
+    let selection = json!({"explanation": {"compared": 900, "ranking": ranking}});
+    let destinations = json!({"selections": [selection]}).to_string();
+    let server = listener();
+    let url = format!("http://{}", server.local_addr().unwrap());
+    let answering = thread::spawn(move || answer_once(&server, &destinations));
+    let file = file.to_str().unwrap();
+    let (code, text, error) = run(&["explain", "--scheduler-url", &url, "--destination", file]);
+    answering.join().unwrap();
+    assert_eq!(code, 0, "{error}");
+    assert!(text.contains("    10      1.0000   host-10\n"), "{text}");
+    assert!(
+        text.contains("     ?      1.0000   host-11, selected\n"),
+        "{text}"
+    );
 }
 
 /// Answers one request with this body; returns the request.

@@ -137,7 +137,7 @@ pub struct Selection {
 pub struct AllocationRequest {
     /// The claimed amounts, by the UUID of the resource provider.
     pub allocations: BTreeMap<Uuid, Allocations>,
-    /// Which providers satisfy each group of a granular request, by the group's suffix.
+    /// Which providers satisfy each group of the request, by the group's suffix; empty if no group has one.
     #[serde(default)]
     pub mappings: BTreeMap<String, Vec<Uuid>>,
 }

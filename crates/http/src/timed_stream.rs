@@ -59,6 +59,7 @@ pub(crate) struct TimedStream<S> {
     stream: S,
     timeouts: Timeouts,
     connection_state: Arc<ConnectionState>,
+    /// Tells a request that waits that its client has closed the connection.
     peer_watch: Arc<PeerWatch>,
     /// Since when the server has waited for the client.
     waiting_since: Option<Instant>,
@@ -230,7 +231,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // Hyper reads after a response is complete, and within the body of a request.
+        // Hyper reads the next request only once a response is complete. It also reads the body of a request; then
+        // this has no effect.
         self.connection_state.set_waiting();
         let result = Pin::new(&mut self.stream).poll_read(context, buffer);
         if result.is_pending() {
@@ -272,7 +274,8 @@ impl<S: AsyncRead + AsyncWrite + Watchable + Unpin> AsyncWrite for TimedStream<S
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Hyper flushes whenever it has polled the future of the request.
+        // Hyper flushes whenever it has polled the future of the request, so this is where to look whether the client
+        // has closed the connection meanwhile.
         let this = &mut *self;
         this.peer_watch.check(&mut this.stream, context);
         let result = Pin::new(&mut self.stream).poll_flush(context);

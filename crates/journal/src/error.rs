@@ -214,9 +214,9 @@ pub enum JournalError {
     /// The store has entries, and what was asked for is possible in an empty one only.
     #[error("the journal at {path} is not empty: it ends at entry {end}")]
     NotEmpty {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
-        /// Its last entry.
+        /// The last entry that the store has.
         end: u64,
     },
 

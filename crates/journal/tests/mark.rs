@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 const DATABASE: &str = "journal.sqlite";
-const LOG: &str = "journal.sqlite-wal";
+const WAL: &str = "journal.sqlite-wal";
 
 fn open(directory: &Path) -> Result<SqliteJournal, JournalError> {
     SqliteJournal::open(directory, SqliteOptions::default())
@@ -60,15 +60,15 @@ fn open_error(directory: &Path) -> JournalError {
 }
 
 #[test]
-fn a_damaged_log_is_refused_each_time_it_is_opened() {
+fn a_damaged_write_ahead_log_is_refused_each_time_it_is_opened() {
     let directory = killed_store();
-    let log = directory.path().join(LOG);
-    let mut bytes = fs::read(&log).unwrap();
-    // SQLite's log has a header of 32 bytes, then frames with 24 bytes before a page of 4096. A byte in the
-    // third frame is changed, which one of the five appends in the log wrote.
+    let wal = directory.path().join(WAL);
+    let mut bytes = fs::read(&wal).unwrap();
+    // SQLite's write-ahead log has a header of 32 bytes, then frames with 24 bytes before a page of 4096. A byte in the
+    // third frame is changed, which one of the five appends in that log wrote.
     let third_frame = 32 + (24 + 4096) * 2;
     bytes[third_frame + 100] ^= 1;
-    fs::write(&log, &bytes).unwrap();
+    fs::write(&wal, &bytes).unwrap();
     for _ in 0..3 {
         let error = open_error(directory.path());
         let JournalError::Lost { first, last, .. } = error else {
@@ -86,20 +86,24 @@ fn a_damaged_log_is_refused_each_time_it_is_opened() {
             problems(directory.path())[..],
             [JournalError::Lost { last: 100, .. }]
         ));
-        assert_eq!(fs::read(&log).unwrap(), bytes, "the log is not changed");
+        assert_eq!(
+            fs::read(&wal).unwrap(),
+            bytes,
+            "the write-ahead log is not changed"
+        );
     }
 }
 
 #[test]
-fn a_truncated_or_missing_log_is_refused_until_the_loss_is_accepted() {
+fn a_truncated_or_missing_write_ahead_log_is_refused_until_the_loss_is_accepted() {
     for cut in [None, Some(0), Some(4096), Some(12_000)] {
         let directory = killed_store();
-        let log = directory.path().join(LOG);
+        let wal = directory.path().join(WAL);
         match cut {
-            None => fs::remove_file(&log).unwrap(),
+            None => fs::remove_file(&wal).unwrap(),
             Some(length) => {
-                let bytes = fs::read(&log).unwrap();
-                fs::write(&log, &bytes[..length]).unwrap();
+                let bytes = fs::read(&wal).unwrap();
+                fs::write(&wal, &bytes[..length]).unwrap();
             }
         }
         let JournalError::Lost {
@@ -168,7 +172,7 @@ fn a_database_with_another_history_is_detected() {
         journal.append(first, &[b"other".as_slice(); 10]).unwrap();
     }
     drop(journal);
-    for name in [DATABASE, LOG] {
+    for name in [DATABASE, WAL] {
         let _ = fs::remove_file(directory.path().join(name));
     }
     fs::copy(other.path().join(DATABASE), directory.path().join(DATABASE)).unwrap();
@@ -329,7 +333,7 @@ fn lost_entries_that_a_snapshot_covers_are_not_lost_for_good() {
 }
 
 #[test]
-fn accepting_a_loss_truncates_the_log_at_a_damaged_entry() {
+fn accepting_a_loss_truncates_the_journal_at_a_damaged_entry() {
     let directory = killed_store();
     let database = Connection::open(directory.path().join(DATABASE)).unwrap();
     database

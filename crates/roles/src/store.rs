@@ -22,7 +22,7 @@ pub enum Store {
     Directory(PathBuf, SqliteOptions),
     /// In a cluster of etcd, under the prefix of the options.
     Etcd(EtcdOptions),
-    /// In PostgreSQL.
+    /// In a schema of a PostgreSQL database.
     Postgresql(PostgresqlOptions),
 }
 

@@ -213,7 +213,7 @@ fn plain_request(numbers: &mut RandomNumbers) -> RequestSpec {
     })
 }
 
-/// A random request: 60 % plain, 20 % with traits and aggregates, 10 % granular, 10 % in groups.
+/// A random request: 60 % plain, 20 % with traits and aggregates, 10 % with suffixed groups, 10 % in server groups.
 fn mixed_request(numbers: &mut RandomNumbers) -> RequestSpec {
     let mut request = plain_request(numbers);
     let extra_specs = &mut request.flavor.extra_specs;

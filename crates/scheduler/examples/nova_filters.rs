@@ -142,7 +142,7 @@ fn passing(
     };
     let slots = 0..u32::try_from(input.hosts.len()).expect("few hosts");
     let verdicts = slots.map(|slot| {
-        let kinds = [FilterKind::OncePerRequest, FilterKind::EachSearch];
+        let kinds = [FilterKind::ForClass, FilterKind::ForSingleRequest];
         let masks = kinds.map(|kind| compiled.word(slot as usize / 64, kind));
         let by_masks = (masks[0] & masks[1]) >> (slot % 64) & 1 == 1;
         let passes = compiled.passes(slot);

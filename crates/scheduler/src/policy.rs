@@ -62,10 +62,10 @@ pub struct CompiledFilter<'a> {
 /// When the filters of a kind are evaluated; see [`CompiledFilter::is_once_per_request`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterKind {
-    /// Once for all instances of a request; the verdicts are cached by request class.
-    OncePerRequest,
-    /// Again in each search, because the verdicts depend on what is free.
-    EachSearch,
+    /// Evaluated for the request class; the verdicts are cached.
+    ForClass,
+    /// Evaluated in each search, for the single request.
+    ForSingleRequest,
 }
 
 /// All filters compiled for one request.
@@ -301,7 +301,7 @@ impl<'a> CompiledFilters<'a> {
     }
 
     fn filters_of_kind(&self, kind: FilterKind) -> impl Iterator<Item = &CompiledFilter<'a>> {
-        let is_once_per_request = kind == FilterKind::OncePerRequest;
+        let is_once_per_request = kind == FilterKind::ForClass;
         let filters = self.filters.iter();
         filters.filter(move |filter| filter.is_once_per_request == is_once_per_request)
     }

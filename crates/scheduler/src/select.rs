@@ -269,7 +269,8 @@ impl Scheduler {
         let context = RequestContext::new(state, &self.hosts, compiled, rules, prepared, scope);
         let listed_by_rules = context.rules.listed_hosts(state);
         let listed = context.listed_hosts(listed_by_rules.as_ref());
-        for query in std::iter::once(&prepared.query).chain(&prepared.fallback) {
+        let fallback = prepared.fallback.iter().map(|query| (query, true));
+        for (query, is_fallback) in std::iter::once((&prepared.query, false)).chain(fallback) {
             let caches = self
                 .class_cache
                 .find_or_insert(prepared, query, scope.cell, &self.hosts);
@@ -282,6 +283,9 @@ impl Scheduler {
                 &mut method,
             )?;
             if !ranked.is_empty() {
+                if let RankingMethod::Linear(Some(weights)) = &mut method {
+                    weights.is_from_fallback = is_fallback;
+                }
                 return Ok(ranked);
             }
         }

@@ -374,11 +374,11 @@ fn masks_and_one_exact_test_leave_three_hosts() {
         .compile(&request, scheduler.hosts(), INSTANCE)
         .unwrap();
     assert_eq!(
-        slots_of(compiled.filters.word(0, FilterKind::OncePerRequest)),
+        slots_of(compiled.filters.word(0, FilterKind::ForClass)),
         [0, 1, 2, 3, 5, 6, 7]
     );
     assert_eq!(
-        slots_of(compiled.filters.word(0, FilterKind::EachSearch)),
+        slots_of(compiled.filters.word(0, FilterKind::ForSingleRequest)),
         [0, 1, 2, 3, 4, 6, 7]
     );
     assert_eq!(compiled.filters.rejecting_filter(4), Some("ComputeFilter"));

@@ -107,7 +107,7 @@ impl<'a> Model<'a> {
     }
 
     /// The ways to serve a group with a suffix from one root.
-    fn ways_of_granular(&self, group: &RequestGroup, root: usize) -> Vec<Way> {
+    fn ways_of_suffixed(&self, group: &RequestGroup, root: usize) -> Vec<Way> {
         // In the reference a group without resources has to require a trait or an aggregate, whatever it
         // forbids, and `in_tree` has no effect on it.
         let has_constraint = !(group.resources.is_empty()
@@ -216,7 +216,7 @@ impl<'a> Model<'a> {
         } else if group.suffix.is_empty() {
             self.ways_of_unsuffixed(group, root)
         } else {
-            self.ways_of_granular(group, root)
+            self.ways_of_suffixed(group, root)
         }
     }
 
@@ -312,14 +312,14 @@ impl<'a> Model<'a> {
 
     /// The candidate made of one way for each group; `None` if these ways may not be combined.
     fn checked_candidate(&self, query: &CandidateQuery, chosen: &[Way]) -> Option<ModelCandidate> {
-        let granular: Vec<&Way> = (chosen.iter().zip(&query.groups))
+        let suffixed: Vec<&Way> = (chosen.iter().zip(&query.groups))
             .filter(|(_, group)| !group.suffix.is_empty())
             .map(|(way, _)| way)
             .collect();
         let distinct_providers: BTreeSet<_> =
-            granular.iter().flat_map(|way| &way.providers).collect();
+            suffixed.iter().flat_map(|way| &way.providers).collect();
         if query.group_policy == Some(GroupPolicy::Isolate)
-            && distinct_providers.len() != granular.len()
+            && distinct_providers.len() != suffixed.len()
         {
             return None;
         }

@@ -96,6 +96,65 @@ fn every_source_file_in_a_page_exists() {
     assert!(missing.is_empty(), "not there any more: {missing:?}");
 }
 
+/// The names that a page says to be of a source file, each with the file: "`one` and `two` of `folder/file.rs`".
+fn names_of_files(page: &str) -> Vec<(String, String)> {
+    let text = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    // Every other part is in code quotes.
+    let parts: Vec<&str> = text.split('`').collect();
+    let mut names = Vec::new();
+    for (index, file) in parts.iter().enumerate().skip(3).step_by(2) {
+        if !file.ends_with(".rs") || parts[index - 1] != " of " {
+            continue;
+        }
+        let mut index = index - 2;
+        loop {
+            names.push((parts[index].to_owned(), (*file).to_owned()));
+            if index < 3 || ![", ", " and "].contains(&parts[index - 1]) {
+                break;
+            }
+            index -= 2;
+        }
+    }
+    names
+}
+
+#[test]
+fn every_name_of_a_source_file_in_a_page_is_in_that_file() {
+    let mut files = Vec::new();
+    collect_files(&workspace().join("crates"), &mut files);
+    let is_identifier = |name: &str| {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_:".contains(c);
+        !name.is_empty() && name.chars().all(is_allowed)
+    };
+    let mut checked = 0;
+    let mut missing = Vec::new();
+    for page in PAGES {
+        for (name, file) in names_of_files(&read(page)) {
+            if !is_identifier(&name) {
+                continue;
+            }
+            // A page may name a file without its folders: then one file of that name has to have the identifier.
+            let end = format!("/{file}");
+            let candidates = files.iter().filter(|path| path.ends_with(&end));
+            let has_name = |path: &String| {
+                let content = fs::read_to_string(path).expect("it can be read");
+                name.split("::").all(|part| content.contains(part))
+            };
+            checked += 1;
+            if !candidates.clone().any(has_name) {
+                missing.push(format!("{page} names {name} of {file}"));
+            }
+        }
+    }
+    // Without names the test would pass.
+    assert!(checked > 20, "only {checked} names found");
+    assert!(
+        missing.is_empty(),
+        "not there any more:\n{}",
+        missing.join("\n")
+    );
+}
+
 #[test]
 fn every_crate_is_listed_for_contributors() {
     let page = read("CONTRIBUTING.md");

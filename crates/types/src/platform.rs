@@ -12,6 +12,7 @@ pub struct Platform {
     pub hypervisor_version: Option<i32>,
     /// The CPU's description, a JSON object as text.
     pub cpu_info: Option<String>,
-    /// The supported guests: architecture, hypervisor type and machine mode of each.
+    /// The kinds of instances that the host can run: architecture, hypervisor type and VM mode (`hvm`, `xen`, …) of
+    /// each.
     pub supported_instances: Vec<[String; 3]>,
 }

@@ -13,6 +13,9 @@ use uuid::Uuid;
 
 use super::Explain;
 
+/// How many of the best hosts the server ranks. If the selected host is not among them, it comes after them.
+const BEST_MAX: usize = 10;
+
 /// The part of the response to `POST /v1/destinations` that is printed.
 #[derive(Debug, Deserialize)]
 struct Destinations {
@@ -146,9 +149,7 @@ impl Explanation {
         for (index, host) in self.ranking.iter().enumerate() {
             let selected = if host.selected { ", selected" } else { "" };
             let name = host_and_node(&host.host, Some(&host.node));
-            // If the selected host is not among the best, it comes after them, and its rank is not known.
-            let is_in_order = index == 0 || self.ranking[index - 1].score >= host.score;
-            let rank = if is_in_order {
+            let rank = if index < BEST_MAX {
                 (index + 1).to_string()
             } else {
                 "?".to_owned()

@@ -2,7 +2,7 @@
 //! names.
 
 use placewright_placement::explain::first_failed;
-use placewright_placement::{ConsumerUuid, ProviderId, State};
+use placewright_placement::{CandidateQuery, ConsumerUuid, ProviderId, State};
 use placewright_scheduler::host_table::HostTable;
 use placewright_scheduler::prepare::Prepared;
 use placewright_scheduler::rank::Ranked;
@@ -119,6 +119,9 @@ impl ExplainedSearch<'_> {
         let (request, prepared) = (self.request, self.prepared);
         let result = scheduler.rank_with_weights(state, request, prepared, &scope, slots)?;
         let (mut ranked, weights) = result;
+        let fallback = prepared.fallback.as_ref();
+        let fallback = fallback.filter(|_| weights.is_from_fallback);
+        let query = fallback.unwrap_or(&prepared.query);
         let hosts = scheduler.hosts();
         let with_weights = ranked.iter().zip(weights.of_best);
         let scored = with_weights.filter_map(|(host, weights)| {
@@ -140,7 +143,7 @@ impl ExplainedSearch<'_> {
                         score: host.score,
                         weights: host.weights.clone(),
                     },
-                    None => HostStanding::Excluded(self.exclusion(scheduler, state, slot)?),
+                    None => HostStanding::Excluded(self.exclusion(scheduler, state, query, slot)?),
                 },
             )
         };
@@ -179,15 +182,16 @@ impl ExplainedSearch<'_> {
         slots
     }
 
-    /// What excluded a host that was not compared.
+    /// What excluded a host that was not compared. `query` is the one that found the compared hosts.
     fn exclusion(
         &self,
         scheduler: &Scheduler,
         state: &State,
+        query: &CandidateQuery,
         slot: u32,
     ) -> Result<Exclusion, SelectRefusal> {
         let host = ProviderId(slot);
-        if let Some(constraint) = first_failed(state, &self.prepared.query, host)? {
+        if let Some(constraint) = first_failed(state, query, host)? {
             return Ok(Exclusion::Placement(constraint.to_string()));
         }
         let (policy, instance) = (scheduler.policy(), self.scope.instance);

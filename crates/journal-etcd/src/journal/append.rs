@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use placewright_journal::{AppendError, JournalError, Resolution, batch};
+use placewright_journal::{AppendError, Fence, JournalError, Resolution, batch};
 use prost::bytes::Bytes;
 
 use super::EtcdJournal;
@@ -128,7 +128,11 @@ impl EtcdJournal {
             Place::Upload => self.upload(&header, &payload)?,
         }
         let transaction = TxnRequest {
-            compare: self.known.is_unchanged(keys),
+            compare: if Fence::Append.is_left_out() {
+                Vec::new()
+            } else {
+                self.known.is_unchanged(keys)
+            },
             success,
             failure: vec![kv::read(kv::get(keys.head()))],
         };

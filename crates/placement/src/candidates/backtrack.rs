@@ -93,7 +93,7 @@ impl TreeSearch {
         let serve_alike = self.served_conditions[first] == self.served_conditions[second]
             && capacities(first) == capacities(second)
             && (!plan.isolates_groups
-                || self.granular_counts[first] == self.granular_counts[second]);
+                || self.suffixed_counts[first] == self.suffixed_counts[second]);
         if !serve_alike || plan.only_capacity_matters() {
             return serve_alike;
         }

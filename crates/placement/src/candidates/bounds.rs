@@ -1,4 +1,7 @@
 //! Cheap proofs that the remaining variables of a request cannot be served (necessary conditions).
+//!
+//! A class is *contended* if more than one variable requests it: only then variables compete for capacity. The
+//! *open* suppliers of a variable are those that may still be assigned to it.
 
 use smallvec::SmallVec;
 
@@ -18,25 +21,30 @@ impl TreeSearch {
                 .fold(0, i64::saturating_add);
             plan.requested[class] <= available
         };
-        let serves_group = |conditions: &&Bits| conditions.meets(&plan.granular_conditions);
+        let serves_group = |conditions: &&Bits| conditions.meets(&plan.suffixed_conditions);
         (0..width).all(is_sufficient)
             && (!plan.isolates_groups
-                || plan.granular_count
+                || plan.suffixed_count
                     <= self.served_conditions.iter().filter(serves_group).count())
     }
 
     /// Whether the open suppliers have, for each contended class, at least the sum that is
     /// requested.
-    pub(super) fn sums_fit(&self, plan: &Plan<'_>, remaining: &[usize], open: &[Vec<u32>]) -> bool {
+    pub(super) fn sums_fit(
+        &self,
+        plan: &Plan<'_>,
+        remaining: &[usize],
+        open_suppliers: &[Vec<u32>],
+    ) -> bool {
         let width = plan.contended.len();
         (0..width).all(|class| {
             let mut requested = 0i64;
             let mut suppliers = Bits::default();
-            for (variable, open) in remaining.iter().zip(open) {
+            for (variable, its_suppliers) in remaining.iter().zip(open_suppliers) {
                 let amounts = plan.variables[*variable].contended.iter();
                 for (_, amount) in amounts.filter(|(other, _)| *other == class) {
                     requested = requested.saturating_add(*amount);
-                    for supplier in open {
+                    for supplier in its_suppliers {
                         suppliers.insert(*supplier as usize);
                     }
                 }
@@ -49,47 +57,56 @@ impl TreeSearch {
         })
     }
 
-    /// Whether a bipartite matching with capacities serves every variable, where all that limits a
-    /// supplier is an upper bound of how many variables it can serve.
+    /// Whether every remaining variable can get one of its open suppliers if each supplier could serve
+    /// any [`Self::most_served`] of them: a bipartite matching with capacities.
     pub(super) fn counts_fit(
         &self,
         plan: &Plan<'_>,
         remaining: &[usize],
-        open: &[Vec<u32>],
+        open_suppliers: &[Vec<u32>],
     ) -> bool {
         if plan.contended.is_empty() && !plan.isolates_groups {
             return true;
         }
-        let mut applicants: Vec<SmallVec<[usize; 8]>> = vec![SmallVec::new(); self.suppliers.len()];
-        for (variable, open) in remaining.iter().zip(open) {
-            for supplier in open {
-                applicants[*supplier as usize].push(*variable);
+        let mut possible_variables: Vec<SmallVec<[usize; 8]>> =
+            vec![SmallVec::new(); self.suppliers.len()];
+        for (variable, its_suppliers) in remaining.iter().zip(open_suppliers) {
+            for supplier in its_suppliers {
+                possible_variables[*supplier as usize].push(*variable);
             }
         }
-        let mut room: Vec<usize> = (applicants.iter().enumerate())
-            .map(|(supplier, applicants)| self.most_served(plan, applicants, supplier))
+        let mut room: Vec<usize> = (possible_variables.iter().enumerate())
+            .map(|(supplier, possible_variables)| {
+                self.most_served(plan, possible_variables, supplier)
+            })
             .collect();
-        let mut holders: Vec<SmallVec<[usize; 4]>> = vec![SmallVec::new(); self.suppliers.len()];
+        let mut served: Vec<SmallVec<[usize; 4]>> = vec![SmallVec::new(); self.suppliers.len()];
         (0..remaining.len()).all(|index| {
             let mut seen = Bits::default();
-            augment(index, open, &mut room, &mut holders, &mut seen)
+            augment(index, open_suppliers, &mut room, &mut served, &mut seen)
         })
     }
 
     /// An upper bound of how many of the given variables a supplier can serve together: for each
     /// class the smallest amounts are counted first.
-    fn most_served(&self, plan: &Plan<'_>, applicants: &[usize], supplier: usize) -> usize {
-        let applicants = || applicants.iter().map(|variable| &plan.variables[*variable]);
-        let mut bound = applicants().count();
+    fn most_served(&self, plan: &Plan<'_>, possible_variables: &[usize], supplier: usize) -> usize {
+        let possible_variables = || {
+            possible_variables
+                .iter()
+                .map(|variable| &plan.variables[*variable])
+        };
+        let mut bound = possible_variables().count();
         if plan.isolates_groups {
-            let granular = applicants().filter(|variable| variable.granular).count();
-            bound = bound - granular + granular.min(1);
+            let suffixed = possible_variables()
+                .filter(|variable| variable.suffixed)
+                .count();
+            bound = bound - suffixed + suffixed.min(1);
         }
         let width = plan.contended.len();
         for class in 0..width {
             let mut amounts: SmallVec<[i64; 16]> = SmallVec::new();
             let mut others = 0;
-            for variable in applicants() {
+            for variable in possible_variables() {
                 match variable.contended.iter().find(|(other, _)| *other == class) {
                     Some((_, amount)) => amounts.push(*amount),
                     None => others += 1,
@@ -107,16 +124,16 @@ impl TreeSearch {
     }
 }
 
-/// Finds an augmenting path by which one more variable gets a supplier. By supplier, `room` is how many
-/// more variables it can take, and `holders` are the variables that it serves.
+/// Finds an augmenting path by which the variable at `index` gets a supplier, too. By supplier, `room` is how many
+/// more variables it can serve, and `served` are the indexes of those that it serves.
 fn augment(
     index: usize,
-    open: &[Vec<u32>],
+    open_suppliers: &[Vec<u32>],
     room: &mut [usize],
-    holders: &mut [SmallVec<[usize; 4]>],
+    served: &mut [SmallVec<[usize; 4]>],
     seen: &mut Bits,
 ) -> bool {
-    for supplier in &open[index] {
+    for supplier in &open_suppliers[index] {
         let supplier = *supplier as usize;
         if seen.contains(supplier) {
             continue;
@@ -124,13 +141,13 @@ fn augment(
         seen.insert(supplier);
         if room[supplier] > 0 {
             room[supplier] -= 1;
-            holders[supplier].push(index);
+            served[supplier].push(index);
             return true;
         }
-        for position in 0..holders[supplier].len() {
-            let holder = holders[supplier][position];
-            if augment(holder, open, room, holders, seen) {
-                holders[supplier][position] = index;
+        for position in 0..served[supplier].len() {
+            let other_index = served[supplier][position];
+            if augment(other_index, open_suppliers, room, served, seen) {
+                served[supplier][position] = index;
                 return true;
             }
         }

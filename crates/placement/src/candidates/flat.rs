@@ -63,7 +63,7 @@ impl FlatQuery {
             .copied()
             .collect();
         flat.is_possible =
-            !(plan.isolates_groups && plan.granular_count > 1) && state.provider_count() > 0;
+            !(plan.isolates_groups && plan.suffixed_count > 1) && state.provider_count() > 0;
         flat
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct SearchVariable {
     /// the index of a variable of the component.
     pub(crate) component: usize,
     /// Whether it stands for a whole suffixed group.
-    pub(crate) granular: bool,
+    pub(crate) suffixed: bool,
 }
 
 /// What a provider must have to serve a variable. Equal suffixed groups share one condition.
@@ -110,9 +110,9 @@ pub(crate) struct CompiledQuery {
     /// Whether suffixed groups must be served by different providers (`group_policy=isolate`).
     pub(crate) isolates_groups: bool,
     /// The number of suffixed groups.
-    pub(crate) granular_count: usize,
+    pub(crate) suffixed_count: usize,
     /// The indexes of the conditions of suffixed groups.
-    pub(crate) granular_conditions: Bits,
+    pub(crate) suffixed_conditions: Bits,
     /// The `same_subtree` sets: one provider of each set must be an ancestor of all the others.
     pub(crate) subtrees: Vec<SmallVec<[usize; 4]>>,
     /// Collective traits: of each list, at least one of the providers of the unsuffixed group must
@@ -154,8 +154,8 @@ impl<'a> Plan<'a> {
             root: SetFilter::default(),
             requested: SmallVec::from_elem(0, contended.len()),
             contended,
-            granular_count: groups.iter().filter(|group| group.granular).count(),
-            granular_conditions: Bits::default(),
+            suffixed_count: groups.iter().filter(|group| group.suffixed).count(),
+            suffixed_conditions: Bits::default(),
             isolates_groups: query.group_policy == Some(GroupPolicy::Isolate),
             subtrees: Vec::new(),
             collective: Vec::new(),
@@ -168,20 +168,20 @@ impl<'a> Plan<'a> {
         let mut condition_of_group: Vec<usize> = Vec::new();
         for (index, group) in groups.iter().enumerate() {
             let next_condition = compiled.conditions.len();
-            if group.granular {
+            if group.suffixed {
                 let equal_group = (0..index).find(|other| groups[*other] == *group);
                 let condition =
                     equal_group.map_or(next_condition, |other| condition_of_group[other]);
                 if condition == next_condition {
-                    compiled.granular_conditions.insert(condition);
-                    compiled.conditions.push(granular_condition(
+                    compiled.suffixed_conditions.insert(condition);
+                    compiled.conditions.push(suffixed_condition(
                         state,
                         group,
                         relaxation.allows_bare_groups,
                     ));
                 }
                 condition_of_group.push(condition);
-                compiled.add_variable(index, condition, &group.resources, group.granular);
+                compiled.add_variable(index, condition, &group.resources, group.suffixed);
             } else {
                 condition_of_group.push(next_condition);
                 compiled.add_unsuffixed(state, index, group);
@@ -238,7 +238,7 @@ impl CompiledQuery {
                 .provider_or_root
                 .require_aggregates(&group.member_of);
             self.conditions.push(condition);
-            self.add_variable(index, self.conditions.len() - 1, resources, group.granular);
+            self.add_variable(index, self.conditions.len() - 1, resources, group.suffixed);
         };
         if group.resources.is_empty() {
             add_condition(&[]);
@@ -253,7 +253,7 @@ impl CompiledQuery {
         group: usize,
         condition: usize,
         resources: &[(ClassId, i64)],
-        granular: bool,
+        suffixed: bool,
     ) {
         let contended: SmallVec<[(usize, i64); 4]> = resources
             .iter()
@@ -272,7 +272,7 @@ impl CompiledQuery {
             subtrees: SmallVec::new(),
             symmetry_class: 0,
             component: 0,
-            granular,
+            suffixed,
         });
     }
 
@@ -315,7 +315,7 @@ impl CompiledQuery {
             let is_alike = if self.isolates_groups {
                 // With isolation a provider takes one suffixed group; its amounts matter only
                 // against the unsuffixed group.
-                variable.granular == representative.granular
+                variable.suffixed == representative.suffixed
             } else {
                 variable.contended == representative.contended
             };
@@ -325,7 +325,7 @@ impl CompiledQuery {
 
     fn compete(&self, first: usize, second: usize) -> bool {
         let (first, second) = (&self.variables[first], &self.variables[second]);
-        (self.isolates_groups && first.granular && second.granular)
+        (self.isolates_groups && first.suffixed && second.suffixed)
             || first.contended.iter().any(|(class, _)| {
                 second
                     .contended
@@ -340,7 +340,7 @@ impl CompiledQuery {
     }
 }
 
-fn granular_condition(
+fn suffixed_condition(
     state: &State,
     group: &ResolvedGroup,
     may_be_bare: bool,

@@ -14,7 +14,7 @@ use crate::state::State;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ResolvedGroup {
     /// Whether the group must be served by one provider.
-    pub(crate) granular: bool,
+    pub(crate) suffixed: bool,
     pub(crate) resources: SmallVec<[(ClassId, i64); 4]>,
     pub(crate) required: AnyOf<TraitId>,
     pub(crate) forbidden: SmallVec<[TraitId; 4]>,
@@ -63,7 +63,7 @@ pub(crate) fn resolve_root(
 /// unknown, or that has no members, decides the outcome.
 pub(crate) fn resolve_group(state: &State, group: &RequestGroup) -> Resolved<ResolvedGroup> {
     let mut resolved = ResolvedGroup {
-        granular: !group.suffix.is_empty(),
+        suffixed: !group.suffix.is_empty(),
         ..ResolvedGroup::default()
     };
     for (name, amount) in &group.resources {

@@ -14,7 +14,7 @@ impl TreeSearch {
         supplier: u32,
     ) -> bool {
         let supplier = supplier as usize;
-        if plan.isolates_groups && variable.granular && self.granular_counts[supplier] > 0 {
+        if plan.isolates_groups && variable.suffixed && self.suffixed_counts[supplier] > 0 {
             return false;
         }
         let row = supplier * plan.contended.len();
@@ -34,7 +34,7 @@ impl TreeSearch {
     ) {
         let supplier = supplier as usize;
         self.variable_counts[supplier] += 1;
-        self.granular_counts[supplier] += u32::from(variable.granular);
+        self.suffixed_counts[supplier] += u32::from(variable.suffixed);
         let row = supplier * plan.contended.len();
         for (class, amount) in &variable.contended {
             self.capacity_left[row + class] -= amount;
@@ -51,7 +51,7 @@ impl TreeSearch {
     ) {
         let supplier = supplier as usize;
         self.variable_counts[supplier] -= 1;
-        self.granular_counts[supplier] -= u32::from(variable.granular);
+        self.suffixed_counts[supplier] -= u32::from(variable.suffixed);
         let row = supplier * plan.contended.len();
         for (class, amount) in &variable.contended {
             self.capacity_left[row + class] += amount;
@@ -171,7 +171,7 @@ impl TreeSearch {
         let covers_traits = || {
             let mut covered = Bits::default();
             for (index, variable) in plan.variables.iter().enumerate() {
-                if !variable.granular {
+                if !variable.suffixed {
                     covered.union(&self.covered_traits[supplier_of(index) as usize]);
                 }
             }

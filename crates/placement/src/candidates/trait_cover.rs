@@ -21,7 +21,7 @@ impl TreeSearch {
         let mut missing = Bits::all_below(plan.collective.len());
         for (index, variable) in plan.variables.iter().enumerate() {
             let supplier = self.assigned[index];
-            if !variable.granular && supplier != UNASSIGNED {
+            if !variable.suffixed && supplier != UNASSIGNED {
                 missing.subtract(&self.covered_traits[supplier as usize]);
             }
         }
@@ -29,7 +29,7 @@ impl TreeSearch {
         let mut open: SmallVec<[usize; 8]> = SmallVec::new();
         for variable in remaining
             .iter()
-            .filter(|variable| !plan.variables[**variable].granular)
+            .filter(|variable| !plan.variables[**variable].suffixed)
         {
             open.push(*variable);
             let witness = self.witness[*variable];

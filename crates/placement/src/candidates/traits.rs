@@ -43,14 +43,14 @@ impl TreeSearch {
         variable: usize,
         supplier: u32,
     ) -> bool {
-        if plan.variables[variable].granular {
+        if plan.variables[variable].suffixed {
             return true;
         }
         let mut missing = Bits::all_below(plan.collective.len());
         missing.subtract(&self.covered_traits[supplier as usize]);
         let mut open: SmallVec<[&TraitOffers; 8]> = SmallVec::new();
         for (other, other_variable) in plan.variables.iter().enumerate() {
-            if other == variable || other_variable.granular {
+            if other == variable || other_variable.suffixed {
                 continue;
             }
             match self.assigned[other] {

@@ -62,7 +62,7 @@ pub(crate) struct TreeSearch {
     pub(super) tree_of: Vec<ProviderId>,
     /// By supplier: the number of variables assigned to it, and of suffixed groups among them.
     pub(super) variable_counts: Vec<u32>,
-    pub(super) granular_counts: Vec<u32>,
+    pub(super) suffixed_counts: Vec<u32>,
     /// The variables in the order of assignment.
     pub(super) order: Vec<usize>,
     /// By variable: the assigned supplier, or [`UNASSIGNED`].
@@ -105,7 +105,7 @@ impl TreeSearch {
             trait_offers: Vec::new(),
             tree_of: Vec::new(),
             variable_counts: Vec::new(),
-            granular_counts: Vec::new(),
+            suffixed_counts: Vec::new(),
             order: (0..variables).collect(),
             assigned: vec![UNASSIGNED; variables],
             cursors: vec![0; variables],
@@ -140,7 +140,7 @@ impl TreeSearch {
         self.trait_offers.clear();
         self.tree_of.clear();
         self.variable_counts.clear();
-        self.granular_counts.clear();
+        self.suffixed_counts.clear();
         self.assigned.fill(UNASSIGNED);
         self.witness.fill(UNASSIGNED);
         self.cursors.fill(0);

@@ -32,7 +32,7 @@ impl TreeSearch {
         }
         let suppliers = self.suppliers.len();
         self.variable_counts.resize(suppliers, 0);
-        self.granular_counts.resize(suppliers, 0);
+        self.suffixed_counts.resize(suppliers, 0);
         self.is_sharing.extend(
             self.suppliers
                 .iter()

@@ -375,7 +375,7 @@ impl ConstraintList {
         };
         let mut groups: Vec<ResolvedGroup> = (query.groups.iter())
             .map(|group| ResolvedGroup {
-                granular: !group.suffix.is_empty(),
+                suffixed: !group.suffix.is_empty(),
                 ..ResolvedGroup::default()
             })
             .collect();
@@ -393,14 +393,14 @@ impl ConstraintList {
             let is_constrained = is_named[index]
                 || group
                     != ResolvedGroup {
-                        granular: group.granular,
+                        suffixed: group.suffixed,
                         ..ResolvedGroup::default()
                     };
             if !is_constrained {
                 continue;
             }
             let is_complete = query.groups[index].resources.len() == group.resources.len();
-            if group.granular || is_complete {
+            if group.suffixed || is_complete {
                 selected.push(query, index, group);
             } else {
                 selected.push_with_separate_traits(query, index, group);
@@ -438,7 +438,7 @@ impl SelectedConstraints {
             ResolvedConstraint::Isolate => {
                 self.query.group_policy = Some(GroupPolicy::Isolate);
                 for (group, is_named) in groups.iter().zip(is_named) {
-                    *is_named |= group.granular;
+                    *is_named |= group.suffixed;
                 }
             }
             ResolvedConstraint::SameSubtree(set) => {

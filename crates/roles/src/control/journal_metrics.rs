@@ -99,7 +99,7 @@ impl JournalMetrics {
         journal.register("snapshots", "Snapshots written", self.snapshots.clone());
         journal.register(
             "snapshot_failures",
-            "Snapshots that failed",
+            "Snapshots that could not be written, or not be read at a start",
             self.snapshot_failures.clone(),
         );
         journal.register("sequence", "The last durable entry", self.sequence.clone());

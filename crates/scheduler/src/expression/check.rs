@@ -13,8 +13,8 @@ const COST_MAX: u64 = 65_536;
 /// The upper bound of characters and elements of an intermediate value.
 const SIZE_MAX: u64 = 65_536;
 
-/// The functions that expressions may call, besides operators. The parser makes those with `@` of `in` and of
-/// loops such as `all`.
+/// The functions that expressions may call, besides operators. The parser itself writes those with `@`: it translates
+/// `in` to `@in`, and loops such as `all` to comprehensions that call `@not_strictly_false`.
 const FUNCTIONS: [&str; 13] = [
     "size",
     "contains",
@@ -31,7 +31,7 @@ const FUNCTIONS: [&str; 13] = [
     "@in",
 ];
 
-/// The types that expressions may compare types with.
+/// The names of types that expressions may use, as in `type(x) == int`.
 const TYPES: [&str; 8] = [
     "bool",
     "double",
@@ -57,11 +57,14 @@ pub(super) struct Analysis {
     pub(super) reads_host: bool,
 }
 
-/// Upper bounds for a node: its cost, the size of its value, and its number of elements.
+/// Upper bounds for a node of the syntax tree.
 #[derive(Clone, Copy, Debug)]
 struct Estimate {
+    /// The cost of evaluating it, in the steps of [`COST_MAX`].
     cost: u64,
+    /// The characters and elements of its value, those of the value's elements included.
     size: u64,
+    /// How many elements a loop over its value visits.
     count: u64,
 }
 

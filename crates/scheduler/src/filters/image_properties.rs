@@ -1,5 +1,5 @@
-//! `ImagePropertiesFilter`: the host supports the architecture, hypervisor, machine mode and
-//! address width that the image requests.
+//! `ImagePropertiesFilter`: the host supports the architecture, hypervisor, VM mode and address
+//! width that the image requests.
 
 use super::filter::Filter;
 use super::version::Version;

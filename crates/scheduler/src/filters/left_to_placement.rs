@@ -1,5 +1,5 @@
 //! Filters of Nova that placement replaces: the query requests pinned CPUs, NUMA nodes and PCI
-//! devices as granular groups over nested providers. The names are accepted with a warning.
+//! devices as suffixed groups over nested providers. The names are accepted with a warning.
 
 use super::filter::Filter;
 use crate::hosts::verdict::Verdict;

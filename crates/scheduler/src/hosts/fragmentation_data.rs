@@ -40,7 +40,7 @@ impl FragmentationData {
         }
     }
 
-    /// The expected loss of devices, by host and demand class.
+    /// By how much a request of each demand class makes the expected loss of each host's devices grow.
     #[must_use]
     pub fn loss_cache(&self) -> &LossCache {
         &self.loss_cache
@@ -72,7 +72,7 @@ impl FragmentationData {
         demand
     }
 
-    /// Records a request, and updates the cached growths of the loss for its class.
+    /// Records a request, and updates the cached growths of the loss for its demand class.
     pub(crate) fn record(&mut self, request: &RequestSpec) {
         let demand = self.demand(request);
         self.histogram.record(demand);

@@ -65,9 +65,10 @@ impl HostState {
         last_reported.map(|metric| metric.value)
     }
 
-    /// Whether an update is the next one of the agent's stream.
+    /// The receipt for an update: [`Receipt::Applied`] if it is the next one of the agent's stream, or a full one that
+    /// is newer, and so is to be applied. Changes nothing.
     #[must_use]
-    pub fn check_sequence(&self, numbered: &NumberedUpdate) -> Receipt {
+    pub fn receipt_of(&self, numbered: &NumberedUpdate) -> Receipt {
         numbered.receipt_after(self.position)
     }
 }

@@ -353,7 +353,7 @@ impl HostTable {
     ) -> Receipt {
         let is_full = matches!(numbered.update, HostUpdate::Full(_));
         let receipt = match self.state(host) {
-            Some(state) => state.check_sequence(numbered),
+            Some(state) => state.receipt_of(numbered),
             None if is_full => Receipt::Applied,
             None => Receipt::Gap,
         };

@@ -7,6 +7,8 @@ use crate::weighers::Share;
 pub struct Weights {
     /// Slots for which the caller requests the contributions, whatever their rank; in rising order.
     pub(crate) requested_slots: Vec<u32>,
+    /// Whether the hosts were found with the fallback query, because none was feasible with the first one.
+    pub is_from_fallback: bool,
     /// The number of feasible hosts that were compared.
     pub compared: usize,
     /// For each of the best hosts, in order: the contribution of each weigher. Empty if a single

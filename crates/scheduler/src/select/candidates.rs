@@ -15,8 +15,8 @@ use super::scope::SelectRefusal;
 use super::search_context::CANDIDATES_TRIED_MAX;
 use crate::translate::prepare::Prepared;
 
-/// By suffix of a granular group: the providers that serve the group, as in Placement's allocation
-/// candidates. Empty for a query without granular groups.
+/// By suffix of a suffixed group: the providers that serve the group, as in Placement's allocation
+/// candidates. Empty for a query without suffixed groups.
 pub type Mappings = Vec<(String, Vec<Uuid>)>;
 
 impl Scheduler {

@@ -13,11 +13,11 @@ use crate::policy::{CompiledPolicy, FilterKind};
 use crate::rank::feasibility::{BlockFeasibility, Feasibility};
 use crate::translate::prepare::Prepared;
 
-/// The maximum number of candidates of a host that are tried to find one that satisfies the rules
-/// of the request's translation.
+/// The maximum number of candidates of a host that are tried to find one that satisfies the candidate
+/// rules of the request.
 pub(super) const CANDIDATES_TRIED_MAX: usize = 256;
 
-/// If at most this number of hosts is listed, each of them is weighed.
+/// If filters or hard rules list at most this many hosts, these are weighed one by one, without an index.
 const LISTED_MAX: usize = 1_000;
 
 /// The inputs that the searches of one request have in common.
@@ -42,12 +42,11 @@ impl<'a> RequestContext<'a> {
         prepared: &'a Prepared,
         scope: &'a Scope,
     ) -> Self {
-        // If the translation has rules for candidates, a flat host may have candidates of which none
-        // satisfies these rules.
+        // With candidate rules a flat host may have candidates of which none satisfies them.
         let has_candidate_rules = !prepared.translation.rules.is_empty();
         Self {
             class_needs_exact_test: has_candidate_rules
-                || compiled.filters.needs_predicate(FilterKind::OncePerRequest),
+                || compiled.filters.needs_predicate(FilterKind::ForClass),
             state,
             hosts,
             compiled,
@@ -107,7 +106,7 @@ impl Feasibility for SearchContext<'_, '_> {
 
     fn passes_exact_test_for_class(&self, slot: u32) -> bool {
         let filters = &self.request.compiled.filters;
-        if !filters.passes_predicates(slot, FilterKind::OncePerRequest) {
+        if !filters.passes_predicates(slot, FilterKind::ForClass) {
             return false;
         }
         let host = ProviderId(slot);
@@ -120,6 +119,7 @@ impl Feasibility for SearchContext<'_, '_> {
         if self.passing_class_filters(slot as usize / 64) & host_bit == 0 {
             return false;
         }
+        // Of both words, only the host's own bit can be set.
         let capacity = self.search.classify(ProviderId(slot));
         if capacity.feasible != 0 && !self.request.class_needs_exact_test {
             return true;
@@ -129,7 +129,7 @@ impl Feasibility for SearchContext<'_, '_> {
 
     fn filter_block_for_request(&self, block: usize, mut mask: u64) -> u64 {
         let filters = &self.request.compiled.filters;
-        mask &= filters.word(block, FilterKind::EachSearch);
+        mask &= filters.word(block, FilterKind::ForSingleRequest);
         for cell in &self.request.scope.excluded_cells {
             let hosts = self.request.hosts.of_cell(*cell);
             mask &= !hosts.map_or(0, |hosts| hosts.word(block));
@@ -150,16 +150,16 @@ impl Feasibility for SearchContext<'_, '_> {
                 .request
                 .compiled
                 .filters
-                .passes_predicates(slot, FilterKind::EachSearch)
+                .passes_predicates(slot, FilterKind::ForSingleRequest)
     }
 }
 
 impl SearchContext<'_, '_> {
-    /// The hosts of a block that are in the cell of the search, and pass the masks of the filters
-    /// that are once per request.
+    /// The hosts of a block that are in the cell of the search, and pass the masks of the filters that
+    /// are evaluated for the request class.
     fn passing_class_filters(&self, block: usize) -> u64 {
         let filters = &self.request.compiled.filters;
-        let mask = filters.word(block, FilterKind::OncePerRequest);
+        let mask = filters.word(block, FilterKind::ForClass);
         match self.request.scope.cell {
             None => mask,
             Some(cell) => {
@@ -169,7 +169,7 @@ impl SearchContext<'_, '_> {
         }
     }
 
-    /// Whether a host has a candidate that satisfies the rules of the request's translation.
+    /// Whether a host has a candidate that satisfies the candidate rules of the request.
     fn has_candidate(&self, host: ProviderId) -> bool {
         let candidate_rules = &self.request.prepared.translation.rules;
         if candidate_rules.is_empty() {

@@ -40,7 +40,7 @@ const SCHEMA: Schema = Schema {
             },
         ),
         (
-            "any",
+            "optional_count",
             Schema {
                 types: &[Type::Integer, Type::Null],
                 ..ANY
@@ -96,7 +96,7 @@ fn message(body: &str) -> String {
 const MESSAGES: &[(&str, &str)] = &[
     (r#"{"name": "a"}"#, ""),
     (
-        r#"{"name": "a", "count": 2.0, "any": null, "parent": null}"#,
+        r#"{"name": "a", "count": 2.0, "optional_count": null, "parent": null}"#,
         "",
     ),
     (
@@ -138,9 +138,9 @@ const MESSAGES: &[(&str, &str)] = &[
              validating 'additionalProperties' in schema",
     ),
     (
-        r#"{"name": "a", "any": 1.5}"#,
+        r#"{"name": "a", "optional_count": 1.5}"#,
         "1.5 is not of type 'integer', 'null' | Failed validating 'type' in \
-             schema['properties']['any']",
+             schema['properties']['optional_count']",
     ),
     (
         r#"{"name": "a", "parent": "x"}"#,

@@ -1,5 +1,6 @@
 //! One scheduler of a race: the product's placer on a copy of the state that is some decisions old.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -10,7 +11,7 @@ use placewright_control::placer::{
     apply_corrections, claim, remove_pending,
 };
 use placewright_control::{ControlMachine, submit_placement};
-use placewright_engine::{Engine, Follower, Machine as _};
+use placewright_engine::{Engine, Follower, Machine as _, SubmitError};
 use placewright_placement::{Outcome, Refusal};
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::flavor::Flavor;
@@ -37,12 +38,12 @@ pub(super) struct RaceResults {
     pub(super) claimed: u64,
     /// Claims that got another host than the first that they named.
     pub(super) displaced: u64,
-    /// Decisions that were repeated because no host of the claim was left.
-    pub(super) second: u64,
+    /// Repetitions of decisions: no host of the claim was left, or the outdated copy showed no host.
+    pub(super) repeated: u64,
     /// Decisions that correctly found no host.
     pub(super) no_room: u64,
     /// Decisions that failed for the caller although there was room.
-    pub(super) visible: u64,
+    pub(super) failed_with_room: u64,
     /// The number of hosts that a claim named, summed over all claims.
     pub(super) named: u64,
     /// The time spent on applying the changes of others, in seconds, summed over the schedulers.
@@ -56,21 +57,27 @@ impl RaceResults {
         self.decisions += other.decisions;
         self.claimed += other.claimed;
         self.displaced += other.displaced;
-        self.second += other.second;
+        self.repeated += other.repeated;
         self.no_room += other.no_room;
-        self.visible += other.visible;
+        self.failed_with_room += other.failed_with_room;
         self.ended += other.ended;
         self.named += other.named;
         self.catching_up_s += other.catching_up_s;
     }
 }
 
+/// The answer to a command, when it is decided.
+type PendingAnswer = Pin<Box<dyn Future<Output = CommandAnswer> + Send>>;
+
+type CommandAnswer = Result<Result<Outcome, Refusal>, SubmitError>;
+
 /// A scheduler with its own copy of the state.
 pub(super) struct RacingScheduler {
     engine: Engine<ControlMachine>,
     runtime: Runtime,
     number: usize,
-    copy_age_max: u32,
+    /// The number of own decisions after which the copy is updated.
+    decisions_per_copy_max: u32,
     copy: ControlMachine,
     /// The sequence of the last entry that was applied to the copy.
     applied_sequence: u64,
@@ -84,6 +91,8 @@ pub(super) struct RacingScheduler {
     /// Instances that this scheduler may end.
     running_instances: Vec<Uuid>,
     requests: Vec<RequestSpec>,
+    /// The answer to the last command that ended an instance.
+    last_release: Option<PendingAnswer>,
     results: RaceResults,
 }
 
@@ -93,7 +102,7 @@ impl RacingScheduler {
         engine: &Engine<ControlMachine>,
         number: usize,
         scheduler_count: usize,
-        copy_age_max: u32,
+        decisions_per_copy_max: u32,
     ) -> anyhow::Result<Self> {
         let applied_sequence = engine.durable_sequence();
         let copy = engine.read_now(|machine| ControlMachine {
@@ -127,7 +136,7 @@ impl RacingScheduler {
             engine: engine.clone(),
             runtime: tokio::runtime::Builder::new_current_thread().build()?,
             number,
-            copy_age_max,
+            decisions_per_copy_max,
             copy,
             applied_sequence,
             follower: engine.follow(applied_sequence)?,
@@ -137,6 +146,7 @@ impl RacingScheduler {
             random,
             running_instances,
             requests,
+            last_release: None,
             results: RaceResults::default(),
         })
     }
@@ -144,26 +154,28 @@ impl RacingScheduler {
     /// Decides and claims until no decisions are left in `decisions_left`, which all schedulers share.
     pub(super) fn race(mut self, decisions_left: &AtomicU64) -> anyhow::Result<RaceResults> {
         let decrement = |count: u64| count.checked_sub(1);
-        let mut copy_age = 0;
+        let mut decisions_of_copy = 0;
         while decisions_left
             .fetch_update(Relaxed, Relaxed, decrement)
             .is_ok()
         {
-            if copy_age >= self.copy_age_max {
+            if decisions_of_copy >= self.decisions_per_copy_max {
                 self.catch_up()?;
-                copy_age = 0;
+                decisions_of_copy = 0;
             }
-            copy_age += 1;
+            decisions_of_copy += 1;
             let random_index = self.random.next() % (SIZES * GROUP_KINDS);
             let mut request =
                 self.requests[usize::try_from(random_index % SIZES).unwrap_or(0)].clone();
             request.instance_group = group(random_index / SIZES, self.random.next());
             if self.decide(request)? {
-                copy_age = self.copy_age_max;
+                decisions_of_copy = self.decisions_per_copy_max;
             }
         }
-        // Commands are decided in order, so the state that is read here has the latest releases.
-        self.catch_up()?;
+        // Commands are decided in order: after the last release, the state that is audited has all of them.
+        if let Some(last_release) = self.last_release.take() {
+            drop(self.runtime.block_on(last_release)?);
+        }
         Ok(self.results)
     }
 
@@ -184,11 +196,11 @@ impl RacingScheduler {
                     if self.claim(&mut placing)? {
                         return Ok(self.record_claim(&placing, named_hosts));
                     }
-                    self.results.second += 1;
+                    self.results.repeated += 1;
                     self.catch_up()?;
                     is_copy_current = true;
                     if placing.end_round() != RoundEnd::SearchAgain {
-                        self.results.visible += 1;
+                        self.results.failed_with_room += 1;
                         return Ok(true);
                     }
                 }
@@ -198,7 +210,7 @@ impl RacingScheduler {
                 }
                 // The copy shows no host with capacity, but it may be outdated.
                 _ => {
-                    self.results.second += 1;
+                    self.results.repeated += 1;
                     self.contention.record_failure();
                     self.catch_up()?;
                     is_copy_current = true;
@@ -235,7 +247,10 @@ impl RacingScheduler {
         };
         apply_corrections(&mut self.scheduler, self.copy.placement(), &corrections);
         let is_claimed = placing.claimed().next().is_some();
-        ensure!(is_claimed || !corrections.is_empty(), "a claim of nothing");
+        ensure!(
+            is_claimed || !corrections.is_empty(),
+            "a claim got no host and corrected no expectation, so it would be repeated without end"
+        );
         Ok(is_claimed)
     }
 
@@ -261,7 +276,8 @@ impl RacingScheduler {
             .running_instances
             .swap_remove(usize::try_from(index).unwrap_or_default());
         remove_pending(self.scheduler.hosts_mut(), consumer);
-        drop(submit_placement(&self.engine, claim::release(consumer)));
+        let release = submit_placement(&self.engine, claim::release(consumer));
+        self.last_release = Some(Box::pin(release));
         self.results.ended += 1;
     }
 
@@ -304,7 +320,8 @@ fn request(random: &mut RandomNumbers) -> RequestSpec {
 }
 
 /// The server group of a request: of ten kinds of requests, one has a group whose members are on different hosts,
-/// and one a group whose members are in different racks. `number` selects one of the groups.
+/// and one a group whose members are in different racks. `number` selects one of the groups. The rules that count are
+/// those that `fleet::build` has stored for the group in placement.
 fn group(kind: u64, number: u64) -> Option<ServerGroup> {
     let uuid = match kind {
         0 => host_group(number),

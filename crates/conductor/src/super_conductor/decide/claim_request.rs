@@ -14,6 +14,9 @@ use crate::super_conductor::state::Change;
 const AHEAD_MAX: u64 = 1 << 20;
 
 impl<'a> DecisionContext<'a> {
+    /// Decides [`Command::RequestClaim`]: changes the allocations as a cell requests, and returns the response.
+    ///
+    /// [`Command::RequestClaim`]: crate::super_conductor::Command::RequestClaim
     pub(super) fn request_claim(&mut self, request: &ClaimRequest) -> ClaimResponse {
         let Some(mapping) = self.state.mappings.get(&request.instance) else {
             return ClaimResponse::Gone;
@@ -63,13 +66,13 @@ impl<'a> DecisionContext<'a> {
         mapping: &Mapping,
         candidates: &[Candidate],
     ) -> ClaimResponse {
-        let under_way = self.move_of(mapping);
-        let spec = under_way.and_then(|(_, row)| row.spec.as_ref());
+        let current_move = self.move_of(mapping);
+        let spec = current_move.and_then(|(_, move_row)| move_row.spec.as_ref());
         let Some(spec) = spec.or(self.state.specs.get(&instance)) else {
             return ClaimResponse::Gone;
         };
         let handed_to_migration =
-            under_way.map(|(migration, row)| (migration, row.held.as_slice()));
+            current_move.map(|(migration, move_row)| (migration, move_row.held.as_slice()));
         let changes = &mut self.changes.placement;
         let consumer = (instance, spec);
         match claims::claim_first(
@@ -82,14 +85,15 @@ impl<'a> DecisionContext<'a> {
         ) {
             Ok(index) => {
                 let host = candidates.get(index as usize).map(|target| target.host);
-                let row = under_way.and_then(|(id, _)| Some((id, self.state.migrations.get(&id)?)));
-                if let Some((migration, row)) = row {
-                    let row = Migration {
+                let migration = current_move.map(|(migration, _)| migration);
+                let migration_row = migration.and_then(|id| self.state.migrations.get(&id));
+                if let (Some(migration), Some(old_row)) = (migration, migration_row) {
+                    let new_row = Migration {
                         target: host,
                         updated_at: self.at,
-                        ..row.clone()
+                        ..old_row.clone()
                     };
-                    self.record(Change::Migration(migration, Some(Box::new(row))));
+                    self.record(Change::Migration(migration, Some(Box::new(new_row))));
                 }
                 ClaimResponse::Swapped { index }
             }
@@ -100,12 +104,9 @@ impl<'a> DecisionContext<'a> {
     /// The move that the cell of an instance is carrying out or has to carry out.
     fn move_of(&self, mapping: &Mapping) -> Option<(MigrationId, &'a Move)> {
         let latest = *mapping.migrations.last()?;
-        let under_way = self.state.moves.get(&latest)?;
-        let is_placed = matches!(
-            under_way.stage,
-            MoveStage::Placed { .. } | MoveStage::InCell
-        );
-        is_placed.then_some((latest, under_way))
+        let move_row = self.state.moves.get(&latest)?;
+        let is_placed = matches!(move_row.stage, MoveStage::Placed { .. } | MoveStage::InCell);
+        is_placed.then_some((latest, move_row))
     }
 
     /// Ends a move with the instance on one of its sides: allocations, migration and spec in one step.
@@ -116,11 +117,11 @@ impl<'a> DecisionContext<'a> {
         keep: MoveSide,
         fault: Option<&Fault>,
     ) -> ClaimResponse {
-        let Some(under_way) = self.state.moves.get(&migration) else {
+        let Some(move_row) = self.state.moves.get(&migration) else {
             // A move without a record has ended together with its instance.
             return ClaimResponse::Gone;
         };
-        let (Some(spec), Some(row)) = (
+        let (Some(spec), Some(migration_row)) = (
             self.state.specs.get(&instance),
             self.state.migrations.get(&migration),
         ) else {
@@ -130,12 +131,12 @@ impl<'a> DecisionContext<'a> {
         match keep {
             MoveSide::Target => {
                 claims::release(self.placement, migration.consumer(), changes);
-                if let Some(spec) = &under_way.spec {
+                if let Some(spec) = &move_row.spec {
                     self.record(Change::Spec(instance, Some(Box::new(spec.clone()))));
                 }
             }
             MoveSide::Source => {
-                let before = (migration, row.source, under_way.held.as_slice());
+                let before = (migration, migration_row.source, move_row.held.as_slice());
                 claims::restore_allocations(
                     self.placement,
                     (instance, spec),
@@ -159,14 +160,14 @@ impl<'a> DecisionContext<'a> {
         status: MigrationStatus,
         fault: Option<&Fault>,
     ) {
-        if let Some(row) = self.state.migrations.get(&migration) {
-            let row = Migration {
+        if let Some(old_row) = self.state.migrations.get(&migration) {
+            let new_row = Migration {
                 status,
                 updated_at: self.at,
                 fault: fault.cloned(),
-                ..row.clone()
+                ..old_row.clone()
             };
-            self.record(Change::Migration(migration, Some(Box::new(row))));
+            self.record(Change::Migration(migration, Some(Box::new(new_row))));
         }
         self.record(Change::Move(migration, None));
     }

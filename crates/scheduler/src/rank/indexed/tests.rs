@@ -1,5 +1,4 @@
-//! The indexed ranking returns the hosts with the best scores by definition, after any sequence of
-//! changes.
+//! The indexed ranking returns what scoring every host returns, after any sequence of changes.
 
 use proptest::prelude::*;
 
@@ -13,6 +12,9 @@ use crate::rank::Ranked;
 use crate::rank::feasibility::{BlockFeasibility, Feasibility};
 use crate::weighers::Term;
 
+/// The number of hosts.
+const SLOT_COUNT: u32 = 2500;
+
 /// A change of one host.
 #[derive(Clone, Debug)]
 struct Change {
@@ -23,7 +25,7 @@ struct Change {
 }
 
 fn change_lists() -> impl Strategy<Value = Vec<Change>> {
-    let change = (0u32..2500, prop::bool::weighted(0.8), any::<[u8; 3]>());
+    let change = (0..SLOT_COUNT, prop::bool::weighted(0.8), any::<[u8; 3]>());
     let change = change.prop_map(|(slot, is_feasible, values)| Change {
         slot,
         is_feasible,
@@ -65,6 +67,7 @@ impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Feasibility for ByPredicates<C, R> 
 
     fn filter_block_for_request(&self, block: usize, mask: u64) -> u64 {
         let start = u32::try_from(block * 64).expect("small");
+        // For the single request, masks decide every third host of a block, and the exact test the others.
         let passes_mask =
             |bit: u32| !bit.is_multiple_of(3) || (self.is_feasible_for_request)(start + bit);
         (0..64).fold(0, |word, bit| {
@@ -80,15 +83,12 @@ impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Feasibility for ByPredicates<C, R> 
 /// The best hosts, found by scoring all of them.
 fn brute_force(
     terms: &[Term],
-    feasible: &[bool],
+    slot_count: u32,
     columns: &[Column],
     is_feasible: &impl Fn(u32) -> bool,
     count: usize,
 ) -> Vec<Ranked> {
-    let slots: Vec<u32> = (0..feasible.len())
-        .map(|slot| u32::try_from(slot).expect("small"))
-        .filter(|slot| feasible[*slot as usize] && is_feasible(*slot))
-        .collect();
+    let slots: Vec<u32> = (0..slot_count).filter(|slot| is_feasible(*slot)).collect();
     let mut ranked: Vec<Ranked> = slots
         .iter()
         .map(|slot| Ranked {
@@ -125,16 +125,16 @@ proptest! {
     #[test]
     fn the_index_finds_what_scoring_all_hosts_finds(
         start in change_lists(),
-        rounds in prop::collection::vec((change_lists(), prop::collection::vec(0u32..2500, 0..5), 1usize..6, prop::sample::select(vec![1u32, 1, 1, 3, 70])), 1..12),
-        (has_coarse_values, starts_at_zero) in any::<(bool, bool)>(),
+        rounds in prop::collection::vec((change_lists(), prop::collection::vec(0..SLOT_COUNT, 0..5), 1usize..6, prop::sample::select(vec![1u32, 1, 1, 3, 70])), 1..12),
+        (has_coarse_values, third_declares_low) in any::<(bool, bool)>(),
     ) {
         let terms = vec![
             Term { column: 0, multiplier: 1.0, low: Some(0.0), high: None },
             Term { column: 1, multiplier: 2.5, low: Some(0.0), high: None },
-            Term { column: 2, multiplier: -1.0, low: starts_at_zero.then_some(0.0), high: None },
+            Term { column: 2, multiplier: -1.0, low: third_declares_low.then_some(0.0), high: None },
         ];
         let mut columns = vec![Column::default(); 3];
-        let mut feasible = vec![false; 2500];
+        let mut feasible = vec![false; SLOT_COUNT as usize];
         // Coarse values produce many ties.
         let value = |byte: u8| if has_coarse_values { f64::from(byte / 64) } else { f64::from(byte) };
         let set = |columns: &mut Vec<Column>, feasible: &mut Vec<bool>, change: &Change| {
@@ -148,7 +148,7 @@ proptest! {
         }
         let block_count = feasible.len().div_ceil(64);
         let mut hosts = SlotSet::default();
-        (0..2500).for_each(|slot| { hosts.insert(slot); });
+        (0..SLOT_COUNT).for_each(|slot| { hosts.insert(slot); });
         let mut log = ChangeLog::default();
         let mut scores = ScoreCache::new(terms.clone());
         // Two indexes share a score cache; the second is used in every third round.
@@ -176,7 +176,7 @@ proptest! {
                 .insert(current.unwrap_or_else(|| ClassIndex::new(&terms, block_count, &fleet)));
             let found = index.best(&mut scores, *count, &feasibility, &fleet);
             let is_feasible = |slot: u32| is_feasible_for_request(slot) && is_feasible_for_class(slot);
-            let expected = brute_force(&terms, &feasible, &columns, &is_feasible, *count);
+            let expected = brute_force(&terms, SLOT_COUNT, &columns, &is_feasible, *count);
             prop_assert_eq!(found, expected);
         }
     }
