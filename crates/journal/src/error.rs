@@ -214,7 +214,7 @@ pub enum JournalError {
     /// The store has entries, and what was asked for is possible in an empty one only.
     #[error("the journal at {path} is not empty: it ends at entry {end}")]
     NotEmpty {
-        /// The directory of the store.
+        /// The directory of the store, or its place in another engine.
         path: PathBuf,
         /// The last entry that the store has.
         end: u64,
