@@ -71,6 +71,24 @@ fn a_cell_on_a_directory_of_its_own_is_no_replica() {
     );
 }
 
+#[test]
+fn replicas_of_a_cell_are_the_same_cell() {
+    let flags = [
+        &["--cell-replica-address", "localhost:8780"][..],
+        &["--cell-store-url", "etcd://127.0.0.1:2379/cell"],
+    ];
+    let (code, _, error) = run(&[
+        &["config", "check", "cell", "--config", "/dev/null"][..],
+        &flags.concat(),
+    ]
+    .concat());
+    assert_eq!(code, 2, "{error}");
+    assert!(
+        error.contains("cell.replica_address: ") && error.contains("cell.uuid"),
+        "{error}"
+    );
+}
+
 /// Starts replica `number` of control, and does not wait until it is ready.
 fn spawn(folder: &Path, url: &str, number: usize) -> Control {
     let keys = folder.join("keys");

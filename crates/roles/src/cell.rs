@@ -4,8 +4,10 @@
 //! fail quickly come before the store is loaded.
 
 mod metrics;
+mod opening;
 mod uuid_file;
 
+use opening::OpenCell;
 pub use uuid_file::UUID_FILE;
 
 use std::path::Path;
@@ -17,7 +19,6 @@ use clap::Args;
 use placewright_cell::Cell;
 use placewright_conductor::{CellId, cell_conductor};
 use placewright_identity::Role;
-use placewright_journal::Journal;
 use placewright_pki::Credentials;
 use placewright_rpc::{
     CertificatesClient, ClientIdentity, ClientOptions, PlacementClient, ServeOptions, ServerRole,
@@ -27,6 +28,7 @@ use placewright_secrets::Sealer;
 use placewright_tasks::{Task, supervise};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch};
 
 use crate::audit_log;
 use crate::config::{CellFlags, Config, ConfigErrors, Environment};
@@ -38,6 +40,7 @@ use crate::control::{BACKLOG, bind, descriptors, health, logs, option_conversion
 use crate::handshakes::HandshakeThreads;
 use crate::identities::{self, ManagedCredentials};
 use crate::options::{CellOptions, Number, Options};
+use crate::replica::ReplicaGroup;
 use crate::store::Store;
 use crate::{replica, secrets, warnings};
 
@@ -119,13 +122,6 @@ pub fn check(config: &Config) -> Result<(Option<Token>, Vec<String>), ConfigErro
     Ok((token, warnings))
 }
 
-/// Opens the cell's journal, on a thread that may block.
-async fn open_journal(config: &Config) -> anyhow::Result<Box<dyn Journal>> {
-    let options = option_conversion::journal(&config.options);
-    let store = Store::of_cell(&config.options.cell, options)?;
-    Ok(tokio::task::spawn_blocking(move || store.open()).await??)
-}
-
 /// Loads the cell's certificate, if it has one.
 fn load_credentials(options: &CellOptions) -> Result<Option<Arc<Credentials>>, ConfigErrors> {
     let folder = options.identity_path.as_deref();
@@ -201,28 +197,30 @@ async fn serve(
     let id = uuid_file::read_or_create(&directory, options.uuid)?;
     let mut registry = Registry::default();
     let observer = LoggingObserver(JournalMetrics::new(&mut registry));
-    let journal = open_journal(config).await?;
     let cell_options = placewright_cell::Options {
         sealer: open_sealer(config, &mut registry).await?,
         ..cell_options(&config.options, CellId(id))
     };
-    let cell = tokio::select! {
-        cell = Cell::open_on(journal, cell_options, observer, placement) => cell?,
+    let client = opening::replica_client_options(token.clone(), credentials.clone());
+    let parts = (observer, placement as _);
+    let open = tokio::select! {
+        open = OpenCell::open(&config.options, cell_options, parts, client) => open?,
         () = wait_for_stops(&stops, 1) => {
             tracing::info!("stopped while the state was being loaded");
             return Ok(());
         }
     };
-    metrics::register(&mut registry, &cell);
+    let cell = &open.cell;
+    metrics::register(&mut registry, cell);
     audit_log::start(&config.options.audit, &directory, &mut registry)?;
     let listener = socket.listen(BACKLOG)?;
-    log_ready(config, &listener, &cell, &directory, start)?;
-    health_handle.set(metrics::CellHealth::new(registry, stops.clone(), &cell));
+    log_ready(config, &listener, cell, &directory, start)?;
+    health_handle.set(metrics::CellHealth::new(registry, stops.clone(), cell));
     systemd::ready();
     systemd::feed_watchdog();
 
     let authority = authority_link(&client_options, credentials.as_ref())?;
-    let services = services(&cell, authority);
+    let services = services(&open, authority);
     let threads = HandshakeThreads::start(&config.options, credentials.is_some())?;
     let serve_options = ServeOptions {
         token,
@@ -231,21 +229,37 @@ async fn serve(
         drain_timeout: milliseconds(options.drain_timeout_ms),
         ..option_conversion::grpc_of_cell(&config.options, connection_limits.cell)
     };
-    let serving = serve_grpc(listener, services, serve_options, wait_for_stops(&stops, 1));
+    serve_until_stopped(&open, (listener, services, serve_options), &stops).await?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Serves until the first signal, and then ends the cell.
+async fn serve_until_stopped(
+    open: &OpenCell,
+    (listener, services, options): (TcpListener, Services, ServeOptions),
+    stops: &watch::Receiver<u32>,
+) -> anyhow::Result<()> {
+    let (stop_serving, until_ended) = oneshot::channel();
+    let serving = serve_grpc(listener, services, options, async {
+        // The sender lives as long as the server.
+        let _ = until_ended.await;
+    });
     let stopping = async {
-        wait_for_stops(&stops, 1).await;
+        wait_for_stops(stops, 1).await;
         tracing::info!(
             "stopping: what was accepted is made durable; a second signal ends it at once"
         );
         systemd::stopping();
         // This also ends the streams of agents and followers, for which the server would wait.
-        cell.shutdown().await;
+        open.shutdown().await;
+        // The server may have ended by itself.
+        let _ = stop_serving.send(());
     };
     tokio::select! {
         (served, ()) = async { tokio::join!(serving, stopping) } => served?,
-        () = wait_for_stops(&stops, 2) => bail!("ended at once by a second signal"),
+        () = wait_for_stops(stops, 2) => bail!("ended at once by a second signal"),
     }
-    tracing::info!("stopped");
     Ok(())
 }
 
@@ -260,11 +274,12 @@ async fn open_sealer(config: &Config, registry: &mut Registry) -> anyhow::Result
     Ok(sealer)
 }
 
-/// The gRPC services of the cell, for control and its agents.
-fn services(cell: &Arc<Cell>, certificates: Option<Arc<CertificatesClient>>) -> Services {
+/// The gRPC services of the cell, for control, its agents and its other replicas.
+fn services(open: &OpenCell, certificates: Option<Arc<CertificatesClient>>) -> Services {
     Services {
-        cell: Some(Arc::clone(cell) as _),
-        agents: Some(Arc::clone(cell) as _),
+        cell: Some(Arc::clone(&open.cell) as _),
+        agents: Some(Arc::clone(&open.cell) as _),
+        replica: open.group.as_ref().map(ReplicaGroup::link),
         certificates: certificates.map(|link| link as _),
         ..Services::default()
     }

@@ -46,6 +46,9 @@ pub(crate) fn check_cell(options: &Options, store: &Store) -> Result<(), ConfigE
             "replicas need a journal that all of them reach: set cell.store_url to etcd://… or postgresql://…",
         ));
     }
+    if options.cell.uuid.is_none() {
+        return Err(error("replicas are the same cell: set cell.uuid"));
+    }
     check_keys(&options.secrets).map_err(error)
 }
 
