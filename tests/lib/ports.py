@@ -65,3 +65,14 @@ def free_port() -> int:
                 return port
             _held.pop().close()
     raise RuntimeError("no port is free")
+
+
+def free_block(count: int) -> int:
+    """The first of so many ports in a row that nobody else gets while this process lives."""
+    first = last = free_port()
+    while last - first < count - 1:
+        port = free_port()
+        if port != last + 1:
+            first = port
+        last = port
+    return first

@@ -10,27 +10,16 @@ import sys
 import time
 from collections.abc import Iterator
 
-import ports
 import servers
 from etcd import Etcd
 from layout import COMPUTE, ENGINE_MEMBERS, PLACEMENT, PORTS_EACH, Layout
+from ports import free_block
 
 HERE = pathlib.Path(__file__).resolve().parent
 START_S = 180
 # A replica says so in its log when it begins to lead. The greatest epoch is the present one.
 LEADS = re.compile(r"this replica leads\b.*?\bepoch=(\d+)|\bepoch=(\d+).*?this replica leads")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-
-
-def free_block(count: int) -> int:
-    """The first of so many ports in a row that nobody else gets while this process lives."""
-    first = last = ports.free_port()
-    while last - first < count - 1:
-        port = ports.free_port()
-        if port != last + 1:
-            first = port
-        last = port
-    return first
 
 
 class Installation:
