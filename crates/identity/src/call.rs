@@ -30,11 +30,11 @@ pub enum Call<'a> {
         uuid: Uuid,
     },
     /// An agent reports the service host of one of its hosts.
-    NameService {
+    ReportServiceHost {
         /// The name of the called cell, which has to be the one in the agent's certificate.
         cell: &'a str,
-        /// The name of the service host.
-        service: &'a str,
+        /// The name of the service host, which is `agent.service_host` of the agent.
+        service_host: &'a str,
     },
     /// A cell sends claim requests to placement.
     RequestClaims,
@@ -54,9 +54,9 @@ pub enum Call<'a> {
 
 /// The refusal of a call. Its text is for the caller, and for the log of the called role.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the certificate of {caller} does not allow it to {call}: {reason}")]
+#[error("the certificate of {holder} does not allow it to {call}: {reason}")]
 pub struct Refusal {
-    caller: String,
+    holder: String,
     call: String,
     reason: String,
 }
@@ -69,7 +69,9 @@ impl fmt::Display for Call<'_> {
             Self::ReportHost { name, uuid, .. } => {
                 write!(f, "speak for the host {name:?} ({uuid})")
             }
-            Self::NameService { service, .. } => write!(f, "name {service:?} as a host's service"),
+            Self::ReportServiceHost { service_host, .. } => {
+                write!(f, "report {service_host:?} as the service host of a host")
+            }
             Self::RequestClaims => f.write_str("ask placement for claims"),
             Self::JoinReplicas { cell: "" } => f.write_str("join the replicas of control"),
             Self::JoinReplicas { cell } => write!(f, "join the replicas of the cell {cell:?}"),
@@ -92,7 +94,7 @@ impl Identity {
             return Ok(());
         };
         Err(Refusal {
-            caller: self.to_string(),
+            holder: self.to_string(),
             call: call.to_string(),
             reason,
         })
@@ -108,7 +110,7 @@ impl Identity {
             return Ok(());
         }
         Err(Refusal {
-            caller: self.to_string(),
+            holder: self.to_string(),
             call: format!("answer as {expected}"),
             reason: "it is of another role, cell or installation".to_owned(),
         })
@@ -134,7 +136,7 @@ impl Identity {
             (
                 Call::JoinCell { cell }
                 | Call::ReportHost { cell, .. }
-                | Call::NameService { cell, .. },
+                | Call::ReportServiceHost { cell, .. },
                 Role::Agent(names),
             ) => {
                 if names.cell != **cell {
@@ -144,19 +146,21 @@ impl Identity {
                     Call::ReportHost { name, uuid, .. } => {
                         names.hosts.iter().any(|host| host.matches(name, *uuid))
                     }
-                    // The name of a host is also the name of its service host.
-                    Call::NameService { service, .. } => {
-                        names.services.contains(*service)
-                            || names.hosts.iter().any(|host| host.may_have_name(service))
+                    // A host may be its own service host, under its own name; then the certificate need not list the
+                    // service host.
+                    Call::ReportServiceHost { service_host, .. } => {
+                        names.services.contains(*service_host)
+                            || (names.hosts.iter()).any(|host| host.may_have_name(service_host))
                     }
                     // For `JoinCell` the check of the cell, above, is enough.
                     _ => true,
                 };
                 (!is_allowed).then(|| "it is for other hosts".to_owned())
             }
-            (Call::JoinCell { .. } | Call::ReportHost { .. } | Call::NameService { .. }, _) => {
-                only_for("an agent of the cell")
-            }
+            (
+                Call::JoinCell { .. } | Call::ReportHost { .. } | Call::ReportServiceHost { .. },
+                _,
+            ) => only_for("an agent of the cell"),
             (Call::RenewAgentCertificate { holder }, Role::Cell(cell)) => {
                 let is_allowed = matches!(holder.role(), Role::Agent(names) if names.cell == *cell)
                     && holder.installation() == installation;

@@ -196,9 +196,9 @@ fn a_service_host_has_the_name_of_a_host_or_a_name_in_the_certificate() {
     };
     let identity = Identity::new(INSTALLATION, Role::Agent(names)).unwrap();
     for (service, is_allowed) in [("h1", true), ("ironic", true), ("h2", false)] {
-        let call = Call::NameService {
+        let call = Call::ReportServiceHost {
             cell: "c1",
-            service,
+            service_host: service,
         };
         assert_eq!(
             identity.check_call(INSTALLATION, &call).is_ok(),

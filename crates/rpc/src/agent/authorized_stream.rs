@@ -85,9 +85,9 @@ impl AuthorizedStream {
                 .holder
                 .refuse(&format!("it calls the node of the host {name:?} {node:?}")));
         }
-        self.holder.check(&Call::NameService {
+        self.holder.check(&Call::ReportServiceHost {
             cell: &self.cell,
-            service: &names.service_host,
+            service_host: &names.service_host,
         })
     }
 }
