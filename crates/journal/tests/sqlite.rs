@@ -8,8 +8,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use placewright_journal::{
-    AppendError, FORMAT, Journal, JournalError, SqliteJournal, SqliteOptions, Verification,
-    compact, verify,
+    AppendError, Journal, JournalError, SqliteJournal, SqliteOptions, Verification, compact, verify,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -339,7 +338,7 @@ fn a_store_of_a_newer_format_is_refused_and_not_changed() {
     let directory = store();
     let connection = database(&directory);
     connection
-        .execute("UPDATE meta SET value = 2 WHERE key = 'format'", [])
+        .execute("UPDATE meta SET value = 3 WHERE key = 'format'", [])
         .unwrap();
     drop(connection);
     let before = fs::read(directory.path().join("journal.sqlite")).unwrap();
@@ -349,12 +348,12 @@ fn a_store_of_a_newer_format_is_refused_and_not_changed() {
     ];
     for result in results {
         let error = failure(result);
-        assert!(error.to_string().contains("has format 2"));
+        assert!(error.to_string().contains("has format 3"));
         assert!(matches!(
             error,
             JournalError::NewerFormat {
-                found: 2,
-                supported: FORMAT,
+                found: 3,
+                supported: 2,
                 ..
             }
         ));

@@ -19,13 +19,13 @@ use super::seal::{self, SEALED_FORMAT};
 use super::{SqliteJournal, Store, snapshot_file};
 use crate::{JournalError, private};
 
-/// The format of stores that this release writes. It reads this format and all older ones.
+/// The format of new stores. A sealed store has [`SEALED_FORMAT`]; both are read.
 pub const FORMAT: u32 = 1;
 
 /// The application id that identifies our database files: "PWJL".
 const APPLICATION_ID: i32 = 0x5057_4a4c;
 /// How long SQLite waits for its own locks. `Store::write_lock` serialises the handles within one process;
-/// the waiting covers the remaining cases, such as a reader that starts while the log is recovered.
+/// the waiting covers the remaining cases, such as a reader that starts while SQLite recovers its write-ahead log.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The write-ahead log is checkpointed when it has grown to this many pages (16 MiB): less often
 /// than by SQLite's default, because each checkpoint costs two more fsyncs.
