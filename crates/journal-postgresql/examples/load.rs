@@ -70,6 +70,7 @@ fn measure(
         let append_started = Instant::now();
         journal.append(next, &batch)?;
         times.push(append_started.elapsed());
+        journal.finish_deferred();
         next += records as u64;
     }
     let rate = times.len() as f64 / started.elapsed().as_secs_f64();

@@ -71,6 +71,21 @@ impl Connection {
         self.call(Kind::Append, bytes, work)
     }
 
+    /// Makes a request for whose result nobody waits, if there is a session. The next request comes after it.
+    pub(crate) fn start<F>(&self, work: impl FnOnce(Arc<Session>) -> F)
+    where
+        F: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        let Some(session) = &self.session else {
+            return;
+        };
+        let working = work(Arc::clone(session));
+        let timeout = self.servers.options().request_timeout;
+        self.servers.start(async move {
+            let _ = tokio::time::timeout(timeout, working).await;
+        });
+    }
+
     fn call<T, F>(
         &mut self,
         kind: Kind,

@@ -57,7 +57,7 @@ impl fmt::Display for PostgresqlNotice {
             Self::SingleStandby { host, names } => write!(
                 f,
                 "PostgreSQL at {host} waits for every standby in synchronous_standby_names = '{names}': without one \
-                 of them nothing is written; name two with ANY 1 (…)"
+                 of them nothing is written until another one is named; ANY 1 (…) with several needs only one"
             ),
             Self::NoFullPageWrites { host } => write!(
                 f,

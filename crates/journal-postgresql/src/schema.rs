@@ -103,6 +103,11 @@ pub(crate) const APPEND: &str = "
     )
     SELECT EXISTS (SELECT FROM moved), current_setting('synchronous_standby_names')";
 
+/// Notes that the entries up to $1 were acknowledged. The commit waits for no disk.
+pub(crate) const ACKNOWLEDGE: &str = "
+    UPDATE head SET acknowledged = $1 WHERE last = $1 AND acknowledged < $1
+        AND set_config('synchronous_commit', 'off', true) = 'off'";
+
 /// Seals the store, if the head is the one that its writer knows.
 pub(crate) const SEAL: &str = "
     UPDATE head SET moved_to = $3 WHERE last = $1 AND batch_id = $2 AND moved_to IS NULL";

@@ -92,14 +92,19 @@ impl Servers {
         future: impl Future<Output = Result<T, Failure>> + Send + 'static,
     ) -> Result<T, Failure> {
         let (sender, receiver) = mpsc::sync_channel(1);
-        if let Some(runtime) = &self.runtime {
-            runtime.spawn(async move {
-                // It fails only if nobody waits for the result any more.
-                let _ = sender.send(future.await);
-            });
-        }
+        self.start(async move {
+            // It fails only if nobody waits for the result any more.
+            let _ = sender.send(future.await);
+        });
         let abandoned = |_| Failure::new(Cause::Unknown, "the request was abandoned");
         receiver.recv().map_err(abandoned)?
+    }
+
+    /// Runs a future for whose result nobody waits.
+    pub(crate) fn start(&self, future: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn(future);
+        }
     }
 
     /// What an operator should know of each server that can be asked.

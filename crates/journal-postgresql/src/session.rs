@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures_util::future::try_join;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
@@ -142,6 +143,19 @@ impl Session {
         } else {
             self.confirm().await
         }
+    }
+
+    /// Runs a statement that has exactly one row, and waits until everything that it saw is on the standbys.
+    pub(crate) async fn query_confirmed(
+        &self,
+        sql: &'static str,
+        values: Values<'_>,
+    ) -> Result<Row, Failure> {
+        // With both prepared they are sent one behind the other, in this order.
+        self.prepared(sql).await?;
+        self.prepared(CONFIRM).await?;
+        let (row, ()) = try_join(self.query_one(sql, values), self.confirm()).await?;
+        Ok(row)
     }
 
     /// Waits until everything that was visible in this session is on the standbys.

@@ -211,3 +211,29 @@ fn a_server_without_standbys_is_refused_unless_that_is_allowed() {
     assert!(matches!(error, JournalError::Unsuitable { .. }), "{error}");
     assert_eq!(journal.end().unwrap(), end);
 }
+
+#[test]
+fn what_was_acknowledged_is_handed_out_without_a_standby() {
+    if !PostgresqlCluster::available() {
+        return;
+    }
+    let cluster = PostgresqlCluster::start(1).unwrap();
+    let options = options(&cluster);
+    let mut writer = PostgresqlJournal::open(&options).unwrap();
+    let mut reader = PostgresqlJournal::open(&options).unwrap();
+    writer.append(1, &[b"a"]).unwrap();
+    writer.finish_deferred();
+    let told = "SELECT acknowledged FROM placewright.head";
+    while cluster.sql(0, told).unwrap().trim() != "1" {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    cluster.stop(1).unwrap();
+    assert_eq!(read(&mut reader, 1).unwrap(), [b"a"]);
+    // What the end is now cannot be told.
+    assert!(matches!(
+        reader.durable_end(),
+        Err(JournalError::Unreachable { .. })
+    ));
+    cluster.resume(1).unwrap();
+    assert_eq!(reader.durable_end().unwrap(), 1);
+}

@@ -50,9 +50,9 @@ pub enum JournalError {
     /// Entries that were acknowledged are gone: the end of the log was damaged or cut off, or an older
     /// copy of the log took its place.
     #[error(
-        "the journal at {path} lacks entries {first} to {last} ({} entries), which were acknowledged: \
-         restore it from a copy, or give them up with `placewright journal accept-loss --store {path}`",
-        last - first + 1
+        "the journal at {path} lacks entries {first} to {last} ({} entries), which were acknowledged: {}",
+        last - first + 1,
+        remedy(path)
     )]
     Lost {
         /// The directory of the store.
@@ -263,6 +263,17 @@ pub enum AppendError {
     /// still under way. [`crate::Journal::resolve`] finds out.
     #[error("it is not known whether the append was made")]
     Unknown(#[source] JournalError),
+}
+
+/// What an operator can do about entries that are lost.
+fn remedy(path: &Path) -> String {
+    if path.to_string_lossy().contains("://") {
+        return "restore its servers from a backup that has them".into();
+    }
+    format!(
+        "restore it from a copy, or give them up with `placewright journal accept-loss --store {}`",
+        path.display()
+    )
 }
 
 impl JournalError {

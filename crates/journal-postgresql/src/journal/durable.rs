@@ -3,7 +3,7 @@
 //! A commit that is visible need not be on a standby: a primary that was started again shows all that its own disk has,
 //! and one that is told to stop waiting shows what it waited for. A failover loses such a commit. Two things prove that
 //! an entry is durable: the acknowledgement of a later write, because the standbys have the log as one piece; and the
-//! head, in which each writer notes the last entry that was acknowledged before its append.
+//! head, in which each writer notes what was acknowledged to it, with its next append or right after the last one.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use placewright_journal::JournalError;
 use super::PostgresqlJournal;
 use crate::failure::Failure;
 use crate::rows::{LogEnd, Look, int};
-use crate::schema::{READ_HEAD, READ_LAST};
+use crate::schema::{ACKNOWLEDGE, READ_HEAD, READ_LAST};
 
 /// The pauses between two looks whether there are new entries, at first and at most. They double.
 const POLL_MIN: Duration = Duration::from_millis(1);
@@ -51,9 +51,8 @@ impl PostgresqlJournal {
         // Both in one session: the acknowledgement says that this server still has the standbys.
         let work = |session: std::sync::Arc<crate::session::Session>| async move {
             let row = session
-                .query_one(READ_HEAD, &[&int(acknowledged.last)])
+                .query_confirmed(READ_HEAD, &[&int(acknowledged.last)])
                 .await?;
-            session.confirm().await?;
             session.look(&row)
         };
         let looked = match is_repeated {
@@ -90,6 +89,15 @@ impl PostgresqlJournal {
         }
         self.known = look.head.clone();
         Ok(look)
+    }
+
+    /// Tells other handles what was acknowledged, so that they need not confirm it. Nobody waits for that, and if it is
+    /// lost, the next append tells it.
+    pub(super) fn tell_acknowledged(&mut self) {
+        let last = int(self.store.acknowledged().last);
+        self.connection.start(move |session| async move {
+            session.execute(ACKNOWLEDGE, &[&last]).await.map(|_| ())
+        });
     }
 
     /// Looks for entries after `after` until there are some, or the time is over.

@@ -1,10 +1,12 @@
 //! Reading batches in order, each verified in its place in the chain.
 
+use std::time::Duration;
+
 use placewright_journal::batch::{self, Link};
 use placewright_journal::{JournalError, Visit};
 
 use super::PostgresqlJournal;
-use crate::rows::{BatchHeader, LogEnd, Look, int};
+use crate::rows::{BatchHeader, LogEnd, int};
 use crate::schema::{FIND_BATCH, READ_BATCHES, READ_END_BEFORE};
 use crate::store::Store;
 
@@ -12,6 +14,10 @@ use crate::store::Store;
 const BATCHES_FIRST: i64 = 32;
 const BATCHES_MIN: i64 = 2;
 const BATCHES_MAX: i64 = 256;
+/// How often it is looked whether entries were acknowledged to their writer before they are confirmed, and the pause
+/// before each further look.
+const LOOKS: usize = 3;
+const LOOK_PAUSE: Duration = Duration::from_millis(1);
 /// Pages grow while they are smaller, and shrink when they are larger than this, in bytes.
 const PAGE_BYTES_MIN: usize = 512 << 10;
 const PAGE_BYTES_MAX: usize = 2 << 20;
@@ -63,26 +69,30 @@ impl PostgresqlJournal {
 
     /// The last entry that may be handed out to somebody who has read up to `from`; `None` if there is none.
     fn readable_end(&mut self, from: u64) -> Result<Option<u64>, JournalError> {
-        let look = self.look("read")?;
-        let Look { head, trimmed, .. } = &look;
+        let mut look = self.look("read")?;
+        let trimmed = look.trimmed;
         if from <= trimmed.last {
             return Err(JournalError::Trimmed {
                 asked: from,
                 first_held: trimmed.last + 1,
             });
         }
-        let end = head.end.last;
+        let end = look.head.end.last;
         if from > end {
             return match from == end + 1 {
                 true => Ok(None),
                 false => Err(self.store.missing(end + 1, from - 1)),
             };
         }
-        let durable = self.store.acknowledged().last.max(head.acknowledged);
-        if from <= durable {
-            return Ok(Some(durable.min(end)));
+        for _ in 0..LOOKS {
+            let durable = self.store.acknowledged().last.max(look.head.acknowledged);
+            if from <= durable {
+                return Ok(Some(durable.min(look.head.end.last)));
+            }
+            // Their writer is about to tell that they were acknowledged, or is no more.
+            std::thread::sleep(LOOK_PAUSE);
+            look = self.look("read")?;
         }
-        // Nobody has appended after these entries yet.
         Ok(Some(self.confirm("read")?.head.end.last))
     }
 
