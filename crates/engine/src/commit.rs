@@ -62,8 +62,14 @@ pub(crate) fn commit<M: Machine>(
             journal.finish_deferred();
             return Some(appended);
         }
-        Err(AppendError::Conflict { .. }) => requeue_after_conflict(shared, journal, batches),
+        Err(AppendError::Conflict { next_sequence }) => {
+            if next_sequence <= shared.durable() {
+                shared.lost.suspect();
+            }
+            requeue_after_conflict(shared, journal, batches);
+        }
         Err(AppendError::Failed(error)) => {
+            shared.lost.suspect_by(&error);
             undo_failed_append(shared, batches, &Arc::new(StoreError::Journal(error)));
         }
         Err(AppendError::Unknown(error)) => {

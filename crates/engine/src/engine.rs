@@ -8,24 +8,25 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use placewright_journal::{Fence, Journal, JournalError};
+use placewright_journal::{Journal, JournalError};
 use placewright_tasks::Task;
 use tokio::sync::{oneshot, watch};
 
 use crate::entries::RecentEntries;
 use crate::error::{FollowError, RecoverError, SnapshotError, SubmitError};
 use crate::history::{self, HistoryRequest};
+use crate::loss::LostEntries;
 use crate::pending;
 use crate::reading::Reading;
 use crate::recover::{Recovered, recover_until};
 use crate::replica::Replica;
 use crate::replica_state::{ReplicaOptions, ReplicaState};
-use crate::shared::{self, Progress, Queue, Shared, State};
+use crate::shared::{self, Progress, Queue, Shared, State, wake_writer};
 use crate::snapshot;
 use crate::snapshot_schedule::{SnapshotRequest, SnapshotSchedule};
 use crate::submission::{Answer, CommandReply, Submission};
 use crate::throttle::Throttle;
-use crate::writer::{self, wake_writer};
+use crate::writer;
 use crate::{Follower, Machine, Observer, Options, SnapshotReport};
 
 /// A running state machine. Clones are handles to the same engine; dropping the last one shuts it
@@ -116,6 +117,7 @@ impl<M: Machine> Engine<M> {
             ahead_wake: Condvar::new(),
             recent: RwLock::new(RecentEntries::new(options.recent_bytes)),
             append_failed: Mutex::new(None),
+            lost: LostEntries::new(),
             snapshot_schedule: Mutex::new(initial_schedule(&recovered)),
             snapshot_requests,
             history_requests,
@@ -135,6 +137,10 @@ impl<M: Machine> Engine<M> {
                 threads: Mutex::new(Some(threads)),
             }),
         })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared<M>> {
+        &self.inner.shared
     }
 
     /// The handle on this engine's part as a replica, for the links between replicas.
@@ -194,6 +200,9 @@ impl<M: Machine> Engine<M> {
     ) -> Result<oneshot::Receiver<CommandReply<M>>, SubmitError> {
         let (reply, receiver) = oneshot::channel();
         let shared = &self.inner.shared;
+        if let Some(error) = shared.lost.error() {
+            return Err(SubmitError::Unavailable(Arc::new(error)));
+        }
         let mut submission = Submission {
             command,
             reply,
@@ -281,36 +290,6 @@ impl<M: Machine> Engine<M> {
         compute(&self.inner.shared.state.read().machine)
     }
 
-    /// Waits until this engine has applied every entry that was acknowledged by any replica before the call, so that
-    /// a read that begins afterwards is linearizable. All callers who wait at the same time share one question to
-    /// the store (as Raft's ReadIndex). An engine that alone writes its journal needs no question.
-    ///
-    /// # Errors
-    /// [`SubmitError::Unavailable`] when the store does not answer, or the engine was shut down.
-    pub fn confirm(&self) -> impl Future<Output = Result<(), SubmitError>> + Send + use<M> {
-        let shared = Arc::clone(&self.inner.shared);
-        async move {
-            if shared.replica.is_none() || Fence::Confirm.is_left_out() {
-                return Ok(());
-            }
-            let (reply, answer) = oneshot::channel();
-            let sent = shared.history_requests.send(HistoryRequest::End(reply));
-            sent.map_err(|_| SubmitError::ShuttingDown)?;
-            let end = answer.await.map_err(|_| SubmitError::ShuttingDown)?;
-            let end = end.map_err(SubmitError::Unavailable)?;
-            let mut progress = shared.progress.subscribe();
-            let reached = progress
-                .wait_for(|progress| progress.durable >= end || progress.is_closed)
-                .await
-                .is_ok_and(|progress| progress.durable >= end);
-            if reached {
-                Ok(())
-            } else {
-                Err(SubmitError::ShuttingDown)
-            }
-        }
-    }
-
     /// The sequence of the last durable entry.
     pub fn durable_sequence(&self) -> u64 {
         self.inner.shared.durable()
@@ -395,8 +374,9 @@ fn start<M: Machine>(
     let stop = Arc::new(AtomicBool::new(false));
     let snapshot_journal = journal.try_clone()?;
     let history_journal = journal.try_clone()?;
+    let generation = Arc::clone(&shared.lost.generation);
     let history = spawn(Task::EngineHistory, move || {
-        history::run(history_journal, &history_receiver);
+        history::run(history_journal, &history_receiver, &generation);
     })?;
     let snapshot = {
         let (shared, stop) = (Arc::clone(shared), Arc::clone(&stop));

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::envelope::inner_record;
+use crate::envelope::{self, CommandId, Envelope, inner_record};
 
 /// The approximate memory overhead of a chunk of [`RecentEntries`], in bytes.
 const CHUNK_OVERHEAD_BYTES: usize = 128;
@@ -96,6 +96,11 @@ impl RecentEntries {
         }
     }
 
+    /// The sequence of the first entry that is cached.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.chunks.front().map(|chunk| chunk.first)
+    }
+
     /// Forgets all entries.
     pub(crate) fn clear(&mut self) {
         self.chunks.clear();
@@ -110,6 +115,18 @@ impl RecentEntries {
         let chunk = self.chunks.get(index)?;
         (chunk.first <= sequence).then(|| Entries::new(Arc::clone(chunk), sequence))
     }
+}
+
+/// One durable entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Its place in the journal.
+    pub sequence: u64,
+    /// The command of another replica whose effect it is; `None` for a command that was submitted to the replica that
+    /// led, and where one process alone writes the journal.
+    pub command: Option<CommandId>,
+    /// The machine's record, for [`crate::Machine::decode`].
+    pub record: &'a [u8],
 }
 
 /// Consecutive durable entries in shared memory; cheap to clone.
@@ -140,13 +157,39 @@ impl Entries {
         self.iter_from(self.from)
     }
 
+    /// The entries in order, with the commands that they are the effect of.
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.raw_from(self.from).map(|(sequence, record)| {
+            let (envelope, inner) = envelope::open(record).unwrap_or((Envelope::None, record));
+            let command = match envelope {
+                Envelope::Command(id) => Some(id),
+                Envelope::None | Envelope::Leader(_) => None,
+            };
+            Entry {
+                sequence,
+                command,
+                record: inner,
+            }
+        })
+    }
+
     /// The entries from `sequence` on.
     pub fn iter_from(&self, sequence: u64) -> impl Iterator<Item = (u64, &[u8])> {
+        let raw = self.raw_from(sequence);
+        // An envelope that is not valid does not become durable, so there is always an inner record.
+        raw.map(|(sequence, record)| (sequence, inner_record(record).unwrap_or(record)))
+    }
+
+    /// One entry as it is in the journal.
+    pub(crate) fn raw(&self, sequence: u64) -> Option<&[u8]> {
+        self.raw_from(sequence).next().map(|(_, record)| record)
+    }
+
+    /// The entries from `sequence` on, as they are in the journal.
+    pub(crate) fn raw_from(&self, sequence: u64) -> impl Iterator<Item = (u64, &[u8])> {
         (sequence.max(self.from)..self.chunk.next_sequence()).map(|sequence| {
             let index = usize::try_from(sequence - self.chunk.first).unwrap_or(usize::MAX);
-            let record = self.chunk.record(index);
-            // An envelope that is not valid does not become durable, so there is always an inner record.
-            (sequence, inner_record(record).unwrap_or(record))
+            (sequence, self.chunk.record(index))
         })
     }
 }

@@ -4,7 +4,8 @@
 //! record     the machine's record, as `Machine::encode` writes it; or
 //!            0xff | kind u8 | length of the data u16 | data | the machine's record
 //! kind 1     a command of another replica:   origin u64 | number u64
-//! kind 2     a replica that leads from here:  origin u64 | address, UTF-8
+//! kind 2     a replica that leads from here:  origin u64 | time u64, in milliseconds since 1970 | reason u8 |
+//!            address, UTF-8
 //! ```
 //!
 //! Numbers are little-endian. The first byte of a machine's record is the version of its format, which never gets as
@@ -12,6 +13,7 @@
 //! known is passed over.
 
 use crate::DecodeError;
+use crate::leadership::{Leadership, TakeoverReason};
 
 const MARKER: u8 = 0xff;
 const KIND_COMMAND: u8 = 1;
@@ -38,8 +40,34 @@ pub(crate) enum Envelope<'a> {
     None,
     /// The record is the effect of this command.
     Command(CommandId),
-    /// The replica `origin` leads from this entry on.
-    Leader { origin: u64, address: &'a str },
+    /// A replica leads from this entry on.
+    Leader(LeaderNote<'a>),
+}
+
+/// What the entry says with which a replica begins to lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LeaderNote<'a> {
+    /// The replica that leads.
+    pub(crate) origin: u64,
+    /// Where the others reach it.
+    pub(crate) address: &'a str,
+    /// When it took over by its own clock, in milliseconds since 1970: for people, nothing is decided by it.
+    pub(crate) since_ms: u64,
+    pub(crate) reason: TakeoverReason,
+}
+
+impl LeaderNote<'_> {
+    /// Who leads from the entry `epoch` on, which has this note.
+    pub(crate) fn leadership(&self, epoch: u64) -> Leadership {
+        Leadership {
+            epoch,
+            origin: self.origin,
+            address: self.address.to_owned(),
+            is_own: false,
+            since_ms: self.since_ms,
+            reason: self.reason,
+        }
+    }
 }
 
 /// Separates a record from its envelope.
@@ -66,11 +94,15 @@ fn split(record: &[u8]) -> Option<(Envelope<'_>, &[u8])> {
             })
         }
         KIND_LEADER => {
-            let (origin, address) = data.split_first_chunk::<8>()?;
-            Envelope::Leader {
+            let (origin, data) = data.split_first_chunk::<8>()?;
+            let (since_ms, data) = data.split_first_chunk::<8>()?;
+            let (reason, address) = data.split_first()?;
+            Envelope::Leader(LeaderNote {
                 origin: u64::from_le_bytes(*origin),
                 address: std::str::from_utf8(address).ok()?,
-            }
+                since_ms: u64::from_le_bytes(*since_ms),
+                reason: TakeoverReason::from_byte(*reason),
+            })
         }
         _ => Envelope::None,
     };
@@ -95,21 +127,23 @@ pub(crate) fn begin_command(id: CommandId, out: &mut Vec<u8>) {
 
 /// Begins the record of a replica that leads from there on. The machine's record of no changes follows. An
 /// address that is too long is cut off.
-pub(crate) fn begin_leader(origin: u64, address: &str, out: &mut Vec<u8>) {
-    let mut end = address.len().min(ADDRESS_BYTES_MAX);
-    while !address.is_char_boundary(end) {
+pub(crate) fn begin_leader(note: &LeaderNote<'_>, out: &mut Vec<u8>) {
+    let mut end = note.address.len().min(ADDRESS_BYTES_MAX);
+    while !note.address.is_char_boundary(end) {
         end -= 1;
     }
-    begin(
-        KIND_LEADER,
-        &[&origin.to_le_bytes(), &address.as_bytes()[..end]],
-        out,
-    );
+    let parts: [&[u8]; 4] = [
+        &note.origin.to_le_bytes(),
+        &note.since_ms.to_le_bytes(),
+        &[note.reason.byte()],
+        &note.address.as_bytes()[..end],
+    ];
+    begin(KIND_LEADER, &parts, out);
 }
 
 fn begin(kind: u8, data: &[&[u8]], out: &mut Vec<u8>) {
     let length: usize = data.iter().map(|part| part.len()).sum();
-    // At most `ADDRESS_BYTES_MAX` and a number.
+    // At most `ADDRESS_BYTES_MAX` and some numbers.
     let length = u16::try_from(length).unwrap_or(u16::MAX);
     out.extend_from_slice(&[MARKER, kind]);
     out.extend_from_slice(&length.to_le_bytes());
@@ -133,14 +167,22 @@ mod tests {
         assert_eq!(opened, (Envelope::Command(id), b"inner".as_slice()));
 
         let mut record = Vec::new();
-        begin_leader(9, "https://höst:1", &mut record);
-        let address = "https://höst:1";
-        let leader = Envelope::Leader { origin: 9, address };
-        assert_eq!(open(&record).unwrap(), (leader, b"".as_slice()));
+        let note = LeaderNote {
+            origin: 9,
+            address: "https://höst:1",
+            since_ms: 1_790_000_000_000,
+            reason: TakeoverReason::HandedOver,
+        };
+        begin_leader(&note, &mut record);
+        assert_eq!(
+            open(&record).unwrap(),
+            (Envelope::Leader(note), b"".as_slice())
+        );
 
         let mut record = Vec::new();
-        begin_leader(9, &"ö".repeat(ADDRESS_BYTES_MAX), &mut record);
-        assert!(matches!(open(&record), Ok((Envelope::Leader { .. }, b""))));
+        let address = &"ö".repeat(ADDRESS_BYTES_MAX);
+        begin_leader(&LeaderNote { address, ..note }, &mut record);
+        assert!(matches!(open(&record), Ok((Envelope::Leader(_), b""))));
     }
 
     #[test]
@@ -165,6 +207,10 @@ mod tests {
         for length in 1..record.len() {
             assert!(open(&record[..length]).is_err(), "{length}");
         }
-        assert!(open(&[MARKER, KIND_LEADER, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xfe]).is_err());
+        let mut record = vec![MARKER, KIND_LEADER, 18, 0];
+        record.extend_from_slice(&[0; 17]);
+        record.push(0xfe);
+        assert!(open(&record).is_err(), "an address that is not UTF-8");
+        assert!(open(&[MARKER, KIND_LEADER, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
     }
 }

@@ -23,12 +23,62 @@ pub enum StoreError {
         #[source]
         source: DecodeError,
     },
+    /// The store has lost entries that were acknowledged, so nothing can be appended after them.
+    #[error("the store has lost entries {first} to {last}, which were acknowledged")]
+    Lost {
+        /// The first missing entry.
+        first: u64,
+        /// The last missing entry, as far as this process knows.
+        last: u64,
+    },
     /// The state had to be recovered from a snapshot while the engine ran, and could not be.
     #[error("the state cannot be recovered: {0}")]
     Recovery(String),
     /// The replica that leads, to which a command was handed over, could not carry it out.
     #[error("at the replica that leads: {0}")]
     AtLeader(String),
+}
+
+/// Why lost entries were not appended again from memory.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AppendAgainError {
+    /// The journal has all that this process has applied.
+    #[error("no entry is missing that this process has applied")]
+    NothingLost,
+    /// The journal has other entries in their place.
+    #[error(
+        "entries {first} to {last} cannot be appended again: the journal has other entries in their place, \
+         or none of those before them is in memory to compare; start this process anew to take the journal as it is"
+    )]
+    Replaced {
+        /// The first entry that differs.
+        first: u64,
+        /// The last entry that this process has applied.
+        last: u64,
+    },
+    /// This process does not have all of them in memory.
+    #[error(
+        "entries {first} to {last} cannot be appended again: this process does not have all of them, and the one \
+         before them, in memory; try another replica"
+    )]
+    NotInMemory {
+        /// The first missing entry.
+        first: u64,
+        /// The last missing entry.
+        last: u64,
+    },
+    /// The store failed. Some of the entries may be there again.
+    #[error("the store is unavailable")]
+    Store(#[source] Arc<StoreError>),
+    /// The engine is being shut down.
+    #[error("shutting down")]
+    ShuttingDown,
+}
+
+impl AppendAgainError {
+    pub(crate) fn of(error: JournalError) -> Self {
+        Self::Store(Arc::new(error.into()))
+    }
 }
 
 /// Why a state could not be recovered.

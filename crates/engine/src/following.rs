@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use placewright_journal::{AppendError, Journal, JournalError, Resolution};
 
-use crate::envelope;
+use crate::envelope::{self, LeaderNote};
 use crate::error::StoreError;
+use crate::leadership::{TakeoverReason, now_ms};
 use crate::pending;
 use crate::recover::{self, Recovered};
 use crate::replica_state::ReplicaState;
@@ -17,13 +19,16 @@ use crate::throttle::Throttle;
 use crate::undo::{self, publish_progress};
 use crate::{Machine, RecoverError};
 
+/// How long a follower waits that has commands which nobody has taken: the leader may not have read yet that it leads.
+const UNSENT_PAUSE: Duration = Duration::from_millis(20);
+
 /// Follows the journal for a moment. False if the engine is being shut down.
 pub(crate) fn follow_journal<M: Machine>(
     shared: &Shared<M>,
     replica: &ReplicaState<M>,
     journal: &mut dyn Journal,
 ) -> bool {
-    {
+    let has_unsent = {
         // Commands that were queued while the leader changed.
         let mut pending = replica.pending.lock();
         let mut queue = shared.queue.lock();
@@ -35,11 +40,15 @@ pub(crate) fn follow_journal<M: Machine>(
         if is_closed {
             return false;
         }
-    }
-    let waited = if is_leader_gone(replica) {
-        Ok(())
-    } else {
-        journal.wait_for_entries(shared.durable(), replica.poll_interval)
+        pending.has_unsent
+    };
+    let timeout = match has_unsent {
+        true => replica.poll_interval.min(UNSENT_PAUSE),
+        false => replica.poll_interval,
+    };
+    let waited = match reason_to_take_over(replica) {
+        Some(_) => Ok(()),
+        None => journal.wait_for_entries(shared.durable(), timeout),
     };
     if let Err(error) =
         (waited.map_err(StoreError::Journal)).and_then(|()| read_and_apply(shared, journal))
@@ -49,8 +58,8 @@ pub(crate) fn follow_journal<M: Machine>(
     }
     // A leader that this replica cannot reach may append all the time, so it is not waited for a pause: of attempts
     // that follow each other at once, one will come between two of its appends.
-    if is_leader_gone(replica) {
-        take_over(shared, replica, journal);
+    if let Some(reason) = reason_to_take_over(replica) {
+        take_over(shared, replica, journal, reason);
     }
     true
 }
@@ -58,13 +67,23 @@ pub(crate) fn follow_journal<M: Machine>(
 /// Finds out whether this replica, which has been idle, still leads: without appends it does not notice that another
 /// one took over.
 pub(crate) fn check_leadership<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) {
-    // An error shows at the next append.
-    let _ = read_and_apply(shared, journal);
+    // Other errors show at the next append.
+    if let Err(StoreError::Journal(error)) = read_and_apply(shared, journal) {
+        shared.lost.suspect_by(&error);
+    }
 }
 
-fn is_leader_gone<M: Machine>(replica: &ReplicaState<M>) -> bool {
+/// Why this replica has to take over now, if it has to.
+fn reason_to_take_over<M: Machine>(replica: &ReplicaState<M>) -> Option<TakeoverReason> {
     let leadership = replica.leadership.borrow();
-    !leadership.is_own && replica.lost_epoch.load(Ordering::Acquire) >= leadership.epoch
+    if leadership.is_own {
+        return None;
+    }
+    if leadership.epoch == 0 {
+        return Some(TakeoverReason::NoneKnown);
+    }
+    let is_gone = replica.lost_epoch.load(Ordering::Acquire) >= leadership.epoch;
+    is_gone.then_some(TakeoverReason::Unreachable)
 }
 
 /// Reads entries, and applies them; nothing is locked while they are read.
@@ -123,9 +142,20 @@ fn start_anew<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) -> Resu
 }
 
 /// Appends an entry by which this replica leads. Reading that entry makes it lead.
-fn take_over<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, journal: &mut dyn Journal) {
+fn take_over<M: Machine>(
+    shared: &Shared<M>,
+    replica: &ReplicaState<M>,
+    journal: &mut dyn Journal,
+    reason: TakeoverReason,
+) {
     let mut record = Vec::new();
-    envelope::begin_leader(replica.origin, &replica.address, &mut record);
+    let note = LeaderNote {
+        origin: replica.origin,
+        address: &replica.address,
+        since_ms: now_ms(),
+        reason,
+    };
+    envelope::begin_leader(&note, &mut record);
     M::encode(&[], &mut record);
     match journal.append(shared.durable() + 1, &[&record]) {
         // In both cases the entry that follows says who leads.
@@ -144,6 +174,9 @@ pub(crate) fn resolve<M: Machine>(
     while !shared.queue.lock().is_closed {
         match journal.resolve() {
             Ok(Resolution::Kept | Resolution::NotKept) => return,
+            Err(error @ JournalError::Lost { .. }) => {
+                return stall(shared, replica, StoreError::Journal(error));
+            }
             Err(error) => stall(shared, replica, StoreError::Journal(error)),
         }
     }
@@ -151,6 +184,9 @@ pub(crate) fn resolve<M: Machine>(
 
 /// Reports that the journal cannot be read or written, refuses what waits for a leader, and pauses.
 fn stall<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, error: StoreError) {
+    if let StoreError::Journal(error) = &error {
+        shared.lost.suspect_by(error);
+    }
     let reason = Arc::new(error);
     shared.observer.following_failed(&reason);
     pending::refuse_unsent(replica, &reason);

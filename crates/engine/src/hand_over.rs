@@ -7,12 +7,14 @@ use std::collections::VecDeque;
 
 use placewright_journal::{AppendError, Journal};
 
+use crate::envelope::{self, LeaderNote};
+use crate::leadership::{TakeoverReason, now_ms};
 use crate::replica_state::{ReplicaState, Successor};
 use crate::shared::Shared;
 use crate::undo::{
     catch_up, publish_progress, requeue, submissions, undo_all, wait_for_second_thread,
 };
-use crate::{Machine, envelope, following};
+use crate::{Machine, following};
 
 /// Has `successor` lead. What was decided and not appended is undone, and goes to the successor. If the store fails,
 /// this replica leads on.
@@ -30,7 +32,13 @@ pub(crate) fn hand_over<M: Machine>(
         undone
     };
     let mut record = Vec::new();
-    envelope::begin_leader(successor.origin, &successor.address, &mut record);
+    let note = LeaderNote {
+        origin: successor.origin,
+        address: &successor.address,
+        since_ms: now_ms(),
+        reason: TakeoverReason::HandedOver,
+    };
+    envelope::begin_leader(&note, &mut record);
     M::encode(&[], &mut record);
     // If it succeeds or conflicts, the entries that follow say who leads. If it fails, the next append shows whether
     // the store is back.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use placewright_journal::{Journal, JournalError};
@@ -31,11 +32,23 @@ pub(crate) enum HistoryRequest {
 /// and other followers request the same entries.
 const CACHED_CHUNKS_MAX: usize = 2;
 
-pub(crate) fn run(mut journal: Box<dyn Journal>, requests: &mpsc::Receiver<HistoryRequest>) {
+/// Answers requests until it is told to stop. When `generation` has grown, the journal's end has changed in another way
+/// than by appends.
+pub(crate) fn run(
+    mut journal: Box<dyn Journal>,
+    requests: &mpsc::Receiver<HistoryRequest>,
+    generation: &AtomicU64,
+) {
+    let mut known_generation = 0;
     let mut cached: VecDeque<Arc<EntryChunk>> = VecDeque::with_capacity(CACHED_CHUNKS_MAX);
     let mut put_off: VecDeque<HistoryRequest> = VecDeque::new();
     while let Ok(request) = put_off.pop_front().map_or_else(|| requests.recv(), Ok) {
         placewright_tasks::injection_point(placewright_tasks::Task::EngineHistory);
+        let now = generation.load(Ordering::Acquire);
+        if now != known_generation && journal.take_end().is_ok() {
+            known_generation = now;
+            cached.clear();
+        }
         let (from, until, reply) = match request {
             HistoryRequest::Read { from, until, reply } => (from, until, reply),
             HistoryRequest::End(reply) => {

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use crate::error::{SnapshotError, StoreError};
+use crate::loss::Loss;
 
 /// Receives the events of an engine. Every function is called on the engine's own threads and has
 /// to return quickly. `()` ignores all events.
@@ -42,6 +43,19 @@ pub trait Observer: Send + Sync + 'static {
     fn following_failed(&self, reason: &StoreError) {
         let _ = reason;
     }
+
+    /// The store does not have entries any more that were acknowledged. The engine stops until they are there again.
+    fn entries_lost(&self, loss: &Loss) {
+        let _ = loss;
+    }
+
+    /// Lost entries were appended again from memory.
+    fn entries_appended_again(&self, first: u64, last: u64) {
+        let _ = (first, last);
+    }
+
+    /// The store has all entries again, after [`Observer::entries_lost`].
+    fn entries_back(&self) {}
 
     /// Another writer was first: `missed` entries of that writer were applied, and `commands` commands are
     /// decided again.

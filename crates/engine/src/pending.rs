@@ -8,9 +8,8 @@ use std::sync::atomic::Ordering;
 use crate::Machine;
 use crate::envelope::CommandId;
 use crate::error::{StoreError, SubmitError};
-use crate::replica_state::{
-    ForwardReply, Leadership, PendingCommand, PendingCommands, ReplicaState,
-};
+use crate::leadership::Leadership;
+use crate::replica_state::{ForwardReply, PendingCommand, PendingCommands, ReplicaState};
 use crate::shared::{Shared, State};
 use crate::submission::{Answer, CommandReply, Submission};
 
@@ -58,6 +57,7 @@ fn send<M: Machine>(replica: &ReplicaState<M>, number: u64, command: &mut Pendin
     if leadership.epoch == 0 || leadership.is_own || is_gone {
         return;
     }
+    replica.sent_commands.fetch_add(1, Ordering::Relaxed);
     command.sent_in_epoch = leadership.epoch;
     command.no_entry_at = None;
     (replica.link).send(&leadership, number, &command.submission.command);
@@ -214,6 +214,7 @@ pub(crate) fn change_leader<M: Machine>(
     mut leadership: Leadership,
 ) {
     leadership.is_own = leadership.origin == replica.origin;
+    replica.takeovers.fetch_add(1, Ordering::Relaxed);
     if leadership.is_own {
         lead(shared, replica, leadership);
     } else {

@@ -8,7 +8,7 @@ use placewright_journal::Journal;
 
 use crate::envelope::{self, Envelope};
 use crate::error::{RecoverError, StoreError};
-use crate::replica_state::Leadership;
+use crate::leadership::Leadership;
 use crate::throttle::{Stopped, Throttle, Throttled};
 use crate::{LoadError, Machine, Observer, RecoveryProgress};
 
@@ -204,8 +204,8 @@ fn replay_chunk<M: Machine>(
         let opened = envelope::open(record);
         match opened.and_then(|(envelope, inner)| Ok((envelope, M::decode(inner)?))) {
             Ok((envelope, changes)) => {
-                if let Envelope::Leader { origin, address } = envelope {
-                    recovered.leader = Some(Leadership::new(sequence, origin, address));
+                if let Envelope::Leader(note) = envelope {
+                    recovered.leader = Some(note.leadership(sequence));
                 }
                 (changes.iter()).for_each(|change| recovered.machine.replay(change));
             }

@@ -25,10 +25,10 @@ use tokio::sync::{oneshot, watch};
 
 use crate::envelope::CommandId;
 use crate::error::SubmitError;
-use crate::replica_state::{ForwardReply, Leadership, Successor};
-use crate::shared::Shared;
+use crate::leadership::Leadership;
+use crate::replica_state::{ForwardReply, Successor};
+use crate::shared::{Shared, wake_writer};
 use crate::submission::{CommandReply, Submission};
-use crate::writer::wake_writer;
 use crate::{Machine, pending};
 
 /// A handle on an engine's part as a replica, for the links between replicas.
@@ -153,12 +153,50 @@ impl<M: Machine> Replica<M> {
         (reached.durable > after).then_some(reached.durable)
     }
 
+    /// How this replica takes part, for operators.
+    pub fn status(&self) -> Option<ReplicaStatus> {
+        let shared = self.shared()?;
+        let replica = shared.replica.as_ref()?;
+        let durable = shared.durable();
+        Some(ReplicaStatus {
+            origin: replica.origin,
+            address: replica.address.clone(),
+            leadership: replica.leadership.borrow().clone(),
+            applied: durable,
+            known_end: replica.known_end.load(Ordering::Relaxed).max(durable),
+            sent_commands: replica.sent_commands.load(Ordering::Relaxed),
+            waiting_commands: replica.pending.lock().commands.len(),
+            takeovers: replica.takeovers.load(Ordering::Relaxed),
+        })
+    }
+
     /// Which replica leads, as far as this one knows, and each change of that.
     pub fn leadership(&self) -> Option<watch::Receiver<Leadership>> {
         let shared = self.shared()?;
         let replica = shared.replica.as_ref()?;
         Some(replica.leadership.subscribe())
     }
+}
+
+/// How a replica takes part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaStatus {
+    /// The number of this replica, which is new at each start.
+    pub origin: u64,
+    /// Where the others reach it.
+    pub address: String,
+    /// Who leads, as far as this replica knows.
+    pub leadership: Leadership,
+    /// The last entry that it has applied.
+    pub applied: u64,
+    /// The last entry that it knows of.
+    pub known_end: u64,
+    /// How many commands it sent to others since its start.
+    pub sent_commands: u64,
+    /// How many commands wait for another replica now.
+    pub waiting_commands: usize,
+    /// How often the leader changed since its start.
+    pub takeovers: u64,
 }
 
 impl<M: Machine> CommandReply<M> {

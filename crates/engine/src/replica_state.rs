@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::Machine;
 use crate::error::SubmitError;
+use crate::leadership::Leadership;
 use crate::submission::Submission;
 
 /// How an engine takes part as one of several replicas.
@@ -44,30 +45,6 @@ pub trait LeaderLink<M: Machine>: Send + Sync + 'static {
     }
 }
 
-/// Which replica leads, as far as this one knows from the journal.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Leadership {
-    /// The entry with which the replica began to lead; 0 if none is known.
-    pub epoch: u64,
-    /// The replica that leads.
-    pub origin: u64,
-    /// Where it is reached.
-    pub address: String,
-    /// Whether it is this replica.
-    pub is_own: bool,
-}
-
-impl Leadership {
-    pub(crate) fn new(epoch: u64, origin: u64, address: &str) -> Self {
-        Self {
-            epoch,
-            origin,
-            address: address.to_owned(),
-            is_own: false,
-        }
-    }
-}
-
 /// The reply of the leader to a command that was handed over.
 #[derive(Debug)]
 pub enum ForwardReply {
@@ -94,6 +71,12 @@ pub(crate) struct ReplicaState<M: Machine> {
     pub(crate) lost_epoch: AtomicU64,
     /// The replica that is to lead instead of this one.
     pub(crate) successor: Mutex<Option<Successor>>,
+    /// How many commands were sent to other replicas.
+    pub(crate) sent_commands: AtomicU64,
+    /// The last entry of the journal, as far as a confirmed read asked for it.
+    pub(crate) known_end: AtomicU64,
+    /// How often another replica, or this one, began to lead since the start.
+    pub(crate) takeovers: AtomicU64,
 }
 
 /// A replica that a leader makes lead.
@@ -140,6 +123,9 @@ impl<M: Machine> ReplicaState<M> {
             }),
             lost_epoch: AtomicU64::new(0),
             successor: Mutex::new(None),
+            sent_commands: AtomicU64::new(0),
+            known_end: AtomicU64::new(0),
+            takeovers: AtomicU64::new(0),
         }
     }
 

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use placewright_journal::{Journal, Resolution};
+use placewright_journal::{Journal, JournalError, Resolution};
 
 use crate::Machine;
 use crate::error::{StoreError, SubmitError};
@@ -24,7 +24,8 @@ use crate::undo::{
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Waits until the outcome of the append of `batches` is known. If it was made, its entries are applied and its
-/// commands answered; if not, they are decided again. Returns early when the queue is closed.
+/// commands answered; if not, they are decided again. Returns early when the queue is closed, and when the store has lost
+/// entries, after which it cannot tell any more.
 pub(crate) fn resolve_append<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
@@ -47,6 +48,13 @@ pub(crate) fn resolve_append<M: Machine>(
             }
             Err(error) => Arc::new(error),
         };
+        let is_lost = matches!(
+            &*reason,
+            StoreError::Journal(JournalError::Lost { .. } | JournalError::Missing { .. })
+        );
+        if is_lost {
+            shared.lost.suspect();
+        }
         let (refused, is_closed) = {
             let mut queue = shared.queue.lock();
             (std::mem::take(&mut queue.waiting), queue.is_closed)
@@ -54,7 +62,7 @@ pub(crate) fn resolve_append<M: Machine>(
         if !refused.is_empty() {
             answer_unavailable(shared, refused.into_iter(), &reason);
         }
-        if is_closed {
+        if is_closed || is_lost {
             for decided in in_doubt {
                 let unknown = SubmitError::Unknown(Arc::clone(&reason));
                 decided.submission.fail(unknown);

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use crate::entries::RecentEntries;
 use crate::error::SubmitError;
 use crate::history::HistoryRequest;
+use crate::loss::LostEntries;
 use crate::replica_state::ReplicaState;
 use crate::snapshot_schedule::{SnapshotRequest, SnapshotSchedule};
 use crate::submission::{Decided, Submission};
@@ -118,6 +119,7 @@ pub(crate) struct Shared<M: Machine> {
     pub(crate) recent: RwLock<RecentEntries>,
     /// When the last append failed; `None` once one has succeeded.
     pub(crate) append_failed: Mutex<Option<Instant>>,
+    pub(crate) lost: LostEntries,
     pub(crate) snapshot_schedule: Mutex<SnapshotSchedule>,
     pub(crate) snapshot_requests: mpsc::Sender<SnapshotRequest>,
     pub(crate) history_requests: mpsc::Sender<HistoryRequest>,
@@ -213,5 +215,13 @@ impl<M: Machine> Shared<M> {
                 return false;
             }
         }
+    }
+}
+
+/// Wakes the writer if it sleeps, regardless of how many commands it waits for.
+pub(crate) fn wake_writer<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) {
+    if queue.writer_wakes_at != 0 {
+        queue.writer_wakes_at = 0;
+        shared.writer_wake.notify_one();
     }
 }

@@ -36,6 +36,7 @@ pub(crate) fn run<M: Machine>(
     requests: &mpsc::Receiver<SnapshotRequest>,
     stop: &Arc<AtomicBool>,
 ) {
+    let mut known_generation = 0;
     while let Ok(request) = requests.recv() {
         placewright_tasks::injection_point(placewright_tasks::Task::EngineSnapshot);
         let reply = match request {
@@ -46,6 +47,10 @@ pub(crate) fn run<M: Machine>(
         if stop.load(Ordering::Relaxed) {
             // A caller that requested a snapshot gets an error, because its reply channel is dropped.
             return;
+        }
+        let generation = shared.lost.generation.load(Ordering::Acquire);
+        if generation != known_generation && journal.take_end().is_ok() {
+            known_generation = generation;
         }
         let result = make_snapshot(shared, journal.as_mut(), stop);
         {

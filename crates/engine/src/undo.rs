@@ -12,7 +12,6 @@ use crate::entries::EntryChunk;
 use crate::envelope::{self, Envelope};
 use crate::error::{StoreError, SubmitError};
 use crate::pending;
-use crate::replica_state::Leadership;
 use crate::shared::{CommandBatch, Progress, Shared, State};
 use crate::submission::{Decided, Submission};
 
@@ -167,9 +166,7 @@ pub(crate) fn apply_entries<M: Machine>(
             (Envelope::Command(id), Some(replica)) => {
                 answers.extend(pending::decide_own_entry(replica, state, id, sequence));
             }
-            (Envelope::Leader { origin, address }, _) => {
-                leader = Some(Leadership::new(sequence, origin, address));
-            }
+            (Envelope::Leader(note), _) => leader = Some(note.leadership(sequence)),
             _ => {}
         }
         (changes.iter()).for_each(|change| state.machine.replay(change));

@@ -16,8 +16,8 @@ use crate::commit::{self, Appended};
 use crate::decide::Decider;
 use crate::following::{check_leadership, follow_journal};
 use crate::hand_over::hand_over;
-use crate::shared::{CommandBatch, Queue, Shared};
-use crate::{Machine, pending};
+use crate::shared::{CommandBatch, Queue, Shared, wake_writer};
+use crate::{Machine, lost, pending};
 
 /// The minimum number of commands in an append after which the writer waits for more; for fewer callers a common
 /// append gains too little.
@@ -30,6 +30,9 @@ pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Jour
     let mut decider = Decider::new();
     let mut last_append = None;
     loop {
+        if !lost::wait_while_lost(shared, journal.as_mut()) {
+            break;
+        }
         if let Some(replica) = &shared.replica
             && !replica.is_leading()
         {
@@ -44,7 +47,7 @@ pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Jour
             break;
         };
         injection_point(Task::EngineWriter);
-        if batches.is_empty() {
+        if batches.is_empty() && shared.replica.is_some() {
             check_leadership(shared, journal.as_mut());
         }
         last_append = commit::commit(shared, journal.as_mut(), batches);
@@ -64,8 +67,8 @@ pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Jour
     let _ = journal.checkpoint();
 }
 
-/// Waits for commands, decides them, and takes the batches to append; none if a leading replica was idle for a
-/// while, or is to hand over. `None` if the queue is closed and empty.
+/// Waits for commands, decides them, and takes the batches to append; none if the writer was woken for something else, or
+/// a leading replica was idle for a while. `None` if the queue is closed and empty.
 fn next_batches<M: Machine>(
     shared: &Shared<M>,
     decider: &mut Decider<M>,
@@ -100,14 +103,15 @@ fn next_batches<M: Machine>(
         queue.writer_wakes_at = 1;
         if shared.replica.is_none() {
             shared.writer_wake.wait(&mut queue);
-        } else if (shared.writer_wake)
-            .wait_for(&mut queue, LEADER_CHECK_INTERVAL)
-            .timed_out()
-        {
-            queue.writer_wakes_at = 0;
-            return Some(VecDeque::new());
+        } else {
+            (shared.writer_wake).wait_for(&mut queue, LEADER_CHECK_INTERVAL);
         }
         queue.writer_wakes_at = 0;
+        // It was woken for something else than commands, or was idle for long enough.
+        let is_idle = queue.waiting.is_empty() && queue.decided.is_empty();
+        if is_idle && !queue.is_closed && !queue.is_ahead_deciding {
+            return Some(VecDeque::new());
+        }
     }
 }
 
@@ -202,12 +206,4 @@ pub(crate) fn run_ahead<M: Machine>(shared: &Arc<Shared<M>>) {
         wake_writer(shared, &mut queue);
     }
     wake_writer(shared, &mut queue);
-}
-
-/// Wakes the writer if it sleeps, regardless of how many commands it waits for.
-pub(crate) fn wake_writer<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) {
-    if queue.writer_wakes_at != 0 {
-        queue.writer_wakes_at = 0;
-        shared.writer_wake.notify_one();
-    }
 }

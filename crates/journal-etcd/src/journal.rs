@@ -108,6 +108,14 @@ impl Journal for EtcdJournal {
         Ok(self.known.head.end.last)
     }
 
+    fn take_end(&mut self) -> Result<u64, JournalError> {
+        let now = self.store.read_head("read")?;
+        self.verified = now.head.end;
+        self.known = now;
+        self.pending = None;
+        Ok(self.known.head.end.last)
+    }
+
     fn first_held(&mut self) -> Result<u64, JournalError> {
         Ok(self.store.read_trimmed("read")?.last + 1)
     }

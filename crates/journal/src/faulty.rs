@@ -36,6 +36,8 @@ pub enum Operation {
     Resolve,
     /// Reads of entries with [`Journal::read`].
     Read,
+    /// Asking for the end with [`Journal::durable_end`].
+    DurableEnd,
     /// Writing a snapshot with [`Journal::write_snapshot`].
     WriteSnapshot,
     /// Reading a snapshot with [`Journal::read_snapshot`].
@@ -274,8 +276,12 @@ impl Journal for Faulty {
         self.inner.wait_for_entries(after, timeout)
     }
 
+    fn take_end(&mut self) -> Result<u64, JournalError> {
+        self.inner.take_end()
+    }
+
     fn durable_end(&mut self) -> Result<u64, JournalError> {
-        self.inner.durable_end()
+        self.attempt(Operation::DurableEnd, |inner| inner.durable_end())
     }
 
     fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {

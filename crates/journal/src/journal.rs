@@ -79,6 +79,16 @@ pub trait Journal: Send {
     /// When the store cannot be read.
     fn end(&mut self) -> Result<u64, JournalError>;
 
+    /// As [`Journal::end`], but takes the end as it is, also where it is before what this handle has seen, or follows
+    /// other entries: after entries were lost. What became of an append with an unknown outcome is not known then.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn take_end(&mut self) -> Result<u64, JournalError> {
+        // An implementation that does not define this function remembers nothing of the end.
+        self.end()
+    }
+
     /// The sequence of the first entry that was not trimmed; `end() + 1` if no entry is held.
     ///
     /// # Errors
@@ -211,6 +221,10 @@ impl<J: Journal + ?Sized> Journal for Box<J> {
 
     fn end(&mut self) -> Result<u64, JournalError> {
         (**self).end()
+    }
+
+    fn take_end(&mut self) -> Result<u64, JournalError> {
+        (**self).take_end()
     }
 
     fn first_held(&mut self) -> Result<u64, JournalError> {

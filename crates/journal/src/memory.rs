@@ -58,6 +58,16 @@ impl MemoryJournal {
     pub fn new() -> Self {
         Self::default()
     }
+
+    /// Loses the entries after `sequence`, as a store does whose older copy was restored.
+    pub fn drop_after(&self, sequence: u64) {
+        let mut store = self.store.lock();
+        let kept = sequence.saturating_sub(store.trimmed);
+        store
+            .entries
+            .truncate(usize::try_from(kept).unwrap_or(usize::MAX));
+        store.snapshots.retain(|at, _| *at <= sequence);
+    }
 }
 
 fn path() -> PathBuf {

@@ -7,6 +7,7 @@
 //! | | [`random`] | random numbers from a seed |
 //! | `fleets` | `fleet`, `model` | random fleets and queries, and a plain model of the search for candidates |
 //! | `counters` | `counters` | the smallest machine for an engine |
+//! | `replicas` | `replicas` | a network between replicas in one process, which can be cut |
 //! | `world` | `world` | control, cells and agents as pure state machines, with a simulated network |
 //! | `agents` | `agents` | agents that follow the protocol, on simulated hosts |
 //! | `site` | `site` | a whole installation in memory |
@@ -29,6 +30,8 @@ pub mod keystone;
 #[cfg(feature = "fleets")]
 pub mod model;
 pub mod random;
+#[cfg(feature = "replicas")]
+pub mod replicas;
 #[cfg(feature = "site")]
 pub mod site;
 #[cfg(feature = "world")]

@@ -3,120 +3,15 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
-use parking_lot::Mutex;
-use placewright_engine::{
-    CommandId, Engine, ForwardReply, LeaderLink, Leadership, Options, Replica, ReplicaOptions,
-    SubmitError,
-};
+use placewright_engine::{Engine, Leadership, Options};
 use placewright_journal::{Faults, Faulty, Journal};
 use placewright_testing::counters::{Command, Counters};
 
 use crate::toy::block_on;
 
-/// The network between replicas.
-#[derive(Clone, Default)]
-pub(crate) struct Network {
-    shared: Arc<Shared>,
-}
-
-#[derive(Default)]
-struct Shared {
-    replicas: Mutex<BTreeMap<u64, Replica<Counters>>>,
-    /// Pairs between which nothing passes.
-    cut: Mutex<BTreeSet<(u64, u64)>>,
-    /// Every reply whose number this divides is lost; 0 if none is.
-    lose_every: AtomicU64,
-    replies: AtomicU64,
-}
-
-impl Network {
-    /// Cuts two replicas off from each other.
-    pub(crate) fn cut(&self, one: u64, other: u64) {
-        self.shared.cut.lock().extend([(one, other), (other, one)]);
-    }
-
-    /// Cuts a replica off from all others.
-    pub(crate) fn isolate(&self, origin: u64) {
-        let others: Vec<u64> = self.shared.replicas.lock().keys().copied().collect();
-        for other in others.into_iter().filter(|other| *other != origin) {
-            self.cut(origin, other);
-        }
-    }
-
-    pub(crate) fn heal(&self) {
-        self.shared.cut.lock().clear();
-    }
-
-    pub(crate) fn lose_every(&self, replies: u64) {
-        self.shared.lose_every.store(replies, Ordering::Relaxed);
-    }
-
-    fn leave(&self, origin: u64) {
-        self.shared.replicas.lock().remove(&origin);
-    }
-
-    fn target(&self, from: u64, to: u64) -> Option<Replica<Counters>> {
-        if self.shared.cut.lock().contains(&(from, to)) {
-            return None;
-        }
-        self.shared.replicas.lock().get(&to).cloned()
-    }
-
-    fn loses_reply(&self) -> bool {
-        let every = self.shared.lose_every.load(Ordering::Relaxed);
-        let reply = self.shared.replies.fetch_add(1, Ordering::Relaxed);
-        every > 0 && reply.is_multiple_of(every)
-    }
-}
-
-/// The link of one replica.
-struct Link {
-    origin: u64,
-    network: Network,
-}
-
-impl LeaderLink<Counters> for Link {
-    fn send(&self, leadership: &Leadership, number: u64, command: &Command) {
-        let (origin, network) = (self.origin, self.network.clone());
-        let (epoch, leader, command) = (leadership.epoch, leadership.origin, command.clone());
-        // A thread for each command, so that replies come in any order.
-        std::thread::spawn(move || {
-            let reply = network.target(origin, leader).map(|target| {
-                let id = CommandId { origin, number };
-                block_on(target.receive(epoch, id, command))
-            });
-            let Some(own) = network.target(origin, origin) else {
-                return;
-            };
-            match reply {
-                // A leader that is shutting down has closed its connections.
-                None | Some(ForwardReply::Failed(SubmitError::ShuttingDown)) => {
-                    own.leader_is_gone(epoch);
-                }
-                Some(_) if network.loses_reply() => own.leader_is_gone(epoch),
-                Some(reply) => own.answered(epoch, number, reply),
-            }
-        });
-    }
-
-    fn leader_changed(&self, leadership: &Leadership) {
-        let (origin, network) = (self.origin, self.network.clone());
-        let (epoch, leader) = (leadership.epoch, leadership.origin);
-        if epoch > 0 && leader != origin && network.target(origin, leader).is_none() {
-            // On a thread of its own, because it is called with locks held.
-            std::thread::spawn(move || {
-                if let Some(own) = network.target(origin, origin) {
-                    own.leader_is_gone(epoch);
-                }
-            });
-        }
-    }
-}
+pub(crate) type Network = placewright_testing::replicas::Network<Counters>;
 
 /// One replica of the counters.
 pub(crate) struct Member {
@@ -139,17 +34,9 @@ impl Member {
     ) -> Self {
         let faults = Faults::new();
         let faulty = Faulty::new(journal.try_clone().unwrap(), faults.clone());
-        let replica = ReplicaOptions {
-            origin,
-            address: format!("replica {origin}"),
-            link: Box::new(Link {
-                origin,
-                network: network.clone(),
-            }),
-            poll_interval: Duration::from_millis(1),
-        };
+        let replica = network.options(origin);
         let engine = Engine::open_replica(faulty, options, (), replica).unwrap();
-        (network.shared.replicas.lock()).insert(origin, engine.replica());
+        network.join(origin, engine.replica());
         Self {
             origin,
             engine,

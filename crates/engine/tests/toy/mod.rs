@@ -16,6 +16,7 @@ use placewright_engine::{
 use placewright_journal::{Faults, Faulty, Journal, MemoryJournal};
 
 pub(crate) use placewright_testing::counters::{self, Command, Counters};
+pub(crate) use placewright_testing::replicas::block_on;
 
 /// The events that an engine reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,24 +163,6 @@ impl Drop for Toy {
 /// Polls a future once.
 pub(crate) fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
-}
-
-/// Runs a future to completion without a runtime, because the engine needs none.
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(std::thread::Thread);
-    impl std::task::Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = std::pin::pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::park(),
-        }
-    }
 }
 
 /// Waits for a condition that becomes true because of what a thread of the engine does.

@@ -1,0 +1,73 @@
+//! Which replica leads, since when and why.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Which replica leads, as far as this one knows from the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Leadership {
+    /// The entry with which the replica began to lead; 0 if none is known.
+    pub epoch: u64,
+    /// The replica that leads.
+    pub origin: u64,
+    /// Where it is reached.
+    pub address: String,
+    /// Whether it is this replica.
+    pub is_own: bool,
+    /// When it began to lead by its own clock, in milliseconds since 1970; 0 if that is not known.
+    pub since_ms: u64,
+    /// Why it began to lead.
+    pub reason: TakeoverReason,
+}
+
+/// Why a replica began to lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TakeoverReason {
+    /// No entry that is held says who led before.
+    #[default]
+    NoneKnown,
+    /// The one that led before could not be reached.
+    Unreachable,
+    /// The one that led before handed over.
+    HandedOver,
+    /// A reason of a later release.
+    Other,
+}
+
+impl TakeoverReason {
+    pub(crate) fn byte(self) -> u8 {
+        match self {
+            Self::NoneKnown => 0,
+            Self::Unreachable => 1,
+            Self::HandedOver => 2,
+            Self::Other => u8::MAX,
+        }
+    }
+
+    pub(crate) fn from_byte(byte: u8) -> Self {
+        match byte {
+            0 => Self::NoneKnown,
+            1 => Self::Unreachable,
+            2 => Self::HandedOver,
+            _ => Self::Other,
+        }
+    }
+
+    /// The reason for people.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::NoneKnown => "no replica led before, as far as the journal tells",
+            Self::Unreachable => "the replica that led before could not be reached",
+            Self::HandedOver => "the replica that led before handed over",
+            Self::Other => "a reason of a later release",
+        }
+    }
+}
+
+/// The present time, in milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}

@@ -1,0 +1,210 @@
+//! Entries that were acknowledged and that the store does not have any more: a backup of it was restored, or a failover
+//! dropped them.
+//!
+//! The state of this process is ahead of its journal then, and what it would append has no place. So the engine stops: it
+//! refuses commands and confirmed reads, and says which entries are missing. It goes on when the journal has these
+//! entries again: because an operator had them appended from the memory of a process that has them. Nothing
+//! is appended without that, because the operator may as well want the older state, and start all processes anew.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use placewright_journal::{AppendError, Journal, Resolution};
+
+use crate::error::{AppendAgainError, StoreError};
+use crate::loss::Loss;
+use crate::shared::Shared;
+use crate::undo::{
+    answer_unavailable, publish_progress, submissions, undo_all, wait_for_second_thread,
+};
+use crate::{Machine, pending};
+
+/// How often it is looked whether the journal has the entries again.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Looks whether entries are lost, if something points to it, and waits until they are there again. Called by the
+/// writer. False if the engine is being shut down.
+pub(crate) fn wait_while_lost<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) -> bool {
+    let lost = &shared.lost;
+    if !lost.is_suspected.load(Ordering::Acquire) {
+        lost.requests.lock().drain(..).for_each(|request| {
+            let _ = request.send(Err(AppendAgainError::NothingLost));
+        });
+        return true;
+    }
+    loop {
+        match find_loss(shared, journal) {
+            Ok(None) => {
+                lost.is_suspected.store(false, Ordering::Release);
+                lost.generation.fetch_add(1, Ordering::AcqRel);
+                if lost.known.borrow().is_some() {
+                    lost.set(None);
+                    shared.observer.entries_back();
+                }
+                return true;
+            }
+            Ok(Some(loss)) => {
+                if lost.known.borrow().as_ref() != Some(&loss) {
+                    shared.observer.entries_lost(&loss);
+                    lost.set(Some(loss));
+                }
+            }
+            // Whether something is lost is found out when the store can be read again.
+            Err(_) if lost.known.borrow().is_none() => return true,
+            Err(_) => {}
+        }
+        refuse_commands(shared);
+        if shared.queue.lock().is_closed {
+            return false;
+        }
+        answer_requests(shared, journal);
+        wait_for_requests(shared);
+    }
+}
+
+/// Undoes what is not durable, and refuses all commands that wait.
+fn refuse_commands<M: Machine>(shared: &Shared<M>) {
+    let Some(error) = shared.lost.error() else {
+        return;
+    };
+    let reason = Arc::new(error);
+    wait_for_second_thread(shared);
+    let undone = {
+        let mut state = shared.state.write();
+        if state.applied == shared.durable() {
+            Vec::new()
+        } else {
+            let undone = undo_all(shared, &mut state, std::collections::VecDeque::new());
+            publish_progress(shared, &state);
+            undone
+        }
+    };
+    let waiting = std::mem::take(&mut shared.queue.lock().waiting);
+    let refused: Vec<_> = submissions(undone).into_iter().chain(waiting).collect();
+    if !refused.is_empty() {
+        answer_unavailable(shared, refused.into_iter(), &reason);
+    }
+    if let Some(replica) = &shared.replica {
+        pending::refuse_unsent(replica, &reason);
+    }
+}
+
+/// Waits for a moment, or until somebody wants something.
+fn wait_for_requests<M: Machine>(shared: &Shared<M>) {
+    let until = Instant::now() + CHECK_INTERVAL;
+    let mut queue = shared.queue.lock();
+    if queue.waiting.is_empty() && !queue.is_closed && shared.lost.requests.lock().is_empty() {
+        queue.writer_wakes_at = 1;
+        shared.writer_wake.wait_until(&mut queue, until);
+        queue.writer_wakes_at = 0;
+    }
+}
+
+fn answer_requests<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) {
+    let requests = std::mem::take(&mut *shared.lost.requests.lock());
+    for request in requests {
+        // The first one may have appended them, and then the journal lacks nothing any more.
+        let answer = match find_loss(shared, journal) {
+            Ok(None) => Err(AppendAgainError::NothingLost),
+            Ok(Some(loss)) => append_again(shared, journal, &loss),
+            Err(error) => Err(AppendAgainError::Store(Arc::new(error))),
+        };
+        let _ = request.send(answer);
+    }
+}
+
+/// Compares what this process has applied with the journal as it is now.
+fn find_loss<M: Machine>(
+    shared: &Shared<M>,
+    journal: &mut dyn Journal,
+) -> Result<Option<Loss>, StoreError> {
+    let end = journal.take_end()?;
+    let last = shared.durable();
+    let first_in_memory = shared.recent.read().first().filter(|first| *first <= last);
+    let replaced = first_replaced(shared, journal, end.min(last))?;
+    let is_known = first_in_memory.is_some() || end < last;
+    let first = match replaced {
+        Some(first) => first,
+        None if end < last => end + 1,
+        None if is_known => return Ok(None),
+        // Nothing is left to compare with.
+        None => last,
+    };
+    Ok(Some(Loss {
+        first,
+        last,
+        first_in_memory,
+        is_replaced: replaced.is_some() || !is_known,
+    }))
+}
+
+/// The first entry up to `until` of those in memory that is another one in the journal.
+fn first_replaced<M: Machine>(
+    shared: &Shared<M>,
+    journal: &mut dyn Journal,
+    until: u64,
+) -> Result<Option<u64>, StoreError> {
+    let Some(first) = shared.recent.read().first() else {
+        return Ok(None);
+    };
+    let mut next = first.max(journal.first_held()?);
+    let mut replaced = None;
+    while next <= until && replaced.is_none() {
+        next = journal.read(next, &mut |sequence, record| {
+            let kept = shared.recent.read().get(sequence);
+            let is_same = kept.is_none_or(|kept| kept.raw(sequence) == Some(record));
+            if !is_same {
+                replaced = Some(sequence);
+            }
+            if is_same && sequence < until {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+    }
+    Ok(replaced)
+}
+
+/// Appends lost entries from memory. Returns the first and the last one.
+fn append_again<M: Machine>(
+    shared: &Shared<M>,
+    journal: &mut dyn Journal,
+    loss: &Loss,
+) -> Result<(u64, u64), AppendAgainError> {
+    if let Some(reason) = loss.reason_against_appending() {
+        return Err(reason);
+    }
+    let Loss { first, last, .. } = *loss;
+    let mut next = first;
+    while next <= last {
+        let kept = shared.recent.read().get(next);
+        let kept = kept.ok_or(AppendAgainError::NotInMemory { first: next, last })?;
+        let mut bytes = 0;
+        let fits = |record: &&[u8]| {
+            bytes += record.len();
+            bytes <= shared.options.batch_bytes_max || bytes == record.len()
+        };
+        let records: Vec<&[u8]> = kept
+            .raw_from(next)
+            .map(|(_, record)| record)
+            .take_while(fits)
+            .collect();
+        match journal.append(next, &records) {
+            Ok(()) => next += records.len() as u64,
+            Err(AppendError::Conflict { .. }) => {
+                return Err(AppendAgainError::Replaced { first: next, last });
+            }
+            Err(AppendError::Failed(error)) => return Err(AppendAgainError::of(error)),
+            Err(AppendError::Unknown(error)) => match journal.resolve() {
+                Ok(Resolution::Kept) => next += records.len() as u64,
+                Ok(Resolution::NotKept) => return Err(AppendAgainError::of(error)),
+                Err(error) => return Err(AppendAgainError::of(error)),
+            },
+        }
+    }
+    shared.observer.entries_appended_again(first, last);
+    Ok((first, last))
+}

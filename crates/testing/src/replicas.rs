@@ -1,0 +1,177 @@
+//! A network between replicas in one process, which can be cut.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use placewright_engine::{
+    CommandId, ForwardReply, LeaderLink, Leadership, Machine, Replica, ReplicaOptions, SubmitError,
+};
+
+/// The network between replicas.
+pub struct Network<M: Machine> {
+    shared: Arc<Shared<M>>,
+}
+
+struct Shared<M: Machine> {
+    replicas: Mutex<BTreeMap<u64, Replica<M>>>,
+    /// Pairs between which nothing passes.
+    cut: Mutex<BTreeSet<(u64, u64)>>,
+    /// Every reply whose number this divides is lost; 0 if none is.
+    lose_every: AtomicU64,
+    replies: AtomicU64,
+}
+
+impl<M: Machine> Clone for Network<M> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<M: Machine> Default for Network<M> {
+    fn default() -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                replicas: Mutex::default(),
+                cut: Mutex::default(),
+                lose_every: AtomicU64::new(0),
+                replies: AtomicU64::new(0),
+            }),
+        }
+    }
+}
+
+impl<M: Machine<Command: Clone>> Network<M> {
+    /// The options of the replica with this number, whose engine joins with [`Network::join`] once it is open.
+    pub fn options(&self, origin: u64) -> ReplicaOptions<M> {
+        ReplicaOptions {
+            origin,
+            address: format!("replica {origin}"),
+            link: Box::new(Link {
+                origin,
+                network: self.clone(),
+            }),
+            poll_interval: Duration::from_millis(1),
+        }
+    }
+}
+
+impl<M: Machine> Network<M> {
+    pub fn join(&self, origin: u64, replica: Replica<M>) {
+        self.shared.replicas.lock().insert(origin, replica);
+    }
+
+    /// Nothing reaches a replica any more that has left.
+    pub fn leave(&self, origin: u64) {
+        self.shared.replicas.lock().remove(&origin);
+    }
+
+    /// Cuts two replicas off from each other.
+    pub fn cut(&self, one: u64, other: u64) {
+        self.shared.cut.lock().extend([(one, other), (other, one)]);
+    }
+
+    /// Cuts a replica off from all others.
+    pub fn isolate(&self, origin: u64) {
+        for other in self.others(origin) {
+            self.cut(origin, other);
+        }
+    }
+
+    pub fn heal(&self) {
+        self.shared.cut.lock().clear();
+    }
+
+    pub fn lose_every(&self, replies: u64) {
+        self.shared.lose_every.store(replies, Ordering::Relaxed);
+    }
+
+    fn others(&self, origin: u64) -> Vec<u64> {
+        let replicas = self.shared.replicas.lock();
+        replicas
+            .keys()
+            .copied()
+            .filter(|other| *other != origin)
+            .collect()
+    }
+
+    fn target(&self, from: u64, to: u64) -> Option<Replica<M>> {
+        if self.shared.cut.lock().contains(&(from, to)) {
+            return None;
+        }
+        self.shared.replicas.lock().get(&to).cloned()
+    }
+
+    fn loses_reply(&self) -> bool {
+        let every = self.shared.lose_every.load(Ordering::Relaxed);
+        let reply = self.shared.replies.fetch_add(1, Ordering::Relaxed);
+        every > 0 && reply.is_multiple_of(every)
+    }
+}
+
+/// The link of one replica. What it has to say is said on threads of their own, because it is called with locks held,
+/// and so that replies come in any order.
+struct Link<M: Machine> {
+    origin: u64,
+    network: Network<M>,
+}
+
+impl<M: Machine<Command: Clone>> LeaderLink<M> for Link<M> {
+    fn send(&self, leadership: &Leadership, number: u64, command: &M::Command) {
+        let (origin, network) = (self.origin, self.network.clone());
+        let (epoch, leader, command) = (leadership.epoch, leadership.origin, command.clone());
+        std::thread::spawn(move || {
+            let reply = network.target(origin, leader).map(|target| {
+                let id = CommandId { origin, number };
+                block_on(target.receive(epoch, id, command))
+            });
+            let Some(own) = network.target(origin, origin) else {
+                return;
+            };
+            match reply {
+                // A leader that is shutting down has closed its connections.
+                None | Some(ForwardReply::Failed(SubmitError::ShuttingDown)) => {
+                    own.leader_is_gone(epoch);
+                }
+                Some(_) if network.loses_reply() => own.leader_is_gone(epoch),
+                Some(reply) => own.answered(epoch, number, reply),
+            }
+        });
+    }
+
+    fn leader_changed(&self, leadership: &Leadership) {
+        let (origin, network) = (self.origin, self.network.clone());
+        let (epoch, leader) = (leadership.epoch, leadership.origin);
+        if epoch > 0 && leader != origin && network.target(origin, leader).is_none() {
+            std::thread::spawn(move || {
+                if let Some(own) = network.target(origin, origin) {
+                    own.leader_is_gone(epoch);
+                }
+            });
+        }
+    }
+}
+
+/// Runs a future to completion without a runtime, because the engine needs none.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
