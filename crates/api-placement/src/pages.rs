@@ -2,12 +2,14 @@
 //!
 //! Without authentication: `/placewright/v1/openapi.json`. Under a policy rule:
 //! `/placewright/v1/changes`, `/placewright/v1/explain`, `/placewright/v1/audit`,
-//! `/placewright/v1/audit/repair`.
+//! `/placewright/v1/audit/repair`, `/placewright/v1/status`, `/placewright/v1/hand-over`,
+//! `/placewright/v1/lost-entries/append`.
 
 mod change_json;
 pub(crate) mod changes;
 pub(crate) mod explain;
 mod openapi;
+mod replicas;
 
 use hyper::http::request::Parts;
 use placewright_auth::{Identity, Rule, Target};
@@ -31,6 +33,12 @@ pub(crate) enum Page {
     Audit,
     /// An audit that repairs inconsistencies.
     Repair,
+    /// The part of this process among the replicas.
+    Status,
+    /// A request that another replica lead.
+    HandOver,
+    /// A request to append entries that the store has lost.
+    AppendLost,
 }
 
 /// An authorized request for a page.
@@ -45,12 +53,15 @@ pub(crate) struct PageRequest {
 }
 
 impl Page {
-    const ALL: [Page; 5] = [
+    const ALL: [Page; 8] = [
         Page::OpenApi,
         Page::Changes,
         Page::Explain,
         Page::Audit,
         Page::Repair,
+        Page::Status,
+        Page::HandOver,
+        Page::AppendLost,
     ];
 
     /// The page at a path.
@@ -66,6 +77,9 @@ impl Page {
             Page::Explain => "/placewright/v1/explain",
             Page::Audit => "/placewright/v1/audit",
             Page::Repair => "/placewright/v1/audit/repair",
+            Page::Status => "/placewright/v1/status",
+            Page::HandOver => "/placewright/v1/hand-over",
+            Page::AppendLost => "/placewright/v1/lost-entries/append",
         }
     }
 
@@ -77,12 +91,28 @@ impl Page {
             Page::Explain => Some(Rule::ExplainShow),
             Page::Audit => Some(Rule::AuditShow),
             Page::Repair => Some(Rule::AuditRepair),
+            Page::Status => Some(Rule::StatusShow),
+            Page::HandOver | Page::AppendLost => Some(Rule::ReplicasManage),
         }
     }
 
     /// Whether the cost of the page grows with the fleet.
     pub(crate) fn is_costly(self) -> bool {
         matches!(self, Page::Explain | Page::Audit | Page::Repair)
+    }
+
+    /// Whether the page shows the state, and so has to wait until it is the newest.
+    pub(crate) fn reads_newest(self) -> bool {
+        // The others are needed most when the store does not answer.
+        !matches!(self, Page::Status | Page::HandOver | Page::AppendLost)
+    }
+
+    /// The method of the page.
+    fn method(self) -> &'static str {
+        match self {
+            Page::Repair | Page::HandOver | Page::AppendLost => "POST",
+            Page::OpenApi | Page::Changes | Page::Explain | Page::Audit | Page::Status => "GET",
+        }
     }
 
     /// Who may ask for the page.
@@ -106,7 +136,7 @@ pub(crate) fn route(
     parts: &Parts,
     identity: Option<&Identity>,
 ) -> ApiResult<PageRequest> {
-    let method = if page == Page::Repair { "POST" } else { "GET" };
+    let method = page.method();
     if parts.method.as_str() != method {
         let detail = "The method specified is not allowed for this resource.";
         return Err(ApiError::new(405, detail).with_allow(method).without_vary());
@@ -148,6 +178,9 @@ pub(crate) async fn show(
         Page::Explain => explain::show(service, page_request.version, query_string).await,
         Page::Audit => audit(service, None).await,
         Page::Repair => audit(service, Some(repair_options(&query)?)).await,
+        Page::Status => replicas::status(service),
+        Page::HandOver => replicas::hand_over(service).await,
+        Page::AppendLost => replicas::append_lost(service).await,
     }
 }
 

@@ -200,6 +200,13 @@ pub(crate) const TABLE: &[Entry] = &[
     ] },
 ];
 
+impl Route {
+    /// Whether an operation is a claim or a release: a command that is made from the request alone.
+    pub(crate) fn is_claim(self, method: &str) -> bool {
+        matches!(self, Self::Allocations | Self::ConsumerAllocations) && method != "GET"
+    }
+}
+
 impl Entry {
     /// The entry of a route.
     pub(crate) fn of(route: Route) -> &'static Entry {

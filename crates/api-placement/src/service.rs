@@ -151,6 +151,17 @@ impl Api for PlacementService {
         }
     }
 
+    fn reads_newest(&self, request: &ServiceRequest) -> bool {
+        match &request.0 {
+            RequestKind::Page(page_request) => page_request.page.reads_newest(),
+            RequestKind::Operation {
+                operation,
+                route_match,
+                ..
+            } => !route_match.route.is_claim(operation.method),
+        }
+    }
+
     fn run<'a>(
         self: &'a Arc<Self>,
         request: &'a ServiceRequest,

@@ -21,6 +21,8 @@ pub struct PlacementService {
     pub(crate) follower_limits: FollowerLimits,
     /// The auditor, in a process that has conductors to audit.
     pub(crate) auditor: OnceLock<Arc<Auditor>>,
+    /// Where the journal is, for operators.
+    pub(crate) store: OnceLock<String>,
     /// The caches of responses with candidates.
     pub(crate) candidate_caches: CandidateCaches,
 }
@@ -43,6 +45,7 @@ impl PlacementService {
             options,
             placement,
             auditor: OnceLock::new(),
+            store: OnceLock::new(),
             candidate_caches: CandidateCaches::default(),
         }
     }
@@ -51,6 +54,12 @@ impl PlacementService {
     pub fn set_audit(&self, auditor: Arc<Auditor>) {
         // An error means that an auditor was set before, which stays.
         let _ = self.auditor.set(auditor);
+    }
+
+    /// Sets where the journal is, without secrets, for `/placewright/v1/status`. Only the first call has an effect.
+    pub fn set_store(&self, store: String) {
+        // An error means that it was set before, which stays.
+        let _ = self.store.set(store);
     }
 
     /// Checks a policy rule for a caller.

@@ -116,6 +116,11 @@ impl Api for SchedulerService {
         request.operation.cost.is_high(body.len())
     }
 
+    fn reads_newest(&self, request: &MatchedRequest) -> bool {
+        // Hosts are ranked on what this process has. The claim is decided on the newest state.
+        request.path.route != Route::Destinations
+    }
+
     fn run<'a>(
         self: &'a Arc<Self>,
         request: &'a MatchedRequest,

@@ -80,14 +80,13 @@ impl ApiParts {
         let claims = ClaimMetrics::new(&mut registry);
         let gateway = Gateway::new(http, authenticator, policy, metrics, Arc::new(registry));
         let placement = Placement::new(engine.clone(), claims);
-        let placement_for_readiness = placement.clone();
-        let reason_not_ready = move || {
-            placement_for_readiness
-                .is_store_failing()
-                .then_some("the store fails\n")
-        };
+        let ready = placement.clone();
+        let confirmed = placement.clone();
+        let gateway = gateway
+            .with_readiness(move || ready.why_not_ready())
+            .with_confirmation(move || confirmed.confirming());
         Self {
-            gateway: Arc::new(gateway.with_readiness(reason_not_ready)),
+            gateway: Arc::new(gateway),
             placement,
             options: placement_options,
         }

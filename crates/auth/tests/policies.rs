@@ -75,7 +75,7 @@ fn defaults_allow_what_the_profiles_of_the_conformance_suite_expect() {
                 "{rule}"
             );
             // Only operators may repair, because a fault of a service may be what is repaired.
-            let is_service_allowed = rule != Rule::AuditRepair;
+            let is_service_allowed = !matches!(rule, Rule::AuditRepair | Rule::ReplicasManage);
             assert_eq!(
                 is_allowed(&["service"], &other_project),
                 is_service_allowed,

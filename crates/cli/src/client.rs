@@ -42,6 +42,16 @@ impl Client {
         self.send_and_wait(reqwest::Method::GET, &self.url_of(path_and_query), None)
     }
 
+    /// Reads the JSON at a path of another server than the one of the arguments.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::get`].
+    pub(crate) fn get_from(&self, url: &str, path: &str) -> anyhow::Result<Value> {
+        let url = format!("{}{path}", url.trim_end_matches('/'));
+        self.send_and_wait(reqwest::Method::GET, &url, None)
+    }
+
     /// Sends a POST without a body, and returns the JSON of the response.
     ///
     /// # Errors

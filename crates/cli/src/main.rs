@@ -9,6 +9,7 @@ mod explain;
 mod journal;
 mod openapi;
 mod pki;
+mod replicas;
 mod secrets;
 mod topology;
 
@@ -51,6 +52,15 @@ enum Command {
     Secrets(secrets::SecretsCommand),
     /// Say what does not add up between allocations, records, cells and hosts; exit code 1 if anything does not
     Audit(audit::AuditCommand),
+    /// Show what a control process does: which replica leads, since when and why, how far each is; exit code 1 if one
+    /// does not answer or takes no requests
+    Status(replicas::StatusCommand),
+    /// Have another replica of control lead, before this one's machine is worked on. Requests go on meanwhile. Ask the
+    /// one that leads (`placewright status`). A replica that is ended by SIGTERM hands over by itself
+    HandOver(replicas::HandOverCommand),
+    /// Append acknowledged entries that the store has lost, from the memory of the replica at --url; `placewright
+    /// status` shows which these are. To give them up instead, start all replicas anew
+    AppendLost(replicas::AppendLostCommand),
     /// Make, renew and revoke the certificates of control, cells and agents
     #[command(subcommand)]
     Pki(Box<pki::PkiCommand>),
@@ -141,6 +151,14 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 return Ok(ExitCode::FAILURE);
             }
         }
+        Command::Status(command) => {
+            let are_well = command.run()?;
+            if !are_well {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+        Command::HandOver(command) => command.run()?,
+        Command::AppendLost(command) => command.run()?,
         Command::Pki(command) => command.run()?,
         Command::Secrets(command) => command.run()?,
         Command::Explain(command) => command.run()?,

@@ -107,6 +107,12 @@ impl Auditor {
         let mut last_count = 0;
         loop {
             tokio::time::sleep(self.context.control.options().audit_every).await;
+            if !self.context.leading.is_own() {
+                // Another replica audits.
+                self.metrics.set_counts(&[]);
+                last_count = 0;
+                continue;
+            }
             let findings = self.check().await;
             if findings.len() != last_count {
                 last_count = findings.len();

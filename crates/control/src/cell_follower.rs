@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::foreign;
 use crate::handle::{ControlHandle, now};
+use crate::leading::Leading;
 use crate::runtime_context::RuntimeContext;
 use crate::views::{CellView, InitialListing};
 
@@ -43,6 +44,10 @@ pub(crate) struct CellFollower {
     /// yet.
     marked_down: Option<bool>,
     last_event: Instant,
+    leading: Leading,
+    /// The epoch for which this follower has submitted all that follows from what it heard of the cell. A replica that
+    /// does not lead submits nothing.
+    caught_up: Option<u64>,
 }
 
 /// Why following a cell ended.
@@ -55,9 +60,12 @@ enum FollowEnd {
 
 impl CellFollower {
     pub(crate) fn new(cell: CellId, context: Arc<RuntimeContext>) -> Self {
+        let leading = context.leading.clone();
         Self {
             cell,
             context,
+            caught_up: leading.epoch(),
+            leading,
             mapped: BTreeMap::new(),
             refused: BTreeMap::new(),
             marked_down: None,
@@ -132,8 +140,18 @@ impl CellFollower {
         let mut heard_at = Instant::now();
         loop {
             let wait = down_after.min(SILENT_AFTER);
-            let received = tokio::time::timeout(wait, events.recv_many(&mut batch, EVENTS_AT_ONCE));
-            match received.await {
+            let mut leading = self.leading.clone();
+            let received = tokio::select! {
+                received = tokio::time::timeout(
+                    wait,
+                    events.recv_many(&mut batch, EVENTS_AT_ONCE),
+                ) => received,
+                () = leading.until_other(self.caught_up) => {
+                    self.catch_up().await;
+                    continue;
+                }
+            };
+            match received {
                 Ok(0) => return FollowEnd::Gone,
                 Err(_) => {
                     self.set_silent(true);
@@ -165,6 +183,36 @@ impl CellFollower {
             if !is_gapless {
                 return FollowEnd::Gap;
             }
+        }
+    }
+
+    /// Submits what follows from all that was heard of the cell, if this process has begun to lead: the one that
+    /// led before may have died before it did.
+    async fn catch_up(&mut self) {
+        self.caught_up = self.leading.epoch();
+        if self.caught_up.is_none() {
+            return;
+        }
+        self.mapped.clear();
+        self.refused.clear();
+        self.marked_down = None;
+        let rebuilds: Vec<InstanceId> = self.control().engine().read_now(|machine| {
+            let rebuilds = machine.state.conductor.rebuilds().keys();
+            rebuilds.copied().collect()
+        });
+        let (events, is_up) = {
+            let views = self.control().shared.views.read();
+            let view = views.cells.get(&self.cell);
+            let events = view.map(|view| view.as_events(&rebuilds));
+            (
+                events.unwrap_or_default(),
+                view.is_some_and(|view| view.is_up),
+            )
+        };
+        self.map_hosts(&events).await;
+        self.end_rebuilds(&events).await;
+        if is_up {
+            self.set_down(false).await;
         }
     }
 
@@ -280,6 +328,8 @@ impl CellFollower {
             });
             done.collect()
         });
+        // The replica that leads submits it, or will when it finds that it leads.
+        let done = done.into_iter().filter(|_| self.leading.is_own());
         for (instance, digest) in done {
             let event = RebuildEvent::Done { digest };
             let command = || Command::Rebuild {
@@ -289,7 +339,9 @@ impl CellFollower {
             // The cell reports the end of a rebuild only once, so the command is repeated until the store
             // accepts it.
             while let Err(error) = self.control().submit(command()).await {
-                if matches!(error, placewright_engine::SubmitError::ShuttingDown) {
+                if matches!(error, placewright_engine::SubmitError::ShuttingDown)
+                    || !self.leading.is_own()
+                {
                     return;
                 }
                 tokio::time::sleep(RETRY_MAX).await;
@@ -299,6 +351,9 @@ impl CellFollower {
 
     /// Maps new hosts to the cell, and unmaps removed ones.
     async fn map_hosts(&mut self, batch: &[CellEvent]) {
+        if !self.leading.is_own() {
+            return;
+        }
         let mut new_hosts: Vec<(HostId, String)> = Vec::new();
         for event in batch {
             match event {
@@ -349,7 +404,7 @@ impl CellFollower {
     }
 
     /// Submits the command that maps hosts to the cell until the store accepts it; `None` if control is
-    /// shutting down.
+    /// shutting down, or another replica leads.
     async fn submit_mappings(&self, hosts: &[(HostId, String)]) -> Option<Result<(), Refusal>> {
         loop {
             let command = Command::MapHosts {
@@ -359,6 +414,7 @@ impl CellFollower {
             match self.control().submit(command).await {
                 Ok(result) => return Some(result.map(drop)),
                 Err(placewright_engine::SubmitError::ShuttingDown) => return None,
+                Err(_) if !self.leading.is_own() => return None,
                 Err(_) => tokio::time::sleep(RETRY_MAX).await,
             }
         }
@@ -372,7 +428,7 @@ impl CellFollower {
             view.is_up = !is_down;
             view.is_complete &= !is_down;
         }
-        if self.marked_down == Some(is_down) {
+        if self.marked_down == Some(is_down) || !self.leading.is_own() {
             return;
         }
         let command = Command::SetCellDown {

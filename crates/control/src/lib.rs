@@ -32,6 +32,7 @@ mod finding;
 mod fleet;
 mod foreign;
 mod handle;
+mod leading;
 mod machine;
 mod options;
 mod outbox;
@@ -41,7 +42,10 @@ mod placement_queue;
 pub mod placer;
 mod plan;
 mod quotas;
+mod rankers;
 mod repair;
+mod replica_metrics;
+mod replica_report;
 mod requested_allocations;
 mod runtime;
 mod runtime_context;
@@ -58,6 +62,8 @@ pub use machine::ControlMachine;
 pub use options::{Options, RepairOptions};
 pub use placement::{ClaimMetrics, CommitError, Placement, submit_placement};
 pub use quotas::{LimitSource, UnifiedLimits, usage_of};
+pub use replica_metrics::register_replica_metrics;
+pub use replica_report::{Leader, LostEntries, ReplicaReport, Role};
 pub use runtime::{AddCellError, CellConfig, Runtime};
 pub use scheduler::{
     ExplanationTexts, ExplanationTime, NoHostExplanation, QueryExplanation, RefusalReason,

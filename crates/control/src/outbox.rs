@@ -56,6 +56,10 @@ impl Outbox {
         }
     }
 
+    pub(crate) fn cell(&self) -> CellId {
+        self.cell
+    }
+
     /// Queues the message of something that has changed.
     pub(crate) fn queue_changed(&self, key: MessageKey) {
         let mut queue = self.queue.lock();
@@ -80,6 +84,11 @@ impl Outbox {
     /// Makes all messages due again, because the cell is back.
     pub(crate) fn make_all_due(&self) {
         self.queue.lock().repetitions.clear();
+    }
+
+    /// Forgets all messages, because another replica sends them from now on.
+    pub(crate) fn clear(&self) {
+        *self.queue.lock() = MessageQueue::default();
     }
 
     /// Drops the times of messages that are no longer needed: they were due long ago, and nothing

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use placewright_conductor::control;
 use placewright_engine::{Engine, SubmitError};
 use placewright_errors::chain;
@@ -46,11 +47,38 @@ impl Placement {
         &self.engine
     }
 
+    /// Why this process should get no requests at present, in one line; `None` if it should.
+    #[must_use]
+    pub fn why_not_ready(&self) -> Option<&'static str> {
+        if self.engine.has_lost_entries() {
+            return Some("the store has lost entries\n");
+        }
+        self.is_store_failing().then_some("the store fails\n")
+    }
+
     /// Whether an append to the store failed lately.
     #[must_use]
     pub fn is_store_failing(&self) -> bool {
         let ago = self.engine.time_since_failed_append();
         ago.is_some_and(|ago| ago < STORE_FAILING_FOR)
+    }
+
+    /// Waits until this process has applied every change that was acknowledged before the call, by whichever replica; see
+    /// [`Engine::confirm`]. `None` if there is nothing to wait for, because no other process changes the state.
+    #[must_use]
+    pub fn confirm(&self) -> Option<impl Future<Output = Result<(), SubmitError>> + Send + use<>> {
+        let engine = &self.engine;
+        let has_to_ask = engine.is_replica() || engine.has_lost_entries();
+        has_to_ask.then(|| engine.confirm())
+    }
+
+    /// As [`Self::confirm`], with a sentence for clients as the error.
+    #[must_use]
+    pub fn confirming(&self) -> Option<BoxFuture<'static, Result<(), String>>> {
+        let confirming = self.confirm()?;
+        Some(Box::pin(async move {
+            confirming.await.map_err(|error| chain(&error))
+        }))
     }
 
     /// Computes a value from the state, which is durable when this returns.
@@ -146,7 +174,7 @@ pub enum CommitError {
 
 impl CommitError {
     /// Why the engine did not carry out a command. It is logged unless the command is at fault.
-    fn of(error: &SubmitError) -> Self {
+    pub(crate) fn of(error: &SubmitError) -> Self {
         let text = format!("The change was not made: {}", chain(error));
         match error {
             SubmitError::TooLarge { .. } => Self::TooLarge(text),

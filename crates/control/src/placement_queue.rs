@@ -64,6 +64,16 @@ pub(crate) enum WaitingForHost {
     },
 }
 
+impl WaitingForHost {
+    /// The UUID of the instance or of the move.
+    pub(crate) fn id(&self) -> Uuid {
+        match self {
+            Self::Instance { instance, .. } => instance.0,
+            Self::Move { migration, .. } => migration.0,
+        }
+    }
+}
+
 /// The queue of instances and moves that wait for a host, and the thread that ranks hosts for them.
 #[derive(Clone)]
 pub(crate) struct PlacementQueue {

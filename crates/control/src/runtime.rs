@@ -7,7 +7,9 @@ use parking_lot::{Mutex, RwLock};
 use placewright_conductor::CellId;
 use placewright_conductor::control::Change;
 use placewright_conductor::super_conductor::{self, Command, Refusal};
-use placewright_engine::{Entries, FollowError, Follower, Machine as _, SubmitError};
+use placewright_engine::{
+    CommandId, Entries, FollowError, Follower, Machine as _, SubmitError, TakeoverReason,
+};
 use placewright_link::CellLink;
 use placewright_tasks::{Task, Tasks};
 
@@ -15,11 +17,13 @@ use crate::auditor::{AuditMetrics, AuditReport, Auditor};
 use crate::cell_follower::CellFollower;
 use crate::fleet;
 use crate::handle::ControlHandle;
+use crate::leading::Leading;
 use crate::machine::ControlMachine;
 use crate::options::RepairOptions;
 use crate::outbox::{self, Outbox};
 use crate::pending_work::{self, PendingWork};
 use crate::placement_queue::{self, PlacementQueue};
+use crate::rankers::Rankers;
 use crate::runtime_context::RuntimeContext;
 use crate::scheduler::SchedulerHandle;
 use crate::secrets;
@@ -77,12 +81,15 @@ impl Runtime {
         let follower = engine.follow(engine.durable_sequence())?;
         let (placement_queue, submitted) =
             PlacementQueue::start(control.clone(), scheduler.clone());
+        let leading = Leading::of(control.engine());
         let context = Arc::new(RuntimeContext {
             control,
             scheduler,
             availability_reports: Mutex::default(),
             outboxes: RwLock::default(),
             placement_queue,
+            leading,
+            rankers: Mutex::default(),
         });
         fleet::apply_all_to_scheduler(&context);
         let tasks = Tasks::default();
@@ -92,14 +99,20 @@ impl Runtime {
         let follow = follow(Arc::clone(&context), follower);
         tasks.spawn(Task::ControlFollow, follow);
         tasks.spawn(Task::ControlSweep, find_missed_work(Arc::clone(&context)));
+        tasks.spawn(Task::ControlLeader, follow_leadership(Arc::clone(&context)));
         let keep_sealed = secrets::keep_sealed(context.control.clone());
         tasks.spawn(Task::ControlSecrets, keep_sealed);
         Ok(Arc::new(Self { context, tasks }))
     }
 
     /// Seals the secrets that an earlier release left in the clear in the store. To be called before
-    /// anything is served. Returns how many specifications had any.
+    /// anything is served. Returns how many specifications had any. A replica leaves that to the one that leads.
     pub async fn seal_open_secrets(&self) -> usize {
+        let mut leading = self.context.leading.clone();
+        leading.until_known().await;
+        if !leading.is_own() {
+            return 0;
+        }
         let with_bodies = true;
         secrets::seal_again(&self.context.control, with_bodies).await
     }
@@ -181,7 +194,7 @@ impl Runtime {
             }
             outboxes.insert(cell, Arc::clone(&outbox));
         }
-        let run = outbox::run(control.clone(), outbox);
+        let run = deliver_while_leading(Arc::clone(&self.context), outbox);
         self.tasks.spawn(Task::ControlOutbox, run);
         let run = CellFollower::new(cell, Arc::clone(&self.context)).run();
         self.tasks.spawn(Task::ControlCell, run);
@@ -208,6 +221,7 @@ async fn follow(context: Arc<RuntimeContext>, mut follower: Follower<ControlMach
                 // The sweep finds the work of the missed changes. It does not pass aggregates and
                 // services to the scheduler, so all of them are passed again here.
                 tracing::warn!(%error, "durable changes were missed");
+                *context.rankers.lock() = Rankers::default();
                 let engine = context.control.engine();
                 match engine.follow(engine.durable_sequence()) {
                     Ok(new) => follower = new,
@@ -221,18 +235,22 @@ async fn follow(context: Arc<RuntimeContext>, mut follower: Follower<ControlMach
 
 fn process_entries(context: &RuntimeContext, entries: &Entries) {
     let mut changes: Vec<Change> = Vec::new();
-    for (sequence, record) in entries.iter() {
+    for entry in entries.entries() {
         // Most entries concern placement only and call for nothing here.
-        if !placewright_records::control::may_concern_conductor(record) {
+        if !placewright_records::control::may_concern_conductor(entry.record) {
             continue;
         }
-        match ControlMachine::decode(record) {
+        match ControlMachine::decode(entry.record) {
             Ok(more) => {
                 let of_conductor = |change: &Change| matches!(change, Change::Conductor(_));
+                let before = changes.len();
                 changes.extend(more.into_iter().filter(of_conductor));
+                note_rankers(context, entry.command, &changes[before..]);
             }
             // The engine applied this record, so it was readable once.
-            Err(error) => tracing::error!(sequence, %error, "a durable record cannot be read"),
+            Err(error) => {
+                tracing::error!(sequence = entry.sequence, %error, "a durable record cannot be read");
+            }
         }
     }
     if changes.is_empty() {
@@ -253,6 +271,67 @@ fn process_entries(context: &RuntimeContext, entries: &Entries) {
     if !for_scheduler.is_empty() {
         fleet::apply_to_scheduler(for_scheduler, context);
     }
+}
+
+/// Notes which replica took the builds and moves that changes of one entry concern. A command without an id was submitted
+/// to the replica that led.
+fn note_rankers(context: &RuntimeContext, command: Option<CommandId>, changes: &[Change]) {
+    if !context.control.engine().is_replica() {
+        return;
+    }
+    let origin = command.map_or_else(|| context.leading.origin(), |id| id.origin);
+    let at = Instant::now();
+    let mut rankers = context.rankers.lock();
+    for change in changes {
+        if let Change::Conductor(change) = change {
+            rankers.note(origin, change, at);
+        }
+    }
+}
+
+/// Does what is pending whenever this process begins to lead, and gives the work of a leader that is gone to the others.
+async fn follow_leadership(context: Arc<RuntimeContext>) {
+    let Some(mut leadership) = context.control.engine().leadership() else {
+        return std::future::pending().await;
+    };
+    let mut former = leadership.borrow().clone();
+    loop {
+        if leadership.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+        let now = leadership.borrow_and_update().clone();
+        if now.epoch != former.epoch && now.reason != TakeoverReason::HandedOver {
+            context.rankers.lock().forget(former.origin);
+        }
+        if now.is_own {
+            tracing::info!(
+                epoch = now.epoch,
+                why = now.reason.text(),
+                "this replica leads"
+            );
+            let engine = context.control.engine();
+            engine.read_now(|machine| context.queue_pending_work(&machine.state, None));
+        } else if former.is_own {
+            tracing::info!(
+                epoch = now.epoch,
+                leader = now.address,
+                "this replica does not lead any more"
+            );
+        }
+        former = now;
+    }
+}
+
+/// Delivers messages to a cell whenever this process leads.
+async fn deliver_while_leading(context: Arc<RuntimeContext>, outbox: Arc<Outbox>) {
+    let leading = context.leading.clone();
+    let deliver = || {
+        // What another replica has sent meanwhile is not known here, so everything is sent again.
+        outbox.clear();
+        context.resend_messages(outbox.cell());
+        outbox::run(context.control.clone(), Arc::clone(&outbox))
+    };
+    leading.while_own(deliver).await;
 }
 
 /// Searches the state periodically for work that is still to be done.

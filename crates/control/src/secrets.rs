@@ -54,6 +54,7 @@ pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> us
             .read_now(|machine| specs_to_check(&machine.state.conductor, after, with_bodies));
         for (instance, spec) in specs {
             match sealer.resealed(instance, &spec, with_bodies) {
+                Ok(Some(_)) if !control.engine().leads() => sealer.count(&spec, &mut held),
                 Ok(Some(new)) => {
                     sealer.count(&new, &mut held);
                     let command = Command::Reseal {
@@ -122,6 +123,7 @@ pub(crate) async fn keep_sealed(control: ControlHandle) {
             Ok(Err(error)) => tracing::error!(%error, "the keys for secrets stay as they are"),
             Ok(Ok(false)) | Err(_) => {}
         }
+        // The replica that leads seals for all; the others only count.
         if is_due || last_pass.elapsed() >= FULL_PASS_INTERVAL {
             let with_bodies = false;
             let replaced = seal_again(&control, with_bodies).await;

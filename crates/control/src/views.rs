@@ -69,6 +69,22 @@ pub(crate) struct InitialListing {
 }
 
 impl CellView {
+    /// What the cell has reported of its hosts and of some instances, as events.
+    pub(crate) fn as_events(&self, instances: &[InstanceId]) -> Vec<CellEvent> {
+        let hosts = self.hosts.iter().map(|(host, view)| CellEvent::Host {
+            host: *host,
+            view: Some(view.clone()),
+        });
+        let instances = instances.iter().filter_map(|instance| {
+            let view = Box::new(self.instances.get(instance)?.clone());
+            Some(CellEvent::Instance {
+                instance: *instance,
+                view: Some(view),
+            })
+        });
+        hosts.chain(instances).collect()
+    }
+
     /// Applies an event about instances or hosts.
     pub(crate) fn apply(&mut self, event: &CellEvent, listed: &mut InitialListing) {
         match event {

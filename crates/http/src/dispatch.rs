@@ -124,6 +124,14 @@ pub trait Api: Send + Sync + 'static {
     /// that serve connections.
     fn is_costly(&self, request: &Self::Request, body: &[u8]) -> bool;
 
+    /// Whether a request has to see all changes that were acknowledged before it, which another process may have made.
+    /// False for one that only submits a command, which is decided on the newest state anyway, and for one that works on
+    /// what this process has.
+    fn reads_newest(&self, request: &Self::Request) -> bool {
+        let _ = request;
+        true
+    }
+
     /// How many instances a request asks to be built. Admission control adds a fixed cost for each, because the
     /// work for it behind the API is not part of the time that it measures.
     fn instances(&self, request: &Self::Request, body: &[u8]) -> u32 {
@@ -260,10 +268,7 @@ where
         None => Content::default(),
         Some(limit) => {
             let read = gateway.read_body(body, identity.as_deref(), limit).await;
-            read.map_err(|error| match error.status() {
-                413 => api.body_too_large(&request, error),
-                _ => error,
-            })?
+            read.map_err(|error| body_error(&**api, &request, error))?
         }
     };
     let note = context.audit.as_ref().map(AuditEntry::note);
@@ -272,6 +277,9 @@ where
         let running = api.run(&request, &parts.uri, None, &content);
         return with_note(note, running).await;
     };
+    if api.reads_newest(&request) {
+        gateway.confirm_state().await?;
+    }
     let is_costly = api.is_costly(&request, &content);
     let describe = || {
         let kind = Kind {
@@ -296,6 +304,14 @@ where
     } else {
         let work = api.run(&request, &parts.uri, Some(&identity), &content);
         permit.run(with_note(note, measure(busy_time, work))).await
+    }
+}
+
+/// The error of a request whose body could not be read.
+fn body_error<A: Api>(api: &A, request: &A::Request, error: ApiError) -> ApiError {
+    match error.status() {
+        413 => api.body_too_large(request, error),
+        _ => error,
     }
 }
 

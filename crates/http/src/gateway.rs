@@ -3,7 +3,9 @@
 use std::fmt;
 use std::future::Future;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::Method;
@@ -34,6 +36,15 @@ const HEADER_SEPARATOR_BYTES: usize = 4;
 /// Returns why the services are not ready at present, in one line; `None` if they are.
 type Readiness = Box<dyn Fn() -> Option<&'static str> + Send + Sync>;
 
+/// The future of a confirmation: an error says in a sentence why the state cannot be confirmed.
+pub type Confirming = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+/// Begins a confirmation; `None` if there is nothing to wait for.
+type Confirm = Box<dyn Fn() -> Option<Confirming> + Send + Sync>;
+
+/// How long a request waits for the store to confirm that the state is the newest.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// What the REST services of one process share. Each request passes the gateway before its service sees the
 /// request.
 pub struct Gateway {
@@ -43,6 +54,7 @@ pub struct Gateway {
     /// Whether the services are about to stop: streams end, and the services are not ready any more.
     stopping: watch::Sender<bool>,
     readiness: Readiness,
+    confirm: Confirm,
     /// Which request runs next.
     admission: AdmissionControl,
     /// The threads and queues for costly requests.
@@ -82,6 +94,7 @@ impl Gateway {
             registry,
             stopping: watch::Sender::new(false),
             readiness: Box::new(|| None),
+            confirm: Box::new(|| None),
             admission: AdmissionControl::default(),
             costly: CostlyExecutor::default(),
             authenticator,
@@ -131,6 +144,38 @@ impl Gateway {
     ) -> Self {
         self.readiness = Box::new(readiness);
         self
+    }
+
+    /// Makes requests that read wait until `confirm` is done, so that they see every change that was acknowledged before,
+    /// by whichever process.
+    #[must_use]
+    pub fn with_confirmation(
+        mut self,
+        confirm: impl Fn() -> Option<Confirming> + Send + Sync + 'static,
+    ) -> Self {
+        self.confirm = Box::new(confirm);
+        self
+    }
+
+    /// Waits until the state has every change that was acknowledged before. Requests hold no seat meanwhile, because many
+    /// wait for the same answer of the store.
+    ///
+    /// # Errors
+    ///
+    /// 503 when the store does not say so in time.
+    pub(crate) async fn confirm_state(&self) -> ApiResult<()> {
+        let Some(confirming) = (self.confirm)() else {
+            return Ok(());
+        };
+        let confirmed = tokio::time::timeout(CONFIRM_TIMEOUT, confirming).await;
+        let confirmed = confirmed.unwrap_or_else(|_| {
+            let seconds = CONFIRM_TIMEOUT.as_secs();
+            Err(format!("the store did not answer within {seconds} seconds"))
+        });
+        confirmed.map_err(|why| {
+            let detail = format!("Whether the state is the newest is not known: {why}.");
+            ApiError::unavailable(detail)
+        })
     }
 
     /// Replaces the policies. Requests that were authorised before continue.

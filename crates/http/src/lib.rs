@@ -48,7 +48,7 @@ pub use cors::Cors;
 pub use costly::{Caller, CostlyError, CostlyExecutor, CostlyOptions};
 pub use dispatch::{Access, Api, Cost, Routed, Running, handle};
 pub use error::{ApiError, ApiResult, title};
-pub use gateway::Gateway;
+pub use gateway::{Confirming, Gateway};
 pub use health::Health;
 pub use health_source::HealthSource;
 pub use large::pieces_of;

@@ -95,6 +95,8 @@ tasks! {
     ControlFollow = "control-follow" in OF_CONTROL;
     /// Finds remaining work that was not triggered by a change.
     ControlSweep = "control-sweep" in OF_CONTROL;
+    /// Does what is pending when this replica begins to lead.
+    ControlLeader = "control-leader" in OF_CONTROL;
     /// Counts the instances that releases without quotas accepted, and reads Keystone's limits.
     ControlQuotas = "control-quotas" in OF_CONTROL;
     /// Keeps the secrets in control's state under the current key.

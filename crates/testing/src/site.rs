@@ -1,6 +1,8 @@
 //! A whole installation in memory: control's engine, scheduler and runtime, real cells, and agents
 //! that follow the protocol.
 
+pub mod replicated;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

@@ -215,6 +215,11 @@ rules! {
     AuditRepair = "placewright:audit:repair", "rule:admin_api",
         "Mend what does not add up. Not part of Placement.",
         ["POST" "/placewright/v1/audit/repair"];
+    StatusShow = "placewright:status:show", "rule:admin_or_service_api",
+        "See the part of a process among the replicas. Not part of Placement.", ["GET" "/placewright/v1/status"];
+    ReplicasManage = "placewright:replicas:manage", "rule:admin_api",
+        "Have another replica lead, or lost entries appended again. Not part of Placement.",
+        ["POST" "/placewright/v1/hand-over", "POST" "/placewright/v1/lost-entries/append"];
     ServersIndex = "os_compute_api:servers:index", "rule:project_reader_or_admin",
         "List servers.",
         ["GET" "/servers"];

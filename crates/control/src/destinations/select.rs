@@ -53,7 +53,7 @@ impl SelectionRequest {
     pub(super) async fn run(mut self) -> Result<Destinations, DestinationsError> {
         let demand = self.request.demand();
         let mut selected_hosts = if self.request.with_claim {
-            self.shared.check_hold_nothing(&self.request.instances)?;
+            (self.shared.check_hold_nothing(&self.request.instances)).await?;
             let placing = self.claim_all(Placing::new(demand)).await?;
             let instances = self.request.instances.iter();
             let rules: Vec<IntentRules> = instances

@@ -59,8 +59,23 @@ impl Shared {
             .map_err(|refusal| DestinationsError::Group(Box::new(refusal)))
     }
 
-    /// Refuses a request if one of these consumers has allocations.
-    pub(super) fn check_hold_nothing(&self, consumers: &[Uuid]) -> Result<(), DestinationsError> {
+    /// Refuses a request if one of these consumers has allocations. Where another replica may have released them
+    /// already, that is found out first.
+    pub(super) async fn check_hold_nothing(
+        &self,
+        consumers: &[Uuid],
+    ) -> Result<(), DestinationsError> {
+        let checked = self.check_hold_nothing_now(consumers);
+        match self.placement.confirm() {
+            Some(confirming) if checked.is_err() => {
+                confirming.await.map_err(|error| CommitError::of(&error))?;
+                self.check_hold_nothing_now(consumers)
+            }
+            _ => checked,
+        }
+    }
+
+    fn check_hold_nothing_now(&self, consumers: &[Uuid]) -> Result<(), DestinationsError> {
         let holding = self.placement.engine().read_now(|machine| {
             let mut consumers = consumers.iter().copied();
             consumers.find(|uuid| {

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use placewright_engine::{
-    Commit, Observer, RecoveryProgress, SnapshotError, SnapshotReport, StoreError,
+    Commit, Loss, Observer, RecoveryProgress, SnapshotError, SnapshotReport, StoreError,
 };
 
 use super::systemd;
@@ -61,6 +61,39 @@ impl<O: Observer> Observer for LoggingObserver<O> {
     fn append_resolved(&self, is_kept: bool) {
         tracing::info!(is_kept, "the outcome of the append is known");
         self.0.append_resolved(is_kept);
+    }
+
+    fn following_failed(&self, reason: &StoreError) {
+        tracing::warn!(
+            reason = chain(reason),
+            "the journal cannot be followed at present"
+        );
+        self.0.following_failed(reason);
+    }
+
+    fn entries_lost(&self, loss: &Loss) {
+        let Loss { first, last, .. } = *loss;
+        tracing::error!(
+            first,
+            last,
+            "the store has lost acknowledged entries: no requests are taken until they are there again; see \
+             `placewright status`"
+        );
+        self.0.entries_lost(loss);
+    }
+
+    fn entries_appended_again(&self, first: u64, last: u64) {
+        tracing::warn!(
+            first,
+            last,
+            "lost entries were appended again, as an operator said"
+        );
+        self.0.entries_appended_again(first, last);
+    }
+
+    fn entries_back(&self) {
+        tracing::info!("the store has all entries again: requests are taken");
+        self.0.entries_back();
     }
 
     fn conflict(&self, commands: usize, missed: u64) {

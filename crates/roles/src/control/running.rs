@@ -12,7 +12,7 @@ use placewright_auth::{Authenticator, Policy};
 use placewright_conductor::CellId;
 use placewright_control::{
     AuditMetrics, CellConfig, ClaimMetrics, ControlHandle, ControlMachine, Placement, Runtime,
-    SchedulerHandle,
+    SchedulerHandle, register_replica_metrics,
 };
 use placewright_engine::Engine;
 use placewright_http::{
@@ -162,7 +162,11 @@ impl RunningControl {
         let log = audit_log::start(&options.audit, &directory, &mut registry)?;
         let threads = ApiThreads::start(options)?;
         let placement = Placement::new(engine.clone(), metrics.claims);
-        let http = (option_conversion::http(options), metrics.http, registry);
+        let http = (
+            option_conversion::http(options),
+            metrics.http,
+            complete_registry(registry, &engine),
+        );
         let gateway = new_gateway(http, checked.authenticator, checked.policy);
         let gateway = complete_gateway(gateway, (&metrics.admission, log), &threads, &placement);
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
@@ -395,11 +399,11 @@ impl RunningControl {
 }
 
 fn new_gateway(
-    (options, metrics, registry): (HttpOptions, HttpMetrics, Registry),
+    (options, metrics, registry): (HttpOptions, HttpMetrics, Arc<Registry>),
     authenticator: Authenticator,
     policy: Policy,
 ) -> Gateway {
-    Gateway::new(options, authenticator, policy, metrics, Arc::new(registry))
+    Gateway::new(options, authenticator, policy, metrics, registry)
 }
 
 /// The options of the gRPC server for cells, and for the other replicas.
@@ -414,6 +418,12 @@ fn grpc_options(
         handshakes: tls.handshakes_of_roles(),
         ..option_conversion::grpc_for_cells(options, limits.for_cells)
     }
+}
+
+/// Registers the last metrics, those that are read from the engine.
+fn complete_registry(mut registry: Registry, engine: &Engine<ControlMachine>) -> Arc<Registry> {
+    register_replica_metrics(&mut registry, engine);
+    Arc::new(registry)
 }
 
 fn stopped_while_loading() -> Option<RunningControl> {

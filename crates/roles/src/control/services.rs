@@ -36,12 +36,13 @@ pub(super) fn complete_gateway(
     threads: &ApiThreads,
     placement: &Placement,
 ) -> Arc<Gateway> {
-    let store = placement.clone();
-    let readiness = move || store.is_store_failing().then_some("the store fails\n");
+    let (store, confirmed) = (placement.clone(), placement.clone());
+    let readiness = move || store.why_not_ready();
     let gateway = gateway
         .with_admission(admission.clone())
         .with_audit_log(audit_log)
-        .with_costly_work(threads.costly_executor());
+        .with_costly_work(threads.costly_executor())
+        .with_confirmation(move || confirmed.confirming());
     Arc::new(gateway.with_readiness(readiness))
 }
 
@@ -52,11 +53,9 @@ pub(super) fn placement_api(
     placement: Placement,
 ) -> Arc<PlacementService> {
     let gateway = Arc::clone(gateway);
-    Arc::new(PlacementService::new(
-        gateway,
-        placement,
-        option_conversion::placement(options),
-    ))
+    let service = PlacementService::new(gateway, placement, option_conversion::placement(options));
+    service.set_store(options.store.location());
+    Arc::new(service)
 }
 
 /// The scheduler API on the handles of placement and of the scheduler.

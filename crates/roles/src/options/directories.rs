@@ -20,6 +20,28 @@ impl StoreOptions {
     }
 }
 
+impl StoreOptions {
+    /// Where the store is, for operators: without names and passwords, and without options.
+    pub(crate) fn location(&self) -> String {
+        match self.url.as_deref() {
+            Some(url) if !url.starts_with(SQLITE_SCHEME) => without_secrets(url),
+            _ => format!("{SQLITE_SCHEME}{}", self.directory().display()),
+        }
+    }
+}
+
+/// An address without what may be secret of it: the part before an `@`, and that after a `?`.
+fn without_secrets(url: &str) -> String {
+    let url = url.split('?').next().unwrap_or_default();
+    match url.split_once("://") {
+        Some((scheme, rest)) => {
+            let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
+            format!("{scheme}://{place}")
+        }
+        None => String::new(),
+    }
+}
+
 impl CellOptions {
     /// The store's directory, configured or default.
     pub fn directory(&self) -> PathBuf {
@@ -39,4 +61,21 @@ impl CellOptions {
 /// The directory that an address of a store names.
 fn directory_of(url: Option<&str>) -> Option<PathBuf> {
     url?.strip_prefix(SQLITE_SCHEME).map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_secrets;
+
+    #[test]
+    fn a_location_has_neither_passwords_nor_options() {
+        for (url, location) in [
+            ("etcd://a:2379,b:2379/p", "etcd://a:2379,b:2379/p"),
+            ("etcds://root:s3cret@a/p?password=s3cret", "etcds://a/p"),
+            ("postgresql://u:a@b@h/db?password=x", "postgresql://h/db"),
+            ("s3cret", ""),
+        ] {
+            assert_eq!(without_secrets(url), location);
+        }
+    }
 }

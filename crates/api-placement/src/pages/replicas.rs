@@ -1,0 +1,49 @@
+//! `/placewright/v1/status`, `/placewright/v1/hand-over` and `/placewright/v1/lost-entries/append`: the part of this
+//! process among the replicas of control.
+
+use placewright_control::ReplicaReport;
+use placewright_engine::{AppendAgainError, HandOverError};
+use placewright_errors::chain;
+use placewright_http::{ApiError, ApiResult, Reply};
+use serde_json::json;
+
+use crate::shared::PlacementService;
+
+/// Shows what this process does, and where its journal is.
+pub(super) fn status(service: &PlacementService) -> ApiResult<Reply> {
+    let report = ReplicaReport::of(service.placement.engine());
+    let mut value = json!(report);
+    value["store"] = json!(service.store.get());
+    Reply::value(200, &value)
+}
+
+/// Has another replica lead, if this one does.
+pub(super) async fn hand_over(service: &PlacementService) -> ApiResult<Reply> {
+    let handed_over = service.placement.engine().replica().hand_over().await;
+    let next = handed_over.map_err(|error| {
+        let detail = chain(&error);
+        match error {
+            HandOverError::NotLeading | HandOverError::NoSuccessor => ApiError::new(409, detail),
+            HandOverError::ShuttingDown => ApiError::unavailable(detail),
+        }
+    })?;
+    let answer = json!({"leader": {"address": next.address, "epoch": next.epoch}});
+    Reply::value(200, &answer)
+}
+
+/// Appends the entries that the store has lost from the memory of this process.
+pub(super) async fn append_lost(service: &PlacementService) -> ApiResult<Reply> {
+    let appended = service.placement.engine().append_lost_again().await;
+    let (first, last) = appended.map_err(|error| {
+        let detail = chain(&error);
+        match error {
+            AppendAgainError::NothingLost
+            | AppendAgainError::Replaced { .. }
+            | AppendAgainError::NotInMemory { .. } => ApiError::new(409, detail),
+            AppendAgainError::Store(_) | AppendAgainError::ShuttingDown => {
+                ApiError::unavailable(detail)
+            }
+        }
+    })?;
+    Reply::value(200, &json!({"first": first, "last": last}))
+}

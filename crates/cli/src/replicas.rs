@@ -1,0 +1,218 @@
+//! `placewright status`, `placewright hand-over` and `placewright append-lost`: the replicas of control.
+
+use std::fmt::Write as _;
+
+use anyhow::Context as _;
+use clap::Args;
+use jiff::Timestamp;
+use placewright_client::server_url;
+use placewright_roles::output;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::client::Client;
+
+/// The path of the page that shows a replica's part.
+const STATUS_PATH: &str = "/placewright/v1/status";
+
+/// Arguments of `placewright status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusCommand {
+    /// The addresses of the replicas' Placement APIs, each by itself and not through a proxy; without any, only the
+    /// one at --url is asked
+    #[arg(value_name = "REPLICA", value_parser = server_url)]
+    replicas: Vec<String>,
+
+    /// Print the replicas' answers as they are, as a list
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    client: Client,
+}
+
+/// Arguments of `placewright hand-over`.
+#[derive(Debug, Args)]
+pub(crate) struct HandOverCommand {
+    #[command(flatten)]
+    client: Client,
+}
+
+/// Arguments of `placewright append-lost`.
+#[derive(Debug, Args)]
+pub(crate) struct AppendLostCommand {
+    #[command(flatten)]
+    client: Client,
+}
+
+/// What a replica shows of itself.
+#[derive(Debug, Deserialize)]
+struct Status {
+    release: String,
+    record_version: u8,
+    role: String,
+    address: Option<String>,
+    leader: Option<Leader>,
+    applied: u64,
+    lag: u64,
+    commands_handed_over: u64,
+    commands_waiting: u64,
+    lost: Option<Lost>,
+    store: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Leader {
+    address: String,
+    epoch: u64,
+    since_ms: i64,
+    reason: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Lost {
+    first: u64,
+    last: u64,
+    reason_against_appending: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Appended {
+    first: u64,
+    last: u64,
+}
+
+impl StatusCommand {
+    /// Asks each replica and prints what it answers. Returns whether all of them answer and take requests.
+    ///
+    /// # Errors
+    ///
+    /// The output cannot be written; or the only replica that is asked does not answer.
+    pub(crate) fn run(&self) -> anyhow::Result<bool> {
+        if self.replicas.is_empty() {
+            let answer = self.client.get(STATUS_PATH)?;
+            return self.print(&[("this one".to_owned(), Ok(answer))]);
+        }
+        let answers = self.replicas.iter().map(|url| {
+            let answer = self.client.get_from(url, STATUS_PATH);
+            (url.clone(), answer)
+        });
+        self.print(&answers.collect::<Vec<_>>())
+    }
+
+    fn print(&self, answers: &[(String, anyhow::Result<Value>)]) -> anyhow::Result<bool> {
+        let mut are_well = true;
+        let mut text = String::new();
+        let mut values = Vec::new();
+        for (asked, answer) in answers {
+            match answer {
+                Ok(value) => {
+                    let status = Status::deserialize(value).context("the answer is no status")?;
+                    are_well &= status.lost.is_none();
+                    describe(&mut text, asked, &status);
+                    values.push(json!({"replica": asked, "status": value}));
+                }
+                Err(error) => {
+                    are_well = false;
+                    let _ = writeln!(text, "{asked}\n  does not answer: {error:#}");
+                    values.push(json!({"replica": asked, "error": format!("{error:#}")}));
+                }
+            }
+        }
+        match self.json {
+            true => output::print(&format!("{}\n", Value::Array(values)))?,
+            false => output::print(&text)?,
+        }
+        Ok(are_well)
+    }
+}
+
+fn describe(text: &mut String, asked: &str, status: &Status) {
+    let role = match status.role.as_str() {
+        "alone" => "alone: no other process writes its journal",
+        "leads" => "leads",
+        "follows" => "follows",
+        "hands_over" => "hands over, and waits for another replica to lead",
+        "stopped" => "stopped: it takes no requests",
+        other => other,
+    };
+    let address = status.address.as_deref().unwrap_or("none");
+    let _ = writeln!(text, "{asked}\n  role      {role}");
+    if status.address.is_some() {
+        let _ = writeln!(text, "  address   {address}");
+    }
+    let _ = writeln!(
+        text,
+        "  release   {}, writes records of version {}",
+        status.release, status.record_version
+    );
+    if let Some(store) = &status.store {
+        let _ = writeln!(text, "  store     {store}");
+    }
+    let _ = writeln!(
+        text,
+        "  position  entry {}, {} behind what it knows of",
+        status.applied, status.lag
+    );
+    if status.address.is_some() {
+        let _ = writeln!(
+            text,
+            "  commands  {} handed over, {} waiting",
+            status.commands_handed_over, status.commands_waiting
+        );
+    }
+    if let Some(leader) = &status.leader {
+        let since = Timestamp::from_millisecond(leader.since_ms)
+            .map_or_else(|_| "an unknown time".to_owned(), |since| since.to_string());
+        let _ = writeln!(
+            text,
+            "  leader    {} since {since} (entry {}): {}",
+            leader.address, leader.epoch, leader.reason
+        );
+    }
+    if let Some(lost) = &status.lost {
+        let Lost { first, last, .. } = lost;
+        let _ = writeln!(
+            text,
+            "  LOST      the store does not have entries {first} to {last} any more, which were acknowledged"
+        );
+        let _ = match &lost.reason_against_appending {
+            Some(reason) => writeln!(text, "            {reason}"),
+            None => writeln!(
+                text,
+                "            this replica has them in memory: `placewright append-lost` appends them again; or start \
+                 all replicas anew to give them up"
+            ),
+        };
+    }
+}
+
+impl HandOverCommand {
+    /// Has another replica lead.
+    ///
+    /// # Errors
+    ///
+    /// The replica does not lead, or none takes over, or there is no answer.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let answer = self.client.post("/placewright/v1/hand-over")?;
+        let leader = answer.pointer("/leader/address").and_then(Value::as_str);
+        let leader = leader.context("the server's answer names no leader")?;
+        output::print(&format!("{leader} leads now\n"))?;
+        Ok(())
+    }
+}
+
+impl AppendLostCommand {
+    /// Has a replica append the entries that the store has lost.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is lost, or the replica cannot append it, or there is no answer.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let answer = self.client.post("/placewright/v1/lost-entries/append")?;
+        let Appended { first, last } =
+            serde_json::from_value(answer).context("the server's answer names no entries")?;
+        output::print(&format!("entries {first} to {last} are appended again\n"))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! What this process tells operators of its part among the replicas of control.
+
+use placewright_engine::{Engine, Leadership, ReplicaStatus};
+use placewright_records::control::RECORD_VERSION;
+use serde::Serialize;
+
+use crate::machine::ControlMachine;
+
+/// How a process takes part, for operators.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReplicaReport {
+    /// The release of the program.
+    pub release: &'static str,
+    /// The newest version of the journal's records that it reads, and the one that it writes.
+    pub record_version: u8,
+    /// What it does at present.
+    pub role: Role,
+    /// Where other replicas reach it; `None` if this process alone writes the journal.
+    pub address: Option<String>,
+    /// Who leads; `None` if nobody is known to, or there are no replicas.
+    pub leader: Option<Leader>,
+    /// The last entry that it has applied.
+    pub applied: u64,
+    /// How many entries it knows of and has not applied.
+    pub lag: u64,
+    /// How many commands it handed to other replicas since its start.
+    pub commands_handed_over: u64,
+    /// How many commands wait for another replica now.
+    pub commands_waiting: usize,
+    /// How often the leader changed since its start.
+    pub takeovers: u64,
+    /// The acknowledged entries that the store has lost, if it has.
+    pub lost: Option<LostEntries>,
+}
+
+/// What a process does among the replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// It alone writes the journal.
+    Alone,
+    /// It decides all commands.
+    Leads,
+    /// It hands commands to the one that leads.
+    Follows,
+    /// It has stopped deciding, and waits for another one to lead.
+    HandsOver,
+    /// It takes no requests, because the store has lost entries.
+    Stopped,
+}
+
+/// The replica that leads.
+#[derive(Clone, Debug, Serialize)]
+pub struct Leader {
+    /// Where other replicas reach it.
+    pub address: String,
+    /// The entry with which it began to lead.
+    pub epoch: u64,
+    /// When it began to lead by its own clock, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// Why it began to lead.
+    pub reason: &'static str,
+}
+
+/// Acknowledged entries that the store has lost.
+#[derive(Clone, Debug, Serialize)]
+pub struct LostEntries {
+    /// The first entry that is missing.
+    pub first: u64,
+    /// The last one that this process has applied.
+    pub last: u64,
+    /// Why this process cannot append them again; `None` if it can.
+    pub reason_against_appending: Option<String>,
+}
+
+impl ReplicaReport {
+    /// The report of the process with this engine.
+    #[must_use]
+    pub fn of(engine: &Engine<ControlMachine>) -> Self {
+        let status = engine.replica().status();
+        let lost = engine
+            .lost_entries()
+            .borrow()
+            .as_ref()
+            .map(|loss| LostEntries {
+                first: loss.first,
+                last: loss.last,
+                reason_against_appending: (loss.reason_against_appending())
+                    .map(|reason| reason.to_string()),
+            });
+        let applied = engine.durable_sequence();
+        let role = match &status {
+            _ if lost.is_some() => Role::Stopped,
+            None => Role::Alone,
+            Some(status) => role(status),
+        };
+        let leadership = status.as_ref().map(|status| &status.leadership);
+        Self {
+            release: env!("CARGO_PKG_VERSION"),
+            record_version: RECORD_VERSION,
+            role,
+            leader: leadership.filter(|now| now.epoch > 0).map(leader),
+            applied,
+            lag: status
+                .as_ref()
+                .map_or(0, |status| status.known_end.saturating_sub(applied)),
+            commands_handed_over: status.as_ref().map_or(0, |status| status.sent_commands),
+            commands_waiting: status.as_ref().map_or(0, |status| status.waiting_commands),
+            takeovers: status.as_ref().map_or(0, |status| status.takeovers),
+            address: status.map(|status| status.address),
+            lost,
+        }
+    }
+}
+
+fn role(status: &ReplicaStatus) -> Role {
+    let leadership = &status.leadership;
+    match (leadership.is_own, leadership.origin == status.origin) {
+        (true, _) => Role::Leads,
+        (false, true) => Role::HandsOver,
+        (false, false) => Role::Follows,
+    }
+}
+
+fn leader(leadership: &Leadership) -> Leader {
+    Leader {
+        address: leadership.address.clone(),
+        epoch: leadership.epoch,
+        since_ms: leadership.since_ms,
+        reason: leadership.reason.text(),
+    }
+}
