@@ -380,6 +380,16 @@ fn an_older_copy_is_noticed(cluster: &EtcdCluster) {
             ..
         })
     ));
+    // The entries can be appended again by a handle that takes the store as it is.
+    assert_eq!(writer.take_end().unwrap(), 1);
+    writer.append(2, &[b"b", b"c"]).unwrap();
+    assert_eq!(reader.take_end().unwrap(), 3);
+    assert_eq!(
+        reader
+            .read(1, &mut |_, _| ControlFlow::Continue(()))
+            .unwrap(),
+        4
+    );
 }
 
 fn calls_work_inside_a_runtime(cluster: &EtcdCluster) {

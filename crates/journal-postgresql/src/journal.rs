@@ -100,6 +100,14 @@ impl Journal for PostgresqlJournal {
         Ok(self.look("read")?.head.end.last)
     }
 
+    fn take_end(&mut self) -> Result<u64, JournalError> {
+        self.store.forget_acknowledged();
+        let end = self.confirm("read")?.head.end;
+        self.verified = end;
+        self.pending = None;
+        Ok(end.last)
+    }
+
     fn first_held(&mut self) -> Result<u64, JournalError> {
         Ok(self.look("read")?.trimmed.last + 1)
     }

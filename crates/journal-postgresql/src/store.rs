@@ -51,6 +51,11 @@ impl Store {
         }
     }
 
+    /// Forgets which entries are durable, because the store has lost some of them.
+    pub(crate) fn forget_acknowledged(&self) {
+        *self.acknowledged.lock() = LogEnd::default();
+    }
+
     pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from(&self.url)
     }
