@@ -1,6 +1,7 @@
 //! The service behind the Placement API: the data that all its requests share.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use placewright_auth::{Identity, Rule, Target};
@@ -12,6 +13,9 @@ use crate::candidate_texts::CandidateCaches;
 use crate::follower_limits::FollowerLimits;
 use crate::options::PlacementOptions;
 
+/// Has another replica lead; see [`PlacementService::set_hand_over`].
+pub type HandOver = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
 /// The Placement API without sockets: it receives requests and returns responses.
 pub struct PlacementService {
     pub(crate) gateway: Arc<Gateway>,
@@ -21,6 +25,8 @@ pub struct PlacementService {
     pub(crate) follower_limits: FollowerLimits,
     /// The auditor, in a process that has conductors to audit.
     pub(crate) auditor: OnceLock<Arc<Auditor>>,
+    /// Has another replica lead, in a process that is a replica.
+    pub(crate) hand_over: OnceLock<HandOver>,
     /// Where the journal is, for operators.
     pub(crate) store: OnceLock<String>,
     /// The caches of responses with candidates.
@@ -45,6 +51,7 @@ impl PlacementService {
             options,
             placement,
             auditor: OnceLock::new(),
+            hand_over: OnceLock::new(),
             store: OnceLock::new(),
             candidate_caches: CandidateCaches::default(),
         }
@@ -54,6 +61,13 @@ impl PlacementService {
     pub fn set_audit(&self, auditor: Arc<Auditor>) {
         // An error means that an auditor was set before, which stays.
         let _ = self.auditor.set(auditor);
+    }
+
+    /// Sets what has another replica lead, for `/placewright/v1/hand-over`. It returns when another one leads, or does not
+    /// in time. Only the first call has an effect.
+    pub fn set_hand_over(&self, hand_over: HandOver) {
+        // An error means that it was set before, which stays.
+        let _ = self.hand_over.set(hand_over);
     }
 
     /// Sets where the journal is, without secrets, for `/placewright/v1/status`. Only the first call has an effect.

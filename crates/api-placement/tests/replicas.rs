@@ -42,6 +42,19 @@ async fn replicas_on_one_journal(count: u64) -> (MemoryJournal, Vec<Replica>) {
         let names = submit_placement(&engine, Command::SyncStandardNames { at });
         names.await.unwrap().unwrap();
         let service = ApiParts::on_engine(&engine, HttpOptions::default(), "").service();
+        // The next replica in turn leads then.
+        let (replica, next) = (engine.replica(), origin % count + 1);
+        service.set_hand_over(Box::new(move || {
+            let replica = replica.clone();
+            Box::pin(async move {
+                let Some(mut leadership) = replica.leadership() else {
+                    return;
+                };
+                replica.hand_over(next, &format!("replica {next}"));
+                let handed_over = leadership.wait_for(|leadership| !leadership.is_own);
+                handed_over.await.unwrap();
+            })
+        }));
         replicas.push(Replica {
             engine,
             faults,
@@ -115,6 +128,9 @@ async fn each_replica_shows_its_part_and_the_one_that_leads_hands_over() {
     let handed_over = hand_over(0).await;
     assert_eq!(handed_over.status, 200, "{}", handed_over.text);
     assert_eq!(handed_over.json()["leader"]["address"], "replica 2");
+    while !replicas[1].engine.leads() {
+        tokio::task::yield_now().await;
+    }
     assert_eq!(status(1).await["role"], "leads");
     assert_eq!(
         status(1).await["leader"]["reason"],

@@ -132,7 +132,6 @@ fn describe(text: &mut String, asked: &str, status: &Status) {
         "alone" => "alone: no other process writes its journal",
         "leads" => "leads",
         "follows" => "follows",
-        "hands_over" => "hands over, and waits for another replica to lead",
         "stopped" => "stopped: it takes no requests",
         other => other,
     };

@@ -196,7 +196,7 @@ impl Drop for PlacementQueue {
 
 impl Shared {
     fn run(&self, submitted: &mpsc::UnboundedSender<Submitted>) {
-        let mut planner = Planner::new(self.control.options().clone());
+        let mut planner = Planner::new(self.control.options().clone(), self.scheduler.number());
         let mut next_placement = Instant::now();
         while let Some((taken, is_shared)) = self.take_work(next_placement) {
             placewright_tasks::injection_point(Task::ControlPlaces);

@@ -94,6 +94,7 @@ pub(crate) struct Planner {
     started: Instant,
     /// The cells that are silent at present: they are avoided if there are hosts elsewhere.
     pub(crate) silent_cells: Vec<CellId>,
+    scheduler_number: usize,
 }
 
 /// The inputs of planning, and the plans made so far.
@@ -112,10 +113,12 @@ pub(crate) struct PlanContext<'a> {
 }
 
 impl Planner {
-    pub(crate) fn new(options: Options) -> Self {
+    /// `scheduler_number` is the number of this scheduler among those that race for the same hosts.
+    pub(crate) fn new(options: Options, scheduler_number: usize) -> Self {
         Self {
             bodies: BodyCache::default(),
             options,
+            scheduler_number,
             started: Instant::now(),
             silent_cells: Vec::new(),
         }
@@ -238,7 +241,7 @@ impl Planner {
             scheduler: &mut *context.scheduler,
             state,
             contention: context.contention,
-            scheduler_number: 0,
+            scheduler_number: self.scheduler_number,
             excluded_cells: &closed,
             avoided_cells: &avoided,
         };

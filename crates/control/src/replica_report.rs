@@ -1,6 +1,6 @@
 //! What this process tells operators of its part among the replicas of control.
 
-use placewright_engine::{Engine, Leadership, ReplicaStatus};
+use placewright_engine::{Engine, Leadership};
 use placewright_records::control::RECORD_VERSION;
 use serde::Serialize;
 
@@ -43,8 +43,6 @@ pub enum Role {
     Leads,
     /// It hands commands to the one that leads.
     Follows,
-    /// It has stopped deciding, and waits for another one to lead.
-    HandsOver,
     /// It takes no requests, because the store has lost entries.
     Stopped,
 }
@@ -92,7 +90,8 @@ impl ReplicaReport {
         let role = match &status {
             _ if lost.is_some() => Role::Stopped,
             None => Role::Alone,
-            Some(status) => role(status),
+            Some(status) if status.leadership.is_own => Role::Leads,
+            Some(_) => Role::Follows,
         };
         let leadership = status.as_ref().map(|status| &status.leadership);
         Self {
@@ -110,15 +109,6 @@ impl ReplicaReport {
             address: status.map(|status| status.address),
             lost,
         }
-    }
-}
-
-fn role(status: &ReplicaStatus) -> Role {
-    let leadership = &status.leadership;
-    match (leadership.is_own, leadership.origin == status.origin) {
-        (true, _) => Role::Leads,
-        (false, true) => Role::HandsOver,
-        (false, false) => Role::Follows,
     }
 }
 

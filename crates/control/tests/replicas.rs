@@ -93,9 +93,11 @@ async fn nothing_is_lost_or_done_twice_whatever_happens_to_replicas() {
                 0 if site.replicas.len() > 1 => site.kill(index).await,
                 1 if site.replicas.len() < 4 => site.add_replica().await,
                 2 => {
+                    let successor = &site.replicas[rng.below(site.replicas.len())];
+                    let address = format!("replica {}", successor.origin);
+                    // Only the one that leads does.
                     let replica = site.replicas[index].engine.replica();
-                    // Only the one that leads can, and others may have left.
-                    let _ = replica.hand_over().await;
+                    replica.hand_over(successor.origin, &address);
                 }
                 3 => site.network.isolate(site.replicas[index].origin),
                 4 => site.network.heal(),

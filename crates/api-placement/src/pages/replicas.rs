@@ -2,7 +2,7 @@
 //! process among the replicas of control.
 
 use placewright_control::ReplicaReport;
-use placewright_engine::{AppendAgainError, HandOverError};
+use placewright_engine::AppendAgainError;
 use placewright_errors::chain;
 use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::json;
@@ -19,16 +19,23 @@ pub(super) fn status(service: &PlacementService) -> ApiResult<Reply> {
 
 /// Has another replica lead, if this one does.
 pub(super) async fn hand_over(service: &PlacementService) -> ApiResult<Reply> {
-    let handed_over = service.placement.engine().replica().hand_over().await;
-    let next = handed_over.map_err(|error| {
-        let detail = chain(&error);
-        match error {
-            HandOverError::NotLeading | HandOverError::NoSuccessor => ApiError::new(409, detail),
-            HandOverError::ShuttingDown => ApiError::unavailable(detail),
-        }
-    })?;
-    let answer = json!({"leader": {"address": next.address, "epoch": next.epoch}});
-    Reply::value(200, &answer)
+    let engine = service.placement.engine();
+    let (Some(leadership), Some(hand_over)) = (engine.leadership(), service.hand_over.get()) else {
+        return Err(ApiError::new(409, "This process is not a replica."));
+    };
+    if !engine.leads() {
+        let leader = leadership.borrow().address.clone();
+        let detail = format!("This replica does not lead: ask the one at {leader}.");
+        return Err(ApiError::new(409, detail));
+    }
+    hand_over().await;
+    let leadership = leadership.borrow().clone();
+    if leadership.is_own {
+        let detail = "No other replica has taken over: this one leads on.";
+        return Err(ApiError::new(409, detail));
+    }
+    let leader = json!({"address": leadership.address, "epoch": leadership.epoch});
+    Reply::value(200, &json!({"leader": leader}))
 }
 
 /// Appends the entries that the store has lost from the memory of this process.

@@ -130,7 +130,7 @@ impl SelectionRequest {
                     scheduler,
                     state,
                     contention,
-                    scheduler_number: 0,
+                    scheduler_number: self.shared.scheduler.number(),
                     excluded_cells: &[],
                     avoided_cells: &[],
                 };

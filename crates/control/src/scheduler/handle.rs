@@ -19,6 +19,9 @@ use crate::handle::now;
 use crate::machine::ControlMachine;
 use crate::placer::Contention;
 
+/// The numbers of schedulers lie below this one, so that a remainder of them is as random as they are.
+const NUMBERS: u64 = 1 << 16;
+
 /// The scheduler behind its lock, and what its handles share.
 struct Shared {
     engine: Engine<ControlMachine>,
@@ -68,6 +71,11 @@ impl SchedulerHandle {
         };
         handle.with_state(|_, _| ());
         handle
+    }
+
+    /// The number of this scheduler among those that race for the same hosts: that of its replica.
+    pub(crate) fn number(&self) -> usize {
+        usize::try_from(self.engine().origin() % NUMBERS).unwrap_or(0)
     }
 
     /// The engine whose state the scheduler reads.

@@ -4,6 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
+use placewright_api_placement::HandOver;
 use placewright_conductor::{ClaimRequest, ClaimResponse};
 use placewright_control::ControlMachine;
 use placewright_engine::{Engine, Observer, RecoverError};
@@ -25,7 +26,7 @@ use crate::store::Store;
 
 /// This process as one of the replicas of control.
 pub(super) struct ControlReplica {
-    group: ReplicaGroup<ControlMachine>,
+    group: Arc<ReplicaGroup<ControlMachine>>,
     placement: Arc<LatePlacement>,
     serving: JoinHandle<Result<(), ServeError>>,
     stop: oneshot::Sender<()>,
@@ -53,7 +54,7 @@ impl ControlReplica {
             let parts = (engine_options, observer);
             ReplicaGroup::open(store.open()?, parts, &own_address, client_options)
         });
-        let group = opened.await??;
+        let group = Arc::new(opened.await??);
         let placement = Arc::<LatePlacement>::default();
         let services = Services {
             placement: Some(Arc::clone(&placement) as _),
@@ -76,6 +77,15 @@ impl ControlReplica {
 
     pub(super) fn engine(&self) -> &Engine<ControlMachine> {
         self.group.engine()
+    }
+
+    /// Has another replica lead when an operator says so.
+    pub(super) fn hand_over(&self) -> HandOver {
+        let group = Arc::clone(&self.group);
+        Box::new(move || {
+            let group = Arc::clone(&group);
+            Box::pin(async move { group.hand_over().await })
+        })
     }
 
     /// Serves cells too, until the first signal. Then another replica takes over, and when `apis_ended` has

@@ -162,16 +162,12 @@ impl RunningControl {
         let log = audit_log::start(&options.audit, &directory, &mut registry)?;
         let threads = ApiThreads::start(options)?;
         let placement = Placement::new(engine.clone(), metrics.claims);
-        let http = (
-            option_conversion::http(options),
-            metrics.http,
-            complete_registry(registry, &engine),
-        );
-        let gateway = new_gateway(http, checked.authenticator, checked.policy);
+        let http = (option_conversion::http(options), metrics.http, registry);
+        let gateway = new_gateway(http, &engine, checked.authenticator, checked.policy);
         let gateway = complete_gateway(gateway, (&metrics.admission, log), &threads, &placement);
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
         let scheduler_service = scheduler_api(options, &gateway, &placement, &ranker);
-        let placement_service = placement_api(options, &gateway, placement);
+        let placement_service = placement_api(options, &gateway, placement, &loaded.replica);
         let server = |service: Arc<dyn HttpService>, name| http_server(service, limits, &tls, name);
         let placement = server(placement_service.clone(), "placement");
         let parts = (metrics.audits, sealer, metrics.admission);
@@ -398,12 +394,15 @@ impl RunningControl {
     }
 }
 
+/// The gateway, with the metrics that are read from the engine.
 fn new_gateway(
-    (options, metrics, registry): (HttpOptions, HttpMetrics, Arc<Registry>),
+    (options, metrics, mut registry): (HttpOptions, HttpMetrics, Registry),
+    engine: &Engine<ControlMachine>,
     authenticator: Authenticator,
     policy: Policy,
 ) -> Gateway {
-    Gateway::new(options, authenticator, policy, metrics, registry)
+    register_replica_metrics(&mut registry, engine);
+    Gateway::new(options, authenticator, policy, metrics, Arc::new(registry))
 }
 
 /// The options of the gRPC server for cells, and for the other replicas.
@@ -418,12 +417,6 @@ fn grpc_options(
         handshakes: tls.handshakes_of_roles(),
         ..option_conversion::grpc_for_cells(options, limits.for_cells)
     }
-}
-
-/// Registers the last metrics, those that are read from the engine.
-fn complete_registry(mut registry: Registry, engine: &Engine<ControlMachine>) -> Arc<Registry> {
-    register_replica_metrics(&mut registry, engine);
-    Arc::new(registry)
 }
 
 fn stopped_while_loading() -> Option<RunningControl> {

@@ -13,6 +13,7 @@ use placewright_http::{AdmissionControl, Gateway, HttpService, Server};
 use super::api_threads::ApiThreads;
 use super::descriptors::ConnectionLimits;
 use super::option_conversion;
+use super::replica::ControlReplica;
 use super::tls::Tls;
 use crate::config::ConfigErrors;
 use crate::options::{ComputeApiOptions, Options};
@@ -51,10 +52,14 @@ pub(super) fn placement_api(
     options: &Options,
     gateway: &Arc<Gateway>,
     placement: Placement,
+    replica: &Option<ControlReplica>,
 ) -> Arc<PlacementService> {
     let gateway = Arc::clone(gateway);
     let service = PlacementService::new(gateway, placement, option_conversion::placement(options));
     service.set_store(options.store.location());
+    if let Some(replica) = replica {
+        service.set_hand_over(replica.hand_over());
+    }
     Arc::new(service)
 }
 

@@ -125,6 +125,10 @@ impl Journal for WakingJournal {
         self.inner.end()
     }
 
+    fn take_end(&mut self) -> Result<u64, JournalError> {
+        self.inner.take_end()
+    }
+
     fn first_held(&mut self) -> Result<u64, JournalError> {
         self.inner.first_held()
     }
