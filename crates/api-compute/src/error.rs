@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use placewright_conductor::super_conductor;
-use placewright_http::{ApiError, title};
+use placewright_http::{ApiError, reason_phrase};
 use placewright_link::LinkError;
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ pub(crate) fn unavailable(message: impl Into<Cow<'static, str>>) -> ApiError {
 pub(crate) fn body(error: &ApiError) -> Value {
     let status = error.status();
     let message = match error.detail() {
-        "" => title(status),
+        "" => reason_phrase(status),
         detail => detail,
     };
     if status == 401 {

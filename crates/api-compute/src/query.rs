@@ -124,7 +124,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
 
 /// Decodes a percent-encoded segment of a path.
 pub(crate) fn decode_path(text: &str) -> ApiResult<String> {
-    match placewright_http::decode(text) {
+    match placewright_http::decode_percent(text) {
         Ok(text) => Ok(text.into_owned()),
         Err(_) => Err(not_utf8()),
     }

@@ -174,7 +174,11 @@ impl Api for ComputeService {
         &self.api_state.gateway
     }
 
-    fn admit(&self, parts: &Parts, context: &mut RequestContext<Version>) -> ApiResult<Access> {
+    fn required_access(
+        &self,
+        parts: &Parts,
+        context: &mut RequestContext<Version>,
+    ) -> ApiResult<Access> {
         let path = parts.uri.path();
         if matches!(path, "" | "/") {
             context.set_route("/");

@@ -6,7 +6,7 @@ use placewright_http::{ApiError, ApiResult, content_type, require_json};
 
 use crate::accept::Accept;
 use crate::microversion::{self, Microversion, VersionError};
-use crate::routes::{Entry, HeaderRequirements, Operation, Route};
+use crate::routes::{HeaderRequirements, Operation, Route, RouteEntry};
 
 const JSON: &str = "application/json";
 
@@ -46,7 +46,7 @@ pub(crate) fn check_content_type_of_body(headers: &HeaderMap) -> ApiResult<()> {
 ///
 /// 405 for a method that no version of the route has, otherwise 404.
 pub(crate) fn choose_operation(
-    entry: &'static Entry,
+    entry: &'static RouteEntry,
     parts: &Parts,
     version: Microversion,
 ) -> ApiResult<&'static Operation> {

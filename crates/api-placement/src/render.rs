@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use placewright_http::json::Writer;
-use placewright_http::{ApiError, title};
+use placewright_http::{ApiError, reason_phrase};
 
 use crate::accept::Accept;
 use crate::microversion::Microversion;
@@ -44,7 +44,11 @@ pub(crate) fn render(error: &ApiError, context: &ErrorContext<'_>) -> (Vec<u8>, 
         Some(_) => (json(error, context), "application/json"),
         None => {
             let body = strip_tags(&template(error, context, &|text| text.into()));
-            let text = format!("{} {}\n\n{body}", error.status(), title(error.status()));
+            let text = format!(
+                "{} {}\n\n{body}",
+                error.status(),
+                reason_phrase(error.status())
+            );
             (text.into_bytes(), "text/plain; charset=UTF-8")
         }
     }
@@ -61,7 +65,7 @@ fn json(error: &ApiError, context: &ErrorContext<'_>) -> Vec<u8> {
         writer.key("code");
         writer.text("401 Unauthorized");
         writer.key("title");
-        writer.text(title(401));
+        writer.text(reason_phrase(401));
         writer.close_object();
         return writer.finish();
     }
@@ -71,7 +75,7 @@ fn json(error: &ApiError, context: &ErrorContext<'_>) -> Vec<u8> {
     writer.key("status");
     writer.integer(error.status());
     writer.key("title");
-    writer.text(title(error.status()));
+    writer.text(reason_phrase(error.status()));
     writer.key("detail");
     writer.text(&strip_tags(&body));
     if context.version.is_some_and(|version| version.since(23)) {
@@ -94,7 +98,7 @@ fn json(error: &ApiError, context: &ErrorContext<'_>) -> Vec<u8> {
 }
 
 fn html(error: &ApiError, context: &ErrorContext<'_>) -> String {
-    let status = format!("{} {}", error.status(), title(error.status()));
+    let status = format!("{} {}", error.status(), reason_phrase(error.status()));
     let body = template(error, context, &|text| escape_html(text).into());
     format!(
         "<html>\n <head>\n  <title>{status}</title>\n </head>\n <body>\n  <h1>{status}</h1>\n  \

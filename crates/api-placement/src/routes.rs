@@ -64,7 +64,7 @@ pub(crate) struct Operation {
 
 /// A route and all its operations.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct RouteEntry {
     /// The route that the table lists.
     pub(crate) route: Route,
     /// The path with parameters in braces.
@@ -124,78 +124,78 @@ use HeaderRequirements::{AcceptJson, JsonBody, Nothing};
 
 /// All routes, in the order of [`Route`].
 #[rustfmt::skip]
-pub(crate) const TABLE: &[Entry] = &[
-    Entry { route: Route::Root, path: "/", allow: "GET", operations: &[
+pub(crate) const TABLE: &[RouteEntry] = &[
+    RouteEntry { route: Route::Root, path: "/", allow: "GET", operations: &[
         unauthenticated("GET", Nothing, "List the API versions"),
     ] },
-    Entry { route: Route::ResourceClasses, path: "/resource_classes", allow: "GET, POST", operations: &[
+    RouteEntry { route: Route::ResourceClasses, path: "/resource_classes", allow: "GET, POST", operations: &[
         costly(operation("GET", 2, AcceptJson, Rule::ResourceClassesList, "List resource classes")),
         operation("POST", 2, JsonBody, Rule::ResourceClassesCreate, "Create a resource class"),
     ] },
-    Entry { route: Route::ResourceClass, path: "/resource_classes/{name}", allow: "GET, PUT, DELETE", operations: &[
+    RouteEntry { route: Route::ResourceClass, path: "/resource_classes/{name}", allow: "GET, PUT, DELETE", operations: &[
         operation("GET", 2, AcceptJson, Rule::ResourceClassesShow, "Show a resource class"),
         Operation { until: 6, ..operation("PUT", 2, JsonBody, Rule::ResourceClassesUpdate, "Rename a resource class") },
         operation("PUT", 7, Nothing, Rule::ResourceClassesUpdate, "Create a resource class unless it exists"),
         operation("DELETE", 2, Nothing, Rule::ResourceClassesDelete, "Delete a resource class"),
     ] },
-    Entry { route: Route::Providers, path: "/resource_providers", allow: "GET, POST", operations: &[
+    RouteEntry { route: Route::Providers, path: "/resource_providers", allow: "GET, POST", operations: &[
         costly(operation("GET", 0, AcceptJson, Rule::ResourceProvidersList, "List resource providers")),
         operation("POST", 0, JsonBody, Rule::ResourceProvidersCreate, "Create a resource provider"),
     ] },
-    Entry { route: Route::Provider, path: "/resource_providers/{uuid}", allow: "GET, DELETE, PUT", operations: &[
+    RouteEntry { route: Route::Provider, path: "/resource_providers/{uuid}", allow: "GET, DELETE, PUT", operations: &[
         operation("GET", 0, AcceptJson, Rule::ResourceProvidersShow, "Show a resource provider"),
         operation("DELETE", 0, Nothing, Rule::ResourceProvidersDelete, "Delete a resource provider"),
         operation("PUT", 0, JsonBody, Rule::ResourceProvidersUpdate, "Update a resource provider"),
     ] },
-    Entry { route: Route::Inventories, path: "/resource_providers/{uuid}/inventories", allow: "GET, POST, PUT, DELETE", operations: &[
+    RouteEntry { route: Route::Inventories, path: "/resource_providers/{uuid}/inventories", allow: "GET, POST, PUT, DELETE", operations: &[
         operation("GET", 0, AcceptJson, Rule::InventoriesList, "List the inventories of a provider"),
         operation("POST", 0, JsonBody, Rule::InventoriesCreate, "Create an inventory"),
         operation("PUT", 0, JsonBody, Rule::InventoriesUpdate, "Replace the inventories of a provider"),
         operation("DELETE", 5, Nothing, Rule::InventoriesDelete, "Delete the inventories of a provider"),
     ] },
-    Entry { route: Route::Inventory, path: "/resource_providers/{uuid}/inventories/{resource_class}", allow: "GET, PUT, DELETE", operations: &[
+    RouteEntry { route: Route::Inventory, path: "/resource_providers/{uuid}/inventories/{resource_class}", allow: "GET, PUT, DELETE", operations: &[
         operation("GET", 0, AcceptJson, Rule::InventoriesShow, "Show an inventory"),
         operation("PUT", 0, JsonBody, Rule::InventoriesUpdate, "Update an inventory"),
         operation("DELETE", 0, Nothing, Rule::InventoriesDelete, "Delete an inventory"),
     ] },
-    Entry { route: Route::ProviderUsages, path: "/resource_providers/{uuid}/usages", allow: "GET", operations: &[
+    RouteEntry { route: Route::ProviderUsages, path: "/resource_providers/{uuid}/usages", allow: "GET", operations: &[
         operation("GET", 0, AcceptJson, Rule::ProviderUsages, "Show what is used of a provider"),
     ] },
-    Entry { route: Route::Aggregates, path: "/resource_providers/{uuid}/aggregates", allow: "GET, PUT", operations: &[
+    RouteEntry { route: Route::Aggregates, path: "/resource_providers/{uuid}/aggregates", allow: "GET, PUT", operations: &[
         operation("GET", 1, AcceptJson, Rule::AggregatesList, "List the aggregates of a provider"),
         operation("PUT", 1, JsonBody, Rule::AggregatesUpdate, "Replace the aggregates of a provider"),
     ] },
-    Entry { route: Route::ProviderAllocations, path: "/resource_providers/{uuid}/allocations", allow: "GET", operations: &[
+    RouteEntry { route: Route::ProviderAllocations, path: "/resource_providers/{uuid}/allocations", allow: "GET", operations: &[
         costly(operation("GET", 0, AcceptJson, Rule::ProviderAllocationsList, "List what consumers hold of a provider")),
     ] },
-    Entry { route: Route::Allocations, path: "/allocations", allow: "POST", operations: &[
+    RouteEntry { route: Route::Allocations, path: "/allocations", allow: "POST", operations: &[
         operation("POST", 13, JsonBody, Rule::AllocationsManage, "Replace what several consumers hold"),
     ] },
-    Entry { route: Route::ConsumerAllocations, path: "/allocations/{consumer_uuid}", allow: "GET, PUT, DELETE", operations: &[
+    RouteEntry { route: Route::ConsumerAllocations, path: "/allocations/{consumer_uuid}", allow: "GET, PUT, DELETE", operations: &[
         operation("GET", 0, AcceptJson, Rule::AllocationsList, "List what a consumer holds"),
         operation("PUT", 0, JsonBody, Rule::AllocationsUpdate, "Replace what a consumer holds"),
         operation("DELETE", 0, Nothing, Rule::AllocationsDelete, "Release what a consumer holds"),
     ] },
-    Entry { route: Route::Candidates, path: "/allocation_candidates", allow: "GET", operations: &[
+    RouteEntry { route: Route::Candidates, path: "/allocation_candidates", allow: "GET", operations: &[
         costly(operation("GET", 10, AcceptJson, Rule::AllocationCandidatesList, "List where a request would fit")),
     ] },
-    Entry { route: Route::Traits, path: "/traits", allow: "GET", operations: &[
+    RouteEntry { route: Route::Traits, path: "/traits", allow: "GET", operations: &[
         costly(operation("GET", 6, AcceptJson, Rule::TraitsList, "List traits")),
     ] },
-    Entry { route: Route::Trait, path: "/traits/{name}", allow: "GET, PUT, DELETE", operations: &[
+    RouteEntry { route: Route::Trait, path: "/traits/{name}", allow: "GET, PUT, DELETE", operations: &[
         operation("GET", 6, Nothing, Rule::TraitsShow, "Check that a trait exists"),
         operation("PUT", 6, Nothing, Rule::TraitsUpdate, "Create a trait unless it exists"),
         operation("DELETE", 6, Nothing, Rule::TraitsDelete, "Delete a trait"),
     ] },
-    Entry { route: Route::ProviderTraits, path: "/resource_providers/{uuid}/traits", allow: "GET, PUT, DELETE", operations: &[
+    RouteEntry { route: Route::ProviderTraits, path: "/resource_providers/{uuid}/traits", allow: "GET, PUT, DELETE", operations: &[
         operation("GET", 6, AcceptJson, Rule::ProviderTraitsList, "List the traits of a provider"),
         operation("PUT", 6, JsonBody, Rule::ProviderTraitsUpdate, "Replace the traits of a provider"),
         operation("DELETE", 6, Nothing, Rule::ProviderTraitsDelete, "Delete the traits of a provider"),
     ] },
-    Entry { route: Route::Usages, path: "/usages", allow: "GET", operations: &[
+    RouteEntry { route: Route::Usages, path: "/usages", allow: "GET", operations: &[
         costly(operation("GET", 9, AcceptJson, Rule::TotalUsages, "Show what a project uses")),
     ] },
-    Entry { route: Route::Reshaper, path: "/reshaper", allow: "POST", operations: &[
+    RouteEntry { route: Route::Reshaper, path: "/reshaper", allow: "POST", operations: &[
         costly(operation("POST", 30, JsonBody, Rule::ReshaperReshape, "Replace inventories and allocations together")),
     ] },
 ];
@@ -207,9 +207,9 @@ impl Route {
     }
 }
 
-impl Entry {
+impl RouteEntry {
     /// The entry of a route.
-    pub(crate) fn of(route: Route) -> &'static Entry {
+    pub(crate) fn of(route: Route) -> &'static RouteEntry {
         // The table has the order of the enum, which a test checks.
         &TABLE[route as usize]
     }
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn the_version_selects_the_operation() {
-        let entry = Entry::of(Route::ResourceClass);
+        let entry = RouteEntry::of(Route::ResourceClass);
         let version = |minor| Microversion::from_minor(minor).unwrap();
         assert_eq!(
             entry

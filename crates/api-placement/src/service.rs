@@ -21,7 +21,7 @@ use crate::microversion::{self, Microversion};
 use crate::pages::{self, Page, PageRequest};
 use crate::render::{self, ErrorContext};
 use crate::routed_request::RoutedRequest;
-use crate::routes::{self, Entry, HeaderRequirements, Operation, Route, RouteMatch};
+use crate::routes::{self, HeaderRequirements, Operation, Route, RouteEntry, RouteMatch};
 use crate::shared::PlacementService;
 use crate::{checks, query, resources};
 
@@ -89,7 +89,7 @@ impl Api for PlacementService {
         &self.gateway
     }
 
-    fn admit(
+    fn required_access(
         &self,
         parts: &Parts,
         context: &mut RequestContext<Microversion>,
@@ -125,7 +125,7 @@ impl Api for PlacementService {
         checks::check_content_type_of_body(&parts.headers)?;
         let route_match =
             routes::find(&path).ok_or_else(|| ApiError::not_found("").without_vary())?;
-        let entry = Entry::of(route_match.route);
+        let entry = RouteEntry::of(route_match.route);
         context.set_route(entry.path);
         let operation = checks::choose_operation(entry, parts, version)?;
         checks::check_header_requirements(operation.header_requirements, &parts.headers)?;

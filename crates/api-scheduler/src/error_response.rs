@@ -2,7 +2,7 @@
 
 use placewright_control::destinations::{DestinationsError, NoHost};
 use placewright_control::{CommitError, NoHostExplanation, RefusalReason};
-use placewright_http::{ApiError, title};
+use placewright_http::{ApiError, reason_phrase};
 use placewright_placement::{QueryRefusal, Refusal};
 use placewright_scheduler::error::BadRequest;
 use placewright_scheduler::prefilter::PrefilterRefusal;
@@ -135,7 +135,7 @@ pub(crate) fn body(error: &ApiError, request_id: &str) -> Vec<u8> {
     let body = ErrorBody {
         errors: [ErrorEntry {
             status: error.status(),
-            title: title(error.status()),
+            title: reason_phrase(error.status()),
             code: error
                 .code()
                 .unwrap_or_else(|| code::of_status(error.status())),

@@ -85,7 +85,7 @@ impl Api for SchedulerService {
         &self.api_state.gateway
     }
 
-    fn admit(&self, _: &Parts, _: &mut RequestContext) -> ApiResult<Access> {
+    fn required_access(&self, _: &Parts, _: &mut RequestContext) -> ApiResult<Access> {
         Ok(Access::Identified)
     }
 

@@ -145,12 +145,12 @@ impl HttpBody for Body {
 
 /// The body of a request, with the memory that is reserved for it until the request is answered.
 #[derive(Debug, Default)]
-pub struct Content {
+pub struct RequestBody {
     bytes: Bytes,
     _permit: Option<MemoryPermit>,
 }
 
-impl Deref for Content {
+impl Deref for RequestBody {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -190,7 +190,7 @@ pub(crate) async fn read<B>(
     body: B,
     limits: Limits<'_>,
     caller: impl FnOnce() -> Caller,
-) -> ApiResult<Content>
+) -> ApiResult<RequestBody>
 where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: fmt::Display,
@@ -304,7 +304,7 @@ struct BodyReader {
 }
 
 impl BodyReader {
-    async fn collect<B>(mut self, mut body: B) -> ApiResult<Content>
+    async fn collect<B>(mut self, mut body: B) -> ApiResult<RequestBody>
     where
         B: HttpBody<Data = Bytes> + Unpin,
         B::Error: fmt::Display,
@@ -338,7 +338,7 @@ impl BodyReader {
             permit.shrink(bytes.len());
         }
         let _permit = self.permit;
-        Ok(Content { bytes, _permit })
+        Ok(RequestBody { bytes, _permit })
     }
 
     /// Holds memory for so many bytes, rounded up as the buffer grows.

@@ -15,10 +15,10 @@ use placewright_admission::Kind;
 use placewright_audit_log::with_note;
 use placewright_auth::Identity;
 
-use crate::access::method_label;
+use crate::access_log::method_label;
 use crate::admission::{Admission, Permit, RETRY_AFTER, Waiting, measure};
 use crate::audit::{self, AuditEntry, AuditResult};
-use crate::body::{self, Body, Content};
+use crate::body::{self, Body, RequestBody};
 use crate::date;
 use crate::error::{ApiError, ApiResult};
 use crate::gateway::Gateway;
@@ -95,7 +95,7 @@ pub trait Api: Send + Sync + 'static {
     /// # Errors
     ///
     /// The request is refused, whoever its caller is.
-    fn admit(
+    fn required_access(
         &self,
         parts: &Parts,
         context: &mut RequestContext<Self::Version>,
@@ -253,7 +253,7 @@ where
         context.set_route(page.path());
         return page.show(gateway, parts);
     }
-    let identity = match api.admit(parts, context)? {
+    let identity = match api.required_access(parts, context)? {
         Access::Open => None,
         Access::Identified => {
             let remote = context.remote.map(|remote| remote.ip());
@@ -265,7 +265,7 @@ where
     let routed = api.route(parts, identity.as_deref(), context)?;
     let request = routed.request;
     let content = match routed.body_bytes_max {
-        None => Content::default(),
+        None => RequestBody::default(),
         Some(limit) => {
             let read = gateway.read_body(body, identity.as_deref(), limit).await;
             read.map_err(|error| body_error(&**api, &request, error))?

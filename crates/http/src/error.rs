@@ -203,7 +203,7 @@ impl ApiError {
 
 /// The reason phrase of a status.
 #[must_use]
-pub fn title(status: u16) -> &'static str {
+pub fn reason_phrase(status: u16) -> &'static str {
     match status {
         400 => "Bad Request",
         401 => "Unauthorized",

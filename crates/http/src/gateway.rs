@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::admission::{Admission, AdmissionControl};
 use crate::audit::AuditEntry;
-use crate::body::{self, Content};
+use crate::body::{self, RequestBody};
 use crate::costly::{CostlyError, CostlyExecutor};
 use crate::error::{ApiError, ApiResult};
 use crate::health_source::HealthSource;
@@ -291,7 +291,7 @@ impl Gateway {
         body: &mut B,
         identity: Option<&Identity>,
         bytes_max: usize,
-    ) -> ApiResult<Content>
+    ) -> ApiResult<RequestBody>
     where
         B: HttpBody<Data = Bytes> + Unpin,
         B::Error: fmt::Display,

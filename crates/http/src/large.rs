@@ -102,7 +102,7 @@ impl ResponseMemoryLimit {
 
 /// Returns a function that makes the pieces of a list one by one: what `open` writes, each item, and what
 /// `close` writes. The function returns `None` after the last piece.
-pub fn pieces_of<I>(
+pub fn pieces_of_list<I>(
     open: impl FnOnce(&mut Writer) + Send,
     items: I,
     write: impl Fn(&mut Writer, I::Item) + Send,
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_list_goes_out_in_pieces_that_are_one_text() {
-        let pieces = pieces_of(
+        let pieces = pieces_of_list(
             |writer| {
                 writer.open_object();
                 writer.key("all");

@@ -11,7 +11,7 @@
 //!
 //! This crate knows no API's resources, and nothing of control's state or its handles.
 
-mod access;
+mod access_log;
 mod admission;
 mod audit;
 mod body;
@@ -43,21 +43,21 @@ mod tls;
 pub mod json;
 
 pub use admission::{AdmissionControl, LevelStatus};
-pub use body::{Body, Content};
+pub use body::{Body, RequestBody};
 pub use cors::Cors;
 pub use costly::{Caller, CostlyError, CostlyExecutor, CostlyOptions};
 pub use dispatch::{Access, Api, Cost, Routed, Running, handle};
-pub use error::{ApiError, ApiResult, title};
+pub use error::{ApiError, ApiResult, reason_phrase};
 pub use gateway::{Confirming, Gateway};
 pub use health::Health;
 pub use health_source::HealthSource;
-pub use large::pieces_of;
+pub use large::pieces_of_list;
 pub use media::{content_type, require_json};
 pub use memory_budget::MemoryPermit;
 pub use metrics::HttpMetrics;
 pub use options::HttpOptions;
 pub use peer_watch::PeerWatch;
-pub use percent::{NotUtf8, decode, latin1_path};
+pub use percent::{NotUtf8, decode_percent, latin1_path};
 pub use placewright_admission::AdmissionOptions;
 pub use query::{Query, QueryError, Syntax};
 pub use reply::Reply;

@@ -21,14 +21,14 @@ pub struct NotUtf8 {
 /// # Errors
 ///
 /// The decoded text is not UTF-8.
-pub fn decode(text: &str) -> Result<Cow<'_, str>, NotUtf8> {
+pub fn decode_percent(text: &str) -> Result<Cow<'_, str>, NotUtf8> {
     decode_bytes(text.as_bytes().into())
 }
 
 /// Decodes percent signs, and plus signs as spaces, as queries have them.
 pub(crate) fn decode_form(text: &str) -> Result<Cow<'_, str>, NotUtf8> {
     if !text.contains('+') {
-        return decode(text);
+        return decode_percent(text);
     }
     decode_bytes(text.replace('+', " ").into_bytes().into())
 }
@@ -73,12 +73,12 @@ mod tests {
 
     #[test]
     fn only_percent_signs_before_two_digits_are_decoded() {
-        assert_eq!(decode("a%2Fb%2").unwrap(), "a/b%2");
+        assert_eq!(decode_percent("a%2Fb%2").unwrap(), "a/b%2");
         // Signs are not hexadecimal digits.
-        assert_eq!(decode("%+a%-1").unwrap(), "%+a%-1");
+        assert_eq!(decode_percent("%+a%-1").unwrap(), "%+a%-1");
         assert_eq!(decode_form("2+3%2B%zz%").unwrap(), "2 3+%zz%");
         let wrong = NotUtf8 { byte: 0xff, at: 1 };
-        assert_eq!(decode("a%ff"), Err(wrong));
+        assert_eq!(decode_percent("a%ff"), Err(wrong));
         assert_eq!(decode_form("+%ff"), Err(wrong));
     }
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::check_parameters;
 use crate::microversion::Microversion;
 use crate::pattern::Pattern;
-use crate::routes::{Entry, HeaderRequirements, Operation, Route, TABLE};
+use crate::routes::{HeaderRequirements, Operation, Route, RouteEntry, TABLE};
 use crate::schema::Schema;
 use crate::schemas;
 
@@ -131,7 +131,7 @@ fn parameter_schema(path: &str, name: &str) -> Value {
 }
 
 /// The OpenAPI object of an operation.
-fn operation_object(entry: &Entry, operation: &Operation, version: Microversion) -> Value {
+fn operation_object(entry: &RouteEntry, operation: &Operation, version: Microversion) -> Value {
     let mut object = json!({
         "summary": operation.summary,
         "operationId": operation_id(entry.path, operation.method),

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, hash_map::Entry};
 
 use placewright_http::json::Writer;
-use placewright_http::{ApiError, ApiResult, Reply, pieces_of};
+use placewright_http::{ApiError, ApiResult, Reply, pieces_of_list};
 use placewright_placement::{
     AllocationRequest, ClassId, Command, Consumer, ConsumerClaim, ConsumerGeneration, ConsumerId,
     ConsumerUuid, ProviderId, Refusal, State,
@@ -373,7 +373,7 @@ pub(crate) async fn of_provider(request: &RoutedRequest<'_>) -> ApiResult<Reply>
         TOO_MANY_HOLDERS_ADVICE,
     )?;
     let with_generation = request.version.since(28);
-    let pieces = pieces_of(
+    let pieces = pieces_of_list(
         |writer| {
             writer.open_object();
             writer.key("allocations");

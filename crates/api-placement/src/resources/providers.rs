@@ -1,7 +1,7 @@
 //! `/resource_providers` and `/resource_providers/{uuid}`
 
 use placewright_http::json::Writer;
-use placewright_http::{ApiError, ApiResult, Reply, pieces_of};
+use placewright_http::{ApiError, ApiResult, Reply, pieces_of_list};
 use placewright_placement::{
     Command, Outcome, ParentChange, Provider, ProviderQuery, ProviderView, QueryRefusal, Refusal,
     State, find_providers_among,
@@ -237,7 +237,7 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let permit =
         request.check_and_reserve_response(response_bytes, memory_bytes, TOO_MANY_ADVICE)?;
     let version = request.version;
-    let pieces = pieces_of(
+    let pieces = pieces_of_list(
         |writer| {
             writer.open_object();
             writer.key("resource_providers");

@@ -37,7 +37,7 @@ impl Api for Service {
         &self.gateway
     }
 
-    fn admit(&self, _: &Parts, _: &mut RequestContext) -> ApiResult<Access> {
+    fn required_access(&self, _: &Parts, _: &mut RequestContext) -> ApiResult<Access> {
         Ok(Access::Identified)
     }
 
