@@ -20,6 +20,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
@@ -136,6 +137,12 @@ impl<M: Machine> Replica<M> {
         let pending = replica.pending.lock();
         let mut commands = pending.commands.values();
         commands.any(|command| command.sent_in_epoch == epoch)
+    }
+
+    /// The time since the store last failed to append; `None` once an append has succeeded again.
+    pub fn time_since_failed_append(&self) -> Option<Duration> {
+        let failed = *self.shared()?.append_failed.lock();
+        failed.map(|failed_at| failed_at.elapsed())
     }
 
     /// The last durable entry; 0 if the engine was dropped.

@@ -111,6 +111,8 @@ pub enum FromLeader {
         /// The replica that leads, as far as it knows.
         leader: Leader,
     },
+    /// The leader's store does not answer, so that another replica should lead. The stream ends.
+    StoreAway,
     /// What the leader says while it leads.
     News(LeaderNews),
 }

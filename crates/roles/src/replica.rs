@@ -89,7 +89,9 @@ impl<M: ReplicatedMachine> ReplicaGroup<M> {
             wake: Arc::clone(&wake),
         };
         let engine = Engine::open_replica(journal, engine_options, observer, options)?;
+        let followers = Arc::<Followers>::default();
         let follower = Follower {
+            followers: Arc::clone(&followers),
             own: Arc::clone(&own),
             replica: engine.replica(),
             outgoing,
@@ -101,7 +103,6 @@ impl<M: ReplicatedMachine> ReplicaGroup<M> {
             }),
         };
         placewright_tasks::spawn(Task::ReplicaLink, follower.run());
-        let followers = Arc::<Followers>::default();
         let link = Arc::new(LeadingReplica {
             own,
             replica: engine.replica(),
@@ -134,7 +135,7 @@ impl<M: ReplicatedMachine> ReplicaGroup<M> {
             if !leadership.borrow().is_own {
                 return;
             }
-            let Some((origin, address)) = self.followers.best() else {
+            let Some((origin, address)) = self.followers.best_but(0) else {
                 return;
             };
             tracing::info!(address, "handing over to another replica");

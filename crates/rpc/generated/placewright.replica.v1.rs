@@ -96,6 +96,9 @@ pub struct FromLeader {
     /// The called replica does not lead, or not since the entry that the follower named. It ends the stream.
     #[prost(message, optional, tag = "2")]
     pub not_leading: ::core::option::Option<NotLeading>,
+    /// The leader's store does not answer: another replica should lead, if its own store does. It ends the stream.
+    #[prost(message, optional, tag = "5")]
+    pub store_away: ::core::option::Option<StoreAway>,
     /// Replies to commands that made no entry.
     #[prost(message, repeated, tag = "3")]
     pub replies: ::prost::alloc::vec::Vec<Reply>,
@@ -110,6 +113,9 @@ pub struct Welcome {
     #[prost(uint32, tag = "1")]
     pub version: u32,
 }
+/// The leader can append nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StoreAway {}
 /// Who leads instead.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NotLeading {

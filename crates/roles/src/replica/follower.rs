@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 use super::false_alarms::FalseAlarms;
+use super::followers::Followers;
 use super::machine::ReplicatedMachine;
 use super::outgoing::Outgoing;
 use super::wake::Wake;
@@ -21,11 +22,16 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// The pause until a replica that does not know yet whether it leads is asked again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
+/// How often a replica looks for one that follows it and is to lead instead.
+const SUCCESSOR_LOOKS: usize = 50;
+
 /// Makes the link to the replica at an address.
 pub(crate) type Connect = Box<dyn Fn(&str) -> Result<Arc<dyn ReplicaLink>, String> + Send + Sync>;
 
 /// The task of a replica that follows.
 pub(crate) struct Follower<M: ReplicatedMachine> {
+    /// The replicas that follow this one while it leads.
+    pub(crate) followers: Arc<Followers>,
     pub(crate) own: Arc<Own>,
     pub(crate) replica: Replica<M>,
     pub(crate) outgoing: Arc<Outgoing>,
@@ -48,13 +54,21 @@ impl<M: ReplicatedMachine> Follower<M> {
     pub(crate) async fn run(self) {
         let mut leaders = self.outgoing.leader();
         let mut alarms = FalseAlarms::default();
+        let mut led_before = false;
+        // The replica that took over from this one, and that this one cannot reach either.
+        let mut unreachable = None;
         loop {
             let leader = leaders.borrow_and_update().clone();
             if leader.epoch == 0 || leader.is_own {
+                led_before = leader.is_own;
                 if leader.is_own {
                     tracing::info!(epoch = leader.epoch, "this replica leads");
                 }
-                if leaders.changed().await.is_err() {
+                let changed = tokio::select! {
+                    changed = leaders.changed() => changed,
+                    () = self.have_another_one_lead(unreachable.take()) => leaders.changed().await,
+                };
+                if changed.is_err() {
                     return;
                 }
                 continue;
@@ -77,6 +91,7 @@ impl<M: ReplicatedMachine> Follower<M> {
                     why,
                     "the leader is gone"
                 );
+                unreachable = led_before.then_some(leader.origin);
                 self.replica.leader_is_gone(leader.epoch);
                 self.wake.poke();
                 std::future::pending::<()>().await;
@@ -89,7 +104,23 @@ impl<M: ReplicatedMachine> Follower<M> {
                 }
                 () = until_gone => {}
             }
+            led_before = false;
             self.wake.set_told(false);
+        }
+    }
+
+    /// Has a follower of this replica lead, if `unreachable` took over from this replica although it ran, and cannot be
+    /// reached by it: those two would take over from one another again and again.
+    async fn have_another_one_lead(&self, unreachable: Option<u64>) {
+        let Some(unreachable) = unreachable else {
+            return std::future::pending().await;
+        };
+        for _ in 0..SUCCESSOR_LOOKS {
+            if let Some((origin, address)) = self.followers.best_but(unreachable) {
+                tracing::info!(address, "handing over to a replica that others reach");
+                return self.replica.hand_over(origin, &address);
+            }
+            tokio::time::sleep(ASK_AGAIN_AFTER).await;
         }
     }
 
@@ -137,7 +168,7 @@ impl<M: ReplicatedMachine> Follower<M> {
             Err(_) => return Ended::Gone("it does not answer".into()),
             Ok(None) => return Ended::Lost("it ended the connection".into()),
             Ok(Some(FromLeader::Welcome { version })) => self.outgoing.set_version(version),
-            Ok(Some(message)) => return not_leading(leader, &message),
+            Ok(Some(message)) => return ended_by(leader, &message),
         }
         *was_welcome = true;
         self.wake.set_told(true);
@@ -179,7 +210,7 @@ impl<M: ReplicatedMachine> Follower<M> {
                     match message {
                         None => return Ended::Lost("the connection was lost".into()),
                         Some(FromLeader::News(news)) => self.take(leader.epoch, news),
-                        Some(message) => return not_leading(leader, &message),
+                        Some(message) => return ended_by(leader, &message),
                     }
                 }
                 permit = self.until_sendable(&connection.to_leader) => {
@@ -231,9 +262,10 @@ impl<M: ReplicatedMachine> Follower<M> {
     }
 }
 
-/// What follows from the message of a replica that does not lead as the journal says.
-fn not_leading(leader: &Leadership, message: &FromLeader) -> Ended {
+/// What follows from the message with which a replica ends a stream.
+fn ended_by(leader: &Leadership, message: &FromLeader) -> Ended {
     match message {
+        FromLeader::StoreAway => Ended::Gone("its store does not answer".into()),
         FromLeader::NotLeading { origin, .. } if *origin != leader.origin => {
             Ended::Gone("another process has its address".into())
         }

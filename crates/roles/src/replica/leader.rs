@@ -1,6 +1,7 @@
 //! This replica as the others reach it: takes the commands of those that follow it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -23,6 +24,11 @@ const QUEUE_MESSAGES: usize = 4;
 const COMMANDS_MAX: usize = 65_536;
 /// The most replies that are put into a message at a time.
 const REPLIES_AT_A_TIME: usize = 1_024;
+
+/// After how many heartbeats without an outcome of the commands under way the store counts as away.
+const STALLED_TICKS_MAX: u32 = 4;
+/// For how long appends have to fail until the store counts as away.
+const FAILING_MAX: Duration = Duration::from_secs(1);
 
 /// This replica, for the others.
 pub(crate) struct LeadingReplica<M: ReplicatedMachine> {
@@ -94,6 +100,8 @@ impl<M: ReplicatedMachine> LeadingReplica<M> {
                 start,
                 news: LeaderNews::default(),
                 has_news: true,
+                silent_ticks: 0,
+                stalled_ticks: 0,
             };
             let serve = follower.serve(from_follower, to_follower, leadership);
             spawn_contained(ContainedWork::GrpcStream, serve);
@@ -138,6 +146,10 @@ struct FollowerStream<M: ReplicatedMachine> {
     news: LeaderNews,
     /// Whether that is worth saying now.
     has_news: bool,
+    /// Heartbeats since the follower said something.
+    silent_ticks: u32,
+    /// Heartbeats since a command had an outcome, or none was under way.
+    stalled_ticks: u32,
 }
 
 impl<M: ReplicatedMachine> FollowerStream<M> {
@@ -160,12 +172,11 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
         });
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut silent_ticks = 0;
         loop {
             tokio::select! {
                 message = from_follower.recv(), if under_way.len() < COMMANDS_MAX => {
                     let Some(message) = message else { return };
-                    silent_ticks = 0;
+                    self.silent_ticks = 0;
                     self.joined.has_applied(message.sequence);
                     for command in message.commands {
                         let (number, decoded) = self.decode(command);
@@ -176,6 +187,7 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
                     }
                 }
                 Some((number, reply)) = under_way.next(), if !under_way.is_empty() => {
+                    self.stalled_ticks = 0;
                     self.say(number, outcome::to_follower(reply));
                     // Those that are there at the same time, without asking everything else in between.
                     let further = std::iter::from_fn(|| under_way.next().now_or_never().flatten());
@@ -203,15 +215,36 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
                     return;
                 }
                 _ = heartbeat.tick() => {
-                    self.has_news = true;
-                    silent_ticks += 1;
-                    if silent_ticks > SILENT_TICKS_MAX {
-                        tracing::warn!(follower = self.start.address, "a follower is silent");
+                    if let Some(last) = self.beat(!under_way.is_empty()) {
+                        // A closed channel means that the follower is gone.
+                        let _ = to_follower.try_send(last);
                         return;
                     }
                 }
             }
         }
+    }
+
+    /// Says that this replica is there, at each heartbeat. Returns the last message if the stream is to end.
+    fn beat(&mut self, has_commands: bool) -> Option<FromLeader> {
+        self.has_news = true;
+        self.silent_ticks += 1;
+        if self.silent_ticks > SILENT_TICKS_MAX {
+            tracing::warn!(follower = self.start.address, "a follower is silent");
+            return Some(FromLeader::News(self.take_news()));
+        }
+        self.stalled_ticks = if has_commands {
+            self.stalled_ticks + 1
+        } else {
+            0
+        };
+        let failing = self.replica.time_since_failed_append();
+        let is_failing = failing.is_some_and(|failing| failing > FAILING_MAX);
+        if is_failing || self.stalled_ticks > STALLED_TICKS_MAX {
+            tracing::warn!("the store does not answer: another replica may lead");
+            return Some(FromLeader::StoreAway);
+        }
+        None
     }
 
     /// Decodes a command. Says so if it cannot be read.

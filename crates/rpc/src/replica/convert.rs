@@ -142,6 +142,10 @@ impl From<FromLeader> for proto::FromLeader {
                 }),
                 ..Self::default()
             },
+            FromLeader::StoreAway => Self {
+                store_away: Some(proto::StoreAway {}),
+                ..Self::default()
+            },
             FromLeader::News(news) => Self {
                 replies: news.replies.into_iter().map(reply_to_proto).collect(),
                 durable: news.durable,
@@ -158,6 +162,9 @@ impl From<proto::FromLeader> for FromLeader {
                 origin: not_leading.origin,
                 leader: leader(not_leading.leader),
             };
+        }
+        if message.store_away.is_some() {
+            return Self::StoreAway;
         }
         if let Some(proto::Welcome { version }) = message.welcome {
             return Self::Welcome { version };
