@@ -7,21 +7,21 @@ use std::fmt;
 pub enum EtcdNotice {
     /// A member runs a release with a known fault.
     OldRelease {
-        /// The member's address.
+        /// The address at which the member was asked.
         endpoint: String,
-        /// Its release.
+        /// The release that the member says it runs.
         version: String,
     },
     /// A member did not answer.
     NoAnswer {
-        /// The member's address.
+        /// The address at which the member was asked.
         endpoint: String,
         /// What it, or the connection, said.
         reason: String,
     },
     /// A member's database is near its quota, at which all writes stop.
     NearQuota {
-        /// The member's address.
+        /// The address at which the member was asked.
         endpoint: String,
         /// The bytes in use.
         bytes: u64,

@@ -24,7 +24,7 @@ pub struct Operation<I, O> {
     pub call: u64,
     /// When the answer came, and the answer. `None` if the outcome is not known.
     pub answer: Option<(u64, O)>,
-    /// What was called.
+    /// What the client asked for.
     pub input: I,
 }
 

@@ -18,9 +18,9 @@ pub use check::{Operation, Verdict, check};
 pub trait Model {
     /// The state of the object.
     type State: Clone + Eq + std::hash::Hash + std::fmt::Debug;
-    /// An operation.
+    /// What a client asks the object for.
     type Input: std::fmt::Debug;
-    /// An answer.
+    /// What the object answers, as far as it is compared.
     type Output: PartialEq + std::fmt::Debug;
 
     /// The state before the first operation.

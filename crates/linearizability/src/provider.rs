@@ -63,7 +63,7 @@ pub enum Input {
     ShowInventory,
     /// Replace the allocations of a consumer.
     Claim {
-        /// The consumer's number.
+        /// The number of the consumer that claims.
         consumer: usize,
         /// How much it claims; at least 1.
         amount: u64,
@@ -83,12 +83,12 @@ pub enum Input {
     },
     /// Delete the allocations of a consumer.
     Release {
-        /// The consumer's number.
+        /// The number of the consumer whose allocations go.
         consumer: usize,
     },
     /// Show the allocations of a consumer.
     ShowAllocation {
-        /// The consumer's number.
+        /// The number of the consumer that is shown.
         consumer: usize,
     },
     /// Show how much is in use.
@@ -107,14 +107,14 @@ pub enum Output {
     Missing,
     /// The provider's generation, after a change or as it is.
     Generation {
-        /// The provider's generation.
+        /// The provider's generation after the operation.
         generation: u64,
     },
     /// The inventory's total, if there is one.
     Inventory {
-        /// The provider's generation.
+        /// The provider's generation at the answer.
         generation: u64,
-        /// The total.
+        /// The total of the inventory; `None` without an inventory.
         total: Option<u64>,
     },
     /// What a consumer has; its amount is 0 if it has nothing.
@@ -123,12 +123,12 @@ pub enum Output {
         amount: u64,
         /// The consumer's generation.
         generation: Option<u64>,
-        /// The provider's generation.
+        /// The provider's generation at the answer.
         provider_generation: Option<u64>,
     },
     /// What is in use; `None` without an inventory.
     Usage {
-        /// The provider's generation.
+        /// The provider's generation at the answer.
         generation: u64,
         /// The sum over all consumers.
         used: Option<u64>,

@@ -33,7 +33,7 @@ pub struct ScoreExplanation {
 pub struct ScoredHost {
     /// Which host it is.
     pub host: HostIdentity,
-    /// Its score.
+    /// The sum of the weighers' shares, higher is better.
     pub score: f64,
     /// The part that each weigher has in the score.
     pub weights: Vec<Weight>,
@@ -44,7 +44,7 @@ pub struct ScoredHost {
 pub struct HostIdentity {
     /// The slot of the host.
     pub slot: u32,
-    /// Its root provider.
+    /// The UUID of its root provider.
     pub provider: Uuid,
     /// The name of its compute service.
     pub service_host: String,
@@ -70,7 +70,7 @@ pub enum HostStanding {
     Ranked {
         /// Its position among all hosts that were compared, from 1.
         rank: usize,
-        /// Its score.
+        /// The sum of the weighers' shares, higher is better.
         score: f64,
         /// The part that each weigher has in the score.
         weights: Vec<Weight>,

@@ -17,7 +17,7 @@ use super::{RANKED_FOR_ALTERNATES_MAX, RANKED_PER_ALTERNATE, RANKED_PER_NAMED};
 /// The parameters of a search.
 #[derive(Clone, Debug)]
 pub struct Search<'a> {
-    /// The request.
+    /// The request of the caller, which the filters and weighers read.
     pub request: &'a RequestSpec,
     /// The prepared form of the request.
     pub prepared: &'a Prepared,
@@ -52,11 +52,11 @@ pub struct FeasibleHost {
     pub slot: u32,
     /// Its score in the ranking.
     pub score: f64,
-    /// Its root provider.
+    /// The UUID of its root provider.
     pub provider: Uuid,
     /// The names of its compute service and node, and its cell.
     pub names: Arc<HostNames>,
-    /// Its availability zone.
+    /// Its availability zone, if it is in one.
     pub zone: Option<String>,
     /// The allocation candidates on the host; at least one.
     pub candidates: Vec<IntentCandidate>,
@@ -76,7 +76,7 @@ pub struct CandidatesFound {
 }
 
 impl FeasibleHost {
-    /// Its cell.
+    /// The UUID of the cell that the host is in.
     #[must_use]
     pub fn cell(&self) -> Uuid {
         self.names.cell

@@ -12,27 +12,27 @@ use uuid::Uuid;
 pub enum RefusalReason {
     /// A provider has too little left of a class.
     Capacity {
-        /// The provider.
+        /// The UUID of the provider.
         provider: Uuid,
-        /// The resource class.
+        /// The name of the resource class.
         resource_class: String,
         /// How much more would have to be free.
         missing: i64,
     },
     /// The amount is not one that a single allocation of the provider may have.
     Units {
-        /// The provider.
+        /// The UUID of the provider.
         provider: Uuid,
-        /// The resource class.
+        /// The name of the resource class.
         resource_class: String,
         /// The amount that the claim requests.
         amount: i64,
     },
     /// A provider has no inventory of a class (any more).
     Inventory {
-        /// The provider.
+        /// The UUID of the provider.
         provider: Uuid,
-        /// The resource class.
+        /// The name of the resource class.
         resource_class: String,
     },
     /// A provider does not exist (any more).
@@ -54,7 +54,7 @@ pub enum RefusalReason {
     },
     /// A segment of a routed network is in no aggregate.
     SegmentAggregate {
-        /// The segment.
+        /// The UUID of the segment.
         segment: Uuid,
     },
     /// A reason that does not concern the candidate, as text.
