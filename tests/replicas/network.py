@@ -25,9 +25,15 @@ NOBODY = "02:00:00:00:de:ad"
 
 def missing() -> str | None:
     """What is missing to make namespaces."""
-    if os.geteuid() != 0:
-        return "network namespaces need root"
-    return None if shutil.which("ip") else "the program ip is not installed (Debian: iproute2)"
+    if shutil.which("ip") is None:
+        return "the program ip is not installed (Debian: iproute2)"
+    name = f"pw{os.getpid()}-try"
+    try:
+        _ip("netns", "add", name)
+        _ip("netns", "delete", name)
+    except servers.ServerError as error:
+        return f"network namespaces cannot be made, for which this has to be root: {error}"
+    return None
 
 
 def _ip(*words: str, check: bool = True) -> None:
