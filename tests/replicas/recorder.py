@@ -47,9 +47,9 @@ class Recorder:
         self.made = 0
         self.providers = [self._new_provider() for _ in range(PROVIDERS)]
         self.over = threading.Event()
-        # Lines of each client; when each acknowledged write was called and answered.
+        # Lines of each client; when each acknowledged write was called and answered, and at which replica.
         self.lines: list[list[str]] = [[] for _ in range(clients)]
-        self.writes: list[list[tuple[int, int]]] = [[] for _ in range(clients)]
+        self.writes: list[list[tuple[int, int, int]]] = [[] for _ in range(clients)]
         self.broken: list[str] = []
         self.unknown = 0
         self.threads = [
@@ -92,21 +92,26 @@ class Recorder:
         with self.lock:
             self.providers = [self._new_provider() for _ in range(PROVIDERS)]
 
-    def first_write_after(self, moment_ns: int) -> float | None:
-        """The seconds from a moment to the first answer to a write that was called after it."""
+    def first_write_after(self, moment_ns: int, without: int | None) -> float | None:
+        """The seconds from a moment to the first answer to a write that was called after it.
+
+        One of the replicas may be left out.
+        """
         answered = [
             answer
             for writes in self.writes
-            for call, answer in _tail(writes, moment_ns)
-            if call > moment_ns
+            for _, answer, replica in _tail(writes, moment_ns)
+            if replica != without
         ]
         return (min(answered) - moment_ns) / 1e9 if answered else None
 
-    def wait_for_write_after(self, moment_ns: int, seconds: float) -> float | None:
+    def wait_for_write_after(
+        self, moment_ns: int, without: int | None, seconds: float
+    ) -> float | None:
         """As ``first_write_after``; waits for it."""
         end = time.monotonic() + seconds
         while True:
-            found = self.first_write_after(moment_ns)
+            found = self.first_write_after(moment_ns, without)
             if found is not None or time.monotonic() > end:
                 return found
             time.sleep(0.02)
@@ -123,7 +128,7 @@ class Recorder:
                     self.over.wait(REST_S)
                     continue
                 number = rng.choice(usable)
-                if not self._operate(client, rng, connections[number]):
+                if not self._operate(client, rng, connections[number], number):
                     avoided[number] = time.monotonic() + AVOIDED_S
                     self.over.wait(REST_S)
                 elif self.pause_s:
@@ -134,7 +139,9 @@ class Recorder:
             for connection in connections:
                 connection.close()
 
-    def _operate(self, client: int, rng: random.Random, connection: wire.Connection) -> bool:
+    def _operate(
+        self, client: int, rng: random.Random, connection: wire.Connection, replica: int
+    ) -> bool:
         """One operation; whether the replica answered it."""
         try:
             _connect(connection)
@@ -167,10 +174,18 @@ class Recorder:
             return False
         self._write_down(client, provider, operation, called, answered, output)
         if not is_read and output["is"] not in ("refused", "missing"):
-            self.writes[client].append((called, answered))
+            self.writes[client].append((called, answered, replica))
         return True
 
-    def _write_down(self, client: int, provider: Provider, operation: Any, called: int, answered: Any, output: Any) -> None:
+    def _write_down(
+        self,
+        client: int,
+        provider: Provider,
+        operation: Any,
+        called: int,
+        answered: int | None,
+        output: Any,
+    ) -> None:
         line = {
             **{"object": provider.name, "client": client, "call": called, "answered": answered},
             **{"input": operation, "output": output},
@@ -178,7 +193,9 @@ class Recorder:
         self.lines[client].append(json.dumps(line, separators=(",", ":")) + "\n")
 
 
-def _tail(writes: list[tuple[int, int]], moment_ns: int) -> list[tuple[int, int]]:
+def _tail(
+    writes: list[tuple[int, int, int]], moment_ns: int
+) -> list[tuple[int, int, int]]:
     """The newest writes, back to the first one that was called before the moment."""
     for index in range(len(writes) - 1, -1, -1):
         if writes[index][0] <= moment_ns:
