@@ -56,6 +56,8 @@ pub(crate) fn follow_journal<M: Machine>(
         stall(shared, replica, error);
         return true;
     }
+    // Appends that failed while this replica led say nothing of the store any more.
+    *shared.append_failed.lock() = None;
     // A leader that this replica cannot reach may append all the time, so it is not waited for a pause: of attempts
     // that follow each other at once, one will come between two of its appends.
     if let Some(reason) = reason_to_take_over(replica) {
