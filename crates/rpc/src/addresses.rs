@@ -139,6 +139,38 @@ impl<R: Replica> Addresses<R> {
         }
     }
 
+    /// As [`Self::call_leader`] for a call that is not repeated when its answer is lost, because a repetition of what
+    /// has had its effect would be refused. So it is found out first which replica leads.
+    pub(crate) async fn call_leader_once<T, F, P>(
+        &self,
+        probe: impl Fn(Arc<R>) -> P,
+        call: impl Fn(Arc<R>) -> F,
+    ) -> Result<T, LinkError>
+    where
+        F: Future<Output = Result<T, LinkError>>,
+        P: Future<Output = Result<(), LinkError>>,
+    {
+        if let Some(only) = self.only() {
+            return call(only).await;
+        }
+        let attempts = async {
+            loop {
+                if probe(self.current()).await.is_err() {
+                    self.find(&probe).await?;
+                }
+                match call(self.current()).await {
+                    Err(LinkError::NotLeading { .. }) => {}
+                    result => return result,
+                }
+            }
+        };
+        let ended = timeout(self.find_timeout, attempts).await;
+        ended.unwrap_or_else(|_| {
+            self.leave_current();
+            Err(self.timed_out())
+        })
+    }
+
     /// Asks all replicas at the same time, until one of them accepts. It is called first from then on.
     pub(crate) async fn find<T, F>(&self, ask: impl Fn(Arc<R>) -> F) -> Result<T, LinkError>
     where

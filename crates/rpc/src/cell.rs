@@ -63,14 +63,16 @@ impl CellClient {
     where
         F: Future<Output = Result<T, LinkError>>,
     {
-        let identify = |replica: Arc<CellReplica>| async move {
-            let identified = replica.identify().await;
-            (replica.agreed_version)
-                .reset_on_error(identified)
-                .map(drop)
-        };
-        self.replicas.call_leader(identify, call).await
+        self.replicas.call_leader(probe, call).await
     }
+}
+
+/// Succeeds at the replica that leads.
+async fn probe(replica: Arc<CellReplica>) -> Result<(), LinkError> {
+    let identified = replica.identify().await;
+    (replica.agreed_version)
+        .reset_on_error(identified)
+        .map(drop)
 }
 
 /// A client of one process of the cell.
@@ -206,7 +208,7 @@ impl CellLink for CellClient {
                 let performed = replica.send_operation(operation).await;
                 replica.agreed_version.reset_on_error(performed)
             };
-            self.call(perform).await
+            self.replicas.call_leader_once(probe, perform).await
         })
     }
 

@@ -6,12 +6,15 @@
 mod peers;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use peers::{
     FakeCell, NOT_LEADING, REFUSED, TestServer, claim_requests, envelopes, instance, listen,
 };
-use placewright_link::{AgentLink as _, CellLink as _, LinkError, PlacementLink as _};
+use placewright_link::{
+    AgentLink as _, CellLink as _, CellOperation, LinkError, PlacementLink as _,
+};
 use placewright_rpc::{AgentClient, CellClient, ClientOptions, PlacementClient};
 use tokio::time::timeout;
 
@@ -103,6 +106,31 @@ async fn a_call_waits_for_a_new_leader() {
     let replies = timeout(TEST_TIMEOUT, delivered).await.unwrap().unwrap();
     assert_eq!(replies.unwrap().len(), 3);
     assert_eq!(called(&client).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_whose_answer_is_lost_is_not_repeated_elsewhere() {
+    let replicas = Replicas::start().await;
+    let client = replicas.control();
+    let shelve = || CellOperation::Shelve {
+        instance: instance(1),
+    };
+    replicas.lead(1);
+    assert!(client.perform(shelve()).await.is_ok());
+    replicas.cells[1].lose_answers();
+    let lost = timeout(TEST_TIMEOUT, client.perform(shelve()))
+        .await
+        .unwrap();
+    assert!(
+        matches!(lost, Err(LinkError::Unreachable { .. })),
+        "{lost:?}"
+    );
+    let performed = |index: usize| replicas.cells[index].performed.load(Ordering::SeqCst);
+    assert_eq!([performed(0), performed(1), performed(2)], [0, 2, 0]);
+    // One that is refused by a replica that does not lead any more goes to the one that does.
+    replicas.lead(2);
+    assert!(client.perform(shelve()).await.is_ok());
+    assert_eq!([performed(0), performed(1), performed(2)], [0, 2, 1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use placewright_conductor::cell_conductor::{Failure, GuestRef, Order, Step};
 use placewright_conductor::message::{Create, Envelope};
@@ -40,11 +40,14 @@ pub(crate) const ERROR_REASON: &str = "so it is";
 const NO_ERROR: u8 = 255;
 const STUCK: u8 = 254;
 const SILENT: u8 = 253;
+const LOSES_ANSWERS: u8 = 252;
 
 pub(crate) struct FakeCell {
     pub(crate) id: CellId,
-    /// An error of [`FakeCell::set_error`], or one of the three modes above.
+    /// An error of [`FakeCell::set_error`], or one of the four modes above.
     mode: AtomicU8,
+    /// How many operations it was told to perform.
+    pub(crate) performed: AtomicUsize,
     received_sender: mpsc::Sender<Option<ToCell>>,
     /// The messages of agents; `None` marks the end of a connection.
     pub(crate) received: Mutex<mpsc::Receiver<Option<ToCell>>>,
@@ -60,6 +63,7 @@ impl FakeCell {
         Arc::new(Self {
             id: CellId(Uuid::from_u128(number)),
             mode: AtomicU8::new(NO_ERROR),
+            performed: AtomicUsize::new(0),
             received_sender,
             received: Mutex::new(received),
         })
@@ -72,6 +76,11 @@ impl FakeCell {
     /// Ends the errors, or being stuck.
     pub(crate) fn set_sound(&self) {
         self.mode.store(NO_ERROR, Ordering::SeqCst);
+    }
+
+    /// Makes operations have their effect, and their answers get lost.
+    pub(crate) fn lose_answers(&self) {
+        self.mode.store(LOSES_ANSWERS, Ordering::SeqCst);
     }
 
     pub(crate) fn set_stuck(&self) {
@@ -116,7 +125,12 @@ impl CellLink for FakeCell {
     }
 
     fn perform(&self, operation: CellOperation) -> LinkFuture<'_, Reply> {
+        self.performed.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
+            if self.mode.load(Ordering::SeqCst) == LOSES_ANSWERS {
+                let (peer, why) = ("cell".to_owned(), ERROR_REASON.to_owned());
+                return Err(LinkError::Unreachable { peer, why });
+            }
             match operation {
                 CellOperation::Shelve { instance } => Ok(Reply::Refused(instance.to_string())),
                 CellOperation::Rebuild { .. }
