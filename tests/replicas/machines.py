@@ -5,6 +5,7 @@ one network, which nobody else is on. Nothing of this machine changes but FOLDER
 each machine in /run/netns, and a control group for each, which are gone afterwards. Needs root.
 """
 
+import contextlib
 import ctypes
 import os
 import pathlib
@@ -120,7 +121,8 @@ class Shell:
             printed.append(line)
 
     def close(self) -> None:
-        self.process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
@@ -160,6 +162,12 @@ class Machine:
                 stderr=log,
                 preexec_fn=lambda: servers.die_with_parent(signal.SIGKILL),
             )
+        self.renew_shell()
+
+    def renew_shell(self) -> None:
+        """Get another shell, where the present one does not come back from a command."""
+        if self.shell is not None:
+            self.shell.close()
         self.shell = Shell(self._init())
 
     def _init(self) -> int:

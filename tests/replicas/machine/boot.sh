@@ -15,7 +15,7 @@ mount --bind "$folder" /run/machines
 folder=/run/machines
 own=$folder/$name
 if [ ! -d "$own" ]; then
-    mkdir -p "$own/usr" "$own/work" "$own/root" "$own/var-lib/systemd" "$own/var-log"
+    mkdir -p "$own/usr" "$own/work" "$own/root" "$own/var-lib/systemd" "$own/var-log/journal"
     cp -a /etc "$own/etc"
     # A machine that was just installed: no services, no names, nothing of ours.
     rm -rf "$own"/etc/placewright* "$own"/etc/systemd/system "$own"/etc/default/etcd "$own"/etc/haproxy
