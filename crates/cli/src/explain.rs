@@ -65,7 +65,8 @@ struct Explanation {
     roots: u64,
     /// How many of them satisfy all constraints.
     left: u64,
-    /// Whether the numbers are exact, and not lower bounds.
+    /// Whether the work allowed was enough. Otherwise the numbers are lower bounds, and near misses or the smallest
+    /// impossible set may be missing.
     exact: bool,
     constraints: Vec<ConstraintRemoval>,
     smallest_impossible_set: Option<Vec<String>>,
@@ -143,7 +144,7 @@ impl Explanation {
         };
         if !self.exact {
             out.push_str(
-                "Some trees are too wide to be searched in full: the numbers are lower bounds.\n",
+                "The search was ended early: the numbers are lower bounds, and what follows may be incomplete.\n",
             );
         }
         out.push_str("\n   removed     alone   constraint, in the order applied\n");

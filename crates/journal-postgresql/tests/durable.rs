@@ -1,4 +1,5 @@
-//! Commits that are visible and have no standby: nothing relies on them.
+//! Commits that the primary shows although no standby has them: the journal neither acknowledges them nor hands them
+//! out.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -38,7 +39,8 @@ fn an_entry_that_no_standby_has_is_neither_acknowledged_nor_handed_out() {
     let mut writer = PostgresqlJournal::open(&options).unwrap();
     let mut reader = PostgresqlJournal::open(&options).unwrap();
     writer.append(1, &[b"a"]).unwrap();
-    // Suspended ones would have it in the buffers of their connections.
+    // Killed, not suspended: a suspended standby would have the entry in the buffer of its connection, and write it
+    // when it is resumed.
     cluster.kill(1).unwrap();
     cluster.kill(2).unwrap();
     assert!(matches!(
@@ -75,7 +77,7 @@ fn an_entry_that_no_standby_has_is_neither_acknowledged_nor_handed_out() {
             Err(error) => panic!("{error}"),
         }
     };
-    // Nobody was before it, so it was sent again.
+    // No other writer has appended an entry 2 meanwhile, so `resolve` sent the append again.
     assert_eq!(resolution, Resolution::Kept);
     assert_eq!(reader.durable_end().unwrap(), 2);
     assert_eq!(read(&mut reader, 1).unwrap(), [b"a", b"b"]);

@@ -209,15 +209,16 @@ impl Authority {
         self.certify(&grant, &key, "enrol", &lock)
     }
 
-    /// Withdraws the invitations that `selects` accepts. Returns the register entries that their certificates
-    /// would have had, without serial numbers. `_locked` proves that the caller has locked the folder.
+    /// Withdraws the invitations that `selects` accepts. Returns an entry for each, as the
+    /// register has them for certificates: with the names that the certificate would have had and the validity of the
+    /// invitation, without a serial number. `_locked` proves that the caller has locked the folder.
     pub(crate) fn withdraw(
         &self,
         selects: impl Fn(&RegisterEntry) -> bool,
         _locked: &File,
     ) -> Result<Vec<RegisterEntry>, PkiError> {
         let at = now();
-        let future_entry = |invitation: &Invitation| RegisterEntry {
+        let entry_of = |invitation: &Invitation| RegisterEntry {
             serial: String::new(),
             names: invitation.names.clone(),
             not_before: at,
@@ -228,11 +229,11 @@ impl Authority {
         let invitations = read_open(self.directory())?;
         let (withdrawn, remaining): (Vec<_>, Vec<_>) = invitations
             .into_iter()
-            .partition(|invitation| selects(&future_entry(invitation)));
+            .partition(|invitation| selects(&entry_of(invitation)));
         if !withdrawn.is_empty() {
             write(self.directory(), &remaining)?;
         }
-        Ok(withdrawn.iter().map(future_entry).collect())
+        Ok(withdrawn.iter().map(entry_of).collect())
     }
 
     /// The open invitations.

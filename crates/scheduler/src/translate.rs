@@ -17,8 +17,9 @@
 //! - Some requests are refused with a [`BadRequest`] that names the field, while in Nova Placement
 //!   refuses the query and users see "no valid host": a trait that is both required and forbidden, a
 //!   missing group policy, an invalid suffix.
-//! - The number of hosts that a search looks at is not limited. The `limit` of the query string is
-//!   Nova's.
+//! - The number of hosts that a search looks at is not limited. [`TranslateOptions::max_placement_results`]
+//!   appears only as `limit` in [`to_query_string`](resource_request::ResourceRequest::to_query_string),
+//!   the query that Nova would send, for logs and comparisons.
 
 use crate::error::BadRequest;
 use crate::request::RequestSpec;
@@ -28,8 +29,8 @@ pub mod accelerator;
 pub mod cpu;
 mod extra_groups;
 mod guest_cells;
+pub mod guest_hardware;
 pub mod guest_requirements;
-pub mod machine;
 pub mod memory;
 mod names;
 pub mod numa;

@@ -130,7 +130,7 @@ fn free_capacity(state: &State, host: u32) -> (u64, u64, Vec<u32>) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
     #[test]
-    fn a_request_gets_the_host_with_the_least_fragmentation(
+    fn a_request_gets_the_host_whose_fragmentation_grows_least(
         cpus in prop::collection::vec(any::<u8>(), HOSTS as usize),
         sizes in prop::collection::vec((1u32..9, 0u32..3, 1u32..11), 1..40),
     ) {

@@ -1,10 +1,12 @@
-//! The names of providers and resource classes in a response, from the state or from copies.
+//! The UUIDs of providers and the names of resource classes in a response: from the state, or copied from it for use
+//! without its lock.
 
 use placewright_http::json::Writer;
 use placewright_placement::{ClassId, ProviderId, State};
 use uuid::Uuid;
 
-/// Access to the names of providers and resource classes.
+/// Access to the UUIDs of providers and the names of resource classes: those of the state, or copied from it for use
+/// without its lock.
 pub(crate) trait Names {
     /// The UUID of a provider.
     fn uuid(&self, provider: ProviderId) -> Option<Uuid>;

@@ -9,21 +9,24 @@ use crate::proto::{KeyValue, RangeRequest};
 use crate::rows::{BatchHeader, LogEnd, Place, RowError};
 use crate::store::Store;
 
-/// The number of batches in the first page of a read, and in any. The largest page has 16 MiB.
+/// The number of batches in the first page of a read; the least and the most in later ones. 256 batches of 64 KiB are
+/// 16 MiB.
 const BATCHES_FIRST: i64 = 32;
 const BATCHES_MIN: i64 = 8;
 const BATCHES_MAX: i64 = 256;
-/// Pages grow while they are smaller, and shrink when they are larger than this, in bytes.
-const PAGE_BYTES_MIN: usize = 512 << 10;
-const PAGE_BYTES_MAX: usize = 2 << 20;
+/// Pages grow while they are smaller than the first, and shrink when they are larger than the second, in bytes.
+const GROW_BELOW_BYTES: usize = 512 << 10;
+const SHRINK_ABOVE_BYTES: usize = 2 << 20;
 /// The number of parts of a batch that are read at once. Each has 256 KiB at most.
 const PARTS_PER_PAGE: i64 = 16;
 
 /// Where a read starts.
 struct Start {
-    /// The batches from the first one to verify on, if they came with the rest.
+    /// The first page: the batches from `first` on, if the request for the other fields returned them. `None`: it has
+    /// yet to be read.
     page: Option<Vec<KeyValue>>,
-    /// The first entry of the batch that holds the wanted entry, or of the one before it.
+    /// The first entry of the last batch that starts at the wanted entry or before it; it holds the wanted entry, unless
+    /// batches are missing. The wanted entry itself if there is no such batch.
     first: u64,
     /// The end of the batch before, as far as it is known.
     before: Option<LogEnd>,
@@ -114,11 +117,11 @@ impl EtcdJournal {
         let mut ranges = store.read("read", reads)?;
         let head = store.known_head(kv::one(ranges.next()))?;
         let trimmed = store.trimmed(kv::one(ranges.next()).as_ref())?;
-        let holder = kv::one(ranges.next()).and_then(|found| keys.number(&found.key));
+        let batch_first = kv::one(ranges.next()).and_then(|found| keys.number(&found.key));
         let page = ranges.next().unwrap_or_default().kvs;
         self.learn(head)?;
         // What a trim has not removed yet does not count.
-        let first = holder.filter(|first| *first > trimmed.last);
+        let first = batch_first.filter(|first| *first > trimmed.last);
         let first = first.unwrap_or(from);
         let before = self.end_before(first, trimmed)?;
         Ok(Start {
@@ -150,8 +153,8 @@ impl EtcdJournal {
 fn next_limit(limit: i64, page: &[KeyValue]) -> i64 {
     let bytes: usize = page.iter().map(|found| found.value.len()).sum();
     match bytes {
-        0..PAGE_BYTES_MIN => (limit * 2).min(BATCHES_MAX),
-        PAGE_BYTES_MIN..=PAGE_BYTES_MAX => limit,
+        0..GROW_BELOW_BYTES => (limit * 2).min(BATCHES_MAX),
+        GROW_BELOW_BYTES..=SHRINK_ABOVE_BYTES => limit,
         _ => (limit / 2).max(BATCHES_MIN),
     }
 }

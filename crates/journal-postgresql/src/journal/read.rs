@@ -10,7 +10,7 @@ use crate::rows::{BatchHeader, LogEnd, int};
 use crate::schema::{FIND_BATCH, READ_BATCHES, READ_END_BEFORE};
 use crate::store::Store;
 
-/// The number of batches in the first page of a read, and in any.
+/// The number of batches in the first page of a read; the least and the most in later ones.
 const BATCHES_FIRST: i64 = 32;
 const BATCHES_MIN: i64 = 2;
 const BATCHES_MAX: i64 = 256;
@@ -18,9 +18,9 @@ const BATCHES_MAX: i64 = 256;
 /// before each further look.
 const LOOKS: usize = 3;
 const LOOK_PAUSE: Duration = Duration::from_millis(1);
-/// Pages grow while they are smaller, and shrink when they are larger than this, in bytes.
-const PAGE_BYTES_MIN: usize = 512 << 10;
-const PAGE_BYTES_MAX: usize = 2 << 20;
+/// Pages grow while they are smaller than the first, and shrink when they are larger than the second, in bytes.
+const GROW_BELOW_BYTES: usize = 512 << 10;
+const SHRINK_ABOVE_BYTES: usize = 2 << 20;
 
 impl PostgresqlJournal {
     /// Visits entries that will not be lost. Those after them are left for the next call if there are any: so a
@@ -96,7 +96,8 @@ impl PostgresqlJournal {
         Ok(Some(self.confirm("read")?.head.end.last))
     }
 
-    /// The first entry of the batch that holds an entry.
+    /// The first entry of the last batch that starts at an entry or before it; it holds the entry, unless batches are
+    /// missing. The entry itself if there is no such batch.
     fn first_of_batch(&mut self, sequence: u64) -> Result<u64, JournalError> {
         if self.verified.last + 1 == sequence {
             return Ok(sequence);
@@ -185,8 +186,8 @@ fn check<'a>(
 fn next_limit(limit: i64, page: &[(BatchHeader, Vec<u8>)]) -> i64 {
     let bytes: usize = page.iter().map(|(_, payload)| payload.len()).sum();
     match bytes {
-        0..PAGE_BYTES_MIN => (limit * 2).min(BATCHES_MAX),
-        PAGE_BYTES_MIN..=PAGE_BYTES_MAX => limit,
+        0..GROW_BELOW_BYTES => (limit * 2).min(BATCHES_MAX),
+        GROW_BELOW_BYTES..=SHRINK_ABOVE_BYTES => limit,
         _ => (limit / 2).max(BATCHES_MIN),
     }
 }

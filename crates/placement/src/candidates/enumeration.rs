@@ -76,9 +76,8 @@ enum Phase {
 const ROOT_STEPS: usize = 4;
 const VARIABLE_STEPS: usize = 6;
 
-/// How many candidates are searched for again in a tree that changed within its enumeration. The
-/// other candidates of a tree that had more are left out, because searching for many again would
-/// take longer than a slice may.
+/// If more candidates than this were found in a tree before it changed, it is not searched again and
+/// its further candidates are left out: to find so many again would take longer than a slice may.
 const MAX_REPEATED: usize = 4_096;
 
 /// A resumable enumeration of candidates.

@@ -34,7 +34,7 @@ pub struct Amounts {
 }
 
 impl Amounts {
-    /// Unallocated CPUs, counted with the allocation ratio.
+    /// CPUs that are neither reserved nor allocated: the total times the allocation ratio, minus those.
     #[must_use]
     pub fn cpus_free(&self) -> f64 {
         self.vcpus_total as f64 * self.cpu_ratio - self.vcpus_used as f64

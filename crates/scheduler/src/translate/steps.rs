@@ -16,8 +16,8 @@ use crate::image;
 use crate::request::RequestSpec;
 use crate::request::device::PciNumaPolicy;
 use crate::translate::cpu::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy};
+use crate::translate::guest_hardware::Tpm;
 use crate::translate::guest_requirements::GuestRequirements;
-use crate::translate::machine::Tpm;
 use crate::translate::numa::GuestTopology;
 use crate::translate::resource_request::ResourceRequest;
 

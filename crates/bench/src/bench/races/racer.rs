@@ -249,7 +249,8 @@ impl RacingScheduler {
         let is_claimed = placing.claimed().next().is_some();
         ensure!(
             is_claimed || !corrections.is_empty(),
-            "a claim got no host and corrected no expectation, so it would be repeated without end"
+            "a claim got no host, and its instance still counts on the host that was expected: the same claim \
+             would be made for ever"
         );
         Ok(is_claimed)
     }

@@ -265,7 +265,7 @@ impl UnitOfWork<'_> {
             (_, ClaimResponse::Gone) => self.delete(self.row.claim_number),
             (Stage::Swap, ClaimResponse::Swapped { index }) => self.try_alternate(index),
             (Stage::Swap, ClaimResponse::NothingFits | ClaimResponse::Done) => {
-                self.fail_job("The build failed, and no alternate has room any more.");
+                self.fail_job("The last host failed, and no alternate has room any more.");
             }
             (Stage::AwaitClaim(Continuation::Release), _) => self.end_after_release(kind),
             (Stage::AwaitClaim(Continuation::Settle(keep)), _) => self.end_after_settlement(keep),
