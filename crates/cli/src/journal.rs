@@ -180,9 +180,10 @@ fn run_verify(store: &StoreArgs) -> anyhow::Result<bool> {
 
 fn kind(problem: &JournalError) -> &'static str {
     match problem {
-        JournalError::Lost { .. } | JournalError::Missing { .. } | JournalError::NoMark { .. } => {
-            "missing"
-        }
+        JournalError::Lost { .. }
+        | JournalError::Missing { .. }
+        | JournalError::NoBase { .. }
+        | JournalError::NoMark { .. } => "missing",
         _ => "damaged",
     }
 }

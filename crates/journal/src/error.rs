@@ -47,6 +47,17 @@ pub enum JournalError {
         last: u64,
     },
 
+    /// Entries were trimmed, and no snapshot that has the state after them is sound.
+    #[error(
+        "entries {first} to {last} were trimmed, and no sound snapshot has the state after them"
+    )]
+    NoBase {
+        /// The first entry that neither the log nor a sound snapshot has.
+        first: u64,
+        /// The last trimmed entry.
+        last: u64,
+    },
+
     /// Entries that were acknowledged are gone: the end of the log was damaged or cut off, or an older
     /// copy of the log took its place.
     #[error(

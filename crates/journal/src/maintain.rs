@@ -65,8 +65,7 @@ pub fn verify(
     }
     let newest_intact = verification.snapshots.first().map_or(0, |s| s.sequence);
     if first_held > newest_intact + 1 {
-        verification.problems.push(JournalError::Missing {
-            path: "the store (no sound snapshot stands in for them)".into(),
+        verification.problems.push(JournalError::NoBase {
             first: newest_intact + 1,
             last: first_held - 1,
         });

@@ -355,6 +355,23 @@ fn accepting_a_loss_truncates_the_journal_at_a_damaged_entry() {
 }
 
 #[test]
+fn no_loss_is_accepted_when_no_snapshot_is_sound_and_entries_were_trimmed() {
+    let directory = killed_store();
+    let mut journal = open(directory.path()).unwrap();
+    let mut writer = journal.write_snapshot(60).unwrap();
+    writer.write_all(b"state").unwrap();
+    writer.finish().unwrap();
+    journal.trim(41).unwrap();
+    drop(journal);
+    fs::remove_file(directory.path().join(format!("snapshot-{:020}", 60))).unwrap();
+    let refused = SqliteJournal::accept_loss(directory.path()).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "entries 1 to 40 were trimmed, and no sound snapshot has the state after them"
+    );
+}
+
+#[test]
 fn handles_share_one_mark() {
     let directory = killed_store();
     let mut journal = open(directory.path()).unwrap();

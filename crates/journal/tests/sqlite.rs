@@ -479,11 +479,7 @@ fn verifying_finds_missing_entries_that_no_snapshot_covers() {
     fs::remove_file(directory.path().join(format!("snapshot-{:020}", 60))).unwrap();
     assert!(matches!(
         verify_store(&directory).problems[..],
-        [JournalError::Missing {
-            first: 1,
-            last: 40,
-            ..
-        }]
+        [JournalError::NoBase { first: 1, last: 40 }]
     ));
 }
 

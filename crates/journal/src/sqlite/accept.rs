@@ -33,7 +33,7 @@ impl SqliteJournal {
     /// Files that are no longer useful are renamed with the suffix `.lost`.
     ///
     /// # Errors
-    /// No whole state can be made of what is left, or the store failed; or as [`SqliteJournal::open`].
+    /// [`JournalError::NoBase`] when no whole state can be made of what is left, or the store failed; or as [`SqliteJournal::open`].
     pub fn accept_loss(directory: &Path) -> Result<AcceptedLoss, JournalError> {
         if !directory.is_dir() {
             return Err(JournalError::NotFound {
@@ -82,11 +82,8 @@ impl SqliteJournal {
         let end = self.end()?;
         let last_trimmed = self.first_held()?.saturating_sub(1);
         if last_trimmed > 0 && snapshot == 0 {
-            return Err(JournalError::Missing {
-                path: self
-                    .store
-                    .directory
-                    .join("(no sound snapshot stands in for them)"),
+            // Nothing has the state after the trimmed entries: no snapshot is sound.
+            return Err(JournalError::NoBase {
                 first: 1,
                 last: last_trimmed,
             });
