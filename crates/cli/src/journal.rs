@@ -2,6 +2,7 @@
 
 mod backup;
 mod bad_argument;
+mod copy;
 mod digest;
 mod export;
 mod progress;
@@ -67,6 +68,8 @@ pub(crate) enum JournalCommand {
     Backup(backup::BackupCommand),
     /// Make a store from a backup, as it was at its end or at an earlier moment
     Restore(restore::RestoreCommand),
+    /// Move a journal to another engine: copy it, and seal the old one, so that nobody writes to it any more
+    Copy(copy::CopyCommand),
     /// Print the digest of the state after an entry: equal states have equal digests
     Digest(digest::DigestCommand),
     /// Give up entries that the newest snapshot covers, and return their room to the file system.
@@ -135,6 +138,7 @@ impl JournalCommand {
             Self::AcceptLoss(store) => run_accept_loss(&store).map(|()| true),
             Self::Backup(command) => command.run().map(|()| true),
             Self::Restore(command) => command.run().map(|()| true),
+            Self::Copy(command) => command.run().map(|()| true),
             Self::Digest(command) => command.run().map(|()| true),
             Self::Compact { store, keep } => run_compact(&store, keep).map(|()| true),
         }

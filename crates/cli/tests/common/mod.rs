@@ -65,10 +65,21 @@ impl Control {
 
     /// Starts control without waiting until it is ready.
     pub(crate) fn spawn(store: &Path, flags: &[&str], variables: &[(&str, &str)]) -> Self {
+        let store = store.to_str().unwrap();
+        Self::spawn_at(&[&["--store-path", store][..], flags].concat(), variables)
+    }
+
+    /// Starts control with flags that say where its store is, and waits until it is ready.
+    pub(crate) fn start_at(flags: &[&str]) -> Self {
+        let mut control = Self::spawn_at(flags, &[]);
+        control.wait_for_line("ready");
+        control
+    }
+
+    fn spawn_at(flags: &[&str], variables: &[(&str, &str)]) -> Self {
         let address = free_address();
         let listen = address.to_string();
-        let mut child = placewright(&["control", "--config", "/dev/null", "--store-path"])
-            .arg(store)
+        let mut child = placewright(&["control", "--config", "/dev/null"])
             .args(["--placement-listen", &listen])
             .args(flags)
             .envs(variables.iter().copied())
