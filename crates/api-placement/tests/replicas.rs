@@ -185,3 +185,19 @@ async fn replicas_take_no_requests_while_entries_are_lost_and_append_them_when_a
     assert_eq!(put("/traits/CUSTOM_C").await.status, 201);
     assert_eq!(get("/readyz").send(service).await.status, 200);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_cannot_follow_the_store_is_not_ready() {
+    let replicas = replicas(2).await;
+    let follower = &replicas[1];
+    let becomes = async |status: u16| {
+        while get("/readyz").send(&follower.service).await.status != status {
+            tokio::task::yield_now().await;
+        }
+    };
+    becomes(200).await;
+    (follower.faults).fail(Operation::Read, 0, u64::MAX, Fault::Io);
+    becomes(503).await;
+    follower.faults.cancel_all();
+    becomes(200).await;
+}

@@ -238,3 +238,51 @@ fn replicas_take_all_requests_and_outlive_the_one_that_leads() {
     }
     shows_all(again.address, clients.next.load(Ordering::SeqCst));
 }
+
+#[test]
+fn operators_see_the_replicas_and_have_another_one_lead() {
+    if !EtcdCluster::available() {
+        return;
+    }
+    let cluster = EtcdCluster::start(1).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("etcd://{}/placewright/control", cluster.address());
+    let mut replicas = [0, 1].map(|number| spawn(folder.path(), &url, number));
+    for replica in &mut replicas {
+        replica.wait_for_line("ready");
+    }
+    let addresses = [replicas[0].address, replicas[1].address];
+    let urls = addresses.map(|address| format!("http://{address}"));
+    let roles = || {
+        let (code, shown, error) = run(&["status", &urls[0], &urls[1]]);
+        assert_eq!(code, 0, "{shown}{error}");
+        assert!(shown.contains("etcd://"), "{shown}");
+        let roles = shown
+            .lines()
+            .filter_map(|line| line.strip_prefix("  role      "));
+        roles.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let before = roles();
+    let leader = before.iter().position(|role| role == "leads").unwrap();
+    assert_eq!(before[1 - leader], "follows");
+
+    let (code, _, error) = run(&["hand-over", "--url", &urls[1 - leader]]);
+    assert_eq!(code, 1);
+    assert!(error.contains("does not lead"), "{error}");
+    Clients::new(&addresses).write_during(|| {
+        let (code, shown, error) = run(&["hand-over", "--url", &urls[leader]]);
+        assert_eq!(code, 0, "{error}");
+        assert!(shown.ends_with(" leads now\n"), "{shown}");
+    });
+    assert_eq!(roles()[1 - leader], "leads");
+    let (code, _, error) = run(&["append-lost", "--url", &urls[0]]);
+    assert_eq!(code, 1);
+    assert!(error.contains("no entry is missing"), "{error}");
+
+    let [one, two] = replicas;
+    drop(one);
+    let (code, shown, _) = run(&["status", &urls[0], &urls[1]]);
+    assert_eq!(code, 1, "{shown}");
+    assert!(shown.contains("does not answer"), "{shown}");
+    drop(two);
+}

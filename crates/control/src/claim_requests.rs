@@ -3,6 +3,7 @@
 use futures_util::future::join_all;
 use placewright_conductor::super_conductor::{Command, Outcome};
 use placewright_conductor::{ClaimRequest, ClaimResponse};
+use placewright_errors::chain;
 use placewright_link::{LinkError, LinkFuture, PlacementLink};
 
 use crate::cell_rights;
@@ -12,6 +13,16 @@ use crate::handle::ControlHandle;
 const PEER: &str = "placement";
 
 impl PlacementLink for ControlHandle {
+    fn catch_up(&self) -> LinkFuture<'_, ()> {
+        let confirming = self.engine().confirm();
+        Box::pin(async move {
+            confirming.await.map_err(|error| LinkError::Unavailable {
+                peer: PEER.to_owned(),
+                why: chain(&error),
+            })
+        })
+    }
+
     fn authorize(&self, cell: &str, requests: &[ClaimRequest]) -> Result<(), String> {
         let engine = self.engine();
         engine.read_now(|machine| cell_rights::authorize(machine, cell, requests))

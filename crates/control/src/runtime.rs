@@ -304,19 +304,8 @@ async fn follow_leadership(context: Arc<RuntimeContext>) {
             context.rankers.lock().forget(former.origin);
         }
         if now.is_own {
-            tracing::info!(
-                epoch = now.epoch,
-                why = now.reason.text(),
-                "this replica leads"
-            );
             let engine = context.control.engine();
             engine.read_now(|machine| context.queue_pending_work(&machine.state, None));
-        } else if former.is_own {
-            tracing::info!(
-                epoch = now.epoch,
-                leader = now.address,
-                "this replica does not lead any more"
-            );
         }
         former = now;
     }

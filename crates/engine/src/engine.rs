@@ -305,7 +305,7 @@ impl<M: Machine> Engine<M> {
         self.inner.shared.queue.lock().waiting.len()
     }
 
-    /// The time since the store last failed to append; `None` once an append has succeeded again.
+    /// The time since the store last failed to append, or a replica to follow it; `None` once that has succeeded again.
     pub fn time_since_failed_append(&self) -> Option<Duration> {
         let failed = *self.inner.shared.append_failed.lock();
         failed.map(|failed_at| failed_at.elapsed())

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use placewright_journal::{AppendError, Journal, JournalError, Resolution};
 
@@ -56,7 +56,7 @@ pub(crate) fn follow_journal<M: Machine>(
         stall(shared, replica, error);
         return true;
     }
-    // Appends that failed while this replica led say nothing of the store any more.
+    // Failures of appends while this replica led, and of attempts to follow, are over.
     *shared.append_failed.lock() = None;
     // A leader that this replica cannot reach may append all the time, so it is not waited for a pause: of attempts
     // that follow each other at once, one will come between two of its appends.
@@ -189,6 +189,7 @@ fn stall<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, error: Store
     if let StoreError::Journal(error) = &error {
         shared.lost.suspect_by(error);
     }
+    *shared.append_failed.lock() = Some(Instant::now());
     let reason = Arc::new(error);
     shared.observer.following_failed(&reason);
     pending::refuse_unsent(replica, &reason);

@@ -117,7 +117,7 @@ pub(crate) struct Shared<M: Machine> {
     pub(crate) writer_wake: Condvar,
     pub(crate) ahead_wake: Condvar,
     pub(crate) recent: RwLock<RecentEntries>,
-    /// When the last append failed; `None` once one has succeeded.
+    /// When the last append failed, or the last attempt to follow the journal; `None` once one has succeeded.
     pub(crate) append_failed: Mutex<Option<Instant>>,
     pub(crate) lost: LostEntries,
     pub(crate) snapshot_schedule: Mutex<SnapshotSchedule>,

@@ -13,6 +13,12 @@ pub trait PlacementLink: Send + Sync + 'static {
     /// cell that sends them.
     fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>>;
 
+    /// Waits until [`PlacementLink::authorize`] sees every change that was acknowledged before the call, by whichever
+    /// replica of control.
+    fn catch_up(&self) -> LinkFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Checks that requests concern only the cell of this name: its instances, its hosts and its
     /// moves. Called for requests of cells that presented a certificate.
     ///

@@ -140,6 +140,8 @@ impl Placement for PlacementService {
         let payload = request.get_ref();
         let requests: Vec<ClaimRequest> = unpack(self.versions, "asks", payload)?;
         if let Some(holder) = holder {
+            let caught_up = self.placement.catch_up().await;
+            caught_up.map_err(|error| status(&error))?;
             let allowed = self.placement.authorize(holder.cell(), &requests);
             allowed.map_err(|why| holder.refuse(&why))?;
         }

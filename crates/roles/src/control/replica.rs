@@ -154,24 +154,36 @@ impl LatePlacement {
     }
 }
 
+/// Why nothing is done for cells yet.
+const STARTING: &str = "control is starting";
+
+fn starting() -> LinkError {
+    LinkError::Unavailable {
+        peer: "placement".into(),
+        why: STARTING.into(),
+    }
+}
+
 impl PlacementLink for LatePlacement {
     fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
         match self.0.get() {
             Some(placement) => placement.request_claims(requests),
-            None => Box::pin(async {
-                Err(LinkError::Unavailable {
-                    peer: "placement".into(),
-                    why: "control is starting".into(),
-                })
-            }),
+            None => Box::pin(async { Err(starting()) }),
+        }
+    }
+
+    fn catch_up(&self) -> LinkFuture<'_, ()> {
+        match self.0.get() {
+            Some(placement) => placement.catch_up(),
+            None => Box::pin(async { Err(starting()) }),
         }
     }
 
     fn authorize(&self, cell: &str, requests: &[ClaimRequest]) -> Result<(), String> {
         match self.0.get() {
             Some(placement) => placement.authorize(cell, requests),
-            // `request_claims` says why.
-            None => Ok(()),
+            // What is not checked is not done, also if placement is complete a moment later.
+            None => Err(STARTING.into()),
         }
     }
 }

@@ -62,7 +62,8 @@ impl<M: ReplicatedMachine> Follower<M> {
             if leader.epoch == 0 || leader.is_own {
                 led_before = leader.is_own;
                 if leader.is_own {
-                    tracing::info!(epoch = leader.epoch, "this replica leads");
+                    let why = leader.reason.text();
+                    tracing::info!(epoch = leader.epoch, why, "this replica leads");
                 }
                 let changed = tokio::select! {
                     changed = leaders.changed() => changed,
@@ -76,6 +77,7 @@ impl<M: ReplicatedMachine> Follower<M> {
             tracing::info!(
                 epoch = leader.epoch,
                 address = leader.address,
+                why = leader.reason.text(),
                 "another replica leads"
             );
             alarms.leads(leader.origin, Instant::now());
