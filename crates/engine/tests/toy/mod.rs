@@ -16,7 +16,6 @@ use placewright_engine::{
 use placewright_journal::{Faults, Faulty, Journal, MemoryJournal};
 
 pub(crate) use placewright_testing::counters::{self, Command, Counters};
-pub(crate) use placewright_testing::replicas::block_on;
 
 /// The events that an engine reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,6 +162,11 @@ impl Drop for Toy {
 /// Polls a future once.
 pub(crate) fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Runs a future to completion without a runtime, because the engine needs none.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    placewright_testing::replicas::block_on(future)
 }
 
 /// Waits for a condition that becomes true because of what a thread of the engine does.
