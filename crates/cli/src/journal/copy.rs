@@ -67,11 +67,11 @@ impl CopyCommand {
         print(&format!(
             "{address}: up to entry {end}; {entries} entries and {snapshots} snapshots were copied in \
              {seconds:.1} s, and {} is sealed\n",
-            self.from_without_secrets(),
+            self.source_without_secrets(),
         ))
     }
 
-    fn from_without_secrets(&self) -> String {
+    fn source_without_secrets(&self) -> String {
         Store::parse(&self.from).map_or_else(|_| "the old store".into(), |from| from.to_string())
     }
 }
