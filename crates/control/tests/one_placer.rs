@@ -15,7 +15,7 @@ const CLAIMS: [&str; 4] = [
 ];
 
 /// Files that may name some of these commands, by the end of their paths, and why.
-const EXCEPTIONS: [(&str, &[&str], &str); 13] = [
+const EXCEPTIONS: [(&str, &[&str], &str); 15] = [
     (
         "placement/src/command.rs",
         &["ClaimFirst"],
@@ -60,6 +60,16 @@ const EXCEPTIONS: [(&str, &[&str], &str); 13] = [
         "api-placement/src/resources/allocations.rs",
         &["Command::Claim"],
         "Placement's own routes, whose clients say where they claim",
+    ),
+    (
+        "records/src/forms/placement_commands.rs",
+        &["ClaimFirst"],
+        "the form in which replicas hand a command to the one that leads",
+    ),
+    (
+        "records/src/forms/conductor_commands.rs",
+        &["PlaceMove"],
+        "the form in which replicas hand a command to the one that leads",
     ),
     (
         "refusals.rs",

@@ -43,6 +43,7 @@ const ALLOWED: &[(&str, usize, &str)] = &[
         "benchmarks and test clients, which are not part of a role",
     ),
     ("roles/src/control/api_threads.rs", 1, "each in `supervise`"),
+    ("roles/src/control/replica.rs", 1, "in `supervise`"),
     ("roles/src/up.rs", 2, "each in `supervise`"),
     (
         "secrets/src/source.rs",
