@@ -13,10 +13,9 @@ use placewright_tasks::Task;
 use tokio::sync::{oneshot, watch};
 
 use crate::entries::RecentEntries;
-use crate::error::{FollowError, RecoverError, SnapshotError, SubmitError};
+use crate::error::{FollowError, RecoverError, SnapshotError};
 use crate::history::{self, HistoryRequest};
 use crate::loss::LostEntries;
-use crate::pending;
 use crate::reading::Reading;
 use crate::recover::{Recovered, recover_until};
 use crate::replica::Replica;
@@ -24,7 +23,6 @@ use crate::replica_state::{ReplicaOptions, ReplicaState};
 use crate::shared::{self, Progress, Queue, Shared, State, wake_writer};
 use crate::snapshot;
 use crate::snapshot_schedule::{SnapshotRequest, SnapshotSchedule};
-use crate::submission::{Answer, CommandReply, Submission};
 use crate::throttle::Throttle;
 use crate::writer;
 use crate::{Follower, Machine, Observer, Options, SnapshotReport};
@@ -148,74 +146,6 @@ impl<M: Machine> Engine<M> {
         Replica {
             shared: Arc::downgrade(&self.inner.shared),
         }
-    }
-
-    /// Queues a command immediately. The future resolves when the outcome is durable. For a
-    /// refusal, that is when the state on which it was decided is durable. Dropping the future does
-    /// not cancel the command.
-    ///
-    /// Commands that wait at the same time may be decided in any order: before submitting a command that
-    /// depends on another one, await the other one's answer.
-    pub fn submit(
-        &self,
-        command: M::Command,
-    ) -> impl Future<Output = Result<Result<M::Outcome, M::Refusal>, SubmitError>> + Send + use<M>
-    {
-        let answered = self.submit_with_sequence(command);
-        async move { answered.await.0 }
-    }
-
-    /// As [`Engine::submit`]; also returns the sequence of the entry that the command made in the
-    /// journal, if it changed something.
-    pub fn submit_with_sequence(
-        &self,
-        command: M::Command,
-    ) -> impl Future<Output = (Answer<M>, Option<u64>)> + Send + use<M> {
-        let receiver = self.enqueue(command);
-        async move {
-            let receiver = match receiver {
-                Ok(receiver) => receiver,
-                Err(error) => return (Err(error), None),
-            };
-            match receiver.await {
-                Ok(reply) => (reply.answer, reply.sequence),
-                // The sender is dropped when the queue is closed.
-                Err(_) => (Err(SubmitError::ShuttingDown), None),
-            }
-        }
-    }
-
-    /// [`Engine::submit`] for synchronous code; blocks until the outcome is known.
-    ///
-    /// # Errors
-    /// See [`SubmitError`].
-    pub fn submit_blocking(&self, command: M::Command) -> Answer<M> {
-        let answered = self.enqueue(command)?.blocking_recv();
-        answered.map_or(Err(SubmitError::ShuttingDown), |answered| answered.answer)
-    }
-
-    fn enqueue(
-        &self,
-        command: M::Command,
-    ) -> Result<oneshot::Receiver<CommandReply<M>>, SubmitError> {
-        let (reply, receiver) = oneshot::channel();
-        let shared = &self.inner.shared;
-        if let Some(error) = shared.lost.error() {
-            return Err(SubmitError::Unavailable(Arc::new(error)));
-        }
-        let mut submission = Submission {
-            command,
-            reply,
-            forwarded: None,
-        };
-        if let Some(replica) = &shared.replica {
-            match pending::hand_over(shared, replica, submission)? {
-                None => return Ok(receiver),
-                Some(returned) => submission = returned,
-            }
-        }
-        shared.enqueue(submission)?;
-        Ok(receiver)
     }
 
     /// Evaluates a function on the state and returns its value when the state that it read is

@@ -47,6 +47,7 @@ mod snapshot;
 mod snapshot_schedule;
 mod standing;
 mod submission;
+mod submit;
 mod throttle;
 mod undo;
 mod writer;

@@ -152,10 +152,12 @@ pub(crate) fn decide_without_entry<M: Machine>(
             send(replica, number, &mut command);
             pending.commands.insert(number, command);
         } else {
-            let _ = command.submission.reply.send(CommandReply {
+            let Submission { command, reply, .. } = command.submission;
+            let _ = reply.send(CommandReply {
                 answer: Ok(result),
                 sequence: None,
                 depends_on: state.applied,
+                command_without_entry: Some(command),
             });
         }
     }
@@ -175,6 +177,7 @@ impl<M: Machine> OwnEntry<M> {
             answer: self.answer,
             sequence: Some(self.sequence),
             depends_on: self.sequence,
+            command_without_entry: None,
         });
     }
 }

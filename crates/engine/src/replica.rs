@@ -11,6 +11,8 @@
 //!   is pure, so the outcome is the leader's. A lost answer is no loss therefore.
 //! - **A refusal** makes no entry. The leader says on which entry's state it rests; the follower decides the
 //!   command on that state or a later one, and if it is not refused there, hands it over again.
+//! - **What makes no entry** is fenced by no append, so the replica that took the command asks the journal for its end
+//!   before it answers, as for a read. If another replica has taken over meanwhile, the command is decided anew.
 //! - **A leader that ends** appends the entry by which another replica leads.
 //! - **After a change of the leader** a command whose entry is not before the new leader's has no effect, and never
 //!   will have: it is handed to the new leader. A command says for which epoch it is meant, and a replica takes

@@ -13,7 +13,7 @@ use crate::history::HistoryRequest;
 use crate::leadership::Leadership;
 use crate::loss::Loss;
 use crate::replica_state::ReplicaState;
-use crate::shared::wake_writer;
+use crate::shared::{Shared, wake_writer};
 use crate::{Engine, Machine};
 
 impl<M: Machine> Engine<M> {
@@ -49,41 +49,7 @@ impl<M: Machine> Engine<M> {
     /// # Errors
     /// [`SubmitError::Unavailable`] when the store does not answer, or the engine was shut down.
     pub fn confirm(&self) -> impl Future<Output = Result<(), SubmitError>> + Send + use<M> {
-        let shared = Arc::clone(self.shared());
-        async move {
-            if let Some(error) = shared.lost.error() {
-                return Err(SubmitError::Unavailable(Arc::new(error)));
-            }
-            if shared.replica.is_none() || Fence::Confirm.is_left_out() {
-                return Ok(());
-            }
-            let applied = shared.durable();
-            let (reply, answer) = oneshot::channel();
-            let sent = shared.history_requests.send(HistoryRequest::End(reply));
-            sent.map_err(|_| SubmitError::ShuttingDown)?;
-            let end = answer.await.map_err(|_| SubmitError::ShuttingDown)?;
-            let end = end.map_err(SubmitError::Unavailable)?;
-            if let Some(replica) = &shared.replica {
-                replica.known_end.fetch_max(end, Ordering::Relaxed);
-            }
-            if end < applied {
-                shared.lost.suspect();
-                wake_writer(&shared, &mut shared.queue.lock());
-                let (first, last) = (end + 1, applied);
-                let lost = StoreError::Lost { first, last };
-                return Err(SubmitError::Unavailable(Arc::new(lost)));
-            }
-            let mut progress = shared.progress.subscribe();
-            let reached = progress
-                .wait_for(|progress| progress.durable >= end || progress.is_closed)
-                .await
-                .is_ok_and(|progress| progress.durable >= end);
-            if reached {
-                Ok(())
-            } else {
-                Err(SubmitError::ShuttingDown)
-            }
-        }
+        confirm(Arc::clone(self.shared()))
     }
 
     /// Which acknowledged entries the store has lost, and each change of that; `None` while it has all of them. While
@@ -108,5 +74,41 @@ impl<M: Machine> Engine<M> {
         let answer = shared.lost.request();
         wake_writer(shared, &mut shared.queue.lock());
         async move { (answer.await).unwrap_or(Err(AppendAgainError::ShuttingDown)) }
+    }
+}
+
+/// See [`Engine::confirm`].
+pub(crate) async fn confirm<M: Machine>(shared: Arc<Shared<M>>) -> Result<(), SubmitError> {
+    if let Some(error) = shared.lost.error() {
+        return Err(SubmitError::Unavailable(Arc::new(error)));
+    }
+    if shared.replica.is_none() || Fence::Confirm.is_left_out() {
+        return Ok(());
+    }
+    let applied = shared.durable();
+    let (reply, answer) = oneshot::channel();
+    let sent = shared.history_requests.send(HistoryRequest::End(reply));
+    sent.map_err(|_| SubmitError::ShuttingDown)?;
+    let end = answer.await.map_err(|_| SubmitError::ShuttingDown)?;
+    let end = end.map_err(SubmitError::Unavailable)?;
+    if let Some(replica) = &shared.replica {
+        replica.known_end.fetch_max(end, Ordering::Relaxed);
+    }
+    if end < applied {
+        shared.lost.suspect();
+        wake_writer(&shared, &mut shared.queue.lock());
+        let (first, last) = (end + 1, applied);
+        let lost = StoreError::Lost { first, last };
+        return Err(SubmitError::Unavailable(Arc::new(lost)));
+    }
+    let mut progress = shared.progress.subscribe();
+    let reached = progress
+        .wait_for(|progress| progress.durable >= end || progress.is_closed)
+        .await
+        .is_ok_and(|progress| progress.durable >= end);
+    if reached {
+        Ok(())
+    } else {
+        Err(SubmitError::ShuttingDown)
     }
 }

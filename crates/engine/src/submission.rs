@@ -24,6 +24,7 @@ impl<M: Machine> Submission<M> {
             answer: Err(error),
             sequence: None,
             depends_on: 0,
+            command_without_entry: None,
         };
         let _ = self.reply.send(reply);
     }
@@ -36,6 +37,8 @@ pub(crate) struct CommandReply<M: Machine> {
     pub(crate) sequence: Option<u64>,
     /// The last entry that was applied when the command had been decided; 0 if it was not decided.
     pub(crate) depends_on: u64,
+    /// The command, if it was decided and made no entry: it may have to be decided anew.
+    pub(crate) command_without_entry: Option<M::Command>,
 }
 
 /// A decided command that waits until everything it was decided on is durable.
@@ -51,11 +54,13 @@ pub(crate) struct Decided<M: Machine> {
 
 impl<M: Machine> Decided<M> {
     pub(crate) fn answer(self) {
+        let Submission { command, reply, .. } = self.submission;
         // Sending fails if the caller has stopped waiting.
-        let _ = self.submission.reply.send(CommandReply {
+        let _ = reply.send(CommandReply {
             answer: Ok(self.result),
             sequence: self.has_made_entry.then_some(self.depends_on),
             depends_on: self.depends_on,
+            command_without_entry: (!self.has_made_entry).then_some(command),
         });
     }
 }

@@ -14,7 +14,7 @@ use placewright_journal::{
     Fault, Journal, JournalError, MemoryJournal, Operation, SqliteJournal, SqliteOptions,
 };
 use toy::counters::Refusal;
-use toy::{Command, Counters, Event, Toy, block_on, eventually, poll};
+use toy::{Command, Counters, Event, SubmitBlocking, Toy, block_on, eventually, poll};
 
 const GET: Command = Command::Get { counter: 0 };
 

@@ -10,7 +10,7 @@ use placewright_engine::{Machine, Options, SubmitError};
 use placewright_journal::{Fault, Journal, Operation};
 use proptest::prelude::*;
 use toy::counters::{COUNTERS, Change, LIMIT};
-use toy::{Command, Counters, Toy, block_on};
+use toy::{Command, Counters, SubmitBlocking, Toy, block_on};
 
 #[derive(Debug, Clone)]
 enum Step {

@@ -8,7 +8,7 @@ mod toy;
 use network::{Member, Network, wait_for_leader};
 use placewright_engine::{AppendAgainError, Engine, Loss, Options, StoreError, SubmitError};
 use placewright_journal::{Journal, MemoryJournal};
-use toy::{Command, Counters, block_on, eventually};
+use toy::{Command, Counters, SubmitBlocking, block_on, eventually};
 
 const ADD: Command = Command::Add {
     counter: 0,

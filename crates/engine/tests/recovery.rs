@@ -10,7 +10,7 @@ use placewright_engine::{DecodeError, Engine, LoadError, Options, RecoverError, 
 use placewright_journal::{
     Fault, Journal, JournalError, MemoryJournal, Operation, SqliteJournal, SqliteOptions,
 };
-use toy::{Command, Counters, Event, Toy, block_on, eventually};
+use toy::{Command, Counters, Event, SubmitBlocking, Toy, block_on, eventually};
 
 fn frequent_snapshots() -> Options {
     Options {

@@ -15,7 +15,7 @@ use placewright_engine::{Options, SubmitError, recover};
 use placewright_journal::{Fault, Journal, MemoryJournal, Operation};
 use proptest::prelude::*;
 use toy::counters::{COUNTERS, LIMIT, Refusal};
-use toy::{Command, block_on};
+use toy::{Command, SubmitBlocking, block_on};
 
 fn three(journal: &MemoryJournal, network: &Network) -> Vec<Member> {
     let members: Vec<Member> = (1..=3)
@@ -162,6 +162,30 @@ fn a_leader_that_is_cut_off_from_the_others_is_replaced_and_harms_nothing() {
     network.heal();
     assert_eq!(former.add(3, 1).unwrap(), Ok(2));
     assert_eq!(other.add(3, 1).unwrap(), Ok(3));
+}
+
+/// A refusal makes no entry, so no append tells the former leader that it was replaced.
+#[test]
+fn a_leader_that_was_replaced_refuses_nothing_on_its_old_state() {
+    let (journal, network) = (MemoryJournal::new(), Network::default());
+    let members = three(&journal, &network);
+    let leader = wait_for_leader(&members);
+    let former = members.iter().find(|m| m.origin == leader).unwrap();
+    let other = members.iter().find(|m| m.origin != leader).unwrap();
+    for round in 0..20 {
+        network.isolate(leader);
+        let get = Command::Get { counter: 3 };
+        let value = 2 * round + 1;
+        assert_eq!(other.add(3, 1).unwrap(), Ok(value));
+        assert_eq!(former.engine.submit_blocking(get).unwrap(), Ok(value));
+        network.heal();
+        assert_eq!(former.add(3, 1).unwrap(), Ok(value + 1));
+        let address = format!("replica {leader}");
+        for member in &members {
+            member.engine.replica().hand_over(leader, &address);
+        }
+        toy::eventually(|| members.iter().all(|m| m.leadership().origin == leader));
+    }
 }
 
 #[test]

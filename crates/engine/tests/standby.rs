@@ -9,7 +9,7 @@ use std::time::Duration;
 use placewright_engine::{Engine, LeaderLink, Leadership, Options, ReplicaOptions, SubmitError};
 use placewright_journal::{Journal as _, MemoryJournal};
 use toy::counters::{Command, Counters};
-use toy::eventually;
+use toy::{SubmitBlocking, eventually};
 
 /// A link on which nothing is sent.
 struct Liveness;

@@ -9,7 +9,7 @@ use std::thread;
 use placewright_engine::{Engine, Options, SubmitError};
 use placewright_journal::{Fault, Journal, MemoryJournal, Operation, SqliteJournal, SqliteOptions};
 use toy::counters::{LIMIT, Refusal};
-use toy::{Command, Counters, Event, Toy, block_on};
+use toy::{Command, Counters, Event, SubmitBlocking, Toy, block_on};
 
 #[test]
 fn a_writer_decides_again_after_a_conflict() {

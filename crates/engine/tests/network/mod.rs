@@ -9,7 +9,7 @@ use placewright_engine::{Engine, Leadership, Options};
 use placewright_journal::{Faults, Faulty, Journal};
 use placewright_testing::counters::{Command, Counters};
 
-use crate::toy::block_on;
+use crate::toy::{SubmitBlocking, block_on};
 
 pub(crate) type Network = placewright_testing::replicas::Network<Counters>;
 

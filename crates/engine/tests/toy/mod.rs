@@ -11,7 +11,8 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 use placewright_engine::{
-    Commit, Engine, Machine, Observer, Options, SnapshotError, SnapshotReport, StoreError, recover,
+    Commit, Engine, Machine, Observer, Options, SnapshotError, SnapshotReport, StoreError,
+    SubmitError, recover,
 };
 use placewright_journal::{Faults, Faulty, Journal, MemoryJournal};
 
@@ -167,6 +168,24 @@ pub(crate) fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 /// Runs a future to completion without a runtime, because the engine needs none.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     placewright_testing::replicas::block_on(future)
+}
+
+/// Submitting commands without a runtime.
+pub(crate) trait SubmitBlocking<M: Machine> {
+    /// Blocks until the outcome is known.
+    fn submit_blocking(
+        &self,
+        command: M::Command,
+    ) -> Result<Result<M::Outcome, M::Refusal>, SubmitError>;
+}
+
+impl<M: Machine> SubmitBlocking<M> for Engine<M> {
+    fn submit_blocking(
+        &self,
+        command: M::Command,
+    ) -> Result<Result<M::Outcome, M::Refusal>, SubmitError> {
+        block_on(self.submit(command))
+    }
 }
 
 /// Waits for a condition that becomes true because of what a thread of the engine does.

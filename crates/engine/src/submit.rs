@@ -1,0 +1,122 @@
+//! Submitting commands, until their outcomes are durable and, among replicas, known to rest on the newest state.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::error::SubmitError;
+use crate::shared::Shared;
+use crate::standing::confirm;
+use crate::submission::{Answer, CommandReply, Submission};
+use crate::{Engine, Machine, pending};
+
+type Receiver<M> = oneshot::Receiver<CommandReply<M>>;
+
+impl<M: Machine> Engine<M> {
+    /// Queues a command immediately. The future resolves when the outcome is durable. For a
+    /// refusal, that is when the state on which it was decided is durable. Dropping the future does
+    /// not cancel the command.
+    ///
+    /// Commands that wait at the same time may be decided in any order: before submitting a command that
+    /// depends on another one, await the other one's answer.
+    pub fn submit(
+        &self,
+        command: M::Command,
+    ) -> impl Future<Output = Result<Result<M::Outcome, M::Refusal>, SubmitError>> + Send + use<M>
+    {
+        let answered = self.submit_with_sequence(command);
+        async move { answered.await.0 }
+    }
+
+    /// As [`Engine::submit`]; also returns the sequence of the entry that the command made in the
+    /// journal, if it changed something.
+    pub fn submit_with_sequence(
+        &self,
+        command: M::Command,
+    ) -> impl Future<Output = (Answer<M>, Option<u64>)> + Send + use<M> {
+        let shared = Arc::clone(self.shared());
+        let epoch = epoch(&shared);
+        let receiver = enqueue(&shared, command);
+        async move {
+            let reply = match receive(receiver).await {
+                Ok(reply) => reply,
+                Err(error) => return (Err(error), None),
+            };
+            match (epoch, reply.command_without_entry) {
+                (Some(epoch), Some(command)) => {
+                    // In a box, because it is rare and would make every future large.
+                    Box::pin(confirm_without_entry(shared, epoch, reply.answer, command)).await
+                }
+                _ => (reply.answer, reply.sequence),
+            }
+        }
+    }
+}
+
+/// Returns the answer to a command that made no entry once it is known that no other replica had taken over when it was
+/// decided. The append of an entry would show that, and here there is none: a leader that was replaced, and does not know
+/// it yet, decides on an old state. If the leader changed meanwhile, the command is submitted again, which is safe
+/// because it had no effect.
+async fn confirm_without_entry<M: Machine>(
+    shared: Arc<Shared<M>>,
+    mut submitted_in_epoch: u64,
+    mut answer: Answer<M>,
+    mut command: M::Command,
+) -> (Answer<M>, Option<u64>) {
+    loop {
+        if let Err(error) = confirm(Arc::clone(&shared)).await {
+            return (Err(error), None);
+        }
+        let now = epoch(&shared).unwrap_or_default();
+        if now == submitted_in_epoch {
+            return (answer, None);
+        }
+        submitted_in_epoch = now;
+        let reply = match receive(enqueue(&shared, command)).await {
+            Ok(reply) => reply,
+            Err(error) => return (Err(error), None),
+        };
+        let Some(without_entry) = reply.command_without_entry else {
+            return (reply.answer, reply.sequence);
+        };
+        command = without_entry;
+        answer = reply.answer;
+    }
+}
+
+/// The entry with which the present leader began to lead; `None` if this engine is not a replica.
+fn epoch<M: Machine>(shared: &Shared<M>) -> Option<u64> {
+    let replica = shared.replica.as_ref()?;
+    Some(replica.leadership.borrow().epoch)
+}
+
+async fn receive<M: Machine>(
+    receiver: Result<Receiver<M>, SubmitError>,
+) -> Result<CommandReply<M>, SubmitError> {
+    // The sender is dropped when the queue is closed.
+    receiver?.await.map_err(|_| SubmitError::ShuttingDown)
+}
+
+fn enqueue<M: Machine>(
+    shared: &Shared<M>,
+    command: M::Command,
+) -> Result<Receiver<M>, SubmitError> {
+    let (reply, receiver) = oneshot::channel();
+    if let Some(error) = shared.lost.error() {
+        return Err(SubmitError::Unavailable(Arc::new(error)));
+    }
+    let mut submission = Submission {
+        command,
+        reply,
+        forwarded: None,
+    };
+    if let Some(replica) = &shared.replica {
+        match pending::hand_over(shared, replica, submission)? {
+            None => return Ok(receiver),
+            Some(returned) => submission = returned,
+        }
+    }
+    shared.enqueue(submission)?;
+    Ok(receiver)
+}
