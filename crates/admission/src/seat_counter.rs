@@ -2,29 +2,31 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts the seats that are taken, and those who wait for one.
+/// Counts the seats that are taken, and the requests that wait for one.
 ///
-/// A free seat is taken with one atomic operation and given back with another one, without a lock. Who
-/// waits, and in which order, is kept by the user of this type behind a lock, in a queue that is needed
-/// only while all seats are taken:
+/// A free seat is taken with one atomic operation and given back with another one, without a lock. The requests that
+/// wait are kept, in order, by the user of this type in a queue behind a lock, which is needed only while all seats are
+/// taken:
 ///
-/// - To wait: with the lock held, call [`Self::enter_or_wait`], and add an entry to the queue if it says so.
-/// - To leave: if [`Self::leave`] says [`Exit::PassOn`], take the first entry of the queue with the lock
-///   held, and let it have the seat; if the queue is empty, because that entry has left, call it again.
+/// - To wait: with the lock held, call [`Self::enter_or_wait`], and add an entry to the queue if it returns
+///   [`Entrance::Waiting`].
+/// - To leave: call [`Self::leave`]. If it returns [`Exit::PassOn`], remove the first entry of the queue with the lock
+///   held, and give the seat to its request. If no request takes the seat, because it has stopped waiting, call
+///   [`Self::leave`] again.
 /// - To stop waiting: with the lock held, remove the entry, and call [`Self::stop_waiting`].
 #[derive(Debug)]
 pub struct SeatCounter {
     seats: u32,
-    /// The seats taken in the lower half, those who wait in the upper half.
+    /// The number of seats taken in the lower 32 bits, and of requests that wait in the upper 32 bits.
     state: AtomicU64,
 }
 
 /// Whether a request may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entrance {
-    /// It has a seat.
+    /// The request has a seat.
     Seated,
-    /// It is counted as waiting.
+    /// The request has to wait, and is counted.
     Waiting,
 }
 
@@ -33,10 +35,11 @@ pub enum Entrance {
 pub enum Exit {
     /// Nobody waits, so the seat is free for a request that comes later.
     Freed,
-    /// It stays taken, for the first one that waits.
+    /// The seat stays taken, for the first request that waits.
     PassOn,
 }
 
+/// What one waiting request adds to [`SeatCounter::state`].
 const ONE_WAITS: u64 = 1 << 32;
 
 fn taken(state: u64) -> u64 {
@@ -48,7 +51,7 @@ fn waiting(state: u64) -> u64 {
 }
 
 impl SeatCounter {
-    /// So many free seats; at least one.
+    /// Creates a counter of a level with this number of seats, all of them free. A level has at least one seat.
     #[must_use]
     pub fn new(seats: usize) -> Self {
         Self {
@@ -67,7 +70,7 @@ impl SeatCounter {
             .is_ok()
     }
 
-    /// Takes a seat, or counts one more who waits.
+    /// Takes a seat if one is free; otherwise adds one to the requests that wait.
     pub fn enter_or_wait(&self) -> Entrance {
         let seats = u64::from(self.seats);
         let before = self
@@ -82,7 +85,7 @@ impl SeatCounter {
         }
     }
 
-    /// Gives a seat back, or keeps it for one who waits.
+    /// Frees a seat; if requests wait, keeps it taken for one of them instead.
     pub fn leave(&self) -> Exit {
         let before = self
             .state
@@ -95,9 +98,10 @@ impl SeatCounter {
         }
     }
 
-    /// Counts one less who waits, unless a seat is being passed on to each of them already.
+    /// Subtracts one request from those that wait.
     pub fn stop_waiting(&self) {
-        // Nobody is counted when all of them are about to get a seat: the result does not matter.
+        // [`Self::leave`] may already have subtracted every request that waits, each for a seat that is being passed
+        // on. Then the number is 0 and stays so.
         let _ = self
             .state
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |state| {
@@ -117,7 +121,7 @@ impl SeatCounter {
         usize::try_from(taken(self.state.load(Ordering::Relaxed))).unwrap_or(usize::MAX)
     }
 
-    /// How many wait now.
+    /// The number of requests that wait now.
     #[must_use]
     pub fn waiting(&self) -> usize {
         usize::try_from(waiting(self.state.load(Ordering::Relaxed))).unwrap_or(usize::MAX)

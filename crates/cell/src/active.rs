@@ -1,4 +1,4 @@
-//! A cell at work: its tasks, and what they share, start and stop with it.
+//! The running cell of the replica that leads: its tasks, and the data that they share.
 
 use std::sync::Arc;
 
@@ -12,17 +12,18 @@ use crate::read_model::ReadModel;
 use crate::shared::{Parts, Shared, now};
 use crate::{claim_requests, outbox, secrets, timers};
 
-/// A cell at work, in the replica that leads. Dropping it stops it.
+/// A running cell, which only the replica that leads has. Dropping it stops its tasks.
 pub(crate) struct ActiveCell {
     pub(crate) shared: Arc<Shared>,
     tasks: Tasks,
 }
 
 impl ActiveCell {
-    /// Starts to work as the cell. All that is needed comes from the state: agents connect anew and report all that
-    /// they have, and what was under way is sent again.
+    /// Starts the tasks of the cell. They need nothing but the journaled state: agents connect again and report their
+    /// hosts' soft state, and messages and orders without an answer are sent again.
     pub(crate) async fn start(parts: &Parts) -> Result<Self, FollowError> {
-        // Changes after the entry that is followed are applied to the read model again, which changes nothing.
+        // The read model may be made from a newer state than the entry with which the follower begins. The changes
+        // between the two are applied to the read model a second time, which has no effect.
         let follower = parts.engine.follow(parts.engine.durable_sequence())?;
         let read = (parts.engine).read(|machine| ReadModel::new(&machine.state, now()));
         let mut read_model = read.await;

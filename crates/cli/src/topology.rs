@@ -21,12 +21,14 @@ pub(crate) enum TopologyCommand {
     ///   node-1,r1,a,north
     ///   node-2,r2,a,north
     ///
-    /// A place is an aggregate, and a place of one name in two larger places is two places. Other
-    /// aggregates of the hosts stay. An empty field: the host is in no place of that level. Hosts
-    /// that the file does not name are taken out of all places.
+    /// Each place becomes an aggregate. Places of one name in different larger places are
+    /// different, such as row "a" of room "north" and row "a" of room "south". Other aggregates of
+    /// the hosts stay. A host with an empty field is in no place of that level. Hosts that the file
+    /// does not name are taken out of all places.
     ///
     /// Soft rules "near" and "far" count hops: 2 between hosts of one rack, 4 of one row, and so on.
-    /// Numbers of your own go into a second file, each place with all larger ones before it:
+    /// Distances of your own go into a second file, where the names of all larger places stand
+    /// before that of a place:
     ///
     ///   level,from,to,distance
     ///   room,north,south,40

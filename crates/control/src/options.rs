@@ -9,7 +9,7 @@ pub struct Options {
     pub alternates: usize,
     /// Whether a resize may stay on the instance's host. Default true.
     pub resize_to_same_host: bool,
-    /// A cell that was silent for this long is marked down. Default 5 s.
+    /// The time after which a silent cell is marked down. Default 5 s.
     pub cell_down_after: Duration,
     /// Time-out of calls to a cell. Default 10 s.
     pub answer_timeout: Duration,
@@ -22,7 +22,7 @@ pub struct Options {
     pub messages_max: usize,
     /// The interval of audits. Default 30 s.
     pub audit_every: Duration,
-    /// A job that makes no progress for this long is stuck; longer than any step may take. Default
+    /// The time without progress after which a job counts as stuck. It has to be longer than any step may take. Default
     /// 15 min.
     pub stuck_after: Duration,
     /// The time between an audit's first search and the second one, which confirms its suspicions.
@@ -50,6 +50,6 @@ impl Default for Options {
 /// Options of an audit's repairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairOptions {
-    /// Whether hosts destroy guests that no cell knows. They may be in use.
+    /// Whether hosts are ordered to destroy guests that no cell knows, although such a guest may be in use.
     pub destroy_unknown_guests: bool,
 }

@@ -1,4 +1,5 @@
-//! What every request of every REST service passes: identity, policies, limits.
+//! The checks and limits that every request of every REST service passes: identity, policies, memory, admission
+//! control.
 
 use std::fmt;
 use std::future::Future;
@@ -36,10 +37,11 @@ const HEADER_SEPARATOR_BYTES: usize = 4;
 /// Returns why the services are not ready at present, in one line; `None` if they are.
 type Readiness = Box<dyn Fn() -> Option<&'static str> + Send + Sync>;
 
-/// The future of a confirmation: an error says in a sentence why the state cannot be confirmed.
+/// Waits for the store to confirm that the state has every acknowledged change. An error says in a sentence why that is
+/// not certain.
 pub type Confirming = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
-/// Begins a confirmation; `None` if there is nothing to wait for.
+/// Begins a confirmation of the state; `None` if there is nothing to wait for.
 type Confirm = Box<dyn Fn() -> Option<Confirming> + Send + Sync>;
 
 /// How long a request waits for the store to confirm that the state is the newest.
@@ -55,7 +57,7 @@ pub struct Gateway {
     stopping: watch::Sender<bool>,
     readiness: Readiness,
     confirm: Confirm,
-    /// Which request runs next.
+    /// Decides when each request runs.
     admission: AdmissionControl,
     /// The threads and queues for costly requests.
     costly: CostlyExecutor,
@@ -162,7 +164,7 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// 503 when the store does not say so in time.
+    /// 503 when the store has not confirmed the state in time.
     pub(crate) async fn confirm_state(&self) -> ApiResult<()> {
         let Some(confirming) = (self.confirm)() else {
             return Ok(());
@@ -183,7 +185,7 @@ impl Gateway {
         *self.policy.write() = policy;
     }
 
-    /// Finds out who calls.
+    /// What finds out who sent a request.
     pub fn authenticator(&self) -> &Authenticator {
         &self.authenticator
     }
@@ -233,7 +235,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Finds out who calls, from the headers that the configured strategy reads.
+    /// Finds out who sent a request, from the headers that the configured strategy reads.
     ///
     /// # Errors
     ///
@@ -334,7 +336,7 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// 503 when other responses, or other ones of the caller, occupy too much.
+    /// 503 when the responses of the caller, or of all callers together, occupy too much memory.
     pub fn reserve_response_memory(
         &self,
         identity: &Identity,
@@ -349,7 +351,7 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// 400 with advice for a response that is too large, 503 when others occupy too much.
+    /// 400 with advice for a response that is too large; 503 when other responses occupy too much memory.
     pub fn check_and_reserve_response(
         &self,
         bytes: usize,

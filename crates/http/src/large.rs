@@ -39,11 +39,11 @@ impl ResponseMemoryLimit {
         Self { total, shares }
     }
 
-    /// Reserves memory within a caller's share, for a response that occupies so many bytes until it is sent;
-    /// nothing is reserved for a small one.
+    /// Reserves memory within a caller's share, for a response that occupies `bytes` until it is sent; nothing is
+    /// reserved for a small one.
     ///
     /// # Errors
-    /// 503 when other responses, or other ones of the caller, occupy too much.
+    /// 503 when the responses of the caller, or of all callers together, occupy too much memory.
     pub(crate) fn reserve(
         &self,
         options: &HttpOptions,
@@ -69,7 +69,7 @@ impl ResponseMemoryLimit {
     ///
     /// # Errors
     ///
-    /// 400 for a response that is too large, 503 when others occupy too much.
+    /// 400 for a response that is too large; 503 when other responses occupy too much memory.
     pub(crate) fn check_and_reserve(
         &self,
         options: &HttpOptions,

@@ -111,7 +111,7 @@ pub enum FromLeader {
         /// The replica that leads, as far as it knows.
         leader: Leader,
     },
-    /// The leader's store does not answer, so that another replica should lead. The stream ends.
+    /// The leader's store does not answer: the store is away. Another replica should lead, so the stream ends.
     StoreAway,
     /// What the leader says while it leads.
     News(LeaderNews),

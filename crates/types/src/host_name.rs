@@ -2,8 +2,8 @@
 
 use uuid::Uuid;
 
-/// The name space of the UUIDs, which are name-based so that placement and the cell recognise a host
-/// after it was reinstalled.
+/// The name space of version-5 UUIDs, which are hashes of names. A host that was reinstalled under its old name
+/// therefore has its old UUID, by which placement and its cell recognise it.
 const NAME_SPACE: Uuid = Uuid::from_u128(0x6f2c_1f0a_8d3b_5e47_9a61_d0c4_7b58_2e93);
 
 /// The UUID of a host or nested provider that is described by a name without a UUID.

@@ -190,7 +190,8 @@ impl Host {
         }
     }
 
-    /// The report of an instance, whichever of its guests is on the host.
+    /// The report of an instance; `None` if no guest of it is on the host. An instance that is resized on its host has
+    /// two guests there, but is reported once.
     fn instance_report(&self, instance: InstanceId) -> Option<InstanceReport> {
         let mut guests = self.guests.range((instance, 0)..=(instance, u32::MAX));
         let (_, guest) = guests.next()?;

@@ -160,7 +160,7 @@ mod tests {
 
     /// The most expensive expressions that compile, on names of the greatest length.
     #[test]
-    fn one_match_takes_milliseconds_at_most() {
+    fn one_match_takes_less_than_half_a_second() {
         let name = "abcdefgh".repeat(32);
         for text in [
             "([a-q][^u-z]{13}x|$)",

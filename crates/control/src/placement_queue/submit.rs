@@ -23,9 +23,9 @@ pub(crate) struct Submitted {
 
 /// How the answer to a command is handled.
 pub(super) enum AnswerHandler {
-    /// It says which hosts this placement got.
+    /// The answer says which hosts the instances of this placement got.
     Claim(Box<OngoingPlacement>),
-    /// These instances and moves are no longer busy, whatever the answer is.
+    /// Whatever the answer is, these instances and moves are no longer busy.
     MarkNotBusy(Vec<Uuid>),
 }
 
@@ -141,6 +141,7 @@ impl Shared {
         self.bury(unclaimed.into_iter().map(InstanceId).collect(), fault)
     }
 
+    /// Counts instances on the hosts that they got, where these are not the hosts that were expected.
     fn correct(&self, corrections: &[Correction]) {
         if !corrections.is_empty() {
             self.scheduler.with_state(|scheduler, control| {

@@ -87,8 +87,9 @@ impl fmt::Display for Notice {
     }
 }
 
-/// Refuses an empty database whose log or mark says that there were entries. Called before SQLite opens the
-/// database, because SQLite discards the log of an empty database.
+/// Refuses a database file that is empty although its write-ahead log is not, or although the mark says that entries
+/// were acknowledged. Called before SQLite opens the database, because SQLite discards the write-ahead log of an empty
+/// database.
 pub(super) fn check_file(store: &Store, stored_mark: StoredMark) -> Result<(), JournalError> {
     let bytes = |name| fs::metadata(store.directory.join(name)).map_or(0, |file| file.len());
     if bytes("journal.sqlite") > 0 {
@@ -123,7 +124,7 @@ pub(super) fn check_empty(store: &Store, stored_mark: StoredMark) -> Result<(), 
     }
 }
 
-/// Adds to an error that names no entries which entries were acknowledged.
+/// Adds to the reason of an error which entries were acknowledged, if the error itself names no entries.
 pub(super) fn add_acknowledged_entries(
     mut error: JournalError,
     stored_mark: StoredMark,

@@ -177,8 +177,8 @@ static AGENT: CommandOptions = CommandOptions {
     reads_other_sections: false,
 };
 
-/// The indexes in [`OPTIONS`] of the options that a command reads, in the order of its help; of all options
-/// without a command.
+/// The indexes in [`OPTIONS`] of the options that a command reads, in the order of its help. Without a command, the
+/// indexes of all options.
 pub(super) fn indexes_in_help_order(reader: Option<&'static CommandOptions>) -> Vec<usize> {
     let sections = match reader {
         Some(reader) => reader.sections(),

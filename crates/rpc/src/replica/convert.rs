@@ -1,4 +1,4 @@
-//! The messages between replicas, as the link and as the protocol have them.
+//! Conversions of the messages between replicas: from the types of the link to those of the protocol, and back.
 
 use placewright_link::{
     CommandVersions, FollowStart, FromLeader, HandedCommand, HandedFailure, HandedOutcome, Leader,
@@ -19,7 +19,7 @@ impl From<Leader> for proto::Leader {
     }
 }
 
-/// No leader is the same as one that is not known.
+/// A message without a leader means that none is known, for which the link has the default value.
 fn leader(leader: Option<proto::Leader>) -> Leader {
     let leader = leader.unwrap_or_default();
     Leader {
@@ -193,7 +193,8 @@ fn reply_from_proto(reply: proto::Reply) -> (u64, HandedOutcome) {
         Some(Outcome::NoEntryAt(sequence)) => HandedOutcome::NoEntry(sequence),
         Some(Outcome::NotLeading(_)) => HandedOutcome::NotLeading,
         Some(Outcome::Failure(failure)) => HandedOutcome::Failed(failure.into()),
-        // A later release may have others. Whether the command has an effect is not known then.
+        // A leader of a later release may send an outcome that this release cannot read. Whether the command had an
+        // effect is then unknown.
         None => HandedOutcome::Failed(HandedFailure::UnknownOutcome(
             "the leader gave a reply that this release does not know".into(),
         )),

@@ -1,4 +1,5 @@
-//! The fleet of the races: hosts of three sizes in racks, some of them trees, nearly full.
+//! The hosts for which the concurrent schedulers of `bench races` compete: of three sizes, in racks, some of them
+//! trees, nearly full.
 
 use placewright_control::{ControlMachine, submit_placement};
 use placewright_engine::Engine;
@@ -13,7 +14,7 @@ use uuid::Uuid;
 
 use crate::bench::requests::RandomNumbers;
 
-/// The time of all commands; the races do not depend on the time of day.
+/// The time of all commands; the benchmark does not depend on the time of day.
 pub(super) const AT: Timestamp = Timestamp(1_000_000_000_000);
 /// The only level of the topology.
 pub(super) const RACK: &str = "rack";
@@ -21,10 +22,10 @@ pub(super) const RACK: &str = "rack";
 pub(super) const GROUPS: u64 = 100;
 const HOSTS_PER_RACK: u32 = 20;
 const MEMORY_MB_PER_CPU: i32 = 4096;
-/// The part of each host's memory, in percent, that instances hold which end during the races; the
+/// The part of each host's memory, in percent, that belongs to instances which the benchmark ends while it runs. All
 /// other allocations stay.
 const SHORT_LIVED_PERCENT: u32 = 15;
-/// The average memory of an instance of the races, in MiB. The instances at the start have this size.
+/// The average memory of the instances that the schedulers place, in MiB. Those that exist at the start have this size.
 const INSTANCE_MB: u32 = 6144;
 
 /// The seeds of UUIDs, one for each kind of object.
@@ -87,7 +88,7 @@ pub(super) fn build(
         .collect();
     let count = racks.len();
     submit(vec![Command::SyncStandardNames { at: AT }])?;
-    // Each step depends on the step before, which therefore ends first.
+    // Each step needs the results of the step before, so the loop waits for the answers of each.
     for first in (0..hosts).step_by(1000) {
         let host_numbers = first..hosts.min(first + 1000);
         for step in [
@@ -195,8 +196,8 @@ fn place_in_rack(number: u32) -> Vec<Command> {
     }]
 }
 
-/// Claims of one consumer that stays, and of some instances that end during the races, on host `number`. Together
-/// they take about `full` percent of its memory.
+/// Claims on host `number`: one of a consumer that stays, and those of some instances that the benchmark ends while it
+/// runs. Together they take about `full` percent of the host's memory.
 fn claims(number: u32, full: u32) -> Vec<Command> {
     let memory_mb = u32::try_from(cpus(number) * MEMORY_MB_PER_CPU).unwrap_or(0);
     let short_lived_percent = SHORT_LIVED_PERCENT.min(full);
