@@ -14,7 +14,7 @@ pub struct Kind {
     pub route: &'static str,
     /// The HTTP method, such as `POST`: what a path costs differs between its methods.
     pub method: &'static str,
-    /// Whether the service declares that it may take milliseconds.
+    /// Whether the service declares that a request of this kind may take milliseconds of a processor.
     pub is_declared_costly: bool,
 }
 
@@ -22,32 +22,33 @@ pub struct Kind {
 const GUESS: Duration = Duration::from_micros(100);
 const GUESS_IF_COSTLY: Duration = Duration::from_millis(5);
 
-/// What building one instance costs behind the API, where it is not measured: placing it, and recording
-/// it in control and its cell. `placewright bench boots` builds 3,300 a second on two processors.
+/// What building one instance costs behind the API, where the cost cannot be measured: placing the instance, and
+/// recording it in control and in its cell. `placewright bench boots` builds 3,300 a second on two processors.
 const INSTANCE_COST_US: u64 = 500;
 
 /// Requests that take at least this long of a processor are costly, in microseconds.
 const COSTLY_FROM_US: u64 = 1000;
 
-/// Kinds whose costs are known. The tables of routes have fewer; this is the bound if they ever do not.
+/// The most kinds whose costs are kept. The tables of routes have fewer kinds; the bound protects against tables that
+/// grow beyond it.
 const KINDS_MAX: usize = 1024;
 
 /// What one request counts for at most: a minute.
 const COST_MAX_US: u64 = 60_000_000;
 
-/// The weight of a new measurement in the mean is one in so many.
+/// The divisor of a new measurement's weight in the mean: the weight is 1 / `MEAN_OVER`.
 const MEAN_OVER: u64 = 8;
 
 /// The mean costs of kinds of requests, in microseconds of a processor.
 #[derive(Debug, Default)]
 pub(crate) struct CostTable {
-    /// By kind: the exponentially weighted mean of what one unit of a request took, in nanoseconds. A
-    /// request for several instances has a unit for each.
+    /// By kind: the exponentially weighted mean of what one unit of a request took, in nanoseconds. A request for
+    /// several instances counts as one unit for each of them.
     means_ns: BTreeMap<Kind, u64>,
 }
 
 impl CostTable {
-    /// What a request for so many instances is expected to cost, at least 1.
+    /// The expected cost of a request for this number of instances, in microseconds; at least 1.
     pub(crate) fn estimate(&self, kind: Kind, instances: u32) -> u64 {
         (self.busy(kind, instances) + background(instances)).clamp(1, COST_MAX_US)
     }
@@ -72,7 +73,8 @@ impl CostTable {
         mean_ns.saturating_mul(units(instances)) / 1000
     }
 
-    /// What a request cost that kept a processor busy for this time.
+    /// The cost of a request that kept a processor busy for this time, with that of building its instances, in
+    /// microseconds.
     pub(crate) fn actual(instances: u32, busy: Duration) -> u64 {
         let busy = u64::try_from(busy.as_micros()).unwrap_or(u64::MAX);
         busy.saturating_add(background(instances))

@@ -1,39 +1,41 @@
 //! Seats that projects share fairly: start-time fair queueing (Goyal, Vin and Cheng, 1996), with one flow
 //! for each project and, within it, one for each user.
 //!
-//! A flow has a virtual start, which grows by the virtual cost of each of its requests that runs. The next
-//! request to run is the first one of the flow with the smallest virtual start. The virtual time is the
-//! start of the request that ran last. A flow that becomes active begins at the virtual time at the
-//! earliest, so nobody saves up a share.
+//! A flow has a virtual start, which grows by the virtual cost of each of its requests that runs. The next request to
+//! run is the first one of the flow with the smallest virtual start. The virtual time is the start of the request that
+//! ran last. A flow that becomes active begins at the virtual time or later, so a project cannot save up a share while
+//! it sends nothing.
 //!
-//! The virtual cost of a request is its estimated cost multiplied by the requests that its project (for the
-//! nested flows: its user) has open when it arrives, itself included. So whoever keeps many requests open
-//! advances faster and is served less often: more connections gain nothing.
+//! The virtual cost of a request is its estimated cost multiplied by the requests that its project (for the nested
+//! flows: its user) has open when it arrives, itself included. So the virtual start of a project with many open
+//! requests grows faster, and the project is served less often: opening more connections gains nothing.
 //!
-//! A project that sends one request after the other may be ahead of the others by a bounded lead. Without
-//! it, such a project would wait for one request of each other project whenever it has used what they
-//! use in a turn, and how much that is depends on their crowds.
+//! A project that waits for each response before it sends its next request may get ahead of the others by a bounded
+//! amount, the lead. Without the lead, each time such a project had used as much as the others use in one turn, it
+//! would have to wait for one request of every other project.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// How many flows without open requests are remembered because of what they have used.
+/// How many flows without open requests are kept, so that what they have used still counts when they send requests
+/// again.
 const IDLE_FLOWS_MAX: usize = 1024;
 
 /// Idle flows are looked through when so many more are known.
 const FORGET_EVERY: usize = 1024;
 
-/// The lead of a project with one open request: so many times its cost, and so many microseconds at most.
+/// The lead of a project with one open request: the cost of this many of its requests, but at most `LEAD_MAX_US`
+/// microseconds.
 const LEAD_REQUESTS: u64 = 64;
 const LEAD_MAX_US: u64 = 50_000;
 
-/// Whose request it is, and what it costs.
+/// The project and user of a request, and what the request costs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Share {
     pub(crate) project: u64,
     pub(crate) user: u64,
     /// The estimated cost in microseconds.
     pub(crate) cost: u64,
-    /// How many requests the project has open, with this one.
+    /// How many requests the project has open, including this one.
     pub(crate) crowd: u64,
 }
 
@@ -56,11 +58,13 @@ struct Rank {
     /// When its request runs, this is the virtual time.
     virtual_start: u64,
     virtual_cost: u64,
-    /// Grows from each flow that becomes ready to the next one.
+    /// A number that grows with each flow that becomes ready, so that flows with equal starts are served in the order
+    /// in which they became ready.
     order: u64,
 }
 
-/// A pool of seats, and the requests that wait for one. `W` is kept for each that waits.
+/// A pool of seats, and the requests that wait for one. `W` is what the user of the pool keeps for each waiting
+/// request.
 #[derive(Debug)]
 pub(crate) struct FairPool<W> {
     seats: usize,
@@ -68,7 +72,7 @@ pub(crate) struct FairPool<W> {
     seats_when_shared: usize,
     /// Whether several projects are present.
     is_shared: bool,
-    /// The most seats that one project has at a time.
+    /// The most seats that one project may have at a time.
     seats_per_project: usize,
     taken: usize,
     waiting: usize,
@@ -86,7 +90,7 @@ pub(crate) struct FairPool<W> {
 #[derive(Debug)]
 struct Flow<W> {
     virtual_start: u64,
-    /// The seats that the project has, and those that are held after its requests.
+    /// The seats that the project has, including those that are held after its requests.
     taken: usize,
     waiting: usize,
     users: BTreeMap<u64, UserFlow<W>>,
@@ -139,7 +143,7 @@ impl<W> Flow<W> {
         self.users.get(&self.next_user()?)?.queue.front()
     }
 
-    /// Counts a request of a user as open; its virtual cost among those of the project's users.
+    /// Counts a request of a user as open. Returns its virtual cost in the flow of that user.
     fn open(&mut self, share: &Share) -> u64 {
         let start = self.users_virtual_time;
         let user = self.users.entry(share.user).or_insert_with(|| UserFlow {
@@ -208,8 +212,8 @@ impl<W> FairPool<W> {
         }
     }
 
-    /// The most seats that one project has at a time now. While several are present, it leaves one to
-    /// the others, if there is more than one.
+    /// The most seats that one project may have now. While several projects are present, one seat is left to the
+    /// others, unless the pool has only one.
     fn seats_of_one_now(&self) -> usize {
         match self.is_shared {
             true => self
@@ -244,7 +248,8 @@ impl<W> FairPool<W> {
     /// Takes a seat for a new request, if one is free for its project.
     pub(crate) fn try_start(&mut self, share: Share) -> bool {
         let of_project = self.flows.get(&share.project).map_or(0, |flow| flow.taken);
-        // Nobody is passed over: while a seat is free, nobody waits whose project may have another one.
+        // No waiting request is passed over: while a seat is free, every waiting request is of a project that may not
+        // have another seat.
         if !self.has_free_seat() || of_project >= self.seats_of_one_now() {
             return false;
         }
@@ -259,7 +264,7 @@ impl<W> FairPool<W> {
         true
     }
 
-    /// Adds a request to the queue of its project. `id` grows from each request to the next one.
+    /// Adds a request to the queue of its project. Each request has a greater `id` than the ones before it.
     pub(crate) fn wait(&mut self, id: u64, share: Share, waiter: W) {
         let virtual_time = self.virtual_time;
         let flow = self.flow(share.project);
@@ -297,7 +302,7 @@ impl<W> FairPool<W> {
         Some(request.waiter)
     }
 
-    /// Takes a waiting request out of its queue, and counts it as not open any more.
+    /// Removes a waiting request from its queue, and no longer counts it as open.
     pub(crate) fn remove(&mut self, id: u64, project: u64, user: u64) -> Option<W> {
         let flow = self.flows.get_mut(&project)?;
         let queue = &mut flow.users.get_mut(&user)?.queue;
@@ -310,8 +315,7 @@ impl<W> FairPool<W> {
         Some(request.waiter)
     }
 
-    /// Takes the newest request of the project with the longest queue out, if that queue is longer than
-    /// this.
+    /// Removes the newest request of the project with the longest queue, if that queue is longer than `longer_than`.
     pub(crate) fn remove_from_longest(&mut self, longer_than: usize) -> Option<(u64, W)> {
         let longest = self.flows.iter().max_by_key(|(_, flow)| flow.waiting);
         let (project, flow) = longest.filter(|(_, flow)| flow.waiting > longer_than)?;
@@ -323,7 +327,7 @@ impl<W> FairPool<W> {
         Some((project, self.remove(id, project, user)?))
     }
 
-    /// Counts a request that ran as not open any more. Its seat is given back by [`Self::free_seat`], or by
+    /// Stops counting a request that ran as open. Its seat is given back by [`Self::free_seat`], or by
     /// [`Self::hold_seat`] and [`Self::end_hold`].
     pub(crate) fn close(&mut self, project: u64, user: u64) {
         let Some(flow) = self.flows.get_mut(&project) else {
@@ -343,7 +347,7 @@ impl<W> FairPool<W> {
         self.end_hold(project);
     }
 
-    /// Gives a seat back, but still counts it among those that its project may have, until
+    /// Frees a seat for other projects, but still counts it among the seats that its own project may have, until
     /// [`Self::end_hold`].
     pub(crate) fn hold_seat(&mut self, project: u64) {
         if self.flows.contains_key(&project) {
@@ -355,7 +359,7 @@ impl<W> FairPool<W> {
         }
     }
 
-    /// Lets a project have a seat again that was held.
+    /// Ends the hold of a seat, so that its project may have the seat again.
     pub(crate) fn end_hold(&mut self, project: u64) {
         if let Some(flow) = self.flows.get_mut(&project) {
             flow.taken -= 1;
@@ -363,7 +367,8 @@ impl<W> FairPool<W> {
         }
     }
 
-    /// Charges a project more, or less, than what was estimated. Nothing if it is not known.
+    /// Corrects what a project was charged for a request, once the real cost is known, by `more` microseconds, which
+    /// may be negative. Does nothing for an unknown project.
     pub(crate) fn charge(&mut self, project: u64, more: i64) {
         if let Some(flow) = self.flows.get_mut(&project) {
             flow.virtual_start = flow
@@ -387,7 +392,7 @@ impl<W> FairPool<W> {
         self.settle(share.project);
     }
 
-    /// Brings the set of flows that are ready up to date with one of them.
+    /// Adds the flow of a project to the set of ready flows, or removes it, as its present state requires.
     fn settle(&mut self, project: u64) {
         let seats_of_one = self.seats_of_one_now();
         let Some(flow) = self.flows.get_mut(&project) else {
@@ -399,7 +404,7 @@ impl<W> FairPool<W> {
         if flow.taken >= seats_of_one {
             return;
         }
-        // Not to have had a seat because the project had too many is no credit.
+        // A project that had no further seat because it had as many as it may have does not save up a share meanwhile.
         flow.virtual_start = flow.virtual_start.max(self.virtual_time);
         let Some(request) = flow.next_request() else {
             return;
@@ -423,7 +428,7 @@ impl<W> FairPool<W> {
         self.flows.entry(project).or_default()
     }
 
-    /// Forgets idle flows, but for those that are farthest ahead of the virtual time.
+    /// Forgets idle flows, except those whose virtual start is farthest ahead of the virtual time.
     fn forget_idle(&mut self) {
         let virtual_time = self.virtual_time;
         let mut ahead: Vec<u64> = self

@@ -10,18 +10,18 @@ const CHEAP_MIN: usize = 8;
 /// The options of admission control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdmissionOptions {
-    /// Whether there is any. Without it every request runs at once.
+    /// Whether admission control is enabled. Without it every request runs at once.
     pub is_enabled: bool,
     /// Requests of operators and services that run at a time.
     pub operator_seats: usize,
-    /// Cheap requests of tenants that run at a time; 0: four for each processor, at least eight.
+    /// The number of tenants' cheap requests that run at a time; 0: four for each processor, at least eight.
     pub tenant_seats: usize,
-    /// Costly requests of tenants that run at a time; 0: one more than there are processors, or one if
+    /// The number of tenants' costly requests that run at a time; 0: one more than there are processors, or one if
     /// there is one.
     pub tenant_costly_seats: usize,
-    /// Requests of one project that wait.
+    /// The most waiting requests of one project.
     pub queue_max: usize,
-    /// Requests of a level that wait, in all.
+    /// The most waiting requests of a level, over all projects.
     pub queue_total_max: usize,
     /// For how long a request waits.
     pub queue_time: Duration,
@@ -67,14 +67,14 @@ impl AdmissionOptions {
 /// The number of seats of each priority level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seats {
-    /// Of operators and services.
+    /// The seats of operators and services.
     pub operators: usize,
-    /// Of tenants, for cheap requests.
+    /// The tenants' seats for cheap requests.
     pub cheap: usize,
-    /// Of tenants, for costly requests, while one project sends requests.
+    /// The tenants' seats for costly requests while one project sends requests.
     pub costly: usize,
-    /// Of tenants, for costly requests, while several projects send requests: half of the processors, so
-    /// that the other half is idle when somebody's cheap request comes.
+    /// The tenants' seats for costly requests while several projects send requests: half of the processors, so that the
+    /// other half is idle when a cheap request of another project comes.
     pub costly_when_shared: usize,
     /// The processors of the machine.
     pub processors: usize,

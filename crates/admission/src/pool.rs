@@ -9,20 +9,21 @@ use crate::fair_pool::FairPool;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Hold {
     pub(crate) until: Duration,
-    /// Tells holds apart that end at the same time.
+    /// Distinguishes holds that end at the same time.
     pub(crate) id: u64,
     pub(crate) project: u64,
-    /// Whether the seat stays taken. Else only its project has one less meanwhile.
+    /// Whether no project may take the held seat. Otherwise only the project whose request ended may have one seat
+    /// less.
     pub(crate) is_from_all: bool,
 }
 
-/// Seats with those who wait for them, `Q`, and those that are held.
+/// Seats, the requests that wait for them in a queue `Q`, and the seats that are held.
 #[derive(Debug)]
 pub(crate) struct Pool<Q> {
     pub(crate) fair: FairPool<Q>,
     /// Seats that are held after their request, by the time of their end.
     pub(crate) held: BTreeSet<Hold>,
-    /// How many of these are taken: other projects may not have them either.
+    /// The number of held seats that no project may take.
     pub(crate) held_from_all: usize,
     pub(crate) refused: u64,
     pub(crate) timed_out: u64,

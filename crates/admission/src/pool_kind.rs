@@ -7,7 +7,7 @@ pub enum PoolKind {
     Cheap,
     /// For requests that compute for longer.
     Costly,
-    /// For requests for so many instances that building these takes longer.
+    /// For requests for many instances, if building these takes more than a millisecond of a processor.
     MultiCreate,
 }
 

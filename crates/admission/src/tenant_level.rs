@@ -11,7 +11,7 @@ use crate::pool::{Hold, Pool};
 use crate::pool_kind::PoolKind;
 use crate::recent_projects::RecentProjects;
 
-/// The longest time for which a seat of another pool than that of multi-create requests is held after its request.
+/// The longest time for which a seat is held after a cheap or costly request.
 const HOLD_MAX: Duration = Duration::from_secs(1);
 
 /// How much work behind the API may be accepted before further multi-create requests wait for it, as the time that
@@ -25,9 +25,9 @@ const REFUSAL_COST_US: i64 = 50;
 /// A request that has arrived.
 #[derive(Debug, Clone, Copy)]
 pub struct IncomingRequest {
-    /// Whose fair share of the level it uses.
+    /// The project of the request, whose fair share of the level the request uses.
     pub project: u64,
-    /// Whose fair share of the project's it uses.
+    /// The user of the request, whose fair share of the project's share the request uses.
     pub user: u64,
     /// Its route and method, from which its cost is estimated.
     pub kind: Kind,
@@ -38,22 +38,22 @@ pub struct IncomingRequest {
 /// What becomes of a request that was not refused.
 #[derive(Debug)]
 pub enum Arrival {
-    /// It runs now. The seat has to be given back with [`TenantLevel::finish`].
+    /// The request runs now. Its seat has to be given back with [`TenantLevel::finish`].
     Started(Seat),
-    /// It waits for a seat of its pool. The ticket identifies it when it gets one, or gives up.
+    /// The request waits for a seat of its pool. The ticket identifies it when it gets a seat, or stops waiting.
     Waiting(Ticket),
 }
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Too many of its project wait.
+    /// Too many requests of the project wait.
     #[error("{0} requests of this project wait already, which is the most (admission.queue_max)")]
     ProjectQueueFull(usize),
-    /// Too many wait in all, none of them of a project with a longer queue.
+    /// Too many requests wait in all, and no other project has a longer queue from which one could be removed instead.
     #[error("{0} requests wait already, which is the most")]
     QueueFull(usize),
-    /// It has waited for too long.
+    /// The request has waited for too long.
     #[error("no turn came within {} ms (admission.queue_time_ms)", .0.as_millis())]
     TimedOut(Duration),
 }
@@ -76,7 +76,7 @@ pub enum Departure {
     ClientGone,
 }
 
-/// A request that runs. It is given back with [`TenantLevel::finish`].
+/// A request that runs. Its seat is given back with [`TenantLevel::finish`].
 #[derive(Debug)]
 #[must_use = "a seat that is not given back stays taken"]
 pub struct Seat {
@@ -104,7 +104,7 @@ impl Seat {
         self.is_refused = true;
     }
 
-    /// How much more its project pays for it than was charged when it began.
+    /// How much more the project has to be charged for the request than was estimated when it began; negative if less.
     fn more_than_estimated(&self, actual: u64) -> i64 {
         let [actual, estimate, crowd] = [actual, self.estimate, self.crowd]
             .map(|number| i64::try_from(number).unwrap_or(i64::MAX));
@@ -136,7 +136,8 @@ struct Queued<W> {
     waiter: W,
 }
 
-/// The priority level of tenants. `W` is how its user reaches a request that waits.
+/// The priority level of tenants. `W` is what the user of the level keeps for each waiting request, in order to let it
+/// continue.
 ///
 /// After [`Self::finish`], [`Self::give_back_early`], and at the time that `finish` returned, call
 /// [`Self::start_next`] until it returns nothing.
@@ -151,10 +152,11 @@ pub struct TenantLevel<W> {
     /// Open requests (running or waiting) of each project that has any.
     open: BTreeMap<u64, u64>,
     recent: RecentProjects,
-    /// When an eighth of the processors would have done the work behind the API that was accepted.
+    /// The time at which an eighth of the processors, working on nothing else, would have done the accepted work behind
+    /// the API.
     work_end: Duration,
-    /// The longest time for which the seat of a multi-create request is held: the next one gets it before its
-    /// time to wait is over.
+    /// The longest time for which the seat of a multi-create request is held. It is shorter than a request may wait, so
+    /// that the next multi-create request gets the seat before its wait times out.
     multi_create_hold_max: Duration,
     processors: u32,
     next_id: u64,
@@ -163,8 +165,8 @@ pub struct TenantLevel<W> {
 impl<W> TenantLevel<W> {
     /// A level without requests.
     ///
-    /// One project has at most half of the cheap seats and all but one of the costly seats, so that the
-    /// request of another one need not wait for its.
+    /// One project has at most half of the cheap seats and all but one of the costly seats, so that requests of other
+    /// projects find a seat while its requests run.
     #[must_use]
     pub fn new(options: &AdmissionOptions, seats: Seats) -> Self {
         let costly_pool = || {
@@ -194,7 +196,8 @@ impl<W> TenantLevel<W> {
     ///
     /// # Errors
     ///
-    /// Too many requests wait. A waiter that gave way to this one is dropped.
+    /// Too many requests wait. If a waiting request of another project was removed for this one, its `waiter` is
+    /// dropped.
     pub fn arrive(
         &mut self,
         request: IncomingRequest,
@@ -244,7 +247,8 @@ impl<W> TenantLevel<W> {
         }))
     }
 
-    /// Makes sure that one more request of a project may wait: in its own queue, and among all.
+    /// Makes sure that one more request of a project may wait: in the project's queue, and among the requests of all
+    /// projects.
     fn make_room(&mut self, pool: PoolKind, project: u64) -> Result<(), Refusal> {
         let pools = [&self.cheap, &self.costly, &self.multi_create];
         let of_project: usize = pools.iter().map(|pool| pool.fair.waiting_of(project)).sum();
@@ -277,7 +281,7 @@ impl<W> TenantLevel<W> {
         Some((seat, waiter))
     }
 
-    /// Takes a request that waits out of its queue; nothing if it does not wait any more.
+    /// Removes a waiting request from its queue; does nothing if it does not wait any more.
     pub fn leave(&mut self, ticket: Ticket, departure: Departure) {
         let Ticket { id, project, .. } = ticket;
         let pool = self.pool(ticket.pool);
@@ -291,8 +295,9 @@ impl<W> TenantLevel<W> {
 
     /// Ends a request that kept a processor busy for this time.
     ///
-    /// Its project pays for what it really took. When several projects are present, its seat may be held for
-    /// a while, a cheap one from its project only, and another one from all. Then the end of that is returned.
+    /// The project is charged for the time that the request really took. While several projects are present, the seat
+    /// may be held for a while: after a cheap request only its project may not have it, otherwise no project. Then the
+    /// end of the hold is returned.
     #[must_use = "the hold ends at that time only if somebody calls `start_next`"]
     pub fn finish(&mut self, seat: Seat, busy: Duration, now: Duration) -> Option<Duration> {
         let IncomingRequest {
@@ -339,11 +344,12 @@ impl<W> TenantLevel<W> {
         Some(until)
     }
 
-    /// For how long a cheap request that cost this has its seat, if its project had so many requests open.
+    /// How long a cheap request of this cost keeps its seat, its own time and the hold together, if its project had
+    /// `crowd` requests open.
     ///
-    /// A project with many uses an eighth of the processors with all its seats, so that one that waits for
-    /// each answer finds a processor idle whenever it needs it. With fewer open requests the time is
-    /// shorter, and with one it is none.
+    /// The time is such that a project with many open requests uses an eighth of the processors with all its seats. So
+    /// a project that waits for each response finds a processor idle whenever it needs one. With fewer open requests
+    /// the time is shorter, and with one open request the seat is not held.
     fn time_of_cheap(&self, cost: u64, crowd: u64) -> Duration {
         let seats = u64::try_from(self.cheap.fair.seats_per_project()).unwrap_or(u64::MAX);
         let of_crowd = cost - cost / crowd.max(1);
@@ -351,15 +357,16 @@ impl<W> TenantLevel<W> {
         (time / self.processors).min(HOLD_MAX)
     }
 
-    /// Adds work behind the API that was accepted, in microseconds of one processor. Returns the time at
-    /// which no more is left to do than may be accepted ahead.
+    /// Adds accepted work behind the API, in microseconds of one processor. Returns the time from which on further work
+    /// may be accepted: then no more than [`WORK_AHEAD_MAX`] of work is left.
     fn add_work(&mut self, work: u64, now: Duration) -> Duration {
         if work == 0 {
             return now;
         }
         let time = self.time_of_work(work);
         let end = self.work_end.max(now).saturating_add(time);
-        // What was accepted while one project was alone is done faster.
+        // While one project is alone, its work is not slowed down and may be done before `work_end` says so. The bound
+        // keeps such work from delaying later requests.
         self.work_end = end.min(now + WORK_AHEAD_MAX + time);
         self.work_end.saturating_sub(WORK_AHEAD_MAX)
     }
@@ -369,8 +376,8 @@ impl<W> TenantLevel<W> {
         Duration::from_micros(work).saturating_mul(8) / self.processors
     }
 
-    /// The time that an eighth of the processors needs to build an instance: the pace at which requests for
-    /// instances are accepted while several projects are present, and at which these are to be placed.
+    /// The time that an eighth of the processors needs to build an instance. While several projects are present,
+    /// requests for instances are accepted at this pace, and their instances should be placed at it.
     #[must_use]
     pub fn instance_time(&self) -> Duration {
         self.time_of_work(background(1))
@@ -384,7 +391,8 @@ impl<W> TenantLevel<W> {
         }
     }
 
-    /// Ends a request whose client has gone before it ran. It costs nothing, and nothing is learned.
+    /// Ends a request whose client had gone before it ran. The project is not charged, and the table of costs learns
+    /// nothing from it.
     pub fn abandon(&mut self, seat: Seat) {
         let IncomingRequest { project, user, .. } = seat.request;
         let refund = seat.more_than_estimated(0);
@@ -397,7 +405,7 @@ impl<W> TenantLevel<W> {
         self.close(project);
     }
 
-    /// Gives a seat back although its request goes on, because that only waits.
+    /// Gives a seat back before the request has ended, because the request only waits from now on.
     pub fn give_back_early(&mut self, seat: &mut Seat) {
         if std::mem::take(&mut seat.is_taken) {
             self.pool(seat.pool).fair.free_seat(seat.request.project);
@@ -443,14 +451,14 @@ impl<W> TenantLevel<W> {
         }
     }
 
-    /// Counts a refusal, and charges the project for the request that was read in vain.
+    /// Counts a refusal, and charges the project for reading the request.
     fn refuse(&mut self, pool: PoolKind, project: u64) {
         let pool = self.pool(pool);
         pool.refused += 1;
         pool.fair.charge(project, REFUSAL_COST_US);
     }
 
-    /// Counts one request of a project less as open.
+    /// Subtracts one from the open requests of a project.
     fn close(&mut self, project: u64) {
         if let Some(open) = self.open.get_mut(&project) {
             *open -= 1;

@@ -1,4 +1,4 @@
-//! What holds whatever requests come and however they end.
+//! Properties that hold for every sequence of requests, however the requests end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -81,7 +81,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A level, with what is known of its requests from outside. A waiter is a number.
+/// A level, and what its user knows of its requests. The `waiter` of a request is a number.
 struct World {
     level: TenantLevel<u64>,
     now: Duration,
@@ -219,7 +219,7 @@ proptest! {
             world.apply(event);
             world.check();
         }
-        // Everything that runs ends: then everything that waits has run, and all seats are free.
+        // Let every running request end: then every waiting request has run, and all seats are free.
         world.apply(&Event::Pass { us: 1_000_000 });
         while !world.running.is_empty() || !world.given_back.is_empty() {
             world.running.append(&mut world.given_back);
@@ -247,7 +247,7 @@ proptest! {
         runs in any::<bool>(),
     ) {
         let mut level = TenantLevel::new(&options(), SEATS);
-        // One project is busy all the time, so that there is no end at which everything is forgotten.
+        // One project is busy all the time, so the level never becomes idle and never forgets what projects have used.
         let request = |project, is_costly| IncomingRequest {
             project,
             user: project,
@@ -295,7 +295,7 @@ fn a_newcomer_finds_room_in_a_full_queue() {
     }
     assert!(matches!(arrive(4), Ok(Arrival::Waiting(_))));
     assert!(matches!(arrive(4), Ok(Arrival::Waiting(_))));
-    // One more of a project with a queue as long as the longest is refused.
+    // Another request of a project whose queue is already as long as the longest is refused.
     assert!(matches!(arrive(2), Err(Refusal::QueueFull(12))));
     let status = level.status(PoolKind::Cheap);
     assert_eq!((status.waiting, status.refused), (12, 3));

@@ -19,7 +19,7 @@ const SEATS: Seats = Seats {
     processors: 2,
 };
 
-/// Clients of one project that all do the same.
+/// Clients of one project that all send the same kind of request.
 #[derive(Debug, Clone)]
 struct Group {
     project: u64,
@@ -176,7 +176,8 @@ fn two_floods_get_equal_shares_however_many_connections_they_have() {
             Group::new(2, second, "/a", 500),
         ];
         let outcomes = Simulation::run(&groups, TIME);
-        // More connections never gain; they lose, because each of them makes the others dearer.
+        // A project with more connections never gets more done. It gets less, because each open request makes the
+        // project's other requests dearer.
         assert!(
             outcomes[0].done <= outcomes[1].done * 11 / 10,
             "{outcomes:?}"
@@ -210,7 +211,7 @@ fn a_project_with_one_request_at_a_time_hardly_waits_beside_a_hundred_floods() {
     let mut groups = vec![Group::new(1, 1, "/a", 500)];
     groups.extend((2..102).map(|project| Group::new(project, 16, "/a", 500)));
     let outcomes = Simulation::run(&groups, TIME);
-    // A seat is free after one request of others at the latest.
+    // Each request of the others takes 500 µs, so a seat is free after at most that time.
     let longest = outcomes[0].longest_wait;
     assert!(longest <= Duration::from_micros(500), "{longest:?}");
     // Nobody starves.
@@ -231,11 +232,12 @@ fn busy_beside_a_sequential_project(flood: Group) -> f64 {
 #[test]
 fn costly_requests_use_a_quarter_of_the_processors_beside_others() {
     let flood = Group::new(1, 64, "/costly", 20_000);
-    // One seat, which rests for as long as it was taken: those of a machine with two processors.
+    // On two processors several projects share one seat for costly requests, which is held after each request for as
+    // long as the request took.
     let busy = busy_beside_a_sequential_project(flood.clone());
     assert!((0.4..0.6).contains(&busy), "{busy} processors");
 
-    // Alone it has its two seats all the time.
+    // While the project is alone, it has two seats, and none of them is held.
     let alone = Simulation::run(&[flood], TIME);
     let busy = alone[0].busy.as_secs_f64() / TIME.as_secs_f64();
     assert!((1.9..2.1).contains(&busy), "{busy} processors");
@@ -294,7 +296,7 @@ fn requests_for_many_instances_wait_for_the_work_that_was_accepted_before() {
     let mut level: TenantLevel<()> = TenantLevel::new(&AdmissionOptions::default(), SEATS);
     let mut now = Duration::ZERO;
     let mut accepted_at = Vec::new();
-    // Somebody else is present all the time.
+    // Another project is present all the time.
     let mut cheap = multi_create(9);
     cheap.instances = 0;
     cheap.kind.is_declared_costly = false;
