@@ -50,7 +50,7 @@ struct Connection {
     hosts: BTreeSet<HostId>,
 }
 
-/// Runs however the connection ends, by a panic too: its hosts have no route from then on.
+/// However the connection ends, even by a panic, its hosts are not reached through it any more.
 impl Drop for Connection {
     fn drop(&mut self) {
         let mut read_model = self.shared.read_model.lock();
@@ -235,9 +235,8 @@ pub(crate) fn restart_session(shared: &Shared, host: HostId) -> Reply {
     }
 }
 
-/// Session starts that were submitted and are not decided yet. However the submission ends, by a
-/// panic too, agents are ordered to begin the undecided sessions again, because they announce each
-/// only once.
+/// Session starts that were submitted and are not decided yet. However the submission ends, even by a panic, agents are
+/// ordered to begin the undecided sessions again, because they announce each only once.
 struct PendingSessions {
     /// By host, the number of the session that is not decided yet.
     undecided: BTreeMap<HostId, u64>,

@@ -25,7 +25,8 @@ use crate::options::Options;
 use crate::shared::{self, Parts, Shared};
 use crate::{agents, follow, secrets};
 
-/// The events that the channel to a follower holds, besides those in the follower's queue here.
+/// The most events that wait in the channel to a follower, in addition to those in the follower's queue of the read
+/// model.
 const CHANNEL_EVENTS: usize = 512;
 
 /// A running cell, or one of several replicas of it. Dropping it ends it; see [`Cell::shutdown`].
@@ -104,9 +105,9 @@ impl Cell {
         Self::on_engine(engine, options, placement).await
     }
 
-    /// Starts a cell on an engine. If that is one of several replicas on one journal, this one works as the cell whenever
-    /// it leads, and otherwise stands by: its calls fail with [`LinkError::NotLeading`]. Its link has to hand no
-    /// commands over.
+    /// Starts a cell on an engine. If the engine is one of several replicas on one journal, this process works as the
+    /// cell while it leads. Otherwise it stands by: calls to it fail with [`LinkError::NotLeading`], and the link
+    /// between the replicas need not hand over commands.
     ///
     /// # Errors
     ///
@@ -177,7 +178,7 @@ impl Cell {
         let _ = tokio::task::spawn_blocking(move || engine.shutdown()).await;
     }
 
-    /// What the tasks share, if this replica works as the cell.
+    /// The data of the running cell, if this replica works as the cell.
     fn leading(&self) -> Result<Arc<Shared>, LinkError> {
         if *self.stop.borrow() {
             return Err(LinkError::Unreachable {
@@ -189,8 +190,8 @@ impl Cell {
         current.ok_or_else(|| self.not_leading())
     }
 
-    /// As [`Cell::leading`], when it is certain that no other replica works as the cell. What is read afterwards is
-    /// not stale.
+    /// As [`Cell::leading`], but first makes sure that no other replica works as the cell, so that what is read
+    /// afterwards is not stale.
     async fn confirmed(&self) -> Result<Arc<Shared>, LinkError> {
         let shared = self.leading()?;
         match leadership::confirm(&self.parts).await {

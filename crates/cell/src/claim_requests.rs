@@ -15,8 +15,7 @@ use crate::shared::Shared;
 /// The wait after the first failure; it is doubled up to a limit in the options.
 const BACK_OFF_MIN: Duration = Duration::from_millis(100);
 
-/// The requests of one call. However the call ends, by a panic too, the unanswered ones are queued
-/// again.
+/// The requests of one call. However the call ends, even by a panic, the unanswered ones are queued again.
 struct InFlightRequests {
     shared: Arc<Shared>,
     /// The instance and the number of each request.
@@ -75,9 +74,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                     () = shared.stopped() => return,
                 }
                 back_off = (back_off * 2).min(shared.options.placement_retry_max);
-                // Calls that ended meanwhile had begun before the wait. Their failures belong to the
-                // same outage and do not lengthen the next wait, but an answer among them means that
-                // placement is available again.
+                // These calls ended during the wait, and had begun before it. Their failures belong to the same outage,
+                // so they do not make the next wait longer; but if one was answered, placement is available again.
                 while let Some(ended) = calls.try_join_next() {
                     if was_answered(&ended) {
                         back_off = BACK_OFF_MIN;

@@ -12,8 +12,8 @@ use crate::shared::Shared;
 /// The most events that are taken under one lock.
 const EVENTS_AT_ONCE: usize = 256;
 
-/// The registration of a follower by its number. However sending ends, by a panic too, the follower's
-/// queue is removed.
+/// The registration of a follower by its number. However sending ends, even by a panic, the follower's queue is
+/// removed.
 pub(crate) struct Subscription {
     pub(crate) shared: Arc<Shared>,
     pub(crate) follower: u64,

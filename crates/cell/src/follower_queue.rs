@@ -1,8 +1,8 @@
 //! The queues of the cell's followers.
 //!
-//! A follower that keeps up receives every change. When its queue is full, the changed objects are
-//! marked instead, and the follower receives the then newest state of each, once. An object is
-//! either marked or has changes in the queue, so no older state follows a newer one.
+//! A follower that keeps up receives every change. When its queue is full, the changed objects are marked instead, and
+//! the follower later receives the newest state of each, once. An object is either marked or has changes in the queue,
+//! so no older state follows a newer one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -1,11 +1,12 @@
-//! Whether a cell leads. Of several replicas on one journal one works as the cell, and the others stand by.
+//! Whether this process works as the cell. Of several replicas on one journal, the one that leads works as the cell,
+//! and the others stand by.
 //!
-//! The journal says which replica leads, and a former leader cannot append. Two more rules keep it from misleading
-//! others while it does not know yet that it is replaced:
+//! The journal says which replica leads, and a former leader cannot append. But a former leader may not know yet that
+//! it was replaced. Two more rules keep it from misleading agents and control meanwhile:
 //!
 //! - It takes no new connection before the journal has confirmed that it leads ([`confirm`]).
-//! - If its store does not answer for a while, it ends the connections that it has, because another replica may lead that
-//!   its agents and control are to find.
+//! - If its store does not answer for a while, it ends its connections, because another replica may lead, and agents
+//!   and control have to look for that one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ use crate::shared::{Parts, Shared};
 /// The pause before another attempt to start.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// What the tasks share while the cell leads, for calls; `None` while it stands by.
+/// The data of the running cell, for the calls that it serves; `None` while this replica stands by.
 pub(crate) type Current = Arc<RwLock<Option<Arc<Shared>>>>;
 
 /// Why it is not certain that a replica leads.
@@ -32,8 +33,8 @@ pub(crate) enum Unconfirmed {
     Store(Option<SubmitError>),
 }
 
-/// Finds out whether this replica leads. All that other replicas changed before the call is then applied. A cell that
-/// is no replica always leads.
+/// Finds out whether this replica leads. If it does, it has then applied every change that any replica appended before
+/// the call. A cell that has no replicas always leads.
 pub(crate) async fn confirm(parts: &Parts) -> Result<(), Unconfirmed> {
     let engine = &parts.engine;
     let Some(leadership) = engine.replica().leadership() else {
@@ -79,7 +80,7 @@ pub(crate) async fn run(parts: Parts, current: Current, mut stop: watch::Receive
     }
 }
 
-/// Works as the cell until it is stopped, in a process that is the only one.
+/// Works as the cell until it is stopped, in a process that is no replica.
 pub(crate) async fn run_alone(
     active: ActiveCell,
     current: Current,
@@ -93,7 +94,7 @@ pub(crate) async fn run_alone(
 /// Waits until this replica leads, and starts to work as the cell. Also returns the epoch.
 async fn start(parts: &Parts, leadership: &mut watch::Receiver<Leadership>) -> (ActiveCell, u64) {
     loop {
-        // The engine has the sender, so it cannot be gone.
+        // The engine holds the sender of this channel and outlives this task, so the channel is open.
         let epoch = leadership.wait_for(|leadership| leadership.is_own).await;
         let epoch = epoch.map_or(0, |leadership| leadership.epoch);
         if confirm(parts).await.is_ok() {
@@ -106,7 +107,7 @@ async fn start(parts: &Parts, leadership: &mut watch::Receiver<Leadership>) -> (
     }
 }
 
-/// Waits until this replica does not lead any more, or cannot know that it does; returns why.
+/// Waits until this replica does not lead any more, or cannot be sure that it does; returns the reason as text.
 async fn until_lost(
     parts: &Parts,
     leadership: &mut watch::Receiver<Leadership>,

@@ -12,15 +12,15 @@
 //! ```
 //!
 //! - No message is sent before the change that causes it is durable (`outbox`).
-//! - Every message may be lost: what stays unanswered is repeated (`timers`).
+//! - Every message may be lost: one that is not answered is repeated (`timers`).
 //! - Events from agents are submitted without waiting for the result: if the store fails, the order
 //!   to the agent is repeated, and the agent answers it again.
 //! - A slow peer does not delay others: what an agent does not receive in time is dropped and
 //!   repeated, events for a slow follower are merged, and a follower that receives nothing is
 //!   disconnected.
 //!
-//! One of several replicas works as the cell (`active`), the others stand by (`leadership`). What is only in memory lives
-//! as long as the replica leads.
+//! Of several replicas one works as the cell (`active`), and the others stand by (`leadership`). State that is only in
+//! memory is dropped when the replica does not lead any more.
 //!
 //! The soft state of hosts does not go through the engine: [`window`] puts each host's updates in
 //! order, [`report`] merges them, and followers receive them one by one or, when slow, merged.

@@ -36,7 +36,7 @@ pub struct CellMetrics {
     pub leading: u64,
 }
 
-/// The metrics of a cell; `leading` is the data of its tasks, while it leads.
+/// Collects the metrics of a cell; `leading` is the data of the running cell, if this process works as the cell.
 pub(crate) fn metrics(parts: &Parts, leading: Option<&Shared>) -> CellMetrics {
     let counts = &parts.counts;
     let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -46,8 +46,9 @@ pub struct Options {
     pub remember_deleted: Duration,
     /// The most hosts of the cell; further ones are ignored. Default 200,000.
     pub hosts_max: usize,
-    /// A replica that leads stands by when it could not make sure for this long that it still leads, because another
-    /// one may. A store that elects a leader of its own is back before. Default 5 s.
+    /// A replica that leads stands by after it could not make sure for this long that it still leads, because another
+    /// replica may lead. The time is longer than a replicated store needs to elect a new leader of its own. Default 5
+    /// s.
     pub leader_patience: Duration,
     /// Seals and opens the secrets of instances. Default: with a key that ends with the process.
     pub sealer: Sealer,

@@ -43,8 +43,7 @@ pub(crate) struct KnownHost {
     pub(crate) route: Option<Route>,
     window: Window,
     report: MergedReport,
-    /// The earliest time at which a full report is requested from the agent; `None` until a gap is
-    /// found.
+    /// The earliest time at which a full report is requested from the agent; `None` while no update is missing.
     report_due: Option<Instant>,
 }
 
@@ -299,9 +298,9 @@ impl ReadModel {
         }
     }
 
-    /// Requests full reports from agents where updates are missing. The first call that finds a gap
-    /// requests none, because the updates may only be late; the next one does, and further ones after
-    /// each `retry_after`.
+    /// Requests full reports from agents where updates are missing. The first call that finds a gap requests nothing,
+    /// because the updates may only be late. The next call requests a report, and later calls do so again after each
+    /// `retry_after`.
     pub(crate) fn request_full_reports(&mut self, retry_after: std::time::Duration) {
         let now = Instant::now();
         for (id, host) in &mut self.hosts {

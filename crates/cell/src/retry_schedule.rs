@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use placewright_placement::Timestamp;
 
-/// A schedule of repetitions: the first one at an age of `first_us`; then at twice the age of the one
-/// before, until that age is `longest_us` or more; and then at intervals of `longest_us`.
+/// A schedule of repetitions of a request: the first when the request is as old as the first interval, each further one
+/// when its age has doubled, and from an age of `longest_us` on at intervals of `longest_us`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RetrySchedule {
     first_us: i64,

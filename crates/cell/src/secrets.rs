@@ -21,7 +21,7 @@ const FULL_PASS_INTERVAL: Duration = Duration::from_secs(60);
 /// The most instances that are checked under one lock of the state.
 const INSTANCES_AT_ONCE: usize = 1024;
 
-/// Seals the secrets of a message from control, which come in the clear.
+/// Seals the secrets of a message from control, which sends them in the clear.
 pub(crate) fn seal_message(shared: &Shared, message: &mut Message) -> Result<(), LinkError> {
     let instance = message.instance();
     let spec = match message {
@@ -41,8 +41,8 @@ pub(crate) fn seal_spec(
     instance: InstanceId,
     spec: &mut Spec,
 ) -> Result<(), LinkError> {
-    // Control sends secrets in the clear, in the body. Sealed secrets would be under a key that the cell
-    // does not have.
+    // Control sends secrets in the clear, in the body. It sends no sealed secrets, because the cell does not have
+    // control's key.
     spec.forget_secrets();
     let sealed = shared.options.sealer.seal_spec(instance, spec);
     sealed.map(drop).map_err(|why| LinkError::Unavailable {

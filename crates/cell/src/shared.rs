@@ -19,7 +19,7 @@ use crate::options::Options;
 use crate::read_model::ReadModel;
 use crate::retry_schedule::micros;
 
-/// What a cell has from its start to its end, whether it leads or stands by.
+/// What a cell has during its whole life, whether it leads or stands by.
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) options: Arc<Options>,
@@ -28,8 +28,7 @@ pub(crate) struct Parts {
     pub(crate) counts: Arc<Counters>,
 }
 
-/// The data that the tasks of a cell share while the cell leads. All of it is made from the state when it begins to
-/// lead.
+/// The data that the tasks of a cell share while the cell leads. It is made anew each time the replica begins to lead.
 pub(crate) struct Shared {
     pub(crate) options: Arc<Options>,
     pub(crate) engine: Engine<CellMachine>,
@@ -75,7 +74,7 @@ impl Shared {
     /// Waits until the cell does not lead any more, or is shutting down.
     pub(crate) async fn stopped(&self) {
         let mut stop = self.stop.subscribe();
-        // The sender is in this struct, so it cannot be gone.
+        // This struct holds the sender of the channel, so the channel is open.
         let _ = stop.wait_for(|is_stopped| *is_stopped).await;
     }
 }

@@ -60,7 +60,7 @@ pub(crate) async fn tick(shared: Arc<Shared>) {
     }
 }
 
-/// Marks hosts down that were silent for too long. Silence before `counts_from` does not count.
+/// Marks hosts down that were silent for too long. Silence before `counts_from` is ignored.
 fn mark_silent_hosts_down(shared: &Shared, counts_from: Instant) {
     let mut silent = Vec::new();
     {

@@ -32,8 +32,8 @@ async fn builds_end_active_and_deletes_leave_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failing_builds_end_on_alternates_with_no_calls_except_to_placement() {
-    // The cells reach nothing of control but a `PlacementLink`. One host of ten fails every build,
-    // and the alternates are on other hosts.
+    // The only part of control that the cells reach is a `PlacementLink`. One host of ten fails every build, and the
+    // alternates are on other hosts.
     let mut site = Site::new(3, 10, 64);
     {
         let mut world = site.control.world.lock();

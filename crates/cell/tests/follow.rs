@@ -115,7 +115,7 @@ async fn followers_receive_a_listing_and_then_every_change() {
             .values()
             .all(|host| host.is_up && host.name.is_some())
     );
-    // Changes, and a second follower that connects in the middle of them.
+    // The changes are followed by a second follower, too, which connects in the middle of them.
     site.create(&(11..=30).collect::<Vec<usize>>());
     site.delete(instance(1));
     site.drive().await;

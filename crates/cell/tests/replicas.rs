@@ -121,7 +121,7 @@ async fn connections_and_streams_end_when_another_replica_leads() {
     let former = group.wait_for_leader().await;
     let mut connection = former.cell.connect().await.unwrap();
     let mut events = former.cell.follow().await.unwrap();
-    // One that believes that the leader is gone, and is wrong.
+    // A standby reports wrongly that the leader is gone.
     let epoch = former.leadership().epoch;
     standby(&group)
         .cell
@@ -148,7 +148,8 @@ async fn a_suspended_leader_is_replaced_and_harms_nothing_when_it_goes_on() {
     site.create(&(1..=12).collect::<Vec<usize>>());
     site.drive().await;
     group.suspend(former.origin, true);
-    // It still believes that it leads; what it is told now has no effect, or that of the new leader's state.
+    // The suspended replica still believes that it leads. What it is told now either has no effect, or takes effect on
+    // the state of the new leader.
     site.create(&[13, 14]);
     let late = former.cell.deliver(Vec::new());
     assert!(late.await.is_ok());
@@ -157,7 +158,7 @@ async fn a_suspended_leader_is_replaced_and_harms_nothing_when_it_goes_on() {
     site.until("all are active", |world| active(world) == 14)
         .await;
 
-    // What the former leader was given and could not append is refused.
+    // The events that the former leader accepted and could not append are refused.
     let removal = placewright_link::CellOperation::RemoveHost {
         host: site.hosts_of(cell(0))[0],
     };
@@ -180,7 +181,7 @@ async fn a_leader_whose_store_does_not_answer_ends_its_connections() {
     let former = group.wait_for_leader().await;
     let mut connection = former.cell.connect().await.unwrap();
     group.suspend(former.origin, true);
-    // It never reads that another one leads.
+    // The suspended replica cannot read the journal, so it does not learn that another one leads.
     let ended = async { while connection.from_cell.recv().await.is_some() {} };
     timeout(PATIENCE, ended).await.unwrap();
     assert!(former.cell.connect().await.is_err());

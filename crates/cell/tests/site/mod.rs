@@ -1,5 +1,5 @@
-//! A small installation: real cells, with control and agents in memory. These are the world of the
-//! conductors' own tests, which also checks that nothing is lost or left over.
+//! A small installation: real cells, with control and agents in memory. Control and agents are those of the simulated
+//! world that the conductors' own tests use, which also checks that nothing is lost or left over.
 
 #![allow(
     dead_code,
@@ -43,7 +43,7 @@ pub struct Control {
 pub struct PlacementFaults {
     /// Whether placement cannot be reached.
     pub is_down: bool,
-    /// One of so many calls, at random, is carried out and its response lost; 0 for none.
+    /// Each call loses its response with a probability of one in this number, after it was carried out; 0 for never.
     pub loses_one_in: usize,
     pub calls: usize,
     pub claim_requests: usize,
@@ -115,7 +115,7 @@ impl Site {
     /// the cells runs yet.
     pub fn new(cells: u32, hosts: u32, vcpus: i32) -> Self {
         let mut world = World::new(cells, hosts, vcpus);
-        // Real cells take the place of the cells and of the network in memory.
+        // Real cells replace the cells and the network of the simulated world.
         world.cells.clear();
         world.network.clear();
         world.shuffles = true;
@@ -197,7 +197,7 @@ impl Site {
         self.cells.remove(&id);
     }
 
-    /// Delivers control's messages and does its scheduling, once.
+    /// Delivers control's messages, and schedules the instances that wait in control; each once.
     pub async fn drive(&self) {
         let to_cells = {
             let mut world = self.control.world.lock();

@@ -1,4 +1,4 @@
-//! Replicas of one cell in one process, and what finds the one that leads.
+//! Several replicas of one cell in one process, and a link that finds the one that leads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ pub struct Member {
     pub cell: Arc<Cell>,
     /// The faults of its journal.
     pub faults: Faults,
-    /// Whether the others do not hear of it, so that they take it for gone.
+    /// Whether the other replicas hear nothing from it, so that they report it as gone.
     is_silent: bool,
 }
 
@@ -50,7 +50,7 @@ impl Drop for Group {
     }
 }
 
-/// The link between the replicas: whoever hears nothing of the leader says that it is gone.
+/// The link between the replicas. It hands nothing over; the group itself reports leaders that are silent.
 struct Liveness;
 
 impl LeaderLink<CellMachine> for Liveness {
@@ -107,12 +107,12 @@ impl Group {
     pub fn kill(&self, origin: u64) {
         let mut members = self.members.write();
         if let Some(index) = members.iter().position(|member| member.origin == origin) {
-            // An append that was under way arrives late.
+            // An append that was under way still reaches the journal, after the replica has ended.
             members.remove(index).faults.release();
         }
     }
 
-    /// Makes a replica that nobody hears of, and whose appends wait; or the opposite.
+    /// Suspends a replica: the other replicas hear nothing from it, and its appends wait. Or lets it continue.
     pub fn suspend(&self, origin: u64, is_suspended: bool) {
         let mut members = self.members.write();
         let Some(member) = members.iter_mut().find(|member| member.origin == origin) else {
@@ -130,7 +130,7 @@ impl Group {
         self.members.read().clone()
     }
 
-    /// The replica that works as the cell, in the newest epoch if several believe that they do.
+    /// The replica that works as the cell. If several believe that they do, the one with the newest epoch.
     pub fn leader(&self) -> Option<Member> {
         let members = self.members();
         let leading = members
@@ -174,7 +174,7 @@ async fn watch(members: Members) {
     }
 }
 
-/// Asks one replica after the other.
+/// A link that asks one replica after the other until one leads.
 struct Finder(Members);
 
 impl AgentLink for Finder {

@@ -25,7 +25,7 @@ impl Requests {
         }
     }
 
-    /// Makes one of the requests.
+    /// Makes one random request.
     pub fn make(&mut self, site: &Site) {
         match self.rng.below(12) {
             0..5 => {
