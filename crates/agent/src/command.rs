@@ -11,9 +11,9 @@
 //! | 65 | it failed, and would fail on every host, for example because the image is invalid |
 //! | any other | it failed, and may succeed on another host |
 //!
-//! The end of standard error is the reason that the instance's owner sees. An executable that exceeds
-//! its time-out is killed with all processes of its group. A guest has to leave the group (`setsid`,
-//! or QEMU's `-daemonize`) to survive the end of its `spawn`.
+//! The owner of the instance sees the end of standard error as the reason of the failure. An executable that exceeds
+//! its time-out is killed with all processes of its group. A guest has to leave the group (`setsid`, or QEMU's
+//! `-daemonize`) to survive the end of its `spawn`.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

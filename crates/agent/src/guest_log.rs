@@ -26,7 +26,7 @@ use crate::private_files::{create_directory, open_options};
 
 pub use placewright_records::guests::GuestKey;
 
-/// A guest as the log has it.
+/// A guest as it is recorded in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guest {
     /// How far the guest's build or removal has progressed.
@@ -246,7 +246,7 @@ impl GuestLog {
             offset = end;
         }
         if self.last_session >= NUMBER_END {
-            // Earlier releases accepted any session number from a peer that posed as the cell.
+            // Earlier releases accepted any session number from a peer, even one that only pretended to be the cell.
             tracing::warn!(
                 session = self.last_session,
                 "the guest log has a session that nobody can have begun: sessions are counted anew"
@@ -283,9 +283,10 @@ impl GuestLog {
         self.guests.remove(&(host, key));
     }
 
-    /// Chooses the number of a new session: greater than `after` and than all session numbers in the log. It is
-    /// also at least the present time, so that it exceeds the numbers in a log that was lost, unless the clock was
-    /// set back since. None if no number is left above `after`, which no valid cell sends.
+    /// Chooses the number of a new session: greater than `after` and than all session numbers in the log. The number is
+    /// also at least the present time in microseconds, so that it exceeds the numbers of a log that was lost, unless
+    /// the clock was set back since. `None` if `after` is so great that no number is left above it; no valid cell sends
+    /// such a number.
     pub fn next_session(&mut self, now_us: u64, after: u64) -> Option<u64> {
         let number = now_us
             .max(self.last_session.saturating_add(1))

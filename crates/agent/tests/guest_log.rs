@@ -23,7 +23,7 @@ const GOLDEN_SESSION: u64 = 300;
 const DURABLE: bool = true;
 const NOT_DURABLE: bool = false;
 
-/// A file of version 1 with a single entry: a session number. Earlier releases accepted any number from an
+/// A file of version 1 with a single entry: a session number. Earlier releases accepted any number, even from an
 /// attacker.
 fn file_with_session(session: u64) -> Vec<u8> {
     // The kind of the entry, and the number in groups of seven bits.

@@ -37,12 +37,12 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// There is no response, or not a success; with the reason.
+    /// The reason why there is no response, or why the response is no success.
     pub(crate) fn get(&self, path_and_query: &str) -> anyhow::Result<Value> {
         self.send_and_wait(reqwest::Method::GET, &self.url_of(path_and_query), None)
     }
 
-    /// Reads the JSON at a path of another server than the one of the arguments.
+    /// Reads the JSON at a path of another server than the one that the arguments select.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl Client {
         body: Option<&Value>,
     ) -> anyhow::Result<Value> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // The installation fails only if another provider was installed meanwhile, which serves as well.
+            // The installation fails only if another thread installed a provider meanwhile, which can be used as well.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let mut request = reqwest::Client::builder()

@@ -147,7 +147,7 @@ impl JournalCommand {
 
 /// The number of entries between two lines of progress.
 const PROGRESS_ENTRIES: u64 = 1_000_000;
-/// After how many entries that cannot be decoded no more are looked for.
+/// The number of entries that cannot be decoded after which the search for more stops.
 const UNREADABLE_MAX: usize = 100;
 
 fn run_verify(store: &StoreArgs) -> anyhow::Result<bool> {
@@ -195,7 +195,7 @@ fn kind(problem: &JournalError) -> &'static str {
 /// Adds to `problems` the entries that have a valid checksum but no changes that this release can decode.
 fn find_unreadable(journal: &mut SqliteJournal, problems: &mut Vec<String>) -> anyhow::Result<()> {
     let first = journal.first_held()?;
-    // `verify` has reported damage already; here it only ends the reading.
+    // `verify` has reported any damage already; here damage only ends the search.
     let _ = journal.read(first, &mut |sequence, record| {
         match inner_record(record) {
             Err(error) => problems.push(format!("entry {sequence}: {}", chain(&error))),

@@ -49,7 +49,7 @@ fn what_was_acknowledged_is_there_on_another_machine() {
     let started = Instant::now();
     let waiting = std::thread::scope(|scope| {
         let in_doubt = scope.spawn(|| control.request(head, ""));
-        // The first write may be in doubt, and waits; those after it are refused.
+        // The outcome of the first write may be unknown, so that it waits; the writes after it are refused.
         std::thread::sleep(Duration::from_secs(4));
         let refused = add_provider(&control, 3);
         assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");

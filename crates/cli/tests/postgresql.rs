@@ -37,7 +37,7 @@ fn what_was_acknowledged_is_there_after_a_failover_and_on_another_machine() {
     let control = Control::start(&folder.path().join("one machine"), &flags);
     assert!(add_provider(&control, 1).starts_with("HTTP/1.1 200"));
     cluster.kill(0).unwrap();
-    // While there is no primary a write may be in doubt, and waits. Reads go on.
+    // While there is no primary, the outcome of a write may be unknown, so that it waits. Reads go on.
     let in_doubt = std::thread::scope(|scope| {
         let in_doubt = scope.spawn(|| add_provider(&control, 2));
         assert_eq!(providers(&control), 1);
@@ -92,7 +92,7 @@ fn a_journal_moves_between_all_engines() {
             true => store.to_owned(),
             false => format!("sqlite:{store}"),
         };
-        // A directory that is named by its address has all of the store.
+        // A directory given by its address takes the same entries and snapshots as any other store.
         let flags = match url.starts_with("sqlite:") {
             true => vec!["--store-url", url.as_str()],
             false => vec!["--store-path", state.to_str().unwrap(), "--store-url", &url],
@@ -112,7 +112,7 @@ fn a_journal_moves_between_all_engines() {
         let added = add_provider(&control, u32::try_from(number).unwrap());
         assert!(added.starts_with("HTTP/1.1 200"), "{added}");
         drop(control);
-        // The old store takes nothing any more, and the new one is more than a copy.
+        // The old store is sealed and takes no more entries, and the new one has entries that the old one lacks.
         let (code, _, error) = run(&["journal", "copy", from, to]);
         assert_eq!(code, 2, "{error}");
         assert!(error.contains("not a copy"), "{error}");

@@ -17,7 +17,7 @@ use common::{Control, free_address, run};
 use placewright_journal_testing::EtcdCluster;
 use rustix::process::Signal;
 
-/// How long anything may take that ends at some time.
+/// The longest time that a test waits for anything.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Flags of a replica, of which each case below leaves out or changes some.
@@ -132,7 +132,7 @@ fn shows_all(address: SocketAddr, count: u32) {
     }
 }
 
-/// Clients that write to one replica after the other, each request to the next one that answers.
+/// Clients that write to the replicas in turn, each request to the next replica that answers.
 struct Clients<'a> {
     addresses: &'a [SocketAddr],
     /// The number of the next write.
@@ -149,7 +149,7 @@ impl<'a> Clients<'a> {
         }
     }
 
-    /// Writes until it is over. Each write has to be carried out at the first replica that gives an answer.
+    /// Writes until `is_over` is set. Each write has to be carried out by the first replica that answers.
     fn write(&self) {
         while !self.is_over.load(Ordering::SeqCst) {
             self.write_once();
@@ -217,12 +217,12 @@ fn replicas_take_all_requests_and_outlive_the_one_that_leads() {
         .iter()
         .for_each(|address| shows_all(*address, written));
 
-    // SIGKILL: what was acknowledged is there, and the others go on.
+    // After SIGKILL every acknowledged write is there, and the other replicas go on.
     clients.write_during(|| drop(leader));
     let written = clients.next.load(Ordering::SeqCst);
     (addresses[1..].iter()).for_each(|address| shows_all(*address, written));
 
-    // SIGTERM at one after the other, one of which leads: no request fails.
+    // After SIGTERM to each replica in turn, among them the leader, no request has failed.
     let [one, two] = others;
     let mut again = spawn(folder.path(), &url, 3);
     again.wait_for_line("ready");

@@ -39,8 +39,8 @@ pub(super) async fn inspect_periodically(
     }
 }
 
-/// Writes hosts to placement when they have changed, and all of them after each `resync_interval`. Hosts that
-/// could not be written are retried until they are.
+/// Writes hosts to placement when they have changed, and all of them after each `resync_interval`. Hosts that could not
+/// be written are tried again until they are written.
 pub(super) async fn write_changed(
     placement: PlacementWriter,
     mut changed: mpsc::UnboundedReceiver<Arc<HostDescription>>,
@@ -62,7 +62,7 @@ pub(super) async fn write_changed(
                     enqueue(host, &mut all, &mut due);
                 }
             }
-            // The hosts that failed are due already.
+            // The hosts that failed are still in `due`.
             () = sleep_until(retry_at), if next_retry.is_some() => {}
             () = sleep_until(next_resync), if !resync_interval.is_zero() && next_retry.is_none() => {
                 due.clone_from(&all);

@@ -1,4 +1,5 @@
-//! Carries out work: its operations in order, and the removal of the guest if an operation fails.
+//! Carries out a piece of work on a host: its operations in order, and the destruction of the guest if an operation of
+//! a build fails.
 
 use std::sync::Arc;
 use std::time::Duration;

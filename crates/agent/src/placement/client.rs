@@ -221,7 +221,8 @@ impl PlacementResponse {
     pub(super) fn decode<T: DeserializeOwned>(self) -> Result<T, PlacementError> {
         if !self.status.is_success() {
             let request = self.request.clone();
-            // `check` fails for every other status; the line after it is for the compiler only.
+            // `check` returns an error for every status that is no success, so the line after it is never reached; the
+            // compiler needs it.
             self.check()?;
             return Err(PlacementError::Unreachable(request));
         }

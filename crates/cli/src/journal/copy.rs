@@ -1,4 +1,4 @@
-//! `placewright journal copy`: a journal moves from one engine to another.
+//! `placewright journal copy`: copies a journal to another engine, and seals the old one.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -90,7 +90,7 @@ fn open_source(from: Store) -> anyhow::Result<Box<dyn Journal>> {
 fn parse(name: &str, address: &str) -> Result<Store, BadArgument> {
     let store = Store::parse(address).map_err(|reason| BadArgument(format!("{name}: {reason}")))?;
     Ok(match store {
-        // The seal names it, and is read wherever the next program is started.
+        // The seal records this path for a program that may be started in another working directory.
         Store::Directory(directory, options) => {
             let absolute = std::path::absolute(&directory).unwrap_or(directory);
             Store::Directory(absolute, options)

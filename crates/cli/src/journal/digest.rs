@@ -70,7 +70,8 @@ pub(super) fn digests(
     if !may_be_of_a_cell(journal)? {
         return digests_of::<ControlMachine>(journal, sequences);
     }
-    // A cell of `placewright up` has its UUID from control's store, and so no file with it: try both machines.
+    // A cell of `placewright up` has its UUID from control's store, and therefore no file with the UUID in its own. So
+    // without such a file the store may be control's or a cell's: try both state machines.
     match digests_of::<CellMachine>(journal, sequences) {
         Ok(digests) => Ok(digests),
         Err(cell_error) => digests_of::<ControlMachine>(journal, sequences).map_err(|_| cell_error),
