@@ -292,7 +292,7 @@ enum Outcome {
     Whole,
     /// The damage was reported.
     Reported,
-    /// Entries are missing or changed, and nothing reported it: a failure.
+    /// Entries are missing or changed and nothing reported it, which is a failure.
     Silent,
 }
 

@@ -45,8 +45,8 @@ pub(crate) fn commit<M: Machine>(
         }
     }
     if records.is_empty() {
-        // No command of the batches changed something, and the state on which they were decided has become
-        // durable meanwhile.
+        // None of these commands changed anything, so there is nothing to append, and the state on which they were
+        // decided has become durable meanwhile.
         answer_and_recycle(shared, batches);
         return None;
     }

@@ -141,7 +141,7 @@ impl<M: Machine> Engine<M> {
         &self.inner.shared
     }
 
-    /// The handle on this engine's part as a replica, for the links between replicas.
+    /// A handle with which the links between replicas reach this engine.
     pub fn replica(&self) -> Replica<M> {
         Replica {
             shared: Arc::downgrade(&self.inner.shared),

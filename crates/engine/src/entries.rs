@@ -122,8 +122,8 @@ impl RecentEntries {
 pub struct Entry<'a> {
     /// Its place in the journal.
     pub sequence: u64,
-    /// The command of another replica whose effect it is; `None` for a command that was submitted to the replica that
-    /// led, and where one process alone writes the journal.
+    /// The id of the command whose effect the entry is, if another replica submitted it. `None` for a command that was
+    /// submitted to the replica that led, and in a journal that one process alone writes.
     pub command: Option<CommandId>,
     /// The machine's record, for [`crate::Machine::decode`].
     pub record: &'a [u8],
@@ -157,7 +157,7 @@ impl Entries {
         self.iter_from(self.from)
     }
 
-    /// The entries in order, with the commands that they are the effect of.
+    /// The entries in order, each with the command whose effect it is, if that is known.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         self.raw_from(self.from).map(|(sequence, record)| {
             let (envelope, inner) = envelope::open(record).unwrap_or((Envelope::None, record));

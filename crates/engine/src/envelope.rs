@@ -1,4 +1,5 @@
-//! What replicas write around a record: which command of which replica it came from, or who leads from now on.
+//! What replicas write around a record: the command of another replica whose effect the record is, or the replica that
+//! leads from this entry on.
 //!
 //! ```text
 //! record     the machine's record, as `Machine::encode` writes it; or
@@ -8,9 +9,9 @@
 //!            address, UTF-8
 //! ```
 //!
-//! Numbers are little-endian. The first byte of a machine's record is the version of its format, which never gets as
-//! large. A store that one process alone writes has no envelopes, so releases from before read it. A kind that is not
-//! known is passed over.
+//! Numbers are little-endian. The first byte of a machine's record is the version of its format, which never reaches
+//! 0xff. A store that one process alone writes has no envelopes, so releases that know no replicas can read it. Of an
+//! envelope of an unknown kind only the machine's record is read.
 
 use crate::DecodeError;
 use crate::leadership::{Leadership, TakeoverReason};
@@ -33,10 +34,10 @@ pub struct CommandId {
     pub number: u64,
 }
 
-/// What an envelope says of its record.
+/// The content of an envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Envelope<'a> {
-    /// There is none, or one of a later release.
+    /// The record has no envelope, or one of a kind that only later releases know.
     None,
     /// The record is the effect of this command.
     Command(CommandId),
@@ -44,20 +45,21 @@ pub(crate) enum Envelope<'a> {
     Leader(LeaderNote<'a>),
 }
 
-/// What the entry says with which a replica begins to lead.
+/// The content of the entry with which a replica begins to lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LeaderNote<'a> {
     /// The replica that leads.
     pub(crate) origin: u64,
-    /// Where the others reach it.
+    /// The address at which the other replicas reach the one that leads.
     pub(crate) address: &'a str,
-    /// When it took over by its own clock, in milliseconds since 1970: for people, nothing is decided by it.
+    /// The time at which it took over, by its own clock, in milliseconds since 1970. It is only shown to people; no
+    /// decision depends on it.
     pub(crate) since_ms: u64,
     pub(crate) reason: TakeoverReason,
 }
 
 impl LeaderNote<'_> {
-    /// Who leads from the entry `epoch` on, which has this note.
+    /// The leadership that begins with the entry `epoch`, which has this note.
     pub(crate) fn leadership(&self, epoch: u64) -> Leadership {
         Leadership {
             epoch,
@@ -117,7 +119,7 @@ pub fn inner_record(record: &[u8]) -> Result<&[u8], DecodeError> {
     open(record).map(|(_, inner)| inner)
 }
 
-/// Begins a record that is the effect of a command of another replica. The machine's record follows.
+/// Begins a record that is the effect of a command of another replica. The caller appends the machine's record.
 pub(crate) fn begin_command(id: CommandId, out: &mut Vec<u8>) {
     let mut data = [0; 16];
     data[..8].copy_from_slice(&id.origin.to_le_bytes());
@@ -125,8 +127,8 @@ pub(crate) fn begin_command(id: CommandId, out: &mut Vec<u8>) {
     begin(KIND_COMMAND, &[&data], out);
 }
 
-/// Begins the record of a replica that leads from there on. The machine's record of no changes follows. An
-/// address that is too long is cut off.
+/// Begins the record of an entry with which a replica begins to lead. The caller appends a machine's record without
+/// changes. An address that is too long is cut off.
 pub(crate) fn begin_leader(note: &LeaderNote<'_>, out: &mut Vec<u8>) {
     let mut end = note.address.len().min(ADDRESS_BYTES_MAX);
     while !note.address.is_char_boundary(end) {

@@ -42,7 +42,7 @@ pub enum StoreError {
 /// Why lost entries were not appended again from memory.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AppendAgainError {
-    /// The journal has all that this process has applied.
+    /// Nothing is lost: the journal has every entry that this process has applied.
     #[error("no entry is missing that this process has applied")]
     NothingLost,
     /// The journal has other entries in their place.
@@ -56,7 +56,7 @@ pub enum AppendAgainError {
         /// The last entry that this process has applied.
         last: u64,
     },
-    /// This process does not have all of them in memory.
+    /// This process does not have all of the lost entries in memory.
     #[error(
         "entries {first} to {last} cannot be appended again: this process does not have all of them, and the one \
          before them, in memory; try another replica"
@@ -67,7 +67,7 @@ pub enum AppendAgainError {
         /// The last missing entry.
         last: u64,
     },
-    /// The store failed. Some of the entries may be there again.
+    /// The store failed. Some of the lost entries may be in the journal again.
     #[error("the store is unavailable")]
     Store(#[source] Arc<StoreError>),
     /// The engine is being shut down.
@@ -142,11 +142,12 @@ pub enum SubmitError {
     /// outcome.
     #[error("the store did not say whether the change was made")]
     Unknown(#[source] Arc<StoreError>),
-    /// Another replica took the command from this one, which lost track of it before it knew the outcome.
+    /// This replica handed the command to another one, and cannot tell what became of it there. The command may have
+    /// taken effect.
     #[error("another replica has the command, and its outcome is not known here")]
     HandedOver,
-    /// This replica does not lead (any more), and the command is not handed over: it came from another replica, or
-    /// none is handed over here. It has no effect.
+    /// This replica does not lead (any more), and does not hand the command over: another replica sent the command, or
+    /// these replicas never hand commands over. The command has no effect.
     #[error("another replica leads")]
     NotLeading,
     /// The engine is shutting down.

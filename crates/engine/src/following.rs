@@ -19,7 +19,8 @@ use crate::throttle::Throttle;
 use crate::undo::{self, publish_progress};
 use crate::{Machine, RecoverError};
 
-/// How long a follower waits that has commands which nobody has taken: the leader may not have read yet that it leads.
+/// How long a follower waits before it sends again the commands that no replica has taken. The new leader may not have
+/// read yet that it leads.
 const UNSENT_PAUSE: Duration = Duration::from_millis(20);
 
 /// Follows the journal for a moment. False if the engine is being shut down.
@@ -56,18 +57,19 @@ pub(crate) fn follow_journal<M: Machine>(
         stall(shared, replica, error);
         return true;
     }
-    // Failures of appends while this replica led, and of attempts to follow, are over.
+    // The journal can be read, so the last failure to append or to follow is over.
     *shared.append_failed.lock() = None;
-    // A leader that this replica cannot reach may append all the time, so it is not waited for a pause: of attempts
-    // that follow each other at once, one will come between two of its appends.
+    // A leader that only this replica cannot reach may append all the time, and each of its appends makes this one's
+    // conflict. So this replica tries again at once, without waiting for a pause between appends: one of its attempts
+    // will come first.
     if let Some(reason) = reason_to_take_over(replica) {
         take_over(shared, replica, journal, reason);
     }
     true
 }
 
-/// Finds out whether this replica, which has been idle, still leads: without appends it does not notice that another
-/// one took over.
+/// Finds out whether this replica still leads, after it has appended nothing for a while: only an append or this shows
+/// that another replica took over.
 pub(crate) fn check_leadership<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) {
     // Other errors show at the next append.
     if let Err(StoreError::Journal(error)) = read_and_apply(shared, journal) {
@@ -75,7 +77,7 @@ pub(crate) fn check_leadership<M: Machine>(shared: &Shared<M>, journal: &mut dyn
     }
 }
 
-/// Why this replica has to take over now, if it has to.
+/// The reason why this replica has to take over now; `None` if it has not to.
 fn reason_to_take_over<M: Machine>(replica: &ReplicaState<M>) -> Option<TakeoverReason> {
     let leadership = replica.leadership.borrow();
     if leadership.is_own {
@@ -112,7 +114,7 @@ fn read_and_apply<M: Machine>(
     applied
 }
 
-/// Recovers the state from the newest snapshot, after the entries that come next were trimmed.
+/// Recovers the state from the newest snapshot, because the entries that this replica needs next were trimmed.
 fn start_anew<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) -> Result<(), StoreError> {
     let unlimited = &mut Throttle::unlimited();
     let recovered = recover::recover_until(journal, u64::MAX, &(), unlimited);
@@ -134,7 +136,7 @@ fn start_anew<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) -> Resu
     shared.recent.write().clear();
     drop(state);
     if let Some(replica) = &shared.replica {
-        // Their entries may be among those that were skipped.
+        // The entries of the commands that were sent may be among the entries that this replica has skipped.
         pending::forget_sent(replica);
         if let Some(leader) = leader {
             pending::change_leader(shared, replica, leader);
@@ -143,7 +145,7 @@ fn start_anew<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) -> Resu
     Ok(())
 }
 
-/// Appends an entry by which this replica leads. Reading that entry makes it lead.
+/// Appends an entry that names this replica as the leader. Once this replica reads the entry, it leads.
 fn take_over<M: Machine>(
     shared: &Shared<M>,
     replica: &ReplicaState<M>,
@@ -160,14 +162,14 @@ fn take_over<M: Machine>(
     envelope::begin_leader(&note, &mut record);
     M::encode(&[], &mut record);
     match journal.append(shared.durable() + 1, &[&record]) {
-        // In both cases the entry that follows says who leads.
+        // Whether this entry was appended or another one came first: the entries that are read next say who leads.
         Ok(()) | Err(AppendError::Conflict { .. }) => {}
         Err(AppendError::Failed(error)) => stall(shared, replica, StoreError::Journal(error)),
         Err(AppendError::Unknown(_)) => resolve(shared, replica, journal),
     }
 }
 
-/// Waits until it is known whether the entry by which a replica leads is kept.
+/// Waits until it is known whether the journal has the entry that names a new leader.
 pub(crate) fn resolve<M: Machine>(
     shared: &Shared<M>,
     replica: &ReplicaState<M>,
@@ -184,7 +186,7 @@ pub(crate) fn resolve<M: Machine>(
     }
 }
 
-/// Reports that the journal cannot be read or written, refuses what waits for a leader, and pauses.
+/// Reports that the journal cannot be read or written, refuses the commands that wait for a leader, and pauses.
 fn stall<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, error: StoreError) {
     if let StoreError::Journal(error) = &error {
         shared.lost.suspect_by(error);

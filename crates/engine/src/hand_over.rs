@@ -1,7 +1,7 @@
 //! How a replica that leads makes another one lead.
 //!
-//! It appends the entry with which the other one leads. So the two never append at the same time, and no command
-//! waits for somebody to find out that the leader is gone.
+//! The leader appends the entry that names the other replica as the leader. So the two never append at the same time,
+//! and no command has to wait until somebody finds out that the leader is gone.
 
 use std::collections::VecDeque;
 
@@ -16,8 +16,8 @@ use crate::undo::{
 };
 use crate::{Machine, following};
 
-/// Has `successor` lead. What was decided and not appended is undone, and goes to the successor. If the store fails,
-/// this replica leads on.
+/// Makes `successor` lead. Commands that were decided and not appended are undone, and go to the successor. If the
+/// store fails, this replica continues to lead.
 pub(crate) fn hand_over<M: Machine>(
     shared: &Shared<M>,
     replica: &ReplicaState<M>,
@@ -40,8 +40,8 @@ pub(crate) fn hand_over<M: Machine>(
     };
     envelope::begin_leader(&note, &mut record);
     M::encode(&[], &mut record);
-    // If it succeeds or conflicts, the entries that follow say who leads. If it fails, the next append shows whether
-    // the store is back.
+    // After a success or a conflict, the entries that are read next say who leads. After a failure, the next append
+    // shows whether the store is back.
     if let Err(AppendError::Unknown(_)) = journal.append(shared.durable() + 1, &[&record]) {
         following::resolve(shared, replica, journal);
     }

@@ -19,7 +19,7 @@ const ANSWER_BYTES: usize = 1 << 20;
 pub(crate) enum HistoryRequest {
     Read {
         from: u64,
-        /// The last entry that may be returned: the last durable one.
+        /// The last entry that may be returned, which is the last durable one.
         until: u64,
         reply: oneshot::Sender<Result<Entries, FollowError>>,
     },
@@ -78,7 +78,7 @@ pub(crate) fn run(
     }
 }
 
-/// Answers all who ask for the end of the journal with one look.
+/// Reads the end of the journal once, and answers all waiting requests for it.
 fn answer_end(
     journal: &mut dyn Journal,
     first: oneshot::Sender<Result<u64, Arc<StoreError>>>,

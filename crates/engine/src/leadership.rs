@@ -11,9 +11,9 @@ pub struct Leadership {
     pub origin: u64,
     /// Where it is reached.
     pub address: String,
-    /// Whether it is this replica.
+    /// Whether this replica is the one that leads.
     pub is_own: bool,
-    /// When it began to lead by its own clock, in milliseconds since 1970; 0 if that is not known.
+    /// The time at which it began to lead, by its own clock, in milliseconds since 1970; 0 if that is not known.
     pub since_ms: u64,
     /// Why it began to lead.
     pub reason: TakeoverReason,
@@ -22,7 +22,7 @@ pub struct Leadership {
 /// Why a replica began to lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TakeoverReason {
-    /// No entry that is held says who led before.
+    /// The journal has no entry any more that says who led before.
     #[default]
     NoneKnown,
     /// The one that led before could not be reached.

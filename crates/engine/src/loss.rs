@@ -14,16 +14,16 @@ use crate::error::{AppendAgainError, StoreError};
 pub struct Loss {
     /// The first entry that is missing.
     pub first: u64,
-    /// The last entry that is missing, as far as this process knows: the last one that it has applied.
+    /// The last missing entry, as far as this process knows: the last entry that it has applied.
     pub last: u64,
     /// The first entry that this process has in memory; `None` if it has none.
     pub first_in_memory: Option<u64>,
-    /// Whether the journal has other entries in their place, or before them.
+    /// Whether the journal has other entries in place of some that this process has applied.
     pub is_replaced: bool,
 }
 
 impl Loss {
-    /// Why the entries cannot be appended again from the memory of this process, if they cannot.
+    /// Why the lost entries cannot be appended again from the memory of this process; `None` if they can.
     pub fn reason_against_appending(&self) -> Option<AppendAgainError> {
         let Loss {
             first,
@@ -34,7 +34,8 @@ impl Loss {
         if self.is_replaced {
             return Some(AppendAgainError::Replaced { first, last });
         }
-        // One entry before them has to be the journal's, so that they follow on what they followed.
+        // The entry before the lost ones has to be in memory too: it shows that the journal has the same entry there,
+        // so that the lost ones follow the entries that they followed before.
         let is_in_memory = first_in_memory.is_some_and(|held| held < first || first == 1);
         (!is_in_memory).then_some(AppendAgainError::NotInMemory { first, last })
     }
@@ -44,13 +45,14 @@ impl Loss {
 pub(crate) struct LostEntries {
     /// The loss; `None` while nothing is missing.
     pub(crate) known: watch::Sender<Option<Loss>>,
-    /// As `known`, for those who only ask whether there is a loss.
+    /// Whether `known` holds a loss, to be read without a lock.
     is_lost: AtomicBool,
-    /// Whether something points to a loss, so that the writer has to look.
+    /// Whether something points to a loss, so that the writer has to compare this process with the journal.
     pub(crate) is_suspected: AtomicBool,
-    /// The callers who want the entries to be appended again.
+    /// The callers who request that the lost entries be appended again.
     pub(crate) requests: Mutex<Vec<AppendAgainReply>>,
-    /// Grows when the writer has taken the journal as it is now, because other handles have to do the same.
+    /// Grows each time the writer has accepted the present end of the journal, which tells other handles on the journal
+    /// to do the same.
     pub(crate) generation: Arc<AtomicU64>,
 }
 
@@ -71,7 +73,7 @@ impl LostEntries {
         self.is_lost.load(Ordering::Acquire)
     }
 
-    /// The error for those who would need the lost entries; `None` while nothing is missing.
+    /// The error for callers who would need the lost entries; `None` while nothing is missing.
     pub(crate) fn error(&self) -> Option<StoreError> {
         if !self.is_lost() {
             return None;

@@ -1,10 +1,10 @@
-//! Entries that were acknowledged and that the store does not have any more: a backup of it was restored, or a failover
-//! dropped them.
+//! What an engine does when the store does not have acknowledged entries any more, because a backup of the store was
+//! restored, or a failover dropped them.
 //!
-//! The state of this process is ahead of its journal then, and what it would append has no place. So the engine stops: it
-//! refuses commands and confirmed reads, and says which entries are missing. It goes on when the journal has these
-//! entries again: because an operator had them appended from the memory of a process that has them. Nothing
-//! is appended without that, because the operator may as well want the older state, and start all processes anew.
+//! The state of this process is then ahead of its journal, so nothing that it decides can be appended. The engine
+//! stops: it refuses commands and confirmed reads, and reports which entries are missing. It continues when the journal
+//! has these entries again, because an operator had a process append them that still has them in memory. The engine
+//! never does that by itself, because the operator may prefer the older state, and start all processes anew.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::undo::{
 };
 use crate::{Machine, pending};
 
-/// How often it is looked whether the journal has the entries again.
+/// The interval of checks whether the journal has the entries again.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Looks whether entries are lost, if something points to it, and waits until they are there again. Called by the
-/// writer. False if the engine is being shut down.
+/// If something points to a loss, finds out whether entries are lost, and waits until the journal has them again.
+/// Called by the writer. False if the engine is being shut down.
 pub(crate) fn wait_while_lost<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) -> bool {
     let lost = &shared.lost;
     if !lost.is_suspected.load(Ordering::Acquire) {
@@ -51,7 +51,7 @@ pub(crate) fn wait_while_lost<M: Machine>(shared: &Shared<M>, journal: &mut dyn 
                     lost.set(Some(loss));
                 }
             }
-            // Whether something is lost is found out when the store can be read again.
+            // The store cannot be read. Once it can, the next call finds out whether entries are lost.
             Err(_) if lost.known.borrow().is_none() => return true,
             Err(_) => {}
         }
@@ -105,7 +105,7 @@ fn wait_for_requests<M: Machine>(shared: &Shared<M>) {
 fn answer_requests<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) {
     let requests = std::mem::take(&mut *shared.lost.requests.lock());
     for request in requests {
-        // The first one may have appended them, and then the journal lacks nothing any more.
+        // An earlier one of these requests may have appended the entries, so that the journal lacks nothing any more.
         let answer = match find_loss(shared, journal) {
             Ok(None) => Err(AppendAgainError::NothingLost),
             Ok(Some(loss)) => append_again(shared, journal, &loss),
@@ -140,7 +140,7 @@ fn find_loss<M: Machine>(
     }))
 }
 
-/// The first entry up to `until` of those in memory that is another one in the journal.
+/// The first of the entries in memory, up to `until`, in whose place the journal has another entry.
 fn first_replaced<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,

@@ -34,7 +34,7 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (reason, commands);
     }
 
-    /// It is known now whether an append was made, after [`Observer::append_unknown`].
+    /// After [`Observer::append_unknown`], the store has said whether the append was made.
     fn append_resolved(&self, is_kept: bool) {
         let _ = is_kept;
     }
@@ -44,7 +44,7 @@ pub trait Observer: Send + Sync + 'static {
         let _ = reason;
     }
 
-    /// The store does not have entries any more that were acknowledged. The engine stops until they are there again.
+    /// The store does not have some acknowledged entries any more. The engine stops until the store has them again.
     fn entries_lost(&self, loss: &Loss) {
         let _ = loss;
     }

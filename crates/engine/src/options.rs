@@ -26,11 +26,10 @@ pub struct Options {
     /// How many commands have to wait during an append before a second thread decides them, while the append
     /// is still under way. With fewer, waking that thread costs more than it gains. Default 64.
     pub ahead_commands_min: usize,
-    /// The longest time that an append waits for the callers that were just answered to submit
-    /// their next command, so that they share one append instead of forming two groups that
-    /// alternate. An append never waits longer than half the time of the last append, and no longer than until
-    /// as many commands wait as the last append had, together with those that waited after it. Zero disables the
-    /// waiting. Default 2 ms.
+    /// The longest time that an append waits for the callers that were just answered to submit their next command, so
+    /// that they share one append instead of forming two groups that alternate. An append never waits longer than half
+    /// the time of the last append, and ends at once when enough commands wait: as many as the last append had, plus
+    /// those that were waiting after it. Zero disables the waiting. Default 2 ms.
     pub gather_max: Duration,
     /// The memory in bytes for recent entries that followers read. Older entries are read from the journal.
     /// Default 16 MiB.

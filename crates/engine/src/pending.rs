@@ -1,4 +1,5 @@
-//! The commands that a follower has taken: handed to the leader, and answered when their outcome is known.
+//! The commands that a follower has accepted: it hands them to the leader, and answers them when it knows their
+//! outcome.
 //!
 //! Lock order: `state`, then `pending`, then `queue`.
 
@@ -13,7 +14,8 @@ use crate::replica_state::{ForwardReply, PendingCommand, PendingCommands, Replic
 use crate::shared::{Shared, State};
 use crate::submission::{Answer, CommandReply, Submission};
 
-/// Takes a command at a follower, and sends it to the leader if there is one. Gives it back if this replica leads.
+/// Accepts a command at a follower, and sends it to the leader if there is one. Returns the command if this replica
+/// leads itself.
 pub(crate) fn hand_over<M: Machine>(
     shared: &Shared<M>,
     replica: &ReplicaState<M>,
@@ -33,7 +35,7 @@ pub(crate) fn hand_over<M: Machine>(
     Ok(None)
 }
 
-/// Adds a command, and sends it if a leader is known that is not believed to be gone.
+/// Adds a command to those without an answer, and sends it if a leader is known that is not believed to be gone.
 fn add<M: Machine>(
     replica: &ReplicaState<M>,
     pending: &mut PendingCommands<M>,
@@ -63,7 +65,7 @@ fn send<M: Machine>(replica: &ReplicaState<M>, number: u64, command: &mut Pendin
     (replica.link).send(&leadership, number, &command.submission.command);
 }
 
-/// Sends the commands that were sent to nobody, or not taken.
+/// Sends the commands that were sent to no leader yet, or that the replica they were sent to did not take.
 pub(crate) fn send_unsent<M: Machine>(replica: &ReplicaState<M>, pending: &mut PendingCommands<M>) {
     if !std::mem::take(&mut pending.has_unsent) {
         return;
@@ -76,7 +78,8 @@ pub(crate) fn send_unsent<M: Machine>(replica: &ReplicaState<M>, pending: &mut P
     }
 }
 
-/// Takes the leader's reply. What made an entry is answered when the entry is applied.
+/// Handles the leader's reply to a command. If the command made an entry, it is answered when this replica applies the
+/// entry.
 pub(crate) fn take_reply<M: Machine>(
     shared: &Shared<M>,
     epoch: u64,
@@ -97,7 +100,8 @@ pub(crate) fn take_reply<M: Machine>(
         match reply {
             ForwardReply::Entry(_) => return,
             ForwardReply::NotLeading => {
-                // The leader may not have read yet that it leads. If another one leads by now, the journal says so.
+                // The replica may lead and not know it yet, because it has not read its own entry. If another one leads
+                // by now, the journal will say so.
                 command.sent_in_epoch = 0;
                 pending.has_unsent = true;
                 return;
@@ -121,15 +125,15 @@ pub(crate) fn take_reply<M: Machine>(
     }
 }
 
-/// Answers the commands that made no entry at the leader, if that is so on this replica's state, too. Others are
-/// sent again. The state is the one after the last durable entry.
+/// Answers the commands that made no entry at the leader, if they change nothing on this replica's state either. A
+/// command that would change something is sent again. `state` is the state after the last durable entry.
 pub(crate) fn decide_without_entry<M: Machine>(
     shared: &Shared<M>,
     replica: &ReplicaState<M>,
     state: &State<M>,
 ) {
     if state.applied > shared.durable() {
-        // This replica leads by now, and the change of the leader has taken care of the commands.
+        // This replica leads by now. When it began to lead, it queued all these commands itself.
         return;
     }
     let mut pending = replica.pending.lock();
@@ -163,7 +167,7 @@ pub(crate) fn decide_without_entry<M: Machine>(
     }
 }
 
-/// A command of this replica whose entry is applied, with its outcome.
+/// A command of this replica whose entry is being applied, with the outcome of the command.
 pub(crate) struct OwnEntry<M: Machine> {
     submission: Submission<M>,
     answer: Answer<M>,
@@ -182,8 +186,8 @@ impl<M: Machine> OwnEntry<M> {
     }
 }
 
-/// Decides a command of this replica whose entry is applied next, on the state before that entry. `None` for commands
-/// of other replicas.
+/// Decides a command of this replica whose entry is to be applied next, on the state before that entry. `None` if
+/// another replica submitted the command.
 pub(crate) fn decide_own_entry<M: Machine>(
     replica: &ReplicaState<M>,
     state: &State<M>,
@@ -196,8 +200,8 @@ pub(crate) fn decide_own_entry<M: Machine>(
     let command = replica.pending.lock().commands.remove(&id.number)?;
     let mut changes = Vec::new();
     let result = (state.machine).decide(&command.submission.command, &mut changes);
-    // Deciding is pure, so a leader of the same release has decided the same. One of another release may have
-    // accepted what this one refuses, and its entry holds.
+    // Deciding is pure, so a leader of the same release had the same outcome. A leader of another release may have
+    // accepted a command that this release refuses. Then the entry counts, and the outcome is unknown here.
     let answer = if result.is_ok() {
         Ok(result)
     } else {
@@ -210,7 +214,7 @@ pub(crate) fn decide_own_entry<M: Machine>(
     })
 }
 
-/// Notes which replica leads, after the entries up to its first one were applied.
+/// Records which replica leads, after the entry with which it began to lead was applied.
 pub(crate) fn change_leader<M: Machine>(
     shared: &Shared<M>,
     replica: &ReplicaState<M>,
@@ -225,8 +229,8 @@ pub(crate) fn change_leader<M: Machine>(
     }
 }
 
-/// Follows another leader from the entry `leadership.epoch` on: sends it all commands that are not answered. Entries of
-/// all of them that are in the journal are applied by now, so the others have no effect.
+/// Follows another leader from the entry `leadership.epoch` on, and sends it all commands without an answer. Every
+/// command whose entry is in the journal was answered when the entry was applied, so these commands have had no effect.
 fn follow<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, leadership: Leadership) {
     let mut pending = replica.pending.lock();
     *replica.successor.lock() = None;
@@ -241,8 +245,8 @@ fn follow<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, leadership:
     give_back(replica, &mut pending, waiting);
 }
 
-/// Takes the commands that wait or were undone at a former leader: its own go to the new leader, if commands are handed
-/// over, those of other replicas back to these.
+/// Takes the commands that were waiting, or were undone, at a replica that does not lead any more. Its own commands go
+/// to the new leader, if commands are handed over; those of other replicas are returned to them.
 pub(crate) fn give_back<M: Machine>(
     replica: &ReplicaState<M>,
     pending: &mut PendingCommands<M>,
@@ -258,8 +262,8 @@ pub(crate) fn give_back<M: Machine>(
     }
 }
 
-/// Leads from the entry `leadership.epoch` on: queues all commands that are not answered. Entries of
-/// all of them that are in the journal are applied by now, so the others have no effect.
+/// Leads from the entry `leadership.epoch` on, and queues all commands without an answer. Every command whose entry is
+/// in the journal was answered when the entry was applied, so these commands have had no effect.
 fn lead<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, leadership: Leadership) {
     let mut pending = replica.pending.lock();
     replica.link.leader_changed(&leadership);
@@ -270,7 +274,8 @@ fn lead<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, leadership: L
     queue.waiting.extend(submissions);
 }
 
-/// Refuses the commands that no leader was ever sent, because none can be found. The others may have made entries.
+/// Refuses the commands that were sent to no leader, because no leader can be found. All other commands may have made
+/// entries, so they wait on.
 pub(crate) fn refuse_unsent<M: Machine>(replica: &ReplicaState<M>, reason: &Arc<StoreError>) {
     let mut pending = replica.pending.lock();
     let commands = std::mem::take(&mut pending.commands);
@@ -298,7 +303,8 @@ pub(crate) fn close<M: Machine>(replica: &ReplicaState<M>) {
     }
 }
 
-/// Gives up the commands that a leader was sent, after entries were skipped among which theirs may be.
+/// Ends the commands that were sent to a leader, without an outcome: this replica has skipped entries, and theirs may
+/// be among these.
 pub(crate) fn forget_sent<M: Machine>(replica: &ReplicaState<M>) {
     let mut pending = replica.pending.lock();
     let commands = std::mem::take(&mut pending.commands);

@@ -3,7 +3,8 @@
 use crate::Machine;
 use crate::shared::Shared;
 
-/// What has to be durable before several values may be returned; see [`crate::Engine::read_part`].
+/// What has to be durable before the values of several looks at the state may be returned; see
+/// [`crate::Engine::read_part`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Reading {
     /// The last entry that was applied, but not durable, at the time of an [`crate::Engine::read_part`]; 0 if there

@@ -4,19 +4,20 @@
 //! entries. The others follow the journal, and hand the commands that they get to the one that leads.
 //!
 //! - **Who leads** is an entry of the journal: a replica that finds the leader gone appends an entry that names itself.
-//!   Its sequence is the epoch. The append is the only fence: it succeeds only if the replica has read everything
-//!   before it, and a former leader's next append conflicts with it. There is no lease, and no clock decides.
-//! - **A command that was handed over** has an id, which stays in its entry. The follower that sent it meets the entry
-//!   as it follows the journal. It then decides the command itself, on its own state right before that entry: deciding
-//!   is pure, so the outcome is the leader's. A lost answer is no loss therefore.
-//! - **A refusal** makes no entry. The leader says on which entry's state it rests; the follower decides the
-//!   command on that state or a later one, and if it is not refused there, hands it over again.
+//!   Its sequence is the epoch. This append alone keeps a former leader out: it succeeds only if the replica has read
+//!   every entry before it, and the former leader's next append conflicts with it. There is no lease, and no decision
+//!   depends on a clock.
+//! - **A command that was handed over** has an id, which stays in its entry. The follower that sent the command reads
+//!   the entry as it follows the journal, and decides the command itself, on its own state right before that entry.
+//!   Deciding is pure, so the outcome is the same as the leader's, and the follower needs no answer from the leader.
+//! - **A refusal** makes no entry. The leader replies with the entry after which it decided. The follower decides the
+//!   command on that state or a later one, and hands it over again if it is not refused there.
 //! - **What makes no entry** is fenced by no append, so the replica that took the command asks the journal for its end
 //!   before it answers, as for a read. If another replica has taken over meanwhile, the command is decided anew.
 //! - **A leader that ends** appends the entry by which another replica leads.
-//! - **After a change of the leader** a command whose entry is not before the new leader's has no effect, and never
-//!   will have: it is handed to the new leader. A command says for which epoch it is meant, and a replica takes
-//!   none for another epoch than its present one.
+//! - **After a change of the leader** a command whose entry is not before the new leader's first entry has had no
+//!   effect and never will have, so it is handed to the new leader. A command says for which epoch it is meant, and a
+//!   replica accepts none for another epoch than its present one.
 //!
 //! This is state machine replication as in Raft, with the agreement on the log left to the store.
 
@@ -78,8 +79,8 @@ impl<M: Machine> Replica<M> {
     ) -> Option<Result<oneshot::Receiver<CommandReply<M>>, SubmitError>> {
         let shared = self.shared()?;
         let replica = shared.replica.as_ref()?;
-        // The epoch cannot change while `pending` is locked. A command that waits when it changes is found in the
-        // queue and given back, so none is decided in another epoch.
+        // The epoch cannot change while `pending` is locked. When the epoch changes, the commands that wait in the
+        // queue are returned to their senders, so none is decided in another epoch.
         let _pending = replica.pending.lock();
         {
             let leadership = replica.leadership.borrow();
@@ -103,7 +104,7 @@ impl<M: Machine> Replica<M> {
     }
 
     /// Says that the leader of `epoch` cannot be reached and is believed to be gone. This replica then takes over,
-    /// unless another one is faster. If the belief is wrong, nothing is lost but time.
+    /// unless another one is faster. If the leader is not gone, this only costs time.
     pub fn leader_is_gone(&self, epoch: u64) {
         let Some(shared) = self.shared() else { return };
         if let Some(replica) = &shared.replica {
@@ -111,7 +112,8 @@ impl<M: Machine> Replica<M> {
         }
     }
 
-    /// Has another replica lead, if this one does. That shows in [`Replica::leadership`], unless the store fails.
+    /// Makes another replica lead, if this one does. [`Replica::leadership`] shows when that is done; it is not done if
+    /// the store fails.
     pub fn hand_over(&self, origin: u64, address: &str) {
         let Some(shared) = self.shared() else { return };
         let Some(replica) = &shared.replica else {
@@ -162,7 +164,7 @@ impl<M: Machine> Replica<M> {
         (reached.durable > after).then_some(reached.durable)
     }
 
-    /// How this replica takes part, for operators.
+    /// The state of this replica, as operators see it.
     pub fn status(&self) -> Option<ReplicaStatus> {
         let shared = self.shared()?;
         let replica = shared.replica.as_ref()?;
@@ -192,15 +194,15 @@ impl<M: Machine> Replica<M> {
 pub struct ReplicaStatus {
     /// The number of this replica, which is new at each start.
     pub origin: u64,
-    /// Where the others reach it.
+    /// The address at which the other replicas reach this one.
     pub address: String,
     /// Who leads, as far as this replica knows.
     pub leadership: Leadership,
     /// The last entry that it has applied.
     pub applied: u64,
-    /// The last entry that it knows of.
+    /// The last entry of the journal that this replica knows of, applied or not.
     pub known_end: u64,
-    /// How many commands it sent to others since its start.
+    /// The number of commands that it has sent to leaders since its start.
     pub sent_commands: u64,
     /// How many commands wait for another replica now.
     pub waiting_commands: usize,

@@ -14,9 +14,9 @@ use crate::submission::Submission;
 
 /// How an engine takes part as one of several replicas.
 pub struct ReplicaOptions<M: Machine> {
-    /// A number that no other replica has, nor this one at another start: a random one.
+    /// A random number, so that no other replica has it, and this one has another number after its next start.
     pub origin: u64,
-    /// Where the others reach this replica.
+    /// The address at which the other replicas reach this one.
     pub address: String,
     /// How this replica reaches the others.
     pub link: Box<dyn LeaderLink<M>>,
@@ -52,7 +52,7 @@ pub enum ForwardReply {
     Entry(u64),
     /// The command was refused, or changed nothing, on the state after this entry.
     NoEntry(u64),
-    /// This replica does not lead, or in another epoch. The command has no effect.
+    /// The receiving replica does not lead, or leads in another epoch. The command has no effect.
     NotLeading,
     /// The command was not carried out. It has no effect.
     Failed(SubmitError),
@@ -67,19 +67,19 @@ pub(crate) struct ReplicaState<M: Machine> {
     /// Changed with `pending` locked only.
     pub(crate) leadership: watch::Sender<Leadership>,
     pub(crate) pending: Mutex<PendingCommands<M>>,
-    /// The epoch whose leader is gone; 0 if none is.
+    /// The newest epoch whose leader was reported to be gone; 0 if there is none.
     pub(crate) lost_epoch: AtomicU64,
-    /// The replica that is to lead instead of this one.
+    /// The replica to which this one is to hand over, if it leads.
     pub(crate) successor: Mutex<Option<Successor>>,
     /// How many commands were sent to other replicas.
     pub(crate) sent_commands: AtomicU64,
-    /// The last entry of the journal, as far as a confirmed read asked for it.
+    /// The last entry that the journal had when a confirmed read last asked the journal for its end.
     pub(crate) known_end: AtomicU64,
     /// How often another replica, or this one, began to lead since the start.
     pub(crate) takeovers: AtomicU64,
 }
 
-/// A replica that a leader makes lead.
+/// The replica to which a leader hands over.
 #[derive(Debug)]
 pub(crate) struct Successor {
     pub(crate) origin: u64,
@@ -90,15 +90,15 @@ pub(crate) struct Successor {
 pub(crate) struct PendingCommands<M: Machine> {
     pub(crate) next_number: u64,
     pub(crate) commands: BTreeMap<u64, PendingCommand<M>>,
-    /// Whether there may be commands that no leader has taken, and that have to be sent.
+    /// Whether some commands may be without a leader that has taken them, so that they have to be sent.
     pub(crate) has_unsent: bool,
 }
 
 /// A command that a follower has taken and not answered yet.
 pub(crate) struct PendingCommand<M: Machine> {
     pub(crate) submission: Submission<M>,
-    /// The epoch of the leader that it was sent to last; 0 if it was sent to none. Its entry can be in the
-    /// journal then.
+    /// The epoch of the leader to which the command was last sent; 0 if it was sent to none. Once it was sent, the
+    /// journal may have its entry.
     pub(crate) sent_in_epoch: u64,
     /// The leader refused the command, or it changed nothing, on the state after this entry.
     pub(crate) no_entry_at: Option<u64>,

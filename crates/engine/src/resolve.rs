@@ -1,4 +1,4 @@
-//! Appends of which the store did not say whether it made them.
+//! What an engine does when the store did not say whether it made an append.
 //!
 //! A store on other machines may keep an append and lose its answer. Then neither success nor failure may be
 //! answered: a caller who is told of a failure repeats its request, and one who is told of a success relies on it. So

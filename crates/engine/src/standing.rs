@@ -1,5 +1,5 @@
-//! How an engine stands among others on its journal: whether it leads, whether its state is the newest, and whether the
-//! store still has what was acknowledged.
+//! What an engine says of its place among the processes that use its journal: whether it leads, whether its state is
+//! the newest, and whether the store still has every acknowledged entry.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -29,8 +29,9 @@ impl<M: Machine> Engine<M> {
         replica.map_or(0, |replica| replica.origin)
     }
 
-    /// Whether this engine decides commands itself: it leads, or it alone writes the journal. Another replica may have
-    /// taken over already, so nothing may rest on it but who does what only one should do.
+    /// Whether this engine decides commands itself: it leads, or it alone writes the journal. The answer may be
+    /// outdated, because another replica may have taken over already. So it may only decide who does work that one
+    /// process should do, never what is correct.
     pub fn leads(&self) -> bool {
         let replica = self.shared().replica.as_ref();
         replica.is_none_or(ReplicaState::is_leading)
@@ -42,9 +43,10 @@ impl<M: Machine> Engine<M> {
         Some(replica.leadership.subscribe())
     }
 
-    /// Waits until this engine has applied every entry that was acknowledged by any replica before the call, so that
-    /// a read that begins afterwards is linearizable. All callers who wait at the same time share one question to
-    /// the store (as Raft's ReadIndex). An engine that alone writes its journal needs no question.
+    /// Waits until this engine has applied every entry that was acknowledged by any replica before the call, so that a
+    /// read that begins afterwards is linearizable. All callers who wait at the same time share one request to the
+    /// store for the end of the journal (as Raft's ReadIndex). An engine that alone writes its journal needs no
+    /// request.
     ///
     /// # Errors
     /// [`SubmitError::Unavailable`] when the store does not answer, or the engine was shut down.
@@ -63,7 +65,7 @@ impl<M: Machine> Engine<M> {
         self.shared().lost.is_lost()
     }
 
-    /// Appends entries that the store has lost from the memory of this process. Returns the first and the last one.
+    /// Appends the lost entries again, from the memory of this process. Returns the first and the last entry appended.
     ///
     /// # Errors
     /// See [`AppendAgainError`].

@@ -76,7 +76,8 @@ pub(crate) fn answer_unavailable<M: Machine>(
     shared.observer.append_failed(reason, commands);
 }
 
-/// Returns undone commands to the front of the queue, in their order; if another replica leads by now, to that one.
+/// Returns undone commands to the front of the queue, in their order; if another replica leads by now, hands them to
+/// that one.
 pub(crate) fn requeue<M: Machine>(shared: &Shared<M>, undone: Vec<Submission<M>>) {
     if let Some(replica) = &shared.replica {
         // The lock keeps the leader from changing meanwhile.

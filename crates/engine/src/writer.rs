@@ -22,7 +22,7 @@ use crate::{Machine, lost, pending};
 /// The minimum number of commands in an append after which the writer waits for more; for fewer callers a common
 /// append gains too little.
 const GATHER_COMMANDS_MIN: usize = 8;
-/// After how long without commands a leading replica looks whether it still leads.
+/// The time without commands after which a leading replica finds out whether it still leads.
 const LEADER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Runs until the queue is closed and empty, then checkpoints the journal.
@@ -67,8 +67,8 @@ pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Jour
     let _ = journal.checkpoint();
 }
 
-/// Waits for commands, decides them, and takes the batches to append; none if the writer was woken for something else, or
-/// a leading replica was idle for a while. `None` if the queue is closed and empty.
+/// Waits for commands, decides them, and takes the batches to append; none if the writer was woken for something else,
+/// or a leading replica was idle for a while. `None` if the queue is closed and empty.
 fn next_batches<M: Machine>(
     shared: &Shared<M>,
     decider: &mut Decider<M>,
@@ -107,7 +107,7 @@ fn next_batches<M: Machine>(
             (shared.writer_wake).wait_for(&mut queue, LEADER_CHECK_INTERVAL);
         }
         queue.writer_wakes_at = 0;
-        // It was woken for something else than commands, or was idle for long enough.
+        // The writer was woken for something else than commands, or was idle for long enough.
         let is_idle = queue.waiting.is_empty() && queue.decided.is_empty();
         if is_idle && !queue.is_closed && !queue.is_ahead_deciding {
             return Some(VecDeque::new());

@@ -172,7 +172,7 @@ fn a_failed_append_undoes_its_changes_and_all_later_ones() {
     for fault in [Fault::NoSpace, Fault::ReadOnly, Fault::Io] {
         let options = Options {
             ahead_commands_min: 1,
-            // So small that an append would be full if undone commands still counted.
+            // This limit is so small that an append would be full if undone commands still counted.
             batch_commands_max: 2,
             ..Options::default()
         };
@@ -186,7 +186,7 @@ fn a_failed_append_undoes_its_changes_and_all_later_ones() {
             amount: 1,
         });
         toy.faults.wait_until_held();
-        // Decided during the append: commands that depend on its changes.
+        // During the append, commands are decided that depend on its changes.
         let second = toy.engine.submit(Command::Move {
             from: 0,
             to: 1,

@@ -1,4 +1,4 @@
-//! Entries that were acknowledged and that the journal does not have any more.
+//! What engines do when the journal does not have acknowledged entries any more.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -105,7 +105,7 @@ fn replicas_stop_and_go_on_when_one_of_them_has_appended_the_entries() {
     for member in &members {
         member.add(0, 1).unwrap().unwrap();
     }
-    // All have applied all of it.
+    // Reading the values makes each member apply every entry.
     let end = members
         .iter()
         .map(|m| {

@@ -1,4 +1,4 @@
-//! What entries say of the replicas that they come from.
+//! Which replica the entries of a journal name as the origin of their commands.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -62,7 +62,7 @@ fn the_entry_of_a_leader_tells_when_and_why_it_began_to_lead() {
     }
     let index = members.iter().position(|m| m.engine.leads()).unwrap();
     members.remove(index).crash();
-    // The command of a follower finds out that the leader is gone.
+    // The follower sends its command to the leader, and so finds out that the leader is gone.
     members[0].add(0, 1).unwrap().unwrap();
     members[1].values();
     let leadership = members[1].leadership();

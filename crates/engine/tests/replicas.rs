@@ -94,7 +94,7 @@ fn another_replica_leads_when_the_leader_is_gone() {
         members[0].add(2, 1).unwrap().unwrap();
         let index = members.iter().position(|m| m.origin == leader).unwrap();
         members.remove(index).crash();
-        // The command of a follower finds out that the leader is gone.
+        // A follower sends its command to the leader, and so finds out that the leader is gone.
         members[0].add(2, 1).unwrap().unwrap();
     }
     assert_eq!(members[0].values()[2], 4);
@@ -115,7 +115,7 @@ fn a_leader_hands_over_under_load_and_no_command_fails() {
             let (is_over, added) = (&is_over, &added);
             scope.spawn(move || {
                 while !is_over.load(Ordering::SeqCst) {
-                    // Each client has its own counter, whose limit is not reached, or a refusal.
+                    // Each client has a counter of its own, which never reaches its limit, so a refusal is an error.
                     let answer = member.add(client % COUNTERS, 1).unwrap();
                     added.fetch_add(u64::from(answer.is_ok()), Ordering::SeqCst);
                 }
@@ -236,7 +236,7 @@ struct Counted {
     unknown: AtomicU64,
 }
 
-/// Replicas that come and go, and what their clients were told.
+/// Replicas that start and crash, and what their clients were told.
 struct World {
     journal: MemoryJournal,
     network: Network,
@@ -257,7 +257,7 @@ impl World {
         }
     }
 
-    /// A client that adds 1 to the counters in turn, at one replica after the other.
+    /// A client that adds 1 to the counters in turn, and sends each command to the next replica.
     fn add_until_over(&self, client: usize) {
         for turn in client.. {
             if self.is_over.load(Ordering::Relaxed) {
@@ -325,7 +325,7 @@ impl World {
         }
     }
 
-    /// Every replica, and a recovery, has what clients were told, and nothing else.
+    /// Checks that every replica, and a recovery, has what clients were told, and nothing else.
     fn check(self) {
         let members = self.members.into_inner();
         members.iter().for_each(|member| member.faults.cancel_all());

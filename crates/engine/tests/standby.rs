@@ -1,4 +1,4 @@
-//! Replicas that hand no commands over: one of them works, the others stand by.
+//! Replicas that hand no commands over: one of them decides, and the others stand by and refuse commands.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -69,7 +69,7 @@ fn a_former_leader_answers_that_it_does_not_lead_and_its_command_has_no_effect()
     second.replica().leader_is_gone(leadership(&second).epoch);
     eventually(|| leadership(&second).is_own);
 
-    // It may not know yet that another one leads; the append conflicts then.
+    // The first replica may not know yet that another one leads; then its append conflicts.
     assert!(matches!(add(&first), Err(SubmitError::NotLeading)));
     assert_eq!(add(&second).unwrap(), Ok(1));
     eventually(|| leadership(&first).origin == 2);

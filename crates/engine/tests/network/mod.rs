@@ -50,7 +50,7 @@ impl Member {
         leadership.borrow().clone()
     }
 
-    /// Stops the replica as a crash would, as far as the others can see: nothing reaches it any more.
+    /// Stops the replica as a crash would, as the other replicas see it: no message reaches it any more.
     pub(crate) fn crash(self) {
         self.network.leave(self.origin);
         self.engine.shutdown();
@@ -68,7 +68,7 @@ impl Member {
     }
 }
 
-/// The replica that the others follow, once they agree on one of these.
+/// The replica that leads, once all these replicas agree on one of them.
 pub(crate) fn wait_for_leader(members: &[Member]) -> u64 {
     let mut leader = 0;
     crate::toy::eventually(|| {
