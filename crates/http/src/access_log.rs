@@ -15,8 +15,8 @@ use crate::request_context::RequestContext;
 use crate::request_id::{self, REQUEST_ID};
 use crate::tls::TlsSession;
 
-/// The target of the access log's events. It is a name of its own, not that of a module, because
-/// operators' filters name it.
+/// The target of the access log's events. It is not the name of a module, because operators name it in their log
+/// filters, which must stay valid when modules change.
 const TARGET: &str = "placewright_server::access";
 
 impl Gateway {
@@ -77,8 +77,8 @@ pub(crate) fn method_label(method: &Method) -> &'static str {
     }
 }
 
-/// A client's address, formatted faster than by its `Display`, which takes as long as the rest of a
-/// log line.
+/// A client's address, which this type formats faster: the `Display` of an address takes as long as the rest of a log
+/// line.
 struct Peer(SocketAddr);
 
 impl fmt::Display for Peer {

@@ -24,19 +24,19 @@ use metrics::AdmissionCollector;
 use operators::{OperatorLevel, OperatorPermit};
 use tenants::{TenantPermit, Tenants};
 
-/// What clients are told to wait before they try again.
+/// The time after which clients are told to try again.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The delay of a refusal whose request did not wait in a queue, so that clients that try again at once cannot
 /// keep the processors busy with refusals.
 const REFUSAL_DELAY: Duration = Duration::from_millis(100);
 
-/// The longest time for which a cheap request keeps its seat. One that takes longer waits for something else,
-/// such as a cell that does not answer, and must not keep others from running.
+/// The longest time for which a cheap request keeps its seat. A cheap request that takes longer waits for something
+/// else, such as a cell that does not answer, and must not keep others from running.
 const SEAT_TIME_MAX: Duration = Duration::from_millis(250);
 
-/// The same for other requests, which may compute for longer. How many of them compute at a time is bounded besides
-/// ([`CostlyExecutor`](crate::CostlyExecutor)).
+/// The longest time for which any other request keeps its seat. Such requests may compute for longer;
+/// [`CostlyExecutor`](crate::CostlyExecutor) also bounds how many of them compute at a time.
 const COSTLY_SEAT_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Admission control of the services of one process. Clones share the seats.
@@ -103,7 +103,7 @@ impl fmt::Debug for AdmissionControl {
 }
 
 impl Default for AdmissionControl {
-    /// None: every request is carried out at once.
+    /// Admission control that is disabled: every request is carried out at once.
     fn default() -> Self {
         Self::new(&AdmissionOptions {
             is_enabled: false,
@@ -131,14 +131,14 @@ impl AdmissionControl {
         registry.register_collector(Box::new(AdmissionCollector(self.clone())));
     }
 
-    /// Whether several projects of tenants send requests. Never if it is off.
+    /// Whether several projects of tenants send requests at present. Always false if admission control is disabled.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.0.is_enabled && self.0.tenants.is_shared()
     }
 
-    /// The time for each instance at which requests for instances are accepted while several projects send
-    /// requests.
+    /// The pace at which instances may be requested while several projects send requests, as the time for each
+    /// instance; see [`TenantLevel::instance_time`](placewright_admission::TenantLevel::instance_time).
     #[must_use]
     pub fn instance_time(&self) -> Duration {
         self.0.tenants.instance_time()
@@ -198,8 +198,7 @@ fn to_api(refusal: Refusal) -> ApiError {
 }
 
 impl Permit<'_> {
-    /// Where to count the time for which the request keeps a processor busy; none if that is not of
-    /// interest.
+    /// The counter of the time for which the request keeps a processor busy; `None` for requests that are not measured.
     pub(crate) fn busy_time(&self) -> Option<BusyTime> {
         match self {
             Self::Tenant(permit) => Some(permit.busy_time()),
@@ -207,7 +206,8 @@ impl Permit<'_> {
         }
     }
 
-    /// Carries the request out. If it is refused, nothing goes on behind the API.
+    /// Carries the request out. If its result is an error, the request is noted as refused, because it causes no work
+    /// behind the API.
     pub(crate) async fn run<T>(
         &mut self,
         work: impl Future<Output = ApiResult<T>>,
@@ -219,8 +219,8 @@ impl Permit<'_> {
         result
     }
 
-    /// Carries the request out. If it turns out that it mostly waits, its seat is given back before its
-    /// end.
+    /// Carries the request out. A request that takes so long that it must be waiting for something gives its seat back
+    /// before it ends.
     async fn run_with_seat<F: Future>(&mut self, work: F) -> F::Output {
         match self {
             Self::Tenant(permit) => {
@@ -255,9 +255,9 @@ impl BusyTime {
     }
 }
 
-/// Runs the work. The time for which its polls use a processor is added to `busy_time`. Time in which it waits for
-/// the disk or for others, and time in which its thread waits for a processor, is not: else a kind of request
-/// would seem costly because others keep the processors busy.
+/// Runs the work. The time for which its polls use a processor is added to `busy_time`. Not added is the time in which
+/// the work waits for the disk or for other tasks, or in which its thread waits for a processor: otherwise a kind of
+/// request would seem costly because others keep the processors busy.
 pub(crate) async fn measure<F: Future>(busy_time: Option<BusyTime>, work: F) -> F::Output {
     let Some(busy_time) = busy_time else {
         return work.await;

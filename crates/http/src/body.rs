@@ -174,11 +174,11 @@ const SMALL_BYTES: usize = 16 << 10;
 /// The memory that a body of more than [`SMALL_BYTES`] holds at first. It is doubled as the body arrives.
 const FIRST_BYTES: usize = 64 << 10;
 
-/// A body that holds memory waits no longer than this for more: the bodies of several callers may be waiting
-/// for what the others hold.
+/// A body that holds memory waits no longer than this for more memory, because several bodies may each be waiting for
+/// memory that the others hold.
 const GROW_WAIT: Duration = Duration::from_secs(1);
 
-/// What clients are told to wait before they try again, if there was no memory.
+/// The time after which clients are told to try again, if there was no memory.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Reads the body of a request of this caller.
@@ -216,8 +216,8 @@ where
     let reader = BodyReader {
         bytes_max,
         permit,
-        // Less than the time-out of the body, so that the response to a body that gets no memory names that as
-        // the reason.
+        // This is less than the time-out of the body, so that a body that gets no memory is refused for lack of memory
+        // and not because of its time-out.
         first_wait: timeout / 2,
     };
     let mut collected = std::pin::pin!(reader.collect(body));
@@ -341,7 +341,7 @@ impl BodyReader {
         Ok(RequestBody { bytes, _permit })
     }
 
-    /// Holds memory for so many bytes, rounded up as the buffer grows.
+    /// Holds memory for this many bytes, rounded up to the capacity to which the buffer grows.
     async fn hold_memory(&mut self, bytes: usize) -> ApiResult<()> {
         let Some(permit) = &mut self.permit else {
             return Ok(());

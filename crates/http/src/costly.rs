@@ -1,11 +1,10 @@
 //! Costly requests run on threads of their own, a few at a time, callers in turn.
 //!
-//! The threads that read and write sockets answer what costs microseconds. A request that may cost
-//! milliseconds (a search over all hosts, a long list, a large body) would hold up every connection
-//! of its thread, so it is handed over to another runtime. There a bounded number runs at a time, and
-//! each caller's requests wait in a queue of their own: whoever sends many waits for its own, and
-//! another caller's next request waits for at most one request of each caller before it. No caller
-//! has all places: the first request of a second caller begins at once.
+//! The threads that read and write sockets answer what costs microseconds. A request that may cost milliseconds (a
+//! search over all hosts, a long list, a large body) would hold up every connection of its thread, so it is handed over
+//! to another runtime. There a bounded number runs at a time, and each caller's requests wait in a queue of their own:
+//! a caller with many requests waits for its own ones, and another caller's next request waits for at most one request
+//! of each other caller. No caller may use all threads, so the first request of a second caller begins at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -27,9 +26,9 @@ use crate::error::ApiError;
 pub struct CostlyOptions {
     /// The most requests that run at a time.
     pub running_max: usize,
-    /// The most requests of one caller that wait.
+    /// The most waiting requests of one caller.
     pub waiting_per_caller_max: usize,
-    /// The most requests that wait in all.
+    /// The most waiting requests of all callers together.
     pub waiting_max: usize,
 }
 
@@ -60,7 +59,7 @@ pub enum CostlyError {
     Panicked,
 }
 
-/// What clients are told to wait before they try again.
+/// The time after which clients are told to try again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl CostlyError {
@@ -77,7 +76,7 @@ impl CostlyError {
     }
 }
 
-/// Whose requests share a queue: a hash of the project, or of the user without a project.
+/// A key for the callers whose requests share a queue: a hash of the project, or of the user if there is no project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Caller(u64);
 
@@ -198,8 +197,8 @@ impl CostlyExecutor {
         let receiver = {
             let options = &self.shared.options;
             let mut queue = self.shared.queue.lock();
-            // Whenever a request ends, those are started that may run then. So none waits that may run, and this
-            // request overtakes none.
+            // Each request that ends starts all waiting requests that may run then. So no waiting request may run now,
+            // and this request overtakes none.
             if queue.may_run(caller, options) {
                 queue.start(caller);
                 return Ok(self.shared.new_permit(caller));
@@ -246,8 +245,8 @@ impl Shared {
         while let Some((caller, sender)) = queue.take_next(&self.options) {
             queue.start(caller);
             if let Err(mut permit) = sender.send(self.new_permit(caller)) {
-                // The request does not wait any more. Its permit is emptied, because dropping it as it is would
-                // take the lock again.
+                // The request does not wait any more. Its permit is emptied before it is dropped, because dropping a
+                // full permit would take the lock again.
                 drop(permit.shared.take());
                 queue.end(caller);
             }
@@ -355,7 +354,7 @@ mod tests {
         while tasks.join_next().await.is_some() {}
         let order = order.lock();
         assert_eq!(order.len(), 21);
-        // One request of the first caller runs from the start, and one more has its turn before.
+        // One request of the first caller runs from the start, and a second one has its turn before the other caller's.
         assert_eq!(order.iter().position(|caller| *caller == 2), Some(2));
     }
 

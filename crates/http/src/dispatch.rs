@@ -59,7 +59,7 @@ impl Cost {
 pub enum Access {
     /// Everybody may: the request is carried out without an identity.
     Open,
-    /// Whoever is authenticated may, as far as the policies of the operation allow.
+    /// Every authenticated caller may send the request, as far as the policies of the operation allow.
     Identified,
 }
 
@@ -120,13 +120,12 @@ pub trait Api: Send + Sync + 'static {
         error
     }
 
-    /// Whether a request may take milliseconds, so that it is carried out on other threads than those
-    /// that serve connections.
+    /// Whether a request may take milliseconds, so that it has to be carried out on the threads for costly requests.
     fn is_costly(&self, request: &Self::Request, body: &[u8]) -> bool;
 
-    /// Whether a request has to see all changes that were acknowledged before it, which another process may have made.
-    /// False for one that only submits a command, which is decided on the newest state anyway, and for one that works on
-    /// what this process has.
+    /// Whether a request has to see all changes that were acknowledged before it, by this process or another one. False
+    /// for a request that only submits a command, which is decided on the newest state anyway, and for one that is
+    /// about this process itself.
     fn reads_newest(&self, request: &Self::Request) -> bool {
         let _ = request;
         true

@@ -1,4 +1,5 @@
-//! Memory that requests share: what all of them may hold together, and what those of one caller may.
+//! Memory that requests share: it limits what all of them may hold together, and what the requests of one caller may
+//! hold.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -12,7 +13,7 @@ use crate::costly::Caller;
 /// The number of bytes that one permit of a budget's semaphore stands for.
 pub(crate) const UNIT_BYTES: usize = 1 << 10;
 
-/// Callers that hold nothing any more are forgotten each time this many further ones are known.
+/// Each time this many further callers are known, those that hold nothing any more are forgotten.
 const FORGET_EVERY: usize = 64;
 
 /// A number of bytes that many requests share. Clones share it.
@@ -28,7 +29,7 @@ pub(crate) struct MemoryBudget {
 struct Callers {
     /// The semaphores of callers' shares.
     known: HashMap<Caller, Weak<Semaphore>>,
-    /// The number of known callers at which those that hold nothing are forgotten.
+    /// The number of known callers at which the callers that hold nothing are forgotten.
     forget_at: usize,
 }
 
@@ -52,8 +53,8 @@ impl MemoryPermit {
         }
     }
 
-    /// Takes bytes of the total, until the permit has `bytes` of it, but no more than were reserved. Returns
-    /// false when others hold them for longer than `timeout`.
+    /// Takes bytes of the total until the permit holds `bytes` of it, but no more than it has reserved of the caller's
+    /// share. Returns false when other callers hold the memory for longer than `timeout`.
     pub(crate) async fn grow(&mut self, bytes: usize, timeout: Duration) -> bool {
         let wanted = bytes.div_ceil(UNIT_BYTES).min(self.of_share.num_permits());
         let missing = wanted.saturating_sub(self.of_total.num_permits());
@@ -82,8 +83,8 @@ impl MemoryPermit {
 }
 
 impl MemoryBudget {
-    /// A budget of so many bytes, of which one caller has at most a quarter, so that neither one caller nor two
-    /// can use it up.
+    /// A budget of `bytes` bytes. One caller may have at most a quarter of it, so that two callers together cannot use
+    /// it up.
     pub(crate) fn new(bytes: usize) -> Self {
         let units = bytes.div_ceil(UNIT_BYTES).clamp(4, Semaphore::MAX_PERMITS);
         Self::of(Arc::new(Semaphore::new(units)), units / 4)
@@ -99,8 +100,7 @@ impl MemoryBudget {
         }
     }
 
-    /// Holds so many bytes, if they are free now. A request for more than the caller's share gets the whole
-    /// share.
+    /// Holds `bytes` bytes, if they are free now. A request for more than the caller's share gets the whole share.
     pub(crate) fn try_hold(&self, caller: Caller, bytes: usize) -> Option<MemoryPermit> {
         let units = self.units(bytes);
         let of_share = self.share_of(caller).try_acquire_many_owned(units).ok()?;
@@ -108,9 +108,9 @@ impl MemoryBudget {
         Some(MemoryPermit { of_share, of_total })
     }
 
-    /// Reserves so many bytes of the caller's share, and waits until that has them, so that a caller's requests
-    /// wait only for requests of the same caller. Bytes of the total are taken by [`MemoryPermit::grow`] as data
-    /// arrive, so that a client that sends nothing takes nothing from others.
+    /// Reserves `bytes` bytes of the caller's share, and waits until the share has them free, so that a caller's
+    /// requests wait only for requests of the same caller. Bytes of the total are taken by [`MemoryPermit::grow`] as
+    /// data arrive, so that a client that sends nothing takes nothing from others.
     pub(crate) async fn reserve(
         &self,
         caller: Caller,
@@ -131,7 +131,7 @@ impl MemoryBudget {
         Some(MemoryPermit { of_share, of_total })
     }
 
-    /// How many units so many bytes take, at most a caller's share.
+    /// The number of units for this many bytes; at most a caller's share.
     fn units(&self, bytes: usize) -> u32 {
         let units = bytes.div_ceil(UNIT_BYTES).min(self.share);
         u32::try_from(units).unwrap_or(u32::MAX)

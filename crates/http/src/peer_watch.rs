@@ -39,7 +39,7 @@ impl PeerWatch {
         if self.is_watching.load(Ordering::Relaxed) && stream.poll_closed(context) {
             self.has_closed.store(true, Ordering::Relaxed);
             self.is_watching.store(false, Ordering::Relaxed);
-            // The request was polled before this check, so it has to be polled again.
+            // The request was polled before this check noticed that the client is gone, so it has to be polled again.
             context.waker().wake_by_ref();
         }
     }

@@ -104,7 +104,7 @@ impl<V: Copy> RequestContext<V> {
 }
 
 impl<V> Drop for RequestContext<V> {
-    /// Ends the request for the audit log: at its answer, or when its client went away before.
+    /// Ends the request's entry of the audit log: the request was answered, or its client went away before.
     fn drop(&mut self) {
         if let Some(entry) = self.audit.take() {
             entry.end(EndedRequest {

@@ -19,8 +19,8 @@ use crate::peer_watch::{PeerWatch, Watchable};
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES_MAX: usize = 4 << 20;
 
-/// Writes in several pieces up to this size are joined: copying them costs less than the system's
-/// handling of the pieces.
+/// Pieces of a write that have up to this size together are joined: copying them costs less than the system's handling
+/// of several pieces.
 const JOINED_BYTES_MAX: usize = 2048;
 
 /// Joins the pieces in `buffer`; `None` if they do not fit.
@@ -81,7 +81,7 @@ struct StalledWrite {
     timer: PeerTimer,
 }
 
-/// Reading on after the server has closed its side: until when, and how many bytes were read so far.
+/// The state while the server reads on after it has closed its side: until when, and how many bytes were read so far.
 #[derive(Debug)]
 struct LingeringClose {
     until: Pin<Box<Sleep>>,
@@ -231,8 +231,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // Hyper reads the next request only once a response is complete. It also reads the body of a request; then
-        // this has no effect.
+        // Hyper reads the next request only once a response is complete. When it reads the body of a request, the
+        // connection is busy, and this call has no effect.
         self.connection_state.set_waiting();
         let result = Pin::new(&mut self.stream).poll_read(context, buffer);
         if result.is_pending() {

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::LevelStatus;
 
-/// The seats of operators and services, and those who wait for one: the first one is next.
+/// The seats of operators and services, and the queue of requests that wait for one.
 pub(super) struct OperatorLevel {
     counter: SeatCounter,
     /// Used only while all seats are taken.
@@ -92,7 +92,7 @@ impl OperatorLevel {
         }
     }
 
-    /// Gives a seat to the first that waits for it, or back.
+    /// Passes a seat on to the first request that waits for one, or frees it if none does.
     fn leave(&self) {
         while self.counter.leave() == Exit::PassOn {
             let first = self.queue.lock().waiting.pop_front();

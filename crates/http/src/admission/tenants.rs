@@ -38,7 +38,7 @@ pub(super) struct WaitingTenant<'a> {
     tenants: &'a Arc<Tenants>,
     ticket: Ticket,
     receiver: oneshot::Receiver<Seat>,
-    /// How it leaves the queue if it does.
+    /// The reason for which the request leaves the queue when this is dropped.
     departure: Departure,
 }
 
@@ -104,12 +104,12 @@ impl Tenants {
                 departure: Departure::ClientGone,
             }),
             (Arrival::Started(seat), _) => Arrived::Started(TenantPermit::new(self, seat)),
-            // A request that waits has made its receiver.
+            // This cannot happen: a request that waits has made its receiver.
             (Arrival::Waiting(_), None) => return Err(Refusal::QueueFull(0)),
         })
     }
 
-    /// Changes the level, then lets requests run that have a seat now.
+    /// Changes the level, then starts the requests that can have a seat now.
     fn change<T>(
         &self,
         change: impl FnOnce(&mut TenantLevel<oneshot::Sender<Seat>>, Duration) -> T,
@@ -118,7 +118,7 @@ impl Tenants {
         let mut level = self.level.lock();
         let result = change(&mut level, now);
         while let Some((seat, waiter)) = level.start_next(now) {
-            // Sending wakes a task, which does not run here.
+            // Sending only wakes the task of the request, so the lock is not held while that task runs.
             if let Err(seat) = waiter.send(seat) {
                 level.abandon(seat);
             }
@@ -126,7 +126,7 @@ impl Tenants {
         result
     }
 
-    /// Ends a request, and lets others run when its seat is free, which may be later.
+    /// Ends a request, and starts others when its seat is free, which may be later than now.
     fn finish(self: &Arc<Self>, seat: Seat, busy_time: Duration) {
         let free_at = self.change(|level, now| level.finish(seat, busy_time, now));
         // Without a runtime no task waits for the seat.
@@ -187,7 +187,7 @@ impl<'a> WaitingTenant<'a> {
         let queue_time = self.tenants.queue_time;
         match tokio::time::timeout(queue_time, &mut self.receiver).await {
             Ok(Ok(seat)) => Ok(TenantPermit::new(self.tenants, seat)),
-            // It gave way to a request of a project of which fewer wait.
+            // The request was removed from the queue for one of a project that has fewer waiting requests.
             Ok(Err(_)) => Err(Refusal::QueueFull(self.tenants.queue_total_max)),
             Err(_) => {
                 self.departure = Departure::TimedOut;

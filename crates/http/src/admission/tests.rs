@@ -22,7 +22,7 @@ use crate::{
 struct Service {
     gateway: Gateway,
     admission: AdmissionControl,
-    /// Each request of the service waits for a permit and uses it up; a test adds one to let a request end.
+    /// Each request of the service uses up one permit before it ends, so a test ends a request by adding a permit.
     ends: Semaphore,
     /// Requests that were begun.
     begun: AtomicUsize,
@@ -226,7 +226,7 @@ async fn operators_wait_for_each_other_in_the_order_in_which_they_came() {
         sent.push(send(&service, "admin").await);
     }
     assert_eq!((service.begun(), service.waiting()), (2, 2));
-    // One that has gone is passed over.
+    // A request whose client has gone away is passed over.
     sent.remove(2).abort();
     for _ in 0..10 {
         yield_now().await;
@@ -248,7 +248,7 @@ async fn a_request_that_waits_for_too_long_is_refused_and_not_begun() {
     for _ in 0..3 {
         sent.push(send(&service, "admin").await);
     }
-    // Nothing happens meanwhile, so the time passes at once.
+    // No task can run meanwhile, so tokio's paused clock advances to the time-out at once.
     let refused = sent.pop().unwrap().await.unwrap();
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
     let why = text(refused).await;
@@ -272,7 +272,7 @@ async fn a_request_whose_client_has_gone_leaves_its_queue_and_is_not_begun() {
         yield_now().await;
     }
     assert_eq!((service.begun(), service.waiting()), (3, 1));
-    // One that runs makes room for the next one.
+    // When a running request is dropped, the next one runs.
     sent.remove(0).abort();
     for _ in 0..10 {
         yield_now().await;

@@ -175,7 +175,7 @@ struct EndConditions<'a> {
 }
 
 impl EndConditions<'_> {
-    /// Whether the connection's next response is its last one.
+    /// Whether the connection is to be closed after its next response.
     fn is_ending(self, connection_state: &ConnectionState) -> bool {
         // The client of a new connection has just finished its handshake, and a request is on its way.
         let is_used = !connection_state.is_new();

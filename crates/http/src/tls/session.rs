@@ -34,7 +34,7 @@ impl TlsSession {
         let client = match certificate {
             None => None,
             Some(certificate) => {
-                // Reading the validity and the names succeeds for a certificate that was verified.
+                // The certificate was verified before, so reading its validity and names succeeds.
                 let validity = Validity::of(certificate).map_err(|_| ClientCertificateExpired)?;
                 if validity.is_over(now_s()) {
                     return Err(ClientCertificateExpired);
