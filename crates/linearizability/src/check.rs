@@ -1,5 +1,5 @@
-//! The search for an order of a history's operations: the method of Wing and Gong, with Lowe's memory of what was
-//! tried (the set of operations that are in the order, and the state after them), as in the checker Porcupine.
+//! The search for an order of a history's operations: the method of Wing and Gong, with Lowe's extension that remembers
+//! what was tried in vain (the set of operations in the order, and the state after them), as in the checker Porcupine.
 //!
 //! An operation without an answer may have taken effect at any time after its call, or never. It is put into an
 //! order only where it changes the state; where it does not, it makes no difference.
@@ -33,7 +33,7 @@ pub struct Operation<I, O> {
 pub enum Verdict {
     /// There is an order that explains every answer.
     Linearizable,
-    /// There is none. The text shows how far the longest order goes.
+    /// There is no such order. The text shows the longest order that was found.
     NotLinearizable(String),
     /// The search was given up.
     Undecided,
@@ -120,7 +120,8 @@ impl<M: Model> Search<'_, M> {
         is_possible.then_some(state)
     }
 
-    /// Puts an operation at the end of the order, unless that was tried in vain before.
+    /// Appends an operation to the order, unless the same set of operations with the same state was tried in vain
+    /// before.
     fn place(&mut self, number: usize, state: M::State) -> bool {
         self.in_order.insert(number);
         if !self
@@ -141,7 +142,7 @@ impl<M: Model> Search<'_, M> {
         true
     }
 
-    /// Takes the last operation out of the order, and returns it.
+    /// Removes the last operation from the order, and returns it.
     fn take_back(&mut self) -> Option<usize> {
         let Placed { number, before } = self.order.pop()?;
         self.state = before;
@@ -175,7 +176,7 @@ impl<M: Model> Search<'_, M> {
             .filter(|number| !placed.contains(*number))
             .collect();
         left.sort_by_key(|number| self.operations[*number].call);
-        // Only what was called before the first return among them can be next.
+        // Only an operation that was called before any of the remaining operations returned can be next.
         let returns = left
             .iter()
             .filter_map(|number| self.operations[*number].answer.as_ref());

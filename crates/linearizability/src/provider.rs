@@ -32,7 +32,7 @@ struct Allocation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expected {
-    /// None: the claim replaces whatever there is (microversions below 1.28).
+    /// Nothing: the claim replaces whatever the consumer has (microversions below 1.28).
     Anything,
     /// The consumer has to be new.
     New,
@@ -65,18 +65,18 @@ pub enum Input {
     Claim {
         /// The number of the consumer that claims.
         consumer: usize,
-        /// How much it claims; at least 1.
+        /// The amount that it claims; at least 1.
         amount: u64,
-        /// The generation that it has to be at.
+        /// The generation that the claim expects of the consumer.
         expected: Expected,
     },
-    /// Move all that one consumer has to another one, which has to be new, in one request.
+    /// Move all allocations of one consumer to another one, which has to be new, in one request.
     Move {
         /// The consumer that has something.
         from: usize,
-        /// The consumer that has nothing.
+        /// The consumer that has no allocations yet.
         to: usize,
-        /// How much the new one gets.
+        /// The amount that the new consumer gets.
         amount: u64,
         /// The generation that `from` has to be at.
         generation: u64,
@@ -99,7 +99,7 @@ pub enum Input {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 pub enum Output {
-    /// Done, and there is nothing to show.
+    /// The operation was carried out, and its answer has no content.
     Done,
     /// Refused as a conflict (409).
     Refused,
@@ -268,7 +268,7 @@ impl State {
         self.replace(consumer, amount, generation, released)
     }
 
-    /// Gives a consumer an amount if it fits, where the same request releases what `released` says.
+    /// Sets the amount of a consumer, if it fits. The same request releases `released` of what is in use.
     fn replace(
         &mut self,
         consumer: usize,
@@ -281,7 +281,8 @@ impl State {
         let Some(provider) = &mut self.provider else {
             return Output::Missing;
         };
-        // An inventory that was lowered below what is in use may stay so, as long as it does not get worse.
+        // If less inventory exists than is in use, because the inventory was lowered, a request that does not increase
+        // the usage is allowed.
         let is_no_worse = used > 0 && used_after <= used;
         if provider
             .total

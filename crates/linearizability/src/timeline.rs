@@ -87,7 +87,7 @@ impl Timeline {
         }
     }
 
-    /// Puts the events of the operation back that was taken out last.
+    /// Puts the two events of the operation back that was taken out last.
     pub(crate) fn put_back(&mut self, number: usize) {
         let (call, answer) = self.nodes_of[number];
         if let Some(answer) = answer {

@@ -1,4 +1,4 @@
-//! Histories that are known to be linearizable, and others that are known not to be.
+//! Histories that are known to be linearizable, and histories that are known not to be.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,7 +8,8 @@
 use placewright_linearizability::provider::ProviderModel;
 use placewright_linearizability::{Model, Operation, Verdict, check, history};
 
-/// Lines in short: client, call, return (0 if there is none), input, output.
+/// The verdict on a history in short form. Each line has the client, the times of call and return (0 if there is no
+/// return), the input, and the output.
 fn verdict(lines: &[(u32, u64, u64, &str, &str)]) -> Verdict {
     let text: String = lines
         .iter()
@@ -124,7 +125,7 @@ fn two_claims_that_do_not_fit_together_are_found() {
         (1, 10, 20, CLAIM_7, DONE),
         (2, 11, 21, OTHER_7, REFUSED),
     ])));
-    // The other order explains this, though the refused claim was called first.
+    // The refused claim was called first, but may have taken effect second.
     assert!(is_linearizable(&after_setup(&[
         (2, 10, 21, OTHER_7, REFUSED),
         (1, 11, 20, CLAIM_7, DONE),
@@ -144,7 +145,7 @@ fn a_write_without_an_answer_may_take_effect_at_any_later_time_or_never() {
         (2, 11, 12, USAGE, USES_0),
         (2, 1000, 1001, USAGE, USES_7),
     ])));
-    // But not before its call, not twice, and not back again.
+    // The write may not take effect before its call, or twice, and its effect may not vanish again.
     assert!(!is_linearizable(&after_setup(&[
         (2, 6, 7, USAGE, USES_7),
         unknown,
@@ -199,7 +200,7 @@ fn lines_that_are_no_operations_are_named() {
     }
 }
 
-/// A number that operations swap for another one.
+/// A register with a number, for which each operation swaps another number.
 #[derive(Debug)]
 struct Register;
 
@@ -217,7 +218,8 @@ impl Model for Register {
     }
 }
 
-/// Whether there is an order, by trying all of them: the definition, for few operations.
+/// Whether there is an order that explains every answer, found by trying all orders. This is the definition, and fast
+/// enough for few operations.
 fn has_order(operations: &[Operation<Option<u32>, u32>], used: u32, state: u32) -> bool {
     let left = || (0..operations.len()).filter(|number| used & (1 << number) == 0);
     let answered = left().filter_map(|number| operations[number].answer);

@@ -10,7 +10,7 @@ use crate::LinkFuture;
 
 /// The cell's interface towards control.
 pub trait CellLink: Send + Sync + 'static {
-    /// The cell's own id, with which control checks that it reached the cell it meant.
+    /// The cell's own id, by which control checks that it has reached the cell that it meant.
     fn cell_id(&self) -> LinkFuture<'_, CellId>;
 
     /// Delivers messages. There is one reply for each message, in the same order, and each is sent

@@ -6,9 +6,9 @@
 //! - [`ReplicaLink`]: a replica of control, or of a cell, reaches the one that leads.
 //! - [`CertificateLink`]: holders of certificates reach their authority.
 //!
-//! Each is a trait, so that roles in one process talk through memory and roles on different
-//! machines over the network, and the callers' code is the same. Every call may be made twice, and every answer
-//! may be lost: the conductors' state machines number whatever must not happen twice.
+//! Each is a trait, so that roles in one process talk through memory and roles on different machines over the network,
+//! and the callers' code is the same. Every call may be made twice, and every answer may be lost: the conductors' state
+//! machines number every request that must not take effect twice.
 
 mod agent;
 mod cell;

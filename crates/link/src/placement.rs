@@ -13,8 +13,8 @@ pub trait PlacementLink: Send + Sync + 'static {
     /// cell that sends them.
     fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>>;
 
-    /// Waits until [`PlacementLink::authorize`] sees every change that was acknowledged before the call, by whichever
-    /// replica of control.
+    /// Waits until [`PlacementLink::authorize`] sees every change that was acknowledged before the call, by any replica
+    /// of control.
     fn catch_up(&self) -> LinkFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }

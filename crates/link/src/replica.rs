@@ -6,7 +6,7 @@ use crate::LinkFuture;
 
 /// A replica's interface towards the others.
 pub trait ReplicaLink: Send + Sync + 'static {
-    /// What the replica is, and who leads as far as it knows.
+    /// What the replica is, and which replica leads as far as it knows.
     fn identify(&self) -> LinkFuture<'_, ReplicaIdentity>;
 
     /// Follows the replica, which the caller believes to lead.
@@ -16,7 +16,7 @@ pub trait ReplicaLink: Send + Sync + 'static {
 /// What a replica is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaIdentity {
-    /// A number that no other replica has, nor this one after its next start.
+    /// The number of the replica, which no other replica has, and which is a new one at each of its starts.
     pub origin: u64,
     /// Where the other replicas reach it, as HOST:PORT.
     pub address: String,
