@@ -45,8 +45,8 @@ pub(crate) struct CellFollower {
     marked_down: Option<bool>,
     last_event: Instant,
     leading: Leading,
-    /// The epoch for which this follower has submitted all that follows from what it heard of the cell. A replica that
-    /// does not lead submits nothing.
+    /// The epoch in which this follower has submitted every command that the cell's events call for. A replica that
+    /// does not lead submits none.
     caught_up: Option<u64>,
 }
 
@@ -186,8 +186,8 @@ impl CellFollower {
         }
     }
 
-    /// Submits what follows from all that was heard of the cell, if this process has begun to lead: the one that
-    /// led before may have died before it did.
+    /// Submits every command that the events of the cell so far call for, if this process has begun to lead: the
+    /// replica that led before may have died before it submitted them.
     async fn catch_up(&mut self) {
         self.caught_up = self.leading.epoch();
         if self.caught_up.is_none() {
@@ -240,8 +240,8 @@ impl CellFollower {
     fn report_to_scheduler(&self, batch: &[CellEvent]) -> bool {
         let at = now();
         let mut is_gapless = true;
-        // The scheduler is not locked for a batch that says nothing of hosts, and in which all instances are
-        // still going to the hosts on which they count. One that goes nowhere any more counts on none.
+        // The scheduler need not be locked for a batch without events of hosts, if every instance in it is still going
+        // to the hosts on which it is counted. An instance that is going to no host has to be counted on none.
         let is_on_its_way = |view: &InstanceView| {
             view.guest.is_none() && view.job.as_ref().is_some_and(|job| job.target.is_some())
         };
@@ -328,7 +328,7 @@ impl CellFollower {
             });
             done.collect()
         });
-        // The replica that leads submits it, or will when it finds that it leads.
+        // The replica that leads submits this command itself, now or when it learns that it leads.
         let done = done.into_iter().filter(|_| self.leading.is_own());
         for (instance, digest) in done {
             let event = RebuildEvent::Done { digest };

@@ -1,4 +1,4 @@
-//! Whether this process does what only one replica should do.
+//! Whether this process does the work that only one of several replicas should do.
 
 use std::future::Future;
 
@@ -49,7 +49,7 @@ impl Leading {
         self.wait_for(|leadership| leadership.is_own).await;
     }
 
-    /// Waits until this process does not lead in this epoch any more.
+    /// Waits until this process no longer leads in the given epoch.
     pub(crate) async fn until_over(&mut self, epoch: u64) {
         match self.leadership {
             None => std::future::pending().await,
@@ -59,7 +59,8 @@ impl Leading {
         }
     }
 
-    /// Waits until this process leads in another epoch than this one, or, if it leads in this one, does not any more.
+    /// Waits until [`Self::epoch`] is another than the given one: this process begins to lead, leads in another epoch,
+    /// or does not lead any more.
     pub(crate) async fn until_other(&mut self, epoch: Option<u64>) {
         match self.leadership {
             None => std::future::pending().await,
@@ -75,12 +76,12 @@ impl Leading {
             return;
         };
         if leadership.wait_for(holds).await.is_err() {
-            // The engine is gone, and with it this process's part.
+            // The engine was shut down, so nothing will change any more.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Does something whenever this process leads, from its beginning, and drops it when another one leads.
+    /// Runs work from the beginning of each time in which this process leads, and drops it when another replica leads.
     pub(crate) async fn while_own<F: Future<Output = ()>>(mut self, mut work: impl FnMut() -> F) {
         loop {
             self.until_own().await;

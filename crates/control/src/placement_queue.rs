@@ -39,7 +39,7 @@ const COMMANDS_UNDER_WAY_MAX: usize = 128;
 const CLAIMS_UNDER_WAY_MAX: usize = 512;
 /// The most reservations and moves that are ranked together.
 const WORK_AT_ONCE: usize = 16;
-/// How long placements wait for their pace before it is checked again whether there is one.
+/// While placements wait for their pace, the interval of checks whether the pace is still limited.
 const SHARED_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// The most instances of one request that are claimed by one command while several projects send requests:
 /// a claim of a thousand hosts would hold up everybody's commands for more than 10 milliseconds.
@@ -94,7 +94,8 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     work: WorkQueue,
-    /// Work that was taken out of the queue and not begun: its turn is next.
+    /// Work that was taken out of the queue and is not begun, each with its project. It comes before the work in the
+    /// queue.
     next: VecDeque<(String, PlanningWork)>,
     /// The instances and moves that are queued or being placed.
     busy: HashSet<Uuid>,
@@ -186,7 +187,7 @@ impl PlacementQueue {
 
 impl Drop for PlacementQueue {
     fn drop(&mut self) {
-        // The last handle is dropped. The thread holds no handle, only what is shared with it.
+        // The last handle is dropped while the thread runs: the thread holds no handle, only the shared data.
         if Arc::strong_count(&self.thread) == 1 {
             self.shared.queue.lock().is_stopping = true;
             self.shared.wake.notify_one();

@@ -1,8 +1,8 @@
-//! Which replica finds hosts for which builds and moves.
+//! Which replica ranks hosts for which builds and moves.
 //!
-//! The replica that took a request ranks hosts for it, so that all replicas share that work. If that replica dies, the
-//! one that leads takes its work over. Nothing depends on who does it but time: a build that two replicas place is
-//! placed by the first of them, and the other is refused.
+//! The replica that accepted a request ranks hosts for it, so that all replicas share that work. If that replica dies,
+//! the one that leads takes over its work. Which replica does the work changes only how long it takes: if two replicas
+//! place the same build, the first claim is accepted and the other one is refused.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use placewright_conductor::super_conductor::{BuildRequest, BuildStage, Change, Move, MoveStage};
 use uuid::Uuid;
 
-/// How long a replica's work stays its own after the last sign of it in the journal.
+/// The time after a replica's newest entry in the journal for which its work is left to it.
 const SILENT_AFTER: Duration = Duration::from_secs(2);
 
-/// The number of replicas after which those that were silent for long are forgotten.
+/// The number of known replicas beyond which those that were silent for long are forgotten.
 const REPLICAS_MAX: usize = 64;
 /// A replica that is not known.
 const UNKNOWN: u64 = 0;
@@ -57,7 +57,7 @@ impl Rankers {
         }
     }
 
-    /// Forgets a replica that is gone, so that its work is due at once.
+    /// Forgets a replica that is gone, so that other replicas do its work at once.
     pub(crate) fn forget(&mut self, origin: u64) {
         self.heard_at.remove(&origin);
         self.waiting.retain(|_, (owner, _)| *owner != origin);
@@ -68,8 +68,8 @@ impl Rankers {
         (self.waiting.get(&id)).is_some_and(|(owner, _)| *owner == own)
     }
 
-    /// Whether the replica that leads, `own`, has to find a host for this work: it took it, or the one that did is gone
-    /// or silent. Work that nobody is known to have taken is due.
+    /// Whether the replica that leads, `own`, has to rank hosts for this work: it accepted the request itself, or the
+    /// replica that did is unknown, gone or silent.
     pub(crate) fn is_due(&self, id: Uuid, own: u64, at: Instant) -> bool {
         let Some((owner, since)) = self.waiting.get(&id) else {
             return true;

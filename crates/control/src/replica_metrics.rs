@@ -1,4 +1,4 @@
-//! Metrics of this process's part among the replicas of control, for Prometheus.
+//! Metrics of this process as one of the replicas of control, for Prometheus.
 
 use std::fmt;
 

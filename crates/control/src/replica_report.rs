@@ -1,4 +1,4 @@
-//! What this process tells operators of its part among the replicas of control.
+//! What this process reports to operators about itself as one of the replicas of control.
 
 use placewright_engine::{Engine, Leadership};
 use placewright_records::control::RECORD_VERSION;
@@ -15,9 +15,9 @@ pub struct ReplicaReport {
     pub record_version: u8,
     /// What it does at present.
     pub role: Role,
-    /// Where other replicas reach it; `None` if this process alone writes the journal.
+    /// The address at which other replicas reach it; `None` if this process alone writes the journal.
     pub address: Option<String>,
-    /// Who leads; `None` if nobody is known to, or there are no replicas.
+    /// The replica that leads; `None` if none is known, or there are no replicas.
     pub leader: Option<Leader>,
     /// The last entry that it has applied.
     pub applied: u64,
@@ -39,11 +39,11 @@ pub struct ReplicaReport {
 pub enum Role {
     /// It alone writes the journal.
     Alone,
-    /// It decides all commands.
+    /// The replica decides all commands.
     Leads,
-    /// It hands commands to the one that leads.
+    /// The replica hands commands to the one that leads.
     Follows,
-    /// It takes no requests, because the store has lost entries.
+    /// The replica takes no requests, because the store has lost entries.
     Stopped,
 }
 
@@ -54,7 +54,7 @@ pub struct Leader {
     pub address: String,
     /// The entry with which it began to lead.
     pub epoch: u64,
-    /// When it began to lead by its own clock, in milliseconds since 1970.
+    /// The time at which it began to lead, by its own clock, in milliseconds since 1970.
     pub since_ms: u64,
     /// Why it began to lead.
     pub reason: &'static str,
@@ -65,7 +65,7 @@ pub struct Leader {
 pub struct LostEntries {
     /// The first entry that is missing.
     pub first: u64,
-    /// The last one that this process has applied.
+    /// The last entry that this process has applied.
     pub last: u64,
     /// Why this process cannot append them again; `None` if it can.
     pub reason_against_appending: Option<String>,

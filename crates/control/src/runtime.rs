@@ -105,8 +105,9 @@ impl Runtime {
         Ok(Arc::new(Self { context, tasks }))
     }
 
-    /// Seals the secrets that an earlier release left in the clear in the store. To be called before
-    /// anything is served. Returns how many specifications had any. A replica leaves that to the one that leads.
+    /// Seals the secrets that an earlier release left in the clear in the store. To be called before anything is
+    /// served. Returns how many specifications had such secrets. A replica that does not lead does nothing, because the
+    /// one that leads does this.
     pub async fn seal_open_secrets(&self) -> usize {
         let mut leading = self.context.leading.clone();
         leading.until_known().await;
@@ -117,8 +118,8 @@ impl Runtime {
         secrets::seal_again(&self.context.control, with_bodies).await
     }
 
-    /// Limits the pace of placements to one instance in this time, while several projects send requests, which
-    /// `is_shared` says. Without this call they are not limited.
+    /// Limits the pace of placements to one instance in `instance_time` while several projects send requests, that is,
+    /// while `is_shared` returns true. Without this call there is no limit.
     pub fn limit_pace(
         &self,
         instance_time: Duration,
@@ -273,8 +274,8 @@ fn process_entries(context: &RuntimeContext, entries: &Entries) {
     }
 }
 
-/// Notes which replica took the builds and moves that changes of one entry concern. A command without an id was submitted
-/// to the replica that led.
+/// Notes which replica accepted the builds and moves that the changes of one entry concern. A command without an id was
+/// submitted to the replica that led.
 fn note_rankers(context: &RuntimeContext, command: Option<CommandId>, changes: &[Change]) {
     if !context.control.engine().is_replica() {
         return;
@@ -289,7 +290,8 @@ fn note_rankers(context: &RuntimeContext, command: Option<CommandId>, changes: &
     }
 }
 
-/// Does what is pending whenever this process begins to lead, and gives the work of a leader that is gone to the others.
+/// Whenever this process begins to lead, does all pending work, and has the replicas take over the work of a leader
+/// that is gone.
 async fn follow_leadership(context: Arc<RuntimeContext>) {
     let Some(mut leadership) = context.control.engine().leadership() else {
         return std::future::pending().await;
@@ -315,7 +317,7 @@ async fn follow_leadership(context: Arc<RuntimeContext>) {
 async fn deliver_while_leading(context: Arc<RuntimeContext>, outbox: Arc<Outbox>) {
     let leading = context.leading.clone();
     let deliver = || {
-        // What another replica has sent meanwhile is not known here, so everything is sent again.
+        // This process does not know what another replica has sent meanwhile, so everything is sent again.
         outbox.clear();
         context.resend_messages(outbox.cell());
         outbox::run(context.control.clone(), Arc::clone(&outbox))

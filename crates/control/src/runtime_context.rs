@@ -29,14 +29,14 @@ pub(crate) struct RuntimeContext {
 }
 
 impl RuntimeContext {
-    /// Whether this process finds a host for something that has just begun to wait: it took the request.
+    /// Whether this process ranks hosts for work that has just begun to wait, because it accepted the request.
     fn ranks(&self, waiting: &WaitingForHost) -> bool {
         let engine = self.control.engine();
         !engine.is_replica() || self.rankers.lock().is_own(waiting.id(), engine.origin())
     }
 
-    /// Whether this process finds a host for something that has waited: it took the request, or it leads and the replica
-    /// that took it is silent.
+    /// Whether this process ranks hosts for work that has waited for a while: it accepted the request, or it leads and
+    /// the replica that accepted the request is silent.
     fn ranks_now(&self, waiting: &WaitingForHost, leads: bool, at: Instant) -> bool {
         let engine = self.control.engine();
         if !engine.is_replica() {

@@ -183,7 +183,7 @@ async fn a_cell_that_is_down_keeps_its_instances_and_gets_no_new_ones() {
         control.conductor.cells()[&cell(1)].down_since.is_some() && !views.is_up(cell(1))
     })
     .await;
-    // A deletion waits for the cell; new instances go to the others.
+    // A deletion waits for the cell that is down; new instances go to the other cells.
     let deleted = site
         .conductor
         .read(|_, views| *views.cells[&cell(1)].instances.keys().next().unwrap());
@@ -201,7 +201,7 @@ async fn a_cell_that_is_down_keeps_its_instances_and_gets_no_new_ones() {
     });
     assert!(!is_any_in_cell.await);
     site.cells.remove(&cell(1));
-    // Back with the same store, and its link replaced.
+    // The cell is back with the same store, and its link is replaced.
     site.open_cell(stores, 1).await;
     site.start_agents(1, 4);
     site.until("cell 1 is back without the deleted", |control, views| {

@@ -59,7 +59,7 @@ async fn limits_come_from_the_configuration_or_from_keystone() {
     assert_eq!(instance_limit(&site, "r").await, 5);
     let sequence = control.engine().durable_sequence();
     control.set_unified_limits(unified).await.unwrap();
-    // A start with the same configuration keeps what was known last.
+    // After a start with the same configuration, the limits that were last read from Keystone still hold.
     control
         .configure_quotas(ten.clone(), LimitSource::Keystone)
         .await

@@ -209,7 +209,7 @@ async fn an_instance_that_its_host_has_not_reported_yet_is_left_alone() {
     let mut site = start_site(1).await;
     create_active(&site, 2, 1).await;
     let guest = view(&site, 0).await.unwrap().guest.unwrap();
-    // The host's agent ended before it could report the guest, and has not begun again.
+    // The host's agent ended before it could report the guest, and has not begun a new session.
     site.stop_agents(0).await;
     remove_report(&site, guest.host, 0);
     let finding = repair_only_finding(&site, default_repairs()).await;

@@ -37,7 +37,8 @@ async fn check(site: &ReplicatedSite, created: &[InstanceId], deleted: &[Instanc
     for replica in &site.replicas {
         replica.engine.confirm().await.unwrap();
         let mut findings = replica.runtime.audit(None).await.findings;
-        // These agents report their guests once, at the beginning of a session.
+        // The agents of these tests report their guests only at the beginning of a session, so guests of later builds
+        // seem to be missing.
         findings.retain(|finding| finding.kind != FindingKind::MissingGuest);
         assert!(findings.is_empty(), "{findings:?}");
     }
@@ -67,7 +68,7 @@ async fn what_a_replica_took_before_it_was_killed_is_done_by_the_others() {
     let mut site = ReplicatedSite::start(3, 2, 4).await;
     let mut created = Vec::new();
     for round in 0..3 {
-        // Once the leader, and once others.
+        // In the first round the leader, and then another replica in each.
         let leader = site.leader().unwrap_or(0);
         let index = (leader + round) % site.replicas.len();
         let first = round * 10;
@@ -95,7 +96,7 @@ async fn nothing_is_lost_or_done_twice_whatever_happens_to_replicas() {
                 2 => {
                     let successor = &site.replicas[rng.below(site.replicas.len())];
                     let address = format!("replica {}", successor.origin);
-                    // Only the one that leads does.
+                    // This has an effect only if the chosen replica leads.
                     let replica = site.replicas[index].engine.replica();
                     replica.hand_over(successor.origin, &address);
                 }
@@ -118,7 +119,7 @@ async fn nothing_is_lost_or_done_twice_whatever_happens_to_replicas() {
         }
         site.network.heal();
         site.rest().await;
-        // A deletion that was lost with its replica is repeated, as a client would.
+        // A deletion that was lost when its replica was killed is repeated, as a client would do.
         for id in &deleted {
             site.replicas[0].delete(*id).await;
         }

@@ -59,8 +59,8 @@ impl Shared {
             .map_err(|refusal| DestinationsError::Group(Box::new(refusal)))
     }
 
-    /// Refuses a request if one of these consumers has allocations. Where another replica may have released them
-    /// already, that is found out first.
+    /// Refuses a request if one of these consumers has allocations. Another replica may have released the allocations
+    /// already, so in that case this process first catches up with the journal.
     pub(super) async fn check_hold_nothing(
         &self,
         consumers: &[Uuid],

@@ -3,13 +3,13 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The most instances of one command that the next one waits for. A command for a thousand that may not be divided
-/// delays others no longer than several commands that were divided.
+/// The most instances of one command for which the next command waits. A single command for thousands of instances,
+/// which may not be divided, therefore delays others no longer than several small commands would.
 const INSTANCES_MAX: u32 = 256;
 
-/// Limits placements to the pace at which admission control accepts requests for instances, while several
-/// projects send requests: else those for many instances would take the processors and the disk from everybody's
-/// requests. Otherwise, and before it is set, there is no limit.
+/// While several projects send requests, limits placements to the pace at which admission control accepts requests for
+/// instances. Otherwise requests for many instances would take the processors and the disk from everybody's requests.
+/// There is no limit while only one project sends requests, and before [`Self::set`] is called.
 #[derive(Default)]
 pub(super) struct Pace {
     limit: OnceLock<Limit>,
@@ -40,8 +40,8 @@ impl Pace {
         self.limit.get().is_some_and(|limit| (limit.is_shared)())
     }
 
-    /// When the next placements may be submitted, if so many are submitted now and `earlier` is when that was
-    /// allowed.
+    /// The time from which the next placements may be submitted, if `placements` are submitted now. `earlier` is the
+    /// time from which these were allowed.
     pub(super) fn next_placement(
         &self,
         placements: usize,

@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::plan::PlanningWork;
 
-/// Work by project. The next piece is always that of the project which has waited for its turn the longest, so
-/// that an order of thousands of servers does not hold up the servers of other projects.
+/// Work by project. The next piece is always of the project that has waited for its turn the longest, so that a request
+/// for thousands of servers does not hold up the servers of other projects.
 #[derive(Default)]
 pub(super) struct WorkQueue {
     by_project: HashMap<String, VecDeque<PlanningWork>>,

@@ -62,8 +62,8 @@ impl Contention {
     }
 }
 
-/// Selects `count` hosts of a ranking for a claim, in its order: the first half from the top, the
-/// rest from further down, different ones for each scheduler number.
+/// Selects `count` hosts of a ranking for a claim, in its order: the first half from the top, and the rest from further
+/// down, where each scheduler number selects different hosts.
 ///
 /// Every scheduler tries the best hosts first. When those fill up before the schedulers have caught up
 /// with the state, they fall back on different hosts, and their claims need no second decision.

@@ -27,7 +27,7 @@ pub struct NoHostExplanation {
     filters: Vec<FilterEffect>,
     /// How many hosts the rules of groups and topology removed of those that the filters left.
     removed_by_rules: usize,
-    /// How many hosts are left. That is not zero when all claims lost to concurrent ones.
+    /// How many hosts are left. It is greater than zero when hosts were feasible, and concurrent claims took them.
     left: usize,
     /// The effect of each part of the request on all root providers, as in
     /// `/placewright/v1/explain`.

@@ -100,7 +100,7 @@ impl StateVersion {
 struct CachedExplanation {
     query: CandidateQuery,
     basis: StateVersion,
-    /// Which computation it was, counted from 1.
+    /// The number of the computation that made it, counted from 1.
     number: u64,
     explanation: Option<Arc<QueryExplanation>>,
 }

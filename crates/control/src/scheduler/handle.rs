@@ -19,7 +19,8 @@ use crate::handle::now;
 use crate::machine::ControlMachine;
 use crate::placer::Contention;
 
-/// The numbers of schedulers lie below this one, so that a remainder of them is as random as they are.
+/// The exclusive upper bound of scheduler numbers. It is a power of two, so that the remainder of a random number is as
+/// random as the number.
 const NUMBERS: u64 = 1 << 16;
 
 /// The scheduler behind its lock, and what its handles share.

@@ -44,7 +44,7 @@ pub enum SearchResults {
     Ready,
     /// Fewer instances than the request needs can get a host.
     NoHost {
-        /// The index of the instance without a host after which that was certain.
+        /// The index of the instance for which no host was found, so that the request cannot succeed any more.
         index: usize,
     },
     /// There is nothing to claim.
@@ -119,8 +119,8 @@ impl Placing {
         let request = &self.demand.request;
         let mut prepared = context.scheduler.prepare_cached(context.state, request)?;
         if self.open.len() > 1 && prepared.class.is_some_and(|class| !class.is_repeated) {
-            // Rankings are cached only for requests that come more than once. This one counts as such,
-            // because each of its instances is searched with it.
+            // Rankings are cached only for requests that come more than once. This request counts as one of these,
+            // because it is searched once for each of its instances.
             prepared = context.scheduler.prepare_cached(context.state, request)?;
         }
         self.prepared = Some(prepared);
