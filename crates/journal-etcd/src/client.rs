@@ -1,4 +1,4 @@
-//! Requests to a cluster: one member at a time, another one when it fails.
+//! Requests to a cluster: each goes to one member, and to the next one if that member fails.
 //!
 //! The futures run on a thread of the client's own runtime, and the caller's thread waits for their results. So
 //! requests can be made on any thread, whether or not it belongs to a runtime; in asynchronous code they block
@@ -32,11 +32,11 @@ const RESPONSE_BYTES_MAX: usize = 64 << 20;
 /// HTTP/2 flow-control windows in bytes, large enough for a page of batches without waiting.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
-/// How often a member is pinged while a request waits, and how long it may take to answer. Idle connections are
-/// not pinged: etcd closes connections that ping more often than every 5 s without requests.
+/// The interval at which a member is pinged while a request waits, and the time that it may take to answer. Idle
+/// connections are not pinged, because etcd closes a connection without requests that pings more often than every 5 s.
 const PING_EVERY: Duration = Duration::from_secs(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
-/// The pause after every member failed, at first and at most. It doubles.
+/// The pause after every member has failed: at first, and at most. It doubles each time.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// The largest password in bytes.
@@ -45,15 +45,15 @@ const PASSWORD_BYTES_MAX: u64 = 4096;
 /// How often a request may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// Again as long as it is proved that nothing was done, for the time of one request.
+    /// Again while it is certain that earlier attempts did nothing, for the time of one request.
     UntilSent,
-    /// Until it is answered, for the time of [`ATTEMPT_TIMES`] requests: what it does is the same however often
-    /// it is done.
+    /// Until it is answered, for the time of [`ATTEMPT_TIMES`] requests. This is for requests that may be carried out
+    /// more than once.
     UntilAnswered,
 }
 
-/// How many times as long as one request may take it is sent until it is answered. Two members that do not answer
-/// leave time for the third one.
+/// How long a [`Repeat::UntilAnswered`] request is sent again, in multiples of the time of one request. If two members
+/// do not answer, there is time left for a third one.
 const ATTEMPT_TIMES: u32 = 3;
 
 /// A request.
@@ -153,7 +153,7 @@ impl Client {
         let connections = &self.connections;
         let mut statuses = Vec::new();
         let mut answers = Vec::new();
-        // All at once, so that members that do not answer take the time of one.
+        // All members are asked at once, so that several members that do not answer take only the time of one.
         for index in 0..connections.members.len() {
             let connections = Arc::clone(connections);
             answers
@@ -191,7 +191,7 @@ impl Client {
         let (sender, receiver) = mpsc::sync_channel(1);
         if let Some(runtime) = &self.runtime {
             runtime.spawn(async move {
-                // It fails only if nobody waits for the result any more.
+                // Sending fails only if the caller no longer waits for the result.
                 let _ = sender.send(future.await);
             });
         }
@@ -257,7 +257,7 @@ struct Connections {
     members: Vec<Member>,
     /// The index of the member that gets the next request.
     current: AtomicUsize,
-    /// The id of the cluster that answered first; 0 before.
+    /// The id of the cluster of the member that answered first; 0 before any has answered.
     cluster_id: AtomicU64,
     user: Option<EtcdUser>,
     token: Mutex<Option<AsciiMetadataValue>>,
@@ -285,7 +285,8 @@ impl Connections {
                 Cause::Unknown if repeat == Repeat::UntilAnswered => {}
                 Cause::BadToken if !is_token_new && self.user.is_some() => {
                     is_token_new = true;
-                    // Nothing was done, and nothing more is known if the authentication itself fails.
+                    // The request did nothing. If the authentication itself fails, its failure says no more about the
+                    // request.
                     self.authenticate().await?;
                     continue;
                 }
@@ -324,7 +325,7 @@ impl Connections {
                 self.members[index].reconnect();
             }
             let next = (index + 1) % self.members.len();
-            // Another request may have gone on to the next member already.
+            // Another request may already have moved on to the next member.
             let _ =
                 self.current
                     .compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
@@ -332,8 +333,9 @@ impl Connections {
         result
     }
 
-    /// Refuses the response of a member of another cluster than before, which has another store. If it did what
-    /// the request asks for, that is no part of our store: no condition on our head holds there.
+    /// Refuses the response of a member of another cluster than before, because that cluster has another store. Even if
+    /// that cluster carried the request out, our store is unchanged; and an append fails there, because its head is not
+    /// the one that we know.
     fn check_cluster(&self, index: usize, response: Response) -> Result<Response, Failure> {
         let header = match &response {
             Response::Txn(response) => response.header,

@@ -9,7 +9,7 @@ pub(crate) enum Cause {
     /// Nothing was done, because the request was not sent or was turned away at once. Another member, or a later
     /// attempt, may succeed.
     NotDone,
-    /// Nothing is proved: the request may have been carried out, or may be later.
+    /// Nothing is certain: the request may have been carried out, or may still be.
     Unknown,
     /// Nothing was done, because the database is at its quota.
     NoSpace,
@@ -94,12 +94,12 @@ fn was_never_sent(status: &Status) -> bool {
     })
 }
 
-/// What a status of the server proves. The texts are those of etcd's package `rpctypes`.
+/// What a status of the server proves about the request. The texts are those of etcd's package `rpctypes`.
 fn cause_of(status: &Status) -> Cause {
     let says = |text: &str| status.message().contains(text);
     match status.code() {
         Code::ResourceExhausted if says("database space exceeded") => Cause::NoSpace,
-        // The member is too far behind to take requests.
+        // The member is too far behind to accept requests.
         Code::ResourceExhausted if says("too many requests") => Cause::NotDone,
         Code::PermissionDenied => Cause::Denied,
         Code::Unauthenticated => Cause::BadToken,
@@ -114,7 +114,7 @@ fn cause_of(status: &Status) -> Cause {
         | Code::Unimplemented
         | Code::ResourceExhausted
         | Code::DataLoss => Cause::Refused,
-        // Among them is "request timed out", after which etcd may still carry the request out.
+        // One of these statuses is "request timed out", after which etcd may still carry the request out.
         Code::Unavailable
         | Code::DeadlineExceeded
         | Code::Cancelled

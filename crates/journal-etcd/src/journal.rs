@@ -24,9 +24,9 @@ pub use seal::EtcdHead;
 
 /// A journal in etcd.
 ///
-/// Every call blocks its thread until etcd answered, or did not for the time in [`EtcdOptions::request_timeout`],
-/// three times for what can be repeated. The requests themselves run on a thread of the store, which all handles
-/// share, so a call may be made on any thread; on a thread of an asynchronous runtime use the runtime's section
+/// Every call blocks its thread until etcd has answered, but no longer than [`EtcdOptions::request_timeout`]; for
+/// requests that can be repeated, three times as long. The requests themselves run on a thread of the store, which all
+/// handles share, so a call may be made on any thread; on a thread of an asynchronous runtime use the runtime's section
 /// for blocking work.
 pub struct EtcdJournal {
     store: Arc<Store>,
@@ -65,7 +65,7 @@ impl EtcdJournal {
         &self.store.url
     }
 
-    /// Takes over the head as it is in the store now.
+    /// Replaces the known head by the one that the store has now.
     ///
     /// # Errors
     /// [`JournalError::Lost`] when it is behind what this handle saw: somebody restored the cluster from a backup.

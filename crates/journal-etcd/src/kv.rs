@@ -128,7 +128,7 @@ pub(crate) fn revision(response: &TxnResponse) -> i64 {
     response.header.map_or(0, |header| header.revision)
 }
 
-/// The results of a transaction's reads, in their order. An operation that does not read has none.
+/// The results of a transaction's reads, in order. Operations that are no reads have no result here.
 pub(crate) fn ranges(response: TxnResponse) -> impl Iterator<Item = RangeResponse> {
     response
         .responses

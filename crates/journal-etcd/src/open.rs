@@ -15,7 +15,7 @@ use crate::proto::StatusResponse;
 use crate::rows::{Head, LogEnd, RowError};
 use crate::store::{KnownHead, Store, error_of, no_space};
 
-/// The oldest release whose API has what is used here.
+/// The oldest release whose API has everything that this crate uses.
 const OLDEST: Version = Version(3, 4, 0);
 /// Releases that corrupt their data when they are killed (etcd issue 13766).
 const CORRUPTING: [Version; 3] = [Version(3, 5, 0), Version(3, 5, 1), Version(3, 5, 2)];
@@ -44,7 +44,7 @@ pub(crate) fn open(options: &EtcdOptions) -> Result<(Store, KnownHead), JournalE
         reason,
     };
     if let Some(tls) = &options.tls {
-        // Read here for a clear error. Each connection reads the files again.
+        // The files are read here only to report an error clearly. Each connection reads the files again.
         connector::client_config(tls).map_err(|error| unsuitable(chain(&error)))?;
     }
     let client = Client::new(options).map_err(|error| unsuitable(chain(&error)))?;
@@ -132,7 +132,7 @@ fn check_member(
         Ok(0) | Err(_) => QUOTA,
         Ok(quota) => quota,
     };
-    // At four fifths there is still time to act.
+    // At four fifths of the quota there is still time to act.
     if bytes / 4 >= bytes_max / 5 {
         notices.push(EtcdNotice::NearQuota {
             endpoint: endpoint.to_owned(),
@@ -171,7 +171,7 @@ fn find_or_create(store: &Store) -> Result<KnownHead, JournalError> {
             kv::put(keys.trim(), LogEnd::default().encode_trim()),
         ]);
         create.compare = vec![kv::is_at(keys.head(), 0)];
-        // Whoever created it, it is there in the next round.
+        // Whoever has created the store, the next round of the loop finds it.
         store.repeat("create", create)?;
     }
 }

@@ -8,7 +8,8 @@ use percent_encoding::percent_decode_str;
 use placewright_tls::IdentityFiles;
 use thiserror::Error;
 
-/// How long one request may take. An election takes 1 s with etcd's defaults, so a slow answer is no loss yet.
+/// How long one request may take. An election takes 1 s with etcd's defaults, so a slow answer does not mean that the
+/// member is gone.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a connection may take. It is shorter than a request, so that a machine that is down is known to have
 /// received nothing.
@@ -23,8 +24,8 @@ const ENDPOINTS_MAX: usize = 16;
 pub struct EtcdOptions {
     /// The members' client addresses as `host:port`. One suffices; with more, another is used when one fails.
     pub endpoints: Vec<String>,
-    /// What the store's keys begin with. Two stores on one cluster have different prefixes, of which none begins
-    /// with the other and a slash.
+    /// The beginning of the store's keys. Stores on one cluster need different prefixes, none of which may be another
+    /// one followed by a slash and more.
     pub prefix: String,
     /// TLS, if the members require it.
     pub tls: Option<EtcdTls>,
@@ -63,7 +64,7 @@ pub struct EtcdUser {
 pub struct EtcdAddressError {
     /// The part: `scheme`, `endpoints`, `prefix`, or the name of a parameter.
     pub field: String,
-    /// What is wrong with it. It never repeats what may be a secret.
+    /// What is wrong with the address. The text never repeats a part that may be a secret.
     pub reason: String,
 }
 

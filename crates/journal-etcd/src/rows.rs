@@ -13,9 +13,9 @@ const FRAME_BYTES: usize = 8;
 /// Why a value cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowError {
-    /// A newer release wrote it, in a form of this version.
+    /// A newer release wrote the value, in a form of this version.
     Newer(u8),
-    /// It is something else, or damaged.
+    /// The value is damaged, or something else.
     Bad,
 }
 
@@ -119,7 +119,7 @@ impl LogEnd {
 pub(crate) struct Head {
     pub(crate) end: LogEnd,
     pub(crate) epoch: u64,
-    /// The id of the last batch, which tells a writer whether the batch is its own.
+    /// The id of the last batch, by which a writer recognises a batch of its own.
     pub(crate) batch_id: u128,
     /// The address of the store that goes on, if this one is sealed.
     pub(crate) moved_to: Option<String>,
@@ -164,7 +164,7 @@ impl Head {
 pub(crate) enum Place {
     /// In the batch's own value.
     Inline,
-    /// In keys that were written in its transaction.
+    /// In keys of their own that were written in the transaction of the batch.
     Parts,
     /// In keys that were written before.
     Upload,

@@ -1,6 +1,7 @@
 //! Snapshots: chunks in keys of their own, and a manifest that makes them visible.
 //!
-//! A chunk is the CRC-32 of the chunk's checksum before and of the chunk's bytes, then these bytes.
+//! A chunk begins with a CRC-32 of two things: the checksum of the chunk before, and the chunk's own bytes. These bytes
+//! follow.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -117,7 +118,7 @@ fn remove_chunks(
     let (_, end) = store.keys.attempt(sequence, attempt);
     let mut number = 0;
     loop {
-        // The first chunk is removed first. Without it the snapshot cannot be finished any more.
+        // The first chunk is removed first, because without it the snapshot cannot be finished any more.
         let from = store.keys.chunk(sequence, attempt, number);
         let until = (store.keys).chunk(sequence, attempt, number + CHUNKS_PER_DELETE);
         let request = TxnRequest {
@@ -249,7 +250,7 @@ impl SnapshotWriter for Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if !self.is_finished && self.manifest.chunks > 0 {
-            // What cannot be removed now is removed after a newer snapshot.
+            // Chunks that cannot be removed now are removed after a newer snapshot.
             let attempt = self.manifest.attempt;
             let range = self.store.keys.attempt(self.sequence, attempt);
             self.store.delete_if_possible(range);
@@ -289,7 +290,7 @@ impl Reader {
         })
     }
 
-    /// Gets the next chunk; its end is the end of the snapshot if there is none.
+    /// Gets the next chunk. If there is none, the snapshot has ended.
     fn advance(&mut self) -> Result<(), JournalError> {
         let damaged = |reason| Err(damaged(&self.store, self.sequence, reason));
         if self.chunks == self.manifest.chunks {

@@ -103,7 +103,7 @@ impl Store {
         self.repeat(doing, request).map(kv::ranges)
     }
 
-    /// Makes a transaction that does the same however often it is made.
+    /// Makes a transaction that may be carried out more than once.
     pub(crate) fn repeat(
         &self,
         doing: &'static str,
@@ -177,7 +177,7 @@ fn with_advice(reason: String) -> String {
     format!("{reason}: {advice}")
 }
 
-/// The error for a database at its quota. What to do is beside the address.
+/// The error for a database at its quota. It names the address, and what an operator can do.
 pub(crate) fn no_space(url: &str) -> JournalError {
     JournalError::NoSpace {
         path: format!(

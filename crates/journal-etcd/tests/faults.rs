@@ -1,4 +1,4 @@
-//! Members that are killed and suspended under appends of two writers.
+//! Two writers append while members are killed and suspended.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use placewright_journal::{AppendError, Journal, Resolution};
 use placewright_journal_etcd::{EtcdJournal, EtcdOptions};
 use placewright_journal_testing::EtcdCluster;
 
-/// How long writers may take to get on after a fault.
+/// How long writers may take to append again after a fault.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The number of appends that both writers have to make between two faults.
 const APPENDS: u64 = 20;
@@ -42,7 +42,7 @@ const FAULTS: [(&str, Fault); 3] = [
         for member in 0..3 {
             cluster.kill(member).unwrap();
         }
-        // The writers see for a while that nobody answers.
+        // For a while the writers get no answers.
         writers.wait_for_failure();
         for member in 0..3 {
             cluster.start_again(member).unwrap();
@@ -80,7 +80,7 @@ struct Outcomes {
     unknown_not_kept: u64,
     failed: u64,
     conflicts: u64,
-    /// The longest time of one append, with finding out what became of it.
+    /// The longest time of one append, including the time to find out its outcome.
     longest: Duration,
 }
 

@@ -142,7 +142,7 @@ fn a_store_is_created_once_and_found_again(cluster: &EtcdCluster) {
     assert_eq!(entries(&mut again), [b"a", b"b", b"c"]);
     assert_eq!(again.head().unwrap().epoch, 0);
     assert_eq!(journals[0].take_over().unwrap().epoch, 1);
-    // The new epoch is a conflict for a handle that saw the old one, and no entry is missed.
+    // A handle that saw the old epoch gets a conflict, although it has not missed an entry.
     assert!(matches!(
         again.append(4, &[b"d"]),
         Err(AppendError::Conflict { next_sequence: 4 })
@@ -193,7 +193,8 @@ fn appends_of_every_size_are_atomic(cluster: &EtcdCluster) {
         (0..bytes).map(|n| (n * 7 + n / 251 + seed) as u8).collect()
     };
     let mut expected: Vec<Vec<u8>> = Vec::new();
-    // In one value, in the parts of one transaction, and written before the transaction.
+    // These batches are stored in all three ways: in one value, in parts within the transaction, and in parts written
+    // before the transaction.
     for (records, bytes) in [(3, 1000), (40, 10_000), (5, 1 << 20), (1, 3 << 20), (2, 5)] {
         let batch: Vec<Vec<u8>> = (0..records).map(|seed| record(bytes, seed)).collect();
         let slices: Vec<&[u8]> = batch.iter().map(Vec::as_slice).collect();
@@ -237,13 +238,13 @@ fn an_abandoned_upload_is_invisible_and_trimmed(cluster: &EtcdCluster) {
     let options = fresh(cluster);
     let mut journal = open(&options);
     journal.append(1, &[b"a"]).unwrap();
-    // What a writer leaves that is killed before its transaction.
+    // A writer that is killed before its transaction leaves such a part.
     let part = format!("{}/p/{:016x}/{:032x}/{:08x}", options.prefix, 2, 77, 0);
     put(cluster, &part, b"part of a batch");
     assert_eq!(journal.end().unwrap(), 1);
     assert_eq!(entries(&mut journal), [b"a"]);
     snapshot(&mut journal, 1, b"state");
-    // The writer may still be at work while the head is the one that it saw.
+    // The head is still the one that the writer saw, so the writer may still be at work, and the part stays.
     journal.trim(2).unwrap();
     assert!(has_key(cluster, &part));
     let large = vec![7; 2 << 20];
@@ -380,7 +381,7 @@ fn an_older_copy_is_noticed(cluster: &EtcdCluster) {
             ..
         })
     ));
-    // The entries can be appended again by a handle that takes the store as it is.
+    // A handle that has accepted the present end of the store can append the entries again.
     assert_eq!(writer.take_end().unwrap(), 1);
     writer.append(2, &[b"b", b"c"]).unwrap();
     assert_eq!(reader.take_end().unwrap(), 3);

@@ -1,4 +1,4 @@
-//! A handle's session with the primary: made when it is needed, and again after it failed.
+//! A handle's session with the primary, which is opened when it is needed, and again after it has failed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,26 +7,27 @@ use crate::failure::{Cause, Failure};
 use crate::servers::Servers;
 use crate::session::Session;
 
-/// The pause after a request failed, at first and at most. It doubles.
+/// The pause after a request has failed: at first, and at most. It doubles each time.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
-/// How many times as long as one request may take it is sent until it is answered.
+/// How long a [`Kind::Repeatable`] request is sent again, in multiples of the time of one request.
 const ATTEMPT_TIMES: u32 = 3;
 
-/// How often a request may be sent, and what becomes of it after its time.
+/// How often a request may be sent, and whether it is cancelled after its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A request that does the same however often it is done: it is sent until it is answered, for the time of
+    /// A request that may be carried out more than once. It is sent until it is answered, for the time of
     /// [`ATTEMPT_TIMES`] requests.
     Repeatable,
-    /// The same, but sent again only as long as it is proved that nothing was done.
+    /// A request that may be carried out more than once, but is sent again only while it is certain that earlier
+    /// attempts did nothing.
     Once,
-    /// An append: sent as [`Kind::Once`], and never cancelled. A server that waits for its standbys would show the
-    /// batch when it is told to stop waiting.
+    /// An append: sent as [`Kind::Once`], and never cancelled. If a server that waits for its standbys were told to
+    /// stop, it would show the batch although no standby has it.
     Append,
 }
 
-/// The session of one handle, and where to get the next.
+/// The session of one handle, and the servers from which it gets another one.
 pub(crate) struct Connection {
     servers: Arc<Servers>,
     session: Option<Arc<Session>>,
@@ -40,7 +41,7 @@ impl Connection {
         }
     }
 
-    /// Makes a request that does the same however often it is made, until it is answered.
+    /// Makes a request that may be carried out more than once, until it is answered.
     pub(crate) fn repeat<T, F>(&mut self, work: impl Fn(Arc<Session>) -> F) -> Result<T, Failure>
     where
         T: Send + 'static,
@@ -58,7 +59,7 @@ impl Connection {
         self.call(Kind::Once, 0, work)
     }
 
-    /// Makes an append of so many bytes.
+    /// Makes an append of `bytes` bytes.
     pub(crate) fn append<T, F>(
         &mut self,
         bytes: usize,
@@ -141,7 +142,7 @@ impl Connection {
                 return result;
             }
             if kind != Kind::Append {
-                // A server that waits for its standbys would do so for ever.
+                // The server may be waiting for its standbys, and would do so for ever.
                 shared.cancel(&in_doubt).await;
             }
             in_doubt.abandon();

@@ -10,7 +10,7 @@ pub(crate) enum Cause {
     /// Nothing was done, because the request was not sent or was turned away. Another server, or a later attempt, may
     /// succeed.
     NotDone,
-    /// Nothing is proved: the request may have been carried out, or may be later.
+    /// Nothing is certain: the request may have been carried out, or may still be.
     Unknown,
     /// Nothing was done, because the disk is full.
     NoSpace,
@@ -55,8 +55,8 @@ impl Failure {
         }
     }
 
-    /// The failure of a session's beginning. What neither the server nor the network said is a fault of what the client
-    /// was given, as a password that is missing.
+    /// The failure of a session's beginning. An error that comes neither from the server nor from the network is about
+    /// the client's own configuration, such as a missing password.
     pub(crate) fn of_start(host: &str, error: &Error) -> Self {
         let is_of_network = error.is_closed()
             || sources(error).any(|source| source.downcast_ref::<std::io::Error>().is_some());
@@ -80,7 +80,7 @@ fn text(said: &DbError) -> String {
 
 /// What an error of the server proves.
 fn cause_of(code: &SqlState) -> Cause {
-    // The server ends the session. That happens while it waits for a standby, too, after the commit.
+    // The server ends the session. It does so even while it waits for a standby, which is after the commit.
     if code.code().starts_with("57P") && *code != SqlState::CANNOT_CONNECT_NOW {
         return Cause::Unknown;
     }

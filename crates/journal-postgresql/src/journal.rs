@@ -26,14 +26,14 @@ use append::Pending;
 
 /// A journal in PostgreSQL.
 ///
-/// Every call blocks its thread until the primary answered, or did not for the time in
-/// [`PostgresqlOptions::request_timeout`], three times for what can be repeated. The requests themselves run on a
-/// thread of the store, which all handles share, so a call may be made on any thread; on a thread of an asynchronous
-/// runtime use the runtime's section for blocking work. Each handle has a session of its own.
+/// Every call blocks its thread until the primary has answered, but no longer than
+/// [`PostgresqlOptions::request_timeout`]; for requests that can be repeated, three times as long. The requests
+/// themselves run on a thread of the store, which all handles share, so a call may be made on any thread; on a thread
+/// of an asynchronous runtime use the runtime's section for blocking work. Each handle has a session of its own.
 pub struct PostgresqlJournal {
     store: Arc<Store>,
     connection: Connection,
-    /// The head as this handle saw it last. An append is compared with it. It is not known to be durable.
+    /// The head as this handle saw it last. An append is compared with it. The head may not be durable yet.
     known: Head,
     /// The end of the last batch that this handle read or wrote; the next one has to follow it.
     verified: LogEnd,

@@ -15,16 +15,17 @@
 //! - An append is one statement that is conditional on the head: it writes the batch and the new head, or nothing.
 //!   The condition is the only protection against other writers. An append returns when the synchronous standbys
 //!   have it on stable storage.
-//! - PostgreSQL may show a commit that no standby has: a server that is started again, or told to stop waiting for
-//!   its standbys, shows what it has itself. So nothing that was only read is taken for durable. Entries are handed out
-//!   when a later write has been acknowledged, which is a proof for all before it; see `journal/durable.rs`.
+//! - PostgreSQL may show a commit that no standby has: a server that is started again, or told to stop waiting for its
+//!   standbys, shows what it has itself. So an entry is not durable because it can be read. Readers get an entry only
+//!   after a later write has been acknowledged, which proves that every commit before that write is durable; see
+//!   `journal/durable.rs`.
 //! - Standbys are never read. Each handle has one session with the primary, and finds the new one after a failover.
 //! - An append without an answer is sent again, or is reported as unknown; see
 //!   [`Journal::resolve`](placewright_journal::Journal::resolve).
 //! - The tables are described in `schema.rs`.
 //!
 //! What it is *not*: it promotes no standby, elects no leader, and does not administer the servers. A failover has to
-//! promote a standby that has all that was acknowledged, and to end the old primary first, as Patroni does.
+//! end the old primary, and then to promote a standby that has everything that was acknowledged, as Patroni does.
 
 mod connection;
 mod connector;

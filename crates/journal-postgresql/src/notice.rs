@@ -17,14 +17,15 @@ pub enum PostgresqlNotice {
         /// The address of the primary, with its port.
         host: String,
     },
-    /// A write is acknowledged only if one standby has it that is named: without it nothing can be written.
+    /// Writes wait for one particular standby. While that standby is down, nothing can be written.
     SingleStandby {
         /// The address of the primary, with its port.
         host: String,
         /// The setting as the primary has it.
         names: String,
     },
-    /// A page that was half written when the machine lost its power cannot be mended.
+    /// The server does not write full pages to its log, so a page that was half written at a power failure cannot be
+    /// restored.
     NoFullPageWrites {
         /// The address of this server, with its port.
         host: String,

@@ -24,7 +24,7 @@ pub(crate) fn open(
         reason: chain(&error),
     };
     if let Some(tls) = &options.tls {
-        // Read here for a clear error. Each connection reads the files again.
+        // The files are read here only to report an error clearly. Each connection reads the files again.
         connector::client_config(tls).map_err(unsuitable)?;
     }
     let servers = Arc::new(Servers::new(options).map_err(unsuitable)?);
@@ -68,18 +68,18 @@ pub(crate) fn open(
     Ok((Arc::new(store), connection, look))
 }
 
-/// Creates the tables, and the schema if it is not there. Others may do the same at the same time.
+/// Creates the tables, and the schema if it is not there. Several processes may do this at the same time.
 fn create(
     connection: &mut Connection,
     options: &PostgresqlOptions,
     has_schema: bool,
 ) -> Result<(), Failure> {
-    // The right to create schemas is needed only if there is none.
+    // The schema is created only if it does not exist, because that needs the right to create schemas.
     let schema = match has_schema {
         true => String::new(),
         false => format!("CREATE SCHEMA IF NOT EXISTS \"{}\";", options.schema),
     };
-    // The lock comes first: two that create a schema at once would collide.
+    // The lock is taken first, because one of two processes that create a schema at the same time would fail.
     let (lock, tables) = CREATE.split_once(';').unwrap_or(("", CREATE));
     let statements = format!("{lock}; {schema} {tables}");
     connection.repeat(|session| {

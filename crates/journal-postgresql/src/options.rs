@@ -15,7 +15,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The port on which PostgreSQL listens unless it is told otherwise.
 const PORT: u16 = 5432;
-/// The user and the schema without a parameter that names them.
+/// The user, and also the schema, unless a parameter names another one.
 const DEFAULT_NAME: &str = "placewright";
 /// The longest name in bytes that PostgreSQL does not cut.
 const NAME_BYTES_MAX: usize = 63;
@@ -42,7 +42,7 @@ pub struct PostgresqlOptions {
     pub request_timeout: Duration,
     /// How long connecting to a server may take. Default 1 s; it has to be less than `request_timeout`.
     pub connect_timeout: Duration,
-    /// Whether a primary without synchronous standbys will do. What it acknowledged is lost with its disk then.
+    /// Whether a primary without synchronous standbys is accepted. If its disk is lost, acknowledged entries are lost.
     /// Default false.
     pub allow_async: bool,
 }
@@ -62,7 +62,7 @@ pub struct PostgresqlTls {
 pub struct PostgresqlAddressError {
     /// The part: `scheme`, `hosts`, `database`, or the name of a parameter.
     pub field: String,
-    /// What is wrong with it. It never repeats what may be a secret.
+    /// What is wrong with the address. The text never repeats a part that may be a secret.
     pub reason: String,
 }
 
@@ -291,7 +291,7 @@ fn parse_schema(schema: &str) -> Result<String, PostgresqlAddressError> {
     if schema.len() > NAME_BYTES_MAX {
         return error(format!("it is longer than {NAME_BYTES_MAX} bytes"));
     }
-    // It goes into statements between quotation marks.
+    // The name is put into statements between quotation marks.
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     if !schema.bytes().all(is_allowed) || schema.starts_with("pg_") {
         return error(

@@ -28,7 +28,7 @@ pub(crate) struct LogEnd {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) end: LogEnd,
-    /// The id of the last batch, which tells a writer whether the batch is its own.
+    /// The id of the last batch, by which a writer recognises a batch of its own.
     pub(crate) batch_id: Vec<u8>,
     /// The last entry that the writer of this row knew to be durable.
     pub(crate) acknowledged: u64,

@@ -8,7 +8,7 @@
 //! | `snapshot` | a row for each finished snapshot |
 //! | `chunk` | the content of snapshots, in pieces; an attempt is what one writer writes |
 //!
-//! Names have no schema in front, because each session sets its search path.
+//! Names are written without their schema, because each session sets its search path.
 
 /// The version of the tables, which is in `head`.
 pub(crate) const FORMAT: u32 = 1;
@@ -16,8 +16,8 @@ pub(crate) const FORMAT: u32 = 1;
 /// Creates the tables, if they are not there. It is one transaction.
 ///
 /// Records are not compressed, because they are many small ones with few repetitions. Space in the row of the head is
-/// left for its next versions, so that an append need not touch an index. Freed space is used again, and not cut off:
-/// that would lock out appends.
+/// left for its next versions, so that an append need not touch an index. Freed space at the end of a table is kept for
+/// later rows, because returning it to the file system would lock appends out.
 pub(crate) const CREATE: &str = "
     SELECT pg_advisory_xact_lock(7955916711213392739);
     CREATE TABLE IF NOT EXISTS head (
@@ -81,16 +81,17 @@ pub(crate) const READ_HEAD: &str = "
     FROM head h CROSS JOIN trim t LEFT JOIN LATERAL
         (SELECT last, checksum FROM batch WHERE first <= $1 ORDER BY first DESC LIMIT 1) b ON true";
 
-/// The last entry, for those who wait for another one.
+/// Reads the last entry, to find out whether there are new ones.
 pub(crate) const READ_LAST: &str = "SELECT last FROM head";
 
-/// A write that does nothing. When it is acknowledged, so is every commit that was visible before it. A message in the
-/// log touches no table, so nobody waits for anybody else's.
+/// Writes a message to the server's log and nothing else. When that write is acknowledged, every commit that was
+/// visible before it is on the standbys. The message touches no table, so concurrent ones do not wait for each other.
 pub(crate) const CONFIRM: &str = "
     SELECT pg_logical_emit_message(true, 'placewright', '')::text,
         current_setting('synchronous_standby_names')";
 
-/// Appends a batch, if the head is the one that its writer knows, and the server has a standby to wait for or need not.
+/// Appends a batch, if the head is the one that its writer knows, and the server has a synchronous standby, or need not
+/// have one.
 pub(crate) const APPEND: &str = "
     WITH moved AS (
         UPDATE head SET last = $2, checksum = $4, record_bytes = $5, batch_id = $6, acknowledged = $9
@@ -103,7 +104,7 @@ pub(crate) const APPEND: &str = "
     )
     SELECT EXISTS (SELECT FROM moved), current_setting('synchronous_standby_names')";
 
-/// Notes that the entries up to $1 were acknowledged. The commit waits for no disk.
+/// Records that the entries up to $1 were acknowledged. The commit does not wait for a disk.
 pub(crate) const ACKNOWLEDGE: &str = "
     UPDATE head SET acknowledged = $1 WHERE last = $1 AND acknowledged < $1
         AND set_config('synchronous_commit', 'off', true) = 'off'";
@@ -170,7 +171,7 @@ pub(crate) const FIND_INCOMPLETE: &str = "
         (SELECT count(*) FROM chunk c WHERE c.sequence = s.sequence AND c.attempt = s.attempt)
     LIMIT 1";
 
-/// Writes a chunk; again, if it is not known whether it was written.
+/// Writes a chunk. May be repeated if it is not known whether the chunk was written.
 pub(crate) const WRITE_CHUNK: &str = "
     INSERT INTO chunk (sequence, attempt, number, checksum, content) VALUES ($1, $2, $3, $4, $5)
     ON CONFLICT DO NOTHING";

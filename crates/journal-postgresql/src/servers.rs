@@ -45,7 +45,8 @@ pub(crate) struct Shared {
     pub(crate) options: PostgresqlOptions,
     /// The index of the server that is asked first.
     current: AtomicUsize,
-    /// The identifier of the system whose primary answered first. Its standbys have the same.
+    /// The system identifier of the first primary that answered. Its standbys have the same identifier; a primary of
+    /// another system has another store.
     system: OnceLock<String>,
 }
 
@@ -93,7 +94,7 @@ impl Servers {
     ) -> Result<T, Failure> {
         let (sender, receiver) = mpsc::sync_channel(1);
         self.start(async move {
-            // It fails only if nobody waits for the result any more.
+            // Sending fails only if the caller no longer waits for the result.
             let _ = sender.send(future.await);
         });
         let abandoned = |_| Failure::new(Cause::Unknown, "the request was abandoned");
@@ -107,7 +108,7 @@ impl Servers {
         }
     }
 
-    /// What an operator should know of each server that can be asked.
+    /// The conditions that an operator should know of, for each server that answers.
     pub(crate) fn notices(&self) -> Vec<PostgresqlNotice> {
         let shared = Arc::clone(&self.shared);
         let notices = self.wait(async move {
@@ -153,7 +154,7 @@ impl Shared {
         Err(Failure::new(Cause::NotDone, reasons.join("; ")))
     }
 
-    /// Lets the next session be made with the server after one that failed.
+    /// Makes the next session begin with the server after one that failed.
     pub(crate) fn leave(&self, index: usize) {
         let next = (index + 1) % self.options.hosts.len();
         // Another request may have gone on already.
@@ -166,7 +167,7 @@ impl Shared {
         Ok(session)
     }
 
-    /// Limits the time of connecting to a server. Nothing was done if it is over.
+    /// Limits the time of connecting to a server. A connection that exceeds the time has done nothing.
     async fn in_time<T>(
         &self,
         index: usize,
@@ -201,7 +202,7 @@ impl Shared {
         let started = start(&config, stream, handshake, &warnings).await;
         let (client, driver) = started.map_err(|error| Failure::of_start(address, &error))?;
         let allow_async = self.options.allow_async;
-        // It is made first, so that it ends the driver in any case.
+        // The session is made first, so that it ends the driver however this function ends.
         let session = Session::new(client, warnings, driver, (index, address), allow_async);
         let answers = session.ask(&format!("{}; {LOOK}", self.settings())).await?;
         let found = Found::read(&answers).ok_or_else(|| {
@@ -229,7 +230,8 @@ impl Shared {
 
     /// The settings of each session. What the role or the database has is overridden.
     fn settings(&self) -> String {
-        // Shorter than a request, so that the server ends a statement that nobody waits for any more.
+        // The time-out is shorter than that of a request, so that the server ends a statement before its caller stops
+        // waiting.
         let lock_timeout = self.options.request_timeout.as_millis() * 3 / 4;
         format!(
             "SET synchronous_commit TO on; SET default_transaction_isolation TO 'read committed'; \
@@ -298,7 +300,8 @@ impl Shared {
         notices
     }
 
-    /// Tells a server to end what a session does. A failure is ignored: then the server does not do much anyway.
+    /// Requests that a server cancel the present statement of a session. A failure is ignored: a server that cannot be
+    /// reached is probably not working on the statement.
     pub(crate) async fn cancel(&self, session: &Session) {
         let token = session.cancel_token();
         let cancelling = async {
@@ -314,9 +317,10 @@ impl Shared {
         let _ = tokio::time::timeout(self.options.connect_timeout, cancelling).await;
     }
 
-    /// How long one request may take that carries so many bytes.
+    /// The time-out of a request that carries `bytes` bytes.
     pub(crate) fn request_timeout(&self, bytes: usize) -> Duration {
-        /// The number of bytes for which a second is added: a slow disk and a slow network manage as many.
+        /// For each of this many bytes a request gets one second more: even a slow disk and a slow network transfer as
+        /// many in that time.
         const BYTES_PER_SECOND: u64 = 8 << 20;
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.options.request_timeout + Duration::from_millis(bytes * 1000 / BYTES_PER_SECOND)
@@ -345,7 +349,7 @@ async fn start(
     })
 }
 
-/// Whether a write waits for every standby that is named, as `s1`, `1 (s1)` and `FIRST 1 (s1)` do.
+/// Whether a write waits for every named standby, as with the settings `s1`, `1 (s1)` and `FIRST 1 (s1)`.
 fn waits_for_all(names: &str) -> bool {
     let (count, list) = match names.split_once('(') {
         Some((count, list)) => (count, list.trim_end_matches(')')),

@@ -30,7 +30,8 @@ pub(crate) struct Session {
     /// Whether the server need not have a synchronous standby.
     pub(crate) allow_async: bool,
     statements: Mutex<HashMap<&'static str, Statement>>,
-    /// The number of warnings so far. With one the server says, after a commit, that it did not wait for its standbys.
+    /// The number of warnings so far. With a warning after a commit the server says that it did not wait for its
+    /// standbys.
     warnings: Arc<AtomicU64>,
     driver: AbortHandle,
 }
@@ -59,7 +60,7 @@ impl Session {
         self.client.is_closed()
     }
 
-    /// Closes the connection without a word to the server, which may not listen.
+    /// Closes the connection without telling the server, which may not answer any more.
     pub(crate) fn abandon(&self) {
         self.driver.abort();
     }
@@ -72,7 +73,7 @@ impl Session {
         Failure::from_error(&self.address, error)
     }
 
-    /// Runs a statement, and returns its rows. It is committed then, if it wrote something.
+    /// Runs a statement, and returns its rows. A statement that writes is then committed.
     pub(crate) async fn query(
         &self,
         sql: &'static str,
@@ -136,7 +137,7 @@ impl Session {
         self.warnings.load(Ordering::Acquire)
     }
 
-    /// Waits until what was committed is on the standbys, if there was a warning since.
+    /// If there was a warning since `warnings` were counted, waits until every commit so far is on the standbys.
     pub(crate) async fn confirm_after(&self, warnings: u64) -> Result<(), Failure> {
         if self.warnings() == warnings {
             Ok(())
@@ -151,7 +152,8 @@ impl Session {
         sql: &'static str,
         values: Values<'_>,
     ) -> Result<Row, Failure> {
-        // With both prepared they are sent one behind the other, in this order.
+        // Once both statements are prepared, they are sent together, in this order, without waiting for the first
+        // answer.
         self.prepared(sql).await?;
         self.prepared(CONFIRM).await?;
         let (row, ()) = try_join(self.query_one(sql, values), self.confirm()).await?;
@@ -179,7 +181,7 @@ impl Session {
         Err(no_standbys(&self.address))
     }
 
-    /// A column of a row. One that is missing, or of another type, is that of another program's table.
+    /// A column of a row. If the column is missing or has another type, the table belongs to another program.
     pub(crate) fn get<'a, T: tokio_postgres::types::FromSql<'a>>(
         &self,
         row: &'a Row,
@@ -197,7 +199,7 @@ impl Session {
             return Ok(statement);
         }
         let prepared = self.client.prepare(sql).await;
-        // Nothing of the statement was done, whatever happened.
+        // Whatever the failure is, the statement did nothing.
         let statement = prepared.map_err(|error| match self.failure(&error) {
             failure if failure.cause == Cause::Unknown => {
                 Failure::new(Cause::NotDone, failure.reason)
@@ -217,7 +219,7 @@ impl Session {
     }
 }
 
-/// The failure of a server that acknowledges what no standby has.
+/// The failure of a server that has no synchronous standby, and would acknowledge writes that only its own disk has.
 pub(crate) fn no_standbys(address: &str) -> Failure {
     let reason = format!(
         "{address} has no synchronous standby, so what it acknowledges is lost with its disk: set \
@@ -226,7 +228,7 @@ pub(crate) fn no_standbys(address: &str) -> Failure {
     Failure::new(Cause::Refused, reason)
 }
 
-/// Carries the messages of a connection until it ends, and counts warnings before what comes after them is delivered.
+/// Carries the messages of a connection until it ends. A warning is counted before the messages after it are delivered.
 pub(crate) async fn drive<S, T>(mut connection: Connection<S, T>, warnings: Arc<AtomicU64>)
 where
     S: AsyncRead + AsyncWrite + Unpin,

@@ -74,7 +74,7 @@ async fn exclusively(
             session.confirm_after(warnings).await?;
             Ok(count)
         }
-        // If the rollback fails, too, the session ends, and its transaction with it.
+        // If the rollback fails as well, the session is closed, which ends its transaction.
         Err(failure) => session.run("ROLLBACK").await.and(Err(failure)),
     }
 }
@@ -202,7 +202,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         if !self.is_finished && self.chunks > 0 {
             let (sequence, attempt) = (int(self.sequence), self.attempt);
-            // What cannot be removed now is removed after a newer snapshot.
+            // Chunks that cannot be removed now are removed after a newer snapshot.
             let _ = self.connection.once(|session| async move {
                 let values: Values<'_> = &[&sequence, &&attempt[..]];
                 session.execute(schema::DROP_ATTEMPT, values).await

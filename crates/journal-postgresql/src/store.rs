@@ -19,7 +19,7 @@ pub(crate) struct Store {
     /// The address, without secrets.
     pub(crate) url: String,
     pub(crate) notices: Vec<PostgresqlNotice>,
-    /// The end up to which entries are known to be durable in this process.
+    /// The end of the entries that this process knows to be durable.
     acknowledged: Mutex<LogEnd>,
 }
 
@@ -51,7 +51,7 @@ impl Store {
         }
     }
 
-    /// Forgets which entries are durable, because the store has lost some of them.
+    /// Forgets which entries are known to be durable, because the store has lost some of them.
     pub(crate) fn forget_acknowledged(&self) {
         *self.acknowledged.lock() = LogEnd::default();
     }

@@ -73,13 +73,13 @@ fn a_user_needs_the_right_password_and_rights() {
     });
 }
 
-/// Takes rights from the user, whose journal is given, and gives others.
+/// Gives and takes rights of the user to whom the journal belongs, and checks which calls fail.
 fn check_rights(
     cluster: &PostgresqlCluster,
     journal: &mut PostgresqlJournal,
     url: &dyn Fn(&str) -> String,
 ) {
-    // The administrator may make the schema, so that the user needs no right to the database.
+    // The administrator creates the schema, so that the user needs no right to the database.
     let statements = "CREATE SCHEMA other; REVOKE CREATE ON DATABASE placewright FROM placewright; \
                       ALTER DATABASE placewright OWNER TO postgres";
     cluster.sql(0, statements).unwrap();
@@ -121,7 +121,7 @@ impl Authority {
     fn issue(&self, folder: &Path, name: &str, host: &str) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
-        // OpenSSL takes a certificate with the name of its issuer for one that signed itself.
+        // OpenSSL takes a certificate whose own name is that of its issuer for a self-signed one, so the names differ.
         let common_name = DnType::CommonName;
         params.distinguished_name.push(common_name, host);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();

@@ -25,7 +25,7 @@ fn read(journal: &mut dyn Journal, from: u64) -> Result<Vec<Vec<u8>>, JournalErr
     Ok(records)
 }
 
-/// Ends the waits for standbys, as an administrator may: what was committed becomes visible.
+/// Ends all waits for standbys, as an administrator may do. The commits that waited become visible.
 const END_WAITS: &str =
     "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
 
@@ -39,8 +39,8 @@ fn an_entry_that_no_standby_has_is_neither_acknowledged_nor_handed_out() {
     let mut writer = PostgresqlJournal::open(&options).unwrap();
     let mut reader = PostgresqlJournal::open(&options).unwrap();
     writer.append(1, &[b"a"]).unwrap();
-    // Killed, not suspended: a suspended standby would have the entry in the buffer of its connection, and write it
-    // when it is resumed.
+    // The standby is killed and not suspended: a suspended one would have the entry in the buffer of its connection,
+    // and write it when it is resumed.
     cluster.kill(1).unwrap();
     cluster.kill(2).unwrap();
     assert!(matches!(
@@ -48,7 +48,8 @@ fn an_entry_that_no_standby_has_is_neither_acknowledged_nor_handed_out() {
         Err(AppendError::Unknown(JournalError::Unreachable { .. }))
     ));
     assert!(writer.resolve().is_err());
-    // Nobody sees the entry before the wait for standbys is cancelled, and then it is not handed out.
+    // Before the wait for standbys is cancelled, nobody sees the entry. After that it can be seen, but is not given to
+    // readers.
     assert_eq!(reader.end().unwrap(), 1);
     while cluster.sql(0, END_WAITS).unwrap().trim() != "" {
         std::thread::sleep(Duration::from_millis(5));
@@ -60,7 +61,7 @@ fn an_entry_that_no_standby_has_is_neither_acknowledged_nor_handed_out() {
     }
     assert!(writer.resolve().is_err());
 
-    // The standbys never had it, so it is gone after a failover, and that is no loss.
+    // The standbys never had the entry, so a failover drops it. That is no loss, because it was not acknowledged.
     cluster.kill(0).unwrap();
     for standby in [1, 2] {
         cluster.start_again(standby).unwrap();
@@ -99,7 +100,7 @@ fn an_append_whose_wait_was_cancelled_is_acknowledged_only_with_a_standby() {
         while cluster.sql(0, END_WAITS).unwrap().trim() == "" {
             std::thread::sleep(Duration::from_millis(5));
         }
-        // The server says that it is done, with a warning. The journal waits for the standby nevertheless.
+        // The server reports success, with a warning. The journal waits for the standby nevertheless.
         let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
         while cluster.sql(0, waits).unwrap().trim() != "1" {
             std::thread::sleep(Duration::from_millis(5));
@@ -135,7 +136,7 @@ fn entries_that_a_failover_drops_are_reported() {
     {
         std::thread::sleep(Duration::from_millis(5));
     }
-    // The one that has not what was acknowledged becomes the primary.
+    // The standby that lacks acknowledged entries becomes the primary.
     cluster.kill(2).unwrap();
     writer.append(2, &[b"b"]).unwrap();
     writer.append(3, &[b"c"]).unwrap();
@@ -187,7 +188,8 @@ fn a_server_without_standbys_is_refused_unless_that_is_allowed() {
     journal.append(1, &[b"a"]).unwrap();
     assert_eq!(journal.durable_end().unwrap(), 1);
 
-    // A setting that is taken away later is noticed by an append once its session knows, and nothing is written.
+    // When the setting is removed later, an append fails as soon as its session knows the new setting, and nothing is
+    // written.
     let set = |names: &str| {
         let statement = format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'");
         cluster.sql(0, &statement).unwrap();

@@ -1,4 +1,4 @@
-//! Servers that are killed, suspended and promoted under appends of two writers.
+//! Two writers append while servers are killed, suspended and promoted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use placewright_journal::{AppendError, Journal, Resolution};
 use placewright_journal_postgresql::{PostgresqlJournal, PostgresqlOptions};
 use placewright_journal_testing::PostgresqlCluster;
 
-/// How long writers may take to get on after a fault.
+/// How long writers may take to append again after a fault.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The number of appends that both writers have to make between two faults.
 const APPENDS: u64 = 20;
@@ -47,7 +47,7 @@ const FAULTS: [(&str, Fault); 5] = [
         for server in 0..3 {
             cluster.kill(server).unwrap();
         }
-        // The writers see for a while that nobody answers.
+        // For a while the writers get no answers.
         writers.wait_for_failure();
         for server in 0..3 {
             cluster.start_again(server).unwrap();
@@ -100,7 +100,7 @@ struct Outcomes {
     unknown_not_kept: u64,
     failed: u64,
     conflicts: u64,
-    /// The longest time of one append, with finding out what became of it.
+    /// The longest time of one append, including the time to find out its outcome.
     longest: Duration,
 }
 
@@ -198,7 +198,7 @@ fn write(journal: &mut dyn Journal, writer: u8, progress: &Progress) -> Outcomes
     while !progress.is_over.load(Ordering::Relaxed) {
         let mut record = vec![writer];
         record.extend_from_slice(&outcomes.acknowledged.to_le_bytes());
-        // Large ones are kept outside of their row.
+        // PostgreSQL stores large records outside of their row.
         record.resize(
             if outcomes.acknowledged % 16 == 0 {
                 40_000

@@ -63,7 +63,7 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, dropping: u8, mode: &AtomicU8
             break;
         }
     }
-    // The other direction ends, too. It fails if that has happened already.
+    // This ends the other direction as well. Shutting down fails if that direction has ended already.
     let _ = to.shutdown(Shutdown::Both);
 }
 
@@ -113,7 +113,7 @@ fn the_outcome_of_an_append_without_answer_is_found_out() {
     assert_eq!(journal.resolve().unwrap(), Resolution::Kept);
     journal.append(3, &[b"3"]).unwrap();
 
-    // The request is lost, and nobody else appends: it is sent again.
+    // The request is lost, and nobody else appends, so the request is sent again.
     proxy.set(DROP_REQUESTS);
     append_without_answer(&mut journal, 4, b"4");
     assert_eq!(other.end().unwrap(), 3);
@@ -132,7 +132,7 @@ fn the_outcome_of_an_append_without_answer_is_found_out() {
         Err(AppendError::Conflict { next_sequence: 7 })
     ));
 
-    // The append is made, and another writer goes on after it.
+    // The append is made, and then another writer appends after it.
     journal.append(7, &[b"7"]).unwrap();
     proxy.set(DROP_ANSWERS);
     append_without_answer(&mut journal, 8, b"8");

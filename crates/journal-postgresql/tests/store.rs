@@ -209,7 +209,7 @@ fn an_abandoned_snapshot_is_removed(cluster: &PostgresqlCluster) {
     let mut journal = open(&options);
     journal.append(1, &[b"a", b"b"]).unwrap();
     snapshot(&mut journal, 1, &[1; 300_000]);
-    // What a writer leaves that is killed before its last step.
+    // A writer that is killed before its last step leaves such chunks.
     let chunk = "INSERT INTO chunk VALUES (2, '\\x77', 0, 0, 'chunk')";
     sql(cluster, &options, chunk);
     journal.drop_snapshots(2).unwrap();
@@ -221,7 +221,7 @@ fn an_abandoned_snapshot_is_removed(cluster: &PostgresqlCluster) {
     let mut reader = journal.read_snapshot(2).unwrap();
     reader.read_to_string(&mut state).unwrap();
     assert_eq!(state, "newer");
-    // One that is slower than the next is not finished any more.
+    // A writer that is slower than the writer of the next snapshot cannot finish any more.
     let mut slow = journal.write_snapshot(2).unwrap();
     slow.write_all(&[1; 300_000]).unwrap();
     journal.drop_snapshots(1).unwrap();

@@ -1,7 +1,7 @@
-//! Appends: one transaction each, and what became of one that was not answered.
+//! Appends: each is one transaction; and how the outcome of an append without an answer is found out.
 //!
-//! The transaction's condition is that the head is the one that this handle saw. So it can be sent again whenever
-//! its outcome is not known: it takes effect once at most, and never after another writer's append.
+//! The transaction's condition is that the head is the one that this handle saw. So the transaction can be sent again
+//! whenever its outcome is not known: it takes effect at most once, and never after another writer's append.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::store::KnownHead;
 /// The maximum size in bytes of the records in one value. etcd keeps the last 5,000 requests or more in memory,
 /// and is slowed down by large ones.
 const VALUE_BYTES_MAX: usize = 64 << 10;
-/// The maximum size in bytes of the records in one transaction. etcd's limit is 1.5 MiB for the whole request.
+/// The maximum size in bytes of the records in one transaction. etcd's limit for the whole request is 1.5 MiB.
 const TRANSACTION_BYTES_MAX: usize = 1 << 20;
 /// The size in bytes of the parts that are written before their transaction.
 const UPLOAD_BYTES: usize = 256 << 10;
@@ -164,8 +164,8 @@ impl EtcdJournal {
         }
     }
 
-    /// Sends an append. If it is not answered, but not yet late, its outcome is found out at once: the member
-    /// may just have lost its connection, or the cluster its leader.
+    /// Sends an append. If it fails without an answer before its time-out, its outcome is found out at once: perhaps
+    /// only the connection to the member was lost, or the cluster has lost its leader.
     fn send(&mut self, pending: Box<Pending>) -> Result<(), AppendError> {
         let started = Instant::now();
         let request = pending.transaction.clone();
@@ -235,7 +235,8 @@ impl EtcdJournal {
     /// Reads the head, and sends the transaction again if the head is unchanged. Even a definite failure of the
     /// repeated transaction proves nothing: the first one may still be under way.
     fn find_out(&mut self, pending: &Pending) -> Result<Verdict, JournalError> {
-        // One attempt only, so that a caller who repeats this can refuse others in between.
+        // Only one attempt is made, so that the caller, who repeats this, can refuse other commands between the
+        // attempts.
         let read = kv::all(vec![kv::read(kv::get(self.store.keys.head()))]);
         let response = (self.store.client.txn(read, Repeat::UntilSent)).map_err(|failure| {
             self.store
@@ -267,7 +268,7 @@ impl EtcdJournal {
         self.judge(pending, now)
     }
 
-    /// Takes over the head that an append wrote at a revision.
+    /// Records the head that an append wrote at a revision as the known one.
     fn keep(&mut self, pending: &Pending, revision: i64) {
         self.known = KnownHead {
             value: pending.head.encode(),

@@ -36,7 +36,7 @@ impl EtcdJournal {
                 let header = BatchHeader::decode(&found.value);
                 let (header, _) =
                     header.map_err(|error| store.row_error(error, "the last batch"))?;
-                // A batch that a trim has not removed yet does not count.
+                // Batches that a trim has given up but not removed yet are ignored.
                 if header.end.last > trimmed.last {
                     header.end
                 } else {

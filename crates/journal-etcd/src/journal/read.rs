@@ -9,12 +9,13 @@ use crate::proto::{KeyValue, RangeRequest};
 use crate::rows::{BatchHeader, LogEnd, Place, RowError};
 use crate::store::Store;
 
-/// The number of batches in the first page of a read; the least and the most in later ones. 256 batches of 64 KiB are
-/// 16 MiB.
+/// The number of batches in the first page of a read, and the least and the most in later pages. 256 batches of 64 KiB
+/// are 16 MiB.
 const BATCHES_FIRST: i64 = 32;
 const BATCHES_MIN: i64 = 8;
 const BATCHES_MAX: i64 = 256;
-/// Pages grow while they are smaller than the first, and shrink when they are larger than the second, in bytes.
+/// The next page is larger if a page has fewer bytes than the first of these, and smaller if it has more than the
+/// second.
 const GROW_BELOW_BYTES: usize = 512 << 10;
 const SHRINK_ABOVE_BYTES: usize = 2 << 20;
 /// The number of parts of a batch that are read at once. Each has 256 KiB at most.
@@ -22,8 +23,8 @@ const PARTS_PER_PAGE: i64 = 16;
 
 /// Where a read starts.
 struct Start {
-    /// The first page: the batches from `first` on, if the request for the other fields returned them. `None`: it has
-    /// yet to be read.
+    /// The first page: the batches from `first` on, if the request for the other fields returned them. `None` if the
+    /// page is still to be read.
     page: Option<Vec<KeyValue>>,
     /// The first entry of the last batch that starts at the wanted entry or before it; it holds the wanted entry, unless
     /// batches are missing. The wanted entry itself if there is no such batch.
@@ -132,7 +133,7 @@ impl EtcdJournal {
         })
     }
 
-    /// The end of the batch before the one that starts at `first`; `None` if it cannot be told.
+    /// The end of the batch before the one that starts at `first`; `None` if it cannot be found out.
     fn end_before(&self, first: u64, trimmed: LogEnd) -> Result<Option<LogEnd>, JournalError> {
         for known in [trimmed, self.verified] {
             if known.last + 1 == first {

@@ -55,7 +55,8 @@ impl EtcdJournal {
                 epoch: self.known.head.epoch + 1,
                 ..self.known.head.clone()
             };
-            // If it is sent twice and only the first one is successful, the next round takes a further epoch.
+            // If the request is sent twice and the first one takes effect, the second one seems to fail, and the next
+            // round of the loop begins another epoch, which does no harm.
             if self.swap("take over", head)? {
                 return Ok(EtcdHead::from(&self.known.head));
             }

@@ -14,7 +14,7 @@ use crate::snapshot;
 
 /// The number of keys that are removed in one transaction. Appends wait for it.
 const KEYS_PER_DELETE: i64 = 256;
-/// How often etcd's history is compacted at most. A compaction holds up other requests.
+/// The least time between two compactions of etcd's history. A compaction holds up other requests.
 const COMPACTION_PAUSE: Duration = Duration::from_secs(60);
 /// The number of revisions that a compaction leaves, for readers that are under way.
 const REVISIONS_KEPT: i64 = 1000;
@@ -54,7 +54,7 @@ impl EtcdJournal {
                 success: vec![kv::put(key, wanted.encode_trim())],
                 failure: Vec::new(),
             };
-            // Whether it was this trim or another one that moved it, the next round sees where it is.
+            // Whichever trim has moved the end, the next round of the loop reads where it is.
             self.store.repeat("trim", request)?;
         }
     }
@@ -89,7 +89,7 @@ impl EtcdJournal {
         let header = BatchHeader::decode(&found.value);
         let (header, _) = header.map_err(|error| self.store.row_error(error, "a batch"))?;
         let entries = header.end.last.saturating_sub(header.first) + 1;
-        // Each record has its length before it, in 4 bytes.
+        // Before each record is its length, in 4 bytes.
         let record_bytes = header.payload_bytes.saturating_sub(4 * entries);
         Ok(LogEnd {
             last: header.first.saturating_sub(1),
@@ -115,10 +115,10 @@ impl EtcdJournal {
         }
     }
 
-    /// Removes the parts of batches that will never be. Returns the revision of the store.
+    /// Removes the uploaded parts of batches that will never become visible. Returns the revision of the store.
     ///
-    /// Parts are written after their writer saw the head, so a head that is newer than they are makes the
-    /// writer's transaction fail, unless the batch is there already.
+    /// A writer uploads parts after it has read the head. If the head has changed since the parts were written, the
+    /// writer's transaction can only fail, so the parts are useless, unless their batch is visible already.
     fn delete_abandoned_uploads(&mut self, first_held: u64) -> Result<i64, JournalError> {
         let store = &self.store;
         let keys = &store.keys;
@@ -148,8 +148,8 @@ impl EtcdJournal {
         }
     }
 
-    /// Removes etcd's history, which otherwise keeps what was trimmed. A failure is ignored, because the next
-    /// trim does it.
+    /// Compacts etcd's history, which otherwise keeps the removed keys. A failure is ignored, because the next trim
+    /// tries again.
     fn compact_history(&self, revision: i64) {
         let mut last_compaction = self.store.last_compaction.lock();
         let is_due = last_compaction.is_none_or(|last| last.elapsed() >= COMPACTION_PAUSE);

@@ -1,7 +1,7 @@
-//! Appends: one statement each, and what became of one that was not answered.
+//! Appends: each is one statement; and how the outcome of an append without an answer is found out.
 //!
-//! The statement's condition is that the head is the one that this handle saw. So it can be sent again whenever its
-//! outcome is not known: it takes effect once at most, and never after another writer's append.
+//! The statement's condition is that the head is the one that this handle saw. So the statement can be sent again
+//! whenever its outcome is not known: it takes effect at most once, and never after another writer's append.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ impl Pending {
             )
             .await?;
         if session.get(&row, 0)? {
-            // The batch is there. Whatever fails from now on leaves its outcome in doubt.
+            // The batch is committed. If anything fails from now on, it is not known whether the batch is durable.
             let confirmed = session.confirm_after(warnings).await;
             return match confirmed {
                 Ok(()) => Ok(true),
@@ -142,8 +142,8 @@ impl PostgresqlJournal {
         })
     }
 
-    /// Sends an append. If it is not answered, but not yet late, its outcome is found out at once: the connection may
-    /// just have been lost.
+    /// Sends an append. If it fails without an answer before its time-out, its outcome is found out at once: perhaps
+    /// only the connection was lost.
     fn send(&mut self, pending: Arc<Pending>) -> Result<(), AppendError> {
         let started = Instant::now();
         let mut failure = match self.send_once(&pending) {
@@ -202,7 +202,8 @@ impl PostgresqlJournal {
     /// Reads the head, and sends the statement again if the head is unchanged. Even a definite failure of the
     /// repeated statement proves nothing: the first one may still be under way.
     fn find_out(&mut self, pending: &Arc<Pending>) -> Result<Verdict, JournalError> {
-        // One attempt each, so that a caller who repeats this can refuse others in between.
+        // Only one attempt of each is made, so that the caller, who repeats this, can refuse other commands between the
+        // attempts.
         match self.judge(pending)? {
             Verdict::Open => {}
             verdict => return Ok(verdict),
@@ -216,15 +217,15 @@ impl PostgresqlJournal {
         self.judge(pending)
     }
 
-    /// Takes over the head that an append wrote.
+    /// Records the head that an append wrote as the known one.
     fn keep(&mut self, pending: &Pending) {
         self.known = pending.head.clone();
         self.verified = pending.head.end;
         self.store.acknowledge(pending.head.end);
     }
 
-    /// Tells from a head that is durable what became of an append. A head that may be lost would tell nothing: the
-    /// append could come to be kept, or be lost, with it.
+    /// Decides from a durable head what became of an append. A head that may still be lost would decide nothing,
+    /// because the append may be lost together with it.
     fn judge(&mut self, pending: &Pending) -> Result<Verdict, JournalError> {
         let now = self.confirm_once("find out what became of an append")?.head;
         if now.batch_id == pending.before.batch_id

@@ -1,9 +1,10 @@
 //! What is known to be durable.
 //!
-//! A commit that is visible need not be on a standby: a primary that was started again shows all that its own disk has,
-//! and one that is told to stop waiting shows what it waited for. A failover loses such a commit. Two things prove that
-//! an entry is durable: the acknowledgement of a later write, because the standbys have the log as one piece; and the
-//! head, in which each writer notes what was acknowledged to it, with its next append or right after the last one.
+//! A commit that is visible need not be on a standby: a primary that was started again shows everything on its own
+//! disk, and a primary that is told to stop waiting for its standbys shows what it waited for. A failover loses such a
+//! commit. Two things prove that an entry is durable. One is the acknowledgement of a later write, because a standby
+//! that has a part of the log has everything before it. The other is the head: each writer records there which entries
+//! were acknowledged to it, together with its next append, or in a write of its own after its last one.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +15,12 @@ use crate::failure::Failure;
 use crate::rows::{LogEnd, Look, int};
 use crate::schema::{ACKNOWLEDGE, READ_HEAD, READ_LAST};
 
-/// The pauses between two looks whether there are new entries, at first and at most. They double.
+/// The pauses between two queries for new entries: at first, and at most. They double.
 const POLL_MIN: Duration = Duration::from_millis(1);
 const POLL_MAX: Duration = Duration::from_millis(16);
 
 impl PostgresqlJournal {
-    /// Reads the head. What it says is not known to be durable.
+    /// Reads the head, which may not be durable yet.
     ///
     /// # Errors
     /// [`JournalError::Lost`] when entries are missing that were durable: somebody restored the servers from a backup,
@@ -35,8 +36,8 @@ impl PostgresqlJournal {
         self.learn(doing, looked, acknowledged)
     }
 
-    /// Reads the head, and waits until what it says will not be lost. Each call makes a write of its own, which touches
-    /// no table; callers who wait at the same time share one call.
+    /// Reads the head, and waits until it is durable. Each call makes a write that touches no table; callers who wait
+    /// at the same time share one call.
     pub(super) fn confirm(&mut self, doing: &'static str) -> Result<Look, JournalError> {
         self.confirm_by(doing, true)
     }
@@ -48,7 +49,7 @@ impl PostgresqlJournal {
 
     fn confirm_by(&mut self, doing: &'static str, is_repeated: bool) -> Result<Look, JournalError> {
         let acknowledged = self.store.acknowledged();
-        // Both in one session: the acknowledgement says that this server still has the standbys.
+        // Both in one session: so the write proves that the server which was read still has its standbys.
         let work = |session: std::sync::Arc<crate::session::Session>| async move {
             let row = session
                 .query_confirmed(READ_HEAD, &[&int(acknowledged.last)])
@@ -64,7 +65,8 @@ impl PostgresqlJournal {
         Ok(look)
     }
 
-    /// Takes over the head as it is in the store now, after it was read together with the batch at `acknowledged`.
+    /// Replaces the known head by the one that the store has now, after checking that the batch at `acknowledged`,
+    /// which was read with it, is still there.
     fn learn(
         &mut self,
         doing: &'static str,
@@ -84,15 +86,15 @@ impl PostgresqlJournal {
             None => false,
         };
         if !is_kept {
-            // Others took their place. How many is not known; the last one is.
+            // Other entries have replaced acknowledged ones. How many is not known, but the last one is among them.
             return Err(self.store.lost(last, last));
         }
         self.known = look.head.clone();
         Ok(look)
     }
 
-    /// Tells other handles what was acknowledged, so that they need not confirm it. Nobody waits for that, and if it is
-    /// lost, the next append tells it.
+    /// Records in the head what was acknowledged, so that readers need not confirm it. Nobody waits for this write; if
+    /// it is lost, the next append records the same.
     pub(super) fn tell_acknowledged(&mut self) {
         let last = int(self.store.acknowledged().last);
         self.connection.start(move |session| async move {
@@ -100,7 +102,7 @@ impl PostgresqlJournal {
         });
     }
 
-    /// Looks for entries after `after` until there are some, or the time is over.
+    /// Waits until there are entries after `after`, or the time is over.
     pub(super) fn poll_until(&mut self, after: u64, timeout: Duration) -> Result<(), JournalError> {
         let started = Instant::now();
         let mut pause = POLL_MIN;

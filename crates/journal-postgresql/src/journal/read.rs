@@ -10,21 +10,22 @@ use crate::rows::{BatchHeader, LogEnd, int};
 use crate::schema::{FIND_BATCH, READ_BATCHES, READ_END_BEFORE};
 use crate::store::Store;
 
-/// The number of batches in the first page of a read; the least and the most in later ones.
+/// The number of batches in the first page of a read, and the least and the most in later pages.
 const BATCHES_FIRST: i64 = 32;
 const BATCHES_MIN: i64 = 2;
 const BATCHES_MAX: i64 = 256;
-/// How often it is looked whether entries were acknowledged to their writer before they are confirmed, and the pause
-/// before each further look.
+/// How often a read checks whether the writer of the wanted entries has recorded them as acknowledged, before the read
+/// confirms them with a write; and the pause before each further check.
 const LOOKS: usize = 3;
 const LOOK_PAUSE: Duration = Duration::from_millis(1);
-/// Pages grow while they are smaller than the first, and shrink when they are larger than the second, in bytes.
+/// The next page is larger if a page has fewer bytes than the first of these, and smaller if it has more than the
+/// second.
 const GROW_BELOW_BYTES: usize = 512 << 10;
 const SHRINK_ABOVE_BYTES: usize = 2 << 20;
 
 impl PostgresqlJournal {
-    /// Visits entries that will not be lost. Those after them are left for the next call if there are any: so a
-    /// reader who follows makes no writes while others append.
+    /// Visits entries that are known to be durable. Later entries are left for the next call, unless there is nothing
+    /// else to visit. So a reader that follows the journal makes no writes while others append.
     pub(super) fn read_entries(
         &mut self,
         from: u64,
@@ -67,7 +68,7 @@ impl PostgresqlJournal {
         Ok(next)
     }
 
-    /// The last entry that may be handed out to somebody who has read up to `from`; `None` if there is none.
+    /// The last entry that may be given to a reader that continues with the entry `from`; `None` if there is none.
     fn readable_end(&mut self, from: u64) -> Result<Option<u64>, JournalError> {
         let mut look = self.look("read")?;
         let trimmed = look.trimmed;
@@ -89,7 +90,7 @@ impl PostgresqlJournal {
             if from <= durable {
                 return Ok(Some(durable.min(look.head.end.last)));
             }
-            // Their writer is about to tell that they were acknowledged, or is no more.
+            // The writer of these entries is about to record that they were acknowledged, or has ended.
             std::thread::sleep(LOOK_PAUSE);
             look = self.look("read")?;
         }

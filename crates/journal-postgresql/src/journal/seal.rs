@@ -9,14 +9,14 @@ use crate::schema::{BEGIN, SEAL};
 impl PostgresqlJournal {
     pub(super) fn seal_store(&mut self, moved_to: &str) -> Result<u64, JournalError> {
         loop {
-            // The seal of somebody else has to be durable, too.
+            // A seal of another process has to be durable, too, before it is reported.
             let head = self.confirm("seal")?.head;
             match &head.moved_to {
                 Some(address) if address == moved_to => return Ok(head.end.last),
                 Some(_) => return self.store.sealed(&head).map_or(Ok(head.end.last), Err),
                 None => {}
             }
-            // Whether it was made or another append was first, the next round sees.
+            // Whether this seal was made or another append came first: the next round of the loop sees it.
             self.send_seal(head, moved_to)?;
         }
     }

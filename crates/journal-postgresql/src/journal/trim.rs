@@ -1,7 +1,8 @@
 //! Removing entries that a snapshot covers.
 //!
-//! The snapshot may be one that was only read. It is before the trim in the log of the servers, so no standby has the
-//! trim without the snapshot.
+//! The snapshot may have been written by another process, so that this one does not know whether it is durable. That
+//! does no harm: the snapshot is before the trim in the log of the servers, so no standby has the trim without the
+//! snapshot.
 
 use placewright_journal::JournalError;
 
