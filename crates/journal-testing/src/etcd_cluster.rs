@@ -17,7 +17,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 /// How often a start is tried with other ports: another program may take a port in between.
 const START_ATTEMPTS: usize = 3;
-/// The variable with which a missing program fails tests instead of skipping them.
+/// The environment variable that makes tests fail, and not be skipped, if a program is missing.
 const DEMAND: &str = "PLACEWRIGHT_TEST_ENGINES";
 
 /// The files with which members serve clients over TLS and ask them for certificates.
@@ -40,7 +40,7 @@ pub struct EtcdClusterOptions {
     pub quota_bytes: Option<u64>,
 }
 
-/// Members of etcd in a temporary directory. They are killed and their directory is removed when it is dropped.
+/// Members of etcd in a temporary directory. When this is dropped, the members are killed and the directory is removed.
 pub struct EtcdCluster {
     members: Vec<Member>,
     options: EtcdClusterOptions,
@@ -56,10 +56,10 @@ struct Member {
 }
 
 impl EtcdCluster {
-    /// Whether the program `etcd` is installed. If it is not, that is said on standard error.
+    /// Whether the program `etcd` is installed. If it is not, a message on standard error says so.
     ///
     /// # Panics
-    /// If it is not installed, and the environment variable `PLACEWRIGHT_TEST_ENGINES` is 1.
+    /// If the program is not installed, and the environment variable `PLACEWRIGHT_TEST_ENGINES` is 1.
     #[must_use]
     pub fn available() -> bool {
         let output = Command::new("etcd").arg("--version").output();
@@ -173,7 +173,7 @@ impl EtcdCluster {
     /// Waits until a member takes requests, for which it has to see a leader.
     ///
     /// # Errors
-    /// It does not take requests within a minute, or has ended.
+    /// The member does not accept requests within a minute, or has ended.
     pub fn wait_until_healthy(&mut self, member: usize) -> io::Result<()> {
         let started = Instant::now();
         let member = &mut self.members[member];
@@ -297,7 +297,7 @@ fn not_running() -> io::Error {
     io::Error::other("the member does not run")
 }
 
-/// Ports that are free now. All are taken at once, so that they differ.
+/// Ports that are free now. All are bound at the same time, so that they differ.
 pub(crate) fn free_ports(count: usize) -> io::Result<Vec<u16>> {
     let listeners: Vec<_> = (0..count)
         .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))

@@ -27,7 +27,7 @@ pub struct PostgresqlClusterOptions {
     pub tls: Option<ServerTlsFiles>,
     /// The password of the user `placewright`. Without one everybody is trusted.
     pub password: Option<String>,
-    /// The setting `synchronous_standby_names`. The standbys are `s0`, `s1` and so on.
+    /// The value of the setting `synchronous_standby_names`. The standbys are `s0`, `s1` and so on.
     pub synchronous_standby_names: String,
 }
 
@@ -41,8 +41,8 @@ impl Default for PostgresqlClusterOptions {
     }
 }
 
-/// A primary and its standbys in a temporary directory. They are killed and their directory is removed when it is
-/// dropped. There is a database `placewright`, whose owner is the user `placewright`.
+/// A primary and its standbys in a temporary directory. When this is dropped, the servers are killed and the directory
+/// is removed. There is a database `placewright`, whose owner is the user `placewright`.
 pub struct PostgresqlCluster {
     servers: Vec<Server>,
     primary: usize,
@@ -52,10 +52,10 @@ pub struct PostgresqlCluster {
 }
 
 impl PostgresqlCluster {
-    /// Whether PostgreSQL's programs are installed. If they are not, that is said on standard error.
+    /// Whether PostgreSQL's programs are installed. If they are not, a message on standard error says so.
     ///
     /// # Panics
-    /// If they are not installed, and the environment variable `PLACEWRIGHT_TEST_ENGINES` is 1.
+    /// If the programs are not installed, and the environment variable `PLACEWRIGHT_TEST_ENGINES` is 1.
     #[must_use]
     pub fn available() -> bool {
         Programs::available()
@@ -120,7 +120,7 @@ impl PostgresqlCluster {
             Some(password) => format!(" PASSWORD '{password}'"),
             None => String::new(),
         };
-        // Before there are standbys nothing may wait for them.
+        // The setting that makes writes wait for standbys is not made yet, because there are no standbys.
         self.sql_in(
             0,
             "postgres",
@@ -171,7 +171,7 @@ impl PostgresqlCluster {
             self.directory.path().display(),
             self.options.synchronous_standby_names,
         );
-        // The administrator comes over the socket in the directory, the journal over TCP.
+        // The administrator connects over the socket in the directory, and the journal over TCP.
         let method = match &self.options.password {
             Some(_) => "scram-sha-256",
             None => "trust",
@@ -234,7 +234,7 @@ impl PostgresqlCluster {
         self.primary
     }
 
-    /// Where the servers have their data, each below its name, `s0` and so on.
+    /// The directory that has the data of each server below the server's name, `s0` and so on.
     #[must_use]
     pub fn directory(&self) -> PathBuf {
         self.directory.path().to_owned()
@@ -323,7 +323,7 @@ impl PostgresqlCluster {
                 Err(_) => {}
             }
             if self.servers[server].has_ended()? {
-                // The memory of processes that were killed was still in use.
+                // The shared memory of the killed processes was still in use.
                 self.start_again(server)?;
             }
             thread::sleep(LOOK_PAUSE);
@@ -353,8 +353,8 @@ impl PostgresqlCluster {
         }
     }
 
-    /// Makes the standby the primary that has received most, as a failover does. The other one follows it. The old
-    /// primary has to be killed.
+    /// Promotes the standby that has received most to be the primary, as a failover does. The other standby follows it.
+    /// The old primary has to be killed before.
     ///
     /// # Errors
     /// No standby runs, or it cannot be promoted.
@@ -371,7 +371,7 @@ impl PostgresqlCluster {
         self.promote(newest.ok_or_else(|| io::Error::other("no standby runs"))?)
     }
 
-    /// Makes a standby the primary, whatever it has received. The other one follows it.
+    /// Promotes a standby to be the primary, however much it has received. The other standby follows it.
     ///
     /// # Errors
     /// It cannot be promoted.
@@ -402,12 +402,12 @@ impl PostgresqlCluster {
         format!("host={host} port={port} user=postgres dbname=postgres application_name=s{standby}")
     }
 
-    /// Makes a killed server a standby of the present primary: what it has beyond that is taken back.
+    /// Makes a killed server a standby of the present primary. Entries that it has and the primary lacks are removed.
     ///
     /// # Errors
     /// A program fails.
     pub fn rejoin(&mut self, server: usize) -> io::Result<()> {
-        // Before it the new primary does not say in its files that it went another way.
+        // Without this checkpoint the files of the new primary do not show yet that it is on another timeline.
         self.sql_in(self.primary, "postgres", "CHECKPOINT")?;
         let connection = self.connection_of(server);
         let data = self.servers[server].data().display().to_string();
@@ -424,7 +424,7 @@ impl PostgresqlCluster {
         self.wait_until_ready(server)
     }
 
-    /// Tries something again that fails while processes of a killed server are still ending.
+    /// Repeats an action that fails while processes of a killed server are still ending.
     fn retry(&self, attempt: impl Fn(&Self) -> io::Result<()>) -> io::Result<()> {
         let started = Instant::now();
         loop {

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use crate::{AppendError, Journal, JournalError, Resolution, verify};
 
-/// The size in bytes of the records in one append, roughly, and their number. Every engine takes as many at once.
+/// The approximate size in bytes of the records in one append, and their number. Every engine accepts that many in one
+/// append.
 const BATCH_BYTES: usize = 256 << 10;
 const BATCH_RECORDS: usize = 4096;
-/// How often it is asked what became of an append without an answer, and the pause in between.
+/// How often the outcome of an append without an answer is asked for, and the pause in between.
 const RESOLVE_ATTEMPTS: usize = 60;
 const RESOLVE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -50,7 +51,7 @@ pub enum CopyError {
     #[error("the target cannot be written")]
     Target(#[source] JournalError),
 
-    /// The target holds something else than the source. It is left as it is.
+    /// The target holds something else than the source, and is left as it is.
     #[error(
         "the target is not a copy of the source: they differ at entry {entry}; name an empty one"
     )]
@@ -118,8 +119,8 @@ pub fn copy(
     })
 }
 
-/// Finds out with which entry the copy goes on. An empty target is made to begin where the source does; another one is
-/// compared.
+/// Determines the entry with which the copy continues. An empty target is made to begin where the source does; any
+/// other target is compared with the source.
 fn begin(source: &mut dyn Journal, target: &mut dyn Journal) -> Result<u64, CopyError> {
     let first_held = source.first_held().map_err(CopyError::Source)?;
     let source_end = source.end().map_err(CopyError::Source)?;

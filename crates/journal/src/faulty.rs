@@ -19,11 +19,11 @@ pub enum Fault {
     ReadOnly,
     /// The disk fails; nothing is kept.
     Io,
-    /// The operation is done, but its caller gets an error, as when a connection breaks before the answer.
-    /// The outcome of an append is unknown then.
+    /// The operation is done, but its caller gets an error, as when a connection breaks before the answer arrives. The
+    /// outcome of an append is then unknown.
     LostAnswer,
-    /// The operation is not done, and its caller cannot know that, as when a connection breaks before the
-    /// request. The outcome of an append is unknown then.
+    /// The operation is not done, but its caller cannot know that, as when a connection breaks before the request
+    /// arrives. The outcome of an append is then unknown.
     LostRequest,
 }
 
@@ -215,7 +215,7 @@ impl Fault {
 pub struct Faulty {
     inner: Box<dyn Journal>,
     faults: Faults,
-    /// What becomes of the append whose outcome the caller does not know.
+    /// The outcome of the last append, if its caller does not know it.
     unresolved: Resolution,
 }
 

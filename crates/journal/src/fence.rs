@@ -1,19 +1,19 @@
-//! What keeps replicas of one journal consistent, and that a test build can do without on purpose.
+//! The checks that keep the replicas of one journal consistent. A test build can leave one of them out on purpose.
 //!
-//! `tests/replicas/linearizable` leaves a fence out to show that it would notice. Only a build with the feature
-//! `fault-injection` can.
+//! `tests/replicas/linearizable` leaves a check out to prove that the test notices it. Only a build with the feature
+//! `fault-injection` can do that.
 
 /// A check without which a history of several replicas is not linearizable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
-    /// An append compares the journal's end with the one that its replica has read to.
+    /// Each append compares the journal's end with the entry up to which its replica has read.
     Append,
-    /// A replica asks for the journal's end before it answers reads.
+    /// A replica asks the journal for its end before it answers a read.
     Confirm,
 }
 
 impl Fence {
-    /// Whether this process was told to do without the fence, by the variable `PLACEWRIGHT_TEST_WITHOUT`.
+    /// Whether the environment variable `PLACEWRIGHT_TEST_WITHOUT` says that this process leaves the check out.
     #[must_use]
     pub fn is_left_out(self) -> bool {
         #[cfg(feature = "fault-injection")]

@@ -39,8 +39,8 @@ pub trait Journal: Send {
     /// log. If this is not called, the next append does that work first, and takes longer.
     fn finish_deferred(&mut self) {}
 
-    /// Waits until there may be entries after `after`, or the time is over. An implementation that is told of new
-    /// entries returns as soon as there are some.
+    /// Waits until there may be entries after `after`, or the time is over. An implementation whose store notifies it
+    /// of new entries returns as soon as there are some.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -52,7 +52,7 @@ pub trait Journal: Send {
     }
 
     /// The sequence of the last entry that will not be lost: every append that was acknowledged before the call is at
-    /// or before it. Where what can be read may still be lost, this waits until it cannot be.
+    /// or before it. If entries can be read that may still be lost, this waits until they are durable.
     ///
     /// # Errors
     /// When the store cannot tell.
@@ -60,9 +60,9 @@ pub trait Journal: Send {
         self.end()
     }
 
-    /// Visits the entries from `from` on, in order, until the end or until the visitor breaks.
-    /// Returns the sequence to continue with. An implementation may leave the last entries for the next call, if there
-    /// was one before them to visit.
+    /// Visits the entries from `from` on, in order, until the end or until the visitor breaks. Returns the sequence to
+    /// continue with. An implementation may leave the last entries for the next call, as long as it visits at least
+    /// one.
     ///
     /// A long-running visitor should break now and then: during the call an implementation may have a
     /// read transaction open, which prevents it from freeing the space of old data.
@@ -79,8 +79,9 @@ pub trait Journal: Send {
     /// When the store cannot be read.
     fn end(&mut self) -> Result<u64, JournalError>;
 
-    /// As [`Journal::end`], but takes the end as it is, also where it is before what this handle has seen, or follows
-    /// other entries: after entries were lost. What became of an append with an unknown outcome is not known then.
+    /// As [`Journal::end`], but for use after entries were lost: accepts the present end, even if it is before what
+    /// this handle has seen, or follows other entries. The outcome of an append that is still unknown can then no
+    /// longer be found out.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -147,9 +148,8 @@ pub trait Journal: Send {
     /// [`JournalError::Sealed`] from now on, also those of other handles and processes. There is no way back. Returns
     /// the last entry.
     ///
-    /// # Errors
-    /// [`JournalError::Sealed`] when it is sealed with another address, or the store cannot be written. It may be sealed
-    /// then.
+    /// # Errors [`JournalError::Sealed`] when it is sealed with another address, or the store cannot be written, in
+    /// which case it may be sealed nevertheless.
     fn seal(&mut self, moved_to: &str) -> Result<u64, JournalError>;
 
     /// Checks the implementation's own files beyond entries and snapshots.

@@ -8,16 +8,16 @@ use std::process::{Command, Stdio};
 
 /// Where Debian has the programs, one directory for each release.
 const DEBIAN: &str = "/usr/lib/postgresql";
-/// The user as whom the programs run, if the tests run as root.
+/// The user that runs the programs if the tests run as root.
 const USER: &str = "postgres";
-/// The variable with which missing programs fail tests instead of skipping them.
+/// The environment variable that makes tests fail, and not be skipped, if programs are missing.
 const DEMAND: &str = "PLACEWRIGHT_TEST_ENGINES";
 
 /// The programs of one release.
 pub(super) struct Programs {
     /// The directory of the programs.
     folder: PathBuf,
-    /// The user and the group as whom they run, if that is not who runs the tests.
+    /// The ids of the user and the group that run the programs; `None` for those of the tests.
     user: Option<(u32, u32)>,
 }
 

@@ -1,4 +1,4 @@
-//! One server: its process and those that it started.
+//! One PostgreSQL server: its main process, and the processes that this one started.
 
 use std::fs;
 use std::io;
@@ -50,7 +50,7 @@ impl Server {
     }
 
     pub(super) fn spawn(&mut self, programs: &Programs) -> io::Result<()> {
-        // What it says about its start and its end is of use when a test fails.
+        // The server's messages about its start and its end help when a test fails.
         let log_path = self.data.with_file_name(format!("s{}.log", self.index));
         let log = fs::OpenOptions::new()
             .create(true)
@@ -88,11 +88,11 @@ impl Server {
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
-        // First the one that starts the others.
+        // The main process is stopped first, so that it starts no others.
         for process in self.processes()? {
             let _ = kill_process(process, signal);
         }
-        // Those that were started before it was suspended.
+        // Processes that it started before it was suspended.
         for process in self.processes()? {
             let _ = kill_process(process, signal);
         }
