@@ -36,6 +36,10 @@ class Head:
         text = self.headers.get("content-length")
         return None if text is None else int(text)
 
+    def is_length_wrong(self) -> bool:
+        text = self.headers.get("content-length", "0")
+        return not (text.isascii() and text.isdecimal())
+
     def closes(self) -> bool:
         return "close" in self.headers.get("connection", "").lower()
 
@@ -113,6 +117,11 @@ class Proxy:
         number, (upstream_reader, upstream_writer) = connected
         try:
             upstream_writer.write(head.data)
+            if head.is_length_wrong():
+                # Where the request ends is not known; what it is answered with is the replica's to say.
+                await self._refused(upstream_reader, writer)
+                upstream_writer.close()
+                return False
             if head.is_chunked():
                 await copy_chunks(reader, upstream_writer)
             else:
@@ -134,6 +143,17 @@ class Proxy:
         else:
             upstream_writer.close()
         return is_kept and not answer.closes() and not head.closes()
+
+    @staticmethod
+    async def _refused(upstream: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass on the answer to a request of which only the head was sent."""
+        answer = await read_head(upstream)
+        if answer is None:
+            writer.write(BAD_GATEWAY)
+            return
+        writer.write(answer.data)
+        await copy_exactly(upstream, writer, answer.length() or 0)
+        await writer.drain()
 
     @staticmethod
     async def _answer(

@@ -77,7 +77,7 @@ impl Route {
 /// Makes the table: each path with its methods, the range of versions of a method that not all versions have,
 /// and the handlers. A method without a range exists since version 0, which is before the oldest.
 macro_rules! table {
-    ($( $path:literal { $( $method:ident $([ $since:literal .. $until:expr ])? $handler:path; )+ } )+) => {
+    ($( $path:literal { $( $method:ident $([ $since:literal ..= $until:expr ])? $handler:path; )+ } )+) => {
         &[ $( Route {
             path: $path,
             operations: &[ $( Operation {
@@ -115,7 +115,7 @@ pub(crate) const TABLE: &[Route] = table! {
 
     "/flavors" { GET catalog::list; POST catalog::create; }
     "/flavors/detail" { GET catalog::detail; }
-    "/flavors/{flavor_id}" { GET catalog::show; PUT [55..NEWEST] catalog::update; DELETE catalog::delete; }
+    "/flavors/{flavor_id}" { GET catalog::show; PUT [55..=NEWEST] catalog::update; DELETE catalog::delete; }
     "/flavors/{flavor_id}/action" { POST access::action; }
     "/flavors/{flavor_id}/os-flavor-access" { GET access::list; }
     "/flavors/{flavor_id}/os-extra_specs" { GET extra_specs::list; POST extra_specs::create; }
@@ -132,10 +132,10 @@ pub(crate) const TABLE: &[Route] = table! {
         GET metadata::show; PUT metadata::set; DELETE metadata::delete;
     }
     "/servers/{server_id}/tags" {
-        GET [26..NEWEST] tags::list; PUT [26..NEWEST] tags::replace; DELETE [26..NEWEST] tags::clear;
+        GET [26..=NEWEST] tags::list; PUT [26..=NEWEST] tags::replace; DELETE [26..=NEWEST] tags::clear;
     }
     "/servers/{server_id}/tags/{tag}" {
-        GET [26..NEWEST] tags::show; PUT [26..NEWEST] tags::add; DELETE [26..NEWEST] tags::delete;
+        GET [26..=NEWEST] tags::show; PUT [26..=NEWEST] tags::add; DELETE [26..=NEWEST] tags::delete;
     }
     "/servers/{server_id}/ips" { GET attachments::addresses; }
     "/servers/{server_id}/os-interface" { GET attachments::interfaces; }
@@ -143,11 +143,11 @@ pub(crate) const TABLE: &[Route] = table! {
     "/servers/{server_id}/os-security-groups" { GET attachments::security_groups; }
     "/servers/{server_id}/os-instance-actions" { GET instance_actions::list; }
     "/servers/{server_id}/os-instance-actions/{request_id}" { GET instance_actions::show; }
-    "/servers/{server_id}/migrations" { GET [23..NEWEST] migrations::list_of_server; }
+    "/servers/{server_id}/migrations" { GET [23..=NEWEST] migrations::list_of_server; }
     "/servers/{server_id}/migrations/{migration_id}" {
-        GET [23..NEWEST] migrations::show; DELETE [24..NEWEST] migrations::abort;
+        GET [23..=NEWEST] migrations::show; DELETE [24..=NEWEST] migrations::abort;
     }
-    "/servers/{server_id}/migrations/{migration_id}/action" { POST [22..NEWEST] migrations::force; }
+    "/servers/{server_id}/migrations/{migration_id}/action" { POST [22..=NEWEST] migrations::force; }
     "/os-migrations" { GET migrations::list; }
 
     "/os-server-groups" { GET server_groups::list; POST server_groups::create; }
@@ -163,11 +163,11 @@ pub(crate) const TABLE: &[Route] = table! {
     "/os-services/{service_id}" { PUT services::update; DELETE services::delete; }
     "/os-hypervisors" { GET hypervisors::list; }
     "/os-hypervisors/detail" { GET hypervisors::detail; }
-    "/os-hypervisors/statistics" { GET [1..87] hypervisors::statistics; }
+    "/os-hypervisors/statistics" { GET [1..=87] hypervisors::statistics; }
     "/os-hypervisors/{hypervisor_id}" { GET hypervisors::show; }
-    "/os-hypervisors/{hypervisor_id}/search" { GET [1..52] hypervisors::search; }
-    "/os-hypervisors/{hypervisor_id}/servers" { GET [1..52] hypervisors::servers; }
-    "/os-hypervisors/{hypervisor_id}/uptime" { GET [1..87] hypervisors::uptime; }
+    "/os-hypervisors/{hypervisor_id}/search" { GET [1..=52] hypervisors::search; }
+    "/os-hypervisors/{hypervisor_id}/servers" { GET [1..=52] hypervisors::servers; }
+    "/os-hypervisors/{hypervisor_id}/uptime" { GET [1..=87] hypervisors::uptime; }
     "/os-keypairs" { GET keypairs::list; POST keypairs::create; }
     "/os-keypairs/{name}" { GET keypairs::show; DELETE keypairs::delete; }
 };
