@@ -42,7 +42,7 @@ pub(crate) fn start(
     Ok(log)
 }
 
-/// Writes the lines that the audit log of the process has queued. Called at the end of the process.
+/// Writes the lines of the process's audit log that are still queued. Called at the end of the process.
 pub(crate) fn close() {
     if let Some(log) = process_log() {
         log.close();

@@ -101,7 +101,7 @@ pub fn check(config: &Config) -> Result<(Option<Token>, Vec<String>), ConfigErro
                 .to_owned(),
         ]));
     }
-    // Whoever reaches such a listener could call as control or as an agent.
+    // Everybody who reaches such a listener could make the calls of control or of an agent.
     let is_open = !cell.listen.ip().is_loopback() && cell.identity_path.is_none();
     if is_open && !options.auth.i_know_this_is_open {
         return Err(ConfigErrors(vec![identities::open_listener_error(
@@ -242,7 +242,7 @@ async fn serve_until_stopped(
 ) -> anyhow::Result<()> {
     let (stop_serving, until_ended) = oneshot::channel();
     let serving = serve_grpc(listener, services, options, async {
-        // The sender lives as long as the server.
+        // The sender is dropped only together with the server.
         let _ = until_ended.await;
     });
     let stopping = async {

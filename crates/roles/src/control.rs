@@ -58,7 +58,7 @@ pub fn run(flags: &ControlFlags) -> anyhow::Result<()> {
     let config = Config::load(flags, &Environment::of_process())?;
     let log = logs::start(&config.options.log)?;
     secrets::forbid_core_dumps(&config.options.secrets);
-    // This check comes first, as it reads no files. Its warnings are logged by `Checked::for_start`.
+    // This check comes first, because it reads no files. `Checked::for_start` makes it again and logs its warnings.
     check_open_listeners(&config.options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

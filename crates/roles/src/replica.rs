@@ -1,8 +1,7 @@
-//! Processes of one role that share a journal: what their options have to be, and how they reach the one that
-//! leads.
+//! Processes of one role that share a journal: which options they need, and how a replica reaches the one that leads.
 //!
-//! The engine decides which replica leads (`replica.rs` of `placewright-engine`). Here are the streams between
-//! replicas: `follower.rs` is the follower's end, `leader.rs` the leader's.
+//! The engine decides which replica leads (`replica.rs` of `placewright-engine`). This module has the streams between
+//! replicas: `follower.rs` is the follower's end, and `leader.rs` the leader's.
 
 mod checks;
 mod false_alarms;
@@ -34,21 +33,21 @@ use wake::{Wake, WakingJournal};
 
 /// How often each side of a stream says something.
 const HEARTBEAT: Duration = Duration::from_millis(500);
-/// After how many of its own heartbeats without a word a replica takes the other one for gone.
+/// The number of its own heartbeats after which a replica takes a silent one for gone.
 const SILENT_TICKS_MAX: u32 = 6;
-/// How long a follower waits for what the leader tells until it asks the store itself.
+/// How long a follower waits to hear of new entries from the leader before it asks the store itself.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How long a leader that ends waits until the journal says that another one leads, at each attempt.
+/// How long a leader that ends waits, in each attempt to hand over, until the journal says that another replica leads.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often a leader that ends tries to have another one lead.
+/// How often a leader that ends tries to hand over.
 const HAND_OVER_ATTEMPTS: usize = 3;
 
 /// What this replica is.
 #[derive(Debug)]
 struct Own {
-    /// A number that no other replica has, nor this one at another start.
+    /// The number of this replica, which no other replica has, and which is a new one at each start.
     origin: u64,
-    /// Where the others reach this replica.
+    /// The address at which the other replicas reach this one.
     address: String,
 }
 
@@ -60,8 +59,8 @@ pub(crate) struct ReplicaGroup<M: ReplicatedMachine> {
 }
 
 impl<M: ReplicatedMachine> ReplicaGroup<M> {
-    /// Opens the engine on a journal that others use too. Blocks. `client_options` are those for the replica at an
-    /// address.
+    /// Opens the engine of a replica. Blocks. `client_options` makes the options for the connection to the replica at
+    /// an address.
     ///
     /// # Errors
     ///
@@ -125,7 +124,8 @@ impl<M: ReplicatedMachine> ReplicaGroup<M> {
         Arc::clone(&self.link) as _
     }
 
-    /// Has another replica lead, if this one does and another one is there. Until then this one leads.
+    /// Makes another replica lead, if this one leads and another one follows it. Returns when that is done, or has
+    /// failed several times.
     pub(crate) async fn hand_over(&self) {
         let replica = self.engine.replica();
         let Some(mut leadership) = replica.leadership() else {

@@ -12,7 +12,8 @@ use crate::options::{CellOptions, SQLITE_SCHEME, StoreOptions};
 
 /// The maximum size in bytes of the records in one append to etcd, whose requests may have 1.5 MiB.
 const ETCD_BATCH_BYTES_MAX: usize = 512 << 10;
-/// The maximum size in bytes of the records in one append to PostgreSQL. A larger one would hold up those after it.
+/// The maximum size in bytes of the records in one append to PostgreSQL. A larger append would hold up the appends
+/// after it.
 const POSTGRESQL_BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// Where the journal of a role is.

@@ -90,7 +90,7 @@ const DEFAULT_LOG_FILTER: &str = "info,placewright_server::access=warn";
 ///
 /// # Errors
 ///
-/// It cannot start, with the reason; [`ConfigErrors`] for errors in the configuration.
+/// The installation cannot start, with the reason; [`ConfigErrors`] for errors in the configuration.
 pub fn run(up: &Up) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut config = Config::load(&up.flags, &Environment::of_process())?;
@@ -148,7 +148,7 @@ impl Up {
             ])
             .into());
         }
-        // It has its own cells, so it is never one of several.
+        // This process has cells of its own, so it is never one of several replicas.
         options.control.replica_address = None;
         let store = &mut options.store.path;
         store.get_or_insert_with(|| self.folder.join("control"));

@@ -137,7 +137,7 @@ impl HealthSource for CellHealth {
         (*self.stops.borrow() > 0).then_some("stopping\n")
     }
 
-    /// A standby is ready, too: it is there to take over. Control and agents find the replica that leads.
+    /// A standby is ready, too, because it can take over at any time. Control and agents find the replica that leads.
     fn ready_text(&self) -> &'static str {
         match self.cell.upgrade() {
             Some(cell) if !cell.is_leading() => "standing by: another replica leads\n",

@@ -13,7 +13,7 @@ use crate::options::Options;
 use crate::replica::ReplicaGroup;
 use crate::store::Store;
 
-/// A cell, and what connects it with its other replicas, if it is one of several.
+/// An open cell; if it is one of several replicas, with the link to the others.
 pub(super) struct OpenCell {
     pub(super) cell: Arc<Cell>,
     pub(super) group: Option<ReplicaGroup<CellMachine>>,
@@ -57,7 +57,7 @@ impl OpenCell {
         })
     }
 
-    /// Ends the cell. If it leads, another replica works as the cell first, where there is one.
+    /// Ends the cell. If it leads and another replica is there, that one takes over first.
     pub(super) async fn shutdown(&self) {
         if let Some(group) = &self.group {
             group.hand_over().await;

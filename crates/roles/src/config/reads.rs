@@ -81,7 +81,7 @@ pub(crate) fn readers_of(spec: &OptionSpec) -> String {
     names.join(", ")
 }
 
-/// A marker type for the flags of a command: it names the command that reads them.
+/// A marker type for the flags of a command, by which the flags know the command that reads them.
 pub trait ReadsOptions {
     /// The command; `None` if all options are read.
     const READER: Option<&'static CommandOptions>;

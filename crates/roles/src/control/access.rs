@@ -74,7 +74,7 @@ pub(super) async fn reread_on_signals(
 }
 
 impl AccessFiles {
-    /// Whether there is a file whose changes have to be noticed.
+    /// Whether any of the files has to be checked for changes.
     fn is_watched(&self) -> bool {
         !self.tls.is_empty() || self.gateway.authenticator().has_authorities()
     }

@@ -15,7 +15,7 @@ pub(crate) struct HealthHandle(Arc<OnceLock<Arc<dyn HealthSource>>>);
 impl HealthHandle {
     /// Sets the service whose health is reported.
     pub(crate) fn set(&self, source: Arc<dyn HealthSource>) {
-        // An error means that a source was set before, which stays. Each process sets one only.
+        // An error means that a source was set before. Each process sets only one.
         let _ = self.0.set(source);
     }
 }

@@ -1,4 +1,4 @@
-//! Loads the state from the store, by itself or as one of several replicas.
+//! Loads the state from the store, in a process that is alone or one of several replicas.
 
 use std::os::fd::AsFd as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,13 +22,14 @@ use crate::store::Store;
 pub(super) struct Loaded {
     pub(super) inherited: InheritedSockets,
     pub(super) engine: Engine<ControlMachine>,
-    /// The listener of the gRPC server for cells, which a replica serves already.
+    /// The listening socket of the gRPC server for cells, if there is one. In a replica, the gRPC server already uses
+    /// a copy of the socket.
     pub(super) grpc_listener: Option<TcpListener>,
     pub(super) replica: Option<ControlReplica>,
 }
 
-/// Makes the predecessor process end, if there is one, and loads the state from the store. A replica also serves
-/// the others from now on.
+/// Makes the predecessor process end, if there is one, and loads the state from the store. In a replica, this also
+/// starts the gRPC server for the other replicas.
 pub(super) async fn end_predecessor_and_load(
     mut inherited: InheritedSockets,
     options: &Options,
@@ -42,7 +43,7 @@ pub(super) async fn end_predecessor_and_load(
     let address = options.control.replica_address.as_deref();
     let replica = match (address, &grpc_listener) {
         (Some(address), Some(listener)) => {
-            // The other one is for a successor of this process.
+            // This is a copy of the listening socket; the original is kept for a successor of this process.
             let listener = std::net::TcpListener::from(listener.as_fd().try_clone_to_owned()?);
             let parts = (TcpListener::from_std(listener)?, observer);
             let grpc = (identity, serve_options);

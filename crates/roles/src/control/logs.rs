@@ -51,8 +51,8 @@ pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
 /// The most bytes of lines that are queued.
 const QUEUE_BYTES_MAX: usize = 8 << 20;
 
-/// While the queue is full, so many bytes of the newest lines are held besides; the lines before them are
-/// dropped and counted. So the last lines of a program are never lost.
+/// While the queue is full, this many bytes of the newest lines are kept in addition to the queue, and older ones among
+/// them are dropped and counted. So the last lines of a program are never lost.
 const NEWEST_BYTES_MAX: usize = 64 << 10;
 
 /// The wait before the next attempt when the output accepts nothing.
@@ -66,7 +66,7 @@ const BATCH_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How long a process whose task panicked waits for its last lines to be written.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
-/// The interval at which that process checks whether they are written.
+/// The interval at which that process checks whether the lines are written.
 const FLUSH_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The thread that writes log lines. When this is dropped, the thread writes the queued lines and ends.

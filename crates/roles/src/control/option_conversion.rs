@@ -101,7 +101,7 @@ pub(crate) fn grpc_for_cells(options: &Options, limits: Limits) -> ServeOptions 
     ServeOptions {
         limits,
         first_call_timeout: timeout,
-        // As the description of the option says.
+        // The description of the option promises this.
         first_byte_timeout: timeout / 3,
         ..ServeOptions::default()
     }
@@ -113,7 +113,7 @@ pub(crate) fn grpc_of_cell(options: &Options, limits: Limits) -> ServeOptions {
     ServeOptions {
         limits,
         first_call_timeout: timeout,
-        // As the description of the option says.
+        // The description of the option promises this.
         first_byte_timeout: timeout / 3,
         ..ServeOptions::default()
     }

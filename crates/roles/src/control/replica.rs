@@ -1,5 +1,5 @@
-//! A control process that is one of several replicas: its engine, and its gRPC server, which the other replicas
-//! call before anything else is served.
+//! A control process that is one of several replicas: its engine, and its gRPC server, which serves the other replicas
+//! before it serves anything else.
 
 use std::sync::{Arc, OnceLock};
 
@@ -64,7 +64,7 @@ impl ControlReplica {
         };
         let (stop, stopped) = oneshot::channel();
         let serve = placewright_rpc::serve(listener, services, serve_options, async {
-            // The sender is dropped only together with this process's other parts.
+            // The sender lives as long as this process serves. Dropping it stops the server, too.
             let _ = stopped.await;
         });
         Ok(Self {
@@ -79,7 +79,7 @@ impl ControlReplica {
         self.group.engine()
     }
 
-    /// Has another replica lead when an operator says so.
+    /// The function that hands over to another replica at an operator's request.
     pub(super) fn hand_over(&self) -> HandOver {
         let group = Arc::clone(&self.group);
         Box::new(move || {
@@ -88,8 +88,8 @@ impl ControlReplica {
         })
     }
 
-    /// Serves cells too, until the first signal. Then another replica takes over, and when `apis_ended` has
-    /// completed, the server ends.
+    /// Also serves cells, until the first signal. Then another replica takes over, and when `apis_ended` has completed,
+    /// the server ends.
     ///
     /// # Errors
     ///
@@ -143,18 +143,18 @@ fn client_options(
     }
 }
 
-/// Placement for cells, from the time when this process has loaded everything.
+/// The link to placement that cells get. It refuses their calls until this process has loaded everything.
 #[derive(Default)]
 struct LatePlacement(OnceLock<Arc<dyn PlacementLink>>);
 
 impl LatePlacement {
     fn complete(&self, placement: Arc<dyn PlacementLink>) {
-        // It is called once.
+        // This is called once, so the cell is empty.
         let _ = self.0.set(placement);
     }
 }
 
-/// Why nothing is done for cells yet.
+/// The reason of refusals while this process loads its state.
 const STARTING: &str = "control is starting";
 
 fn starting() -> LinkError {

@@ -61,7 +61,8 @@ pub(crate) struct RunningControl {
     placement: ApiServer,
     scheduler: Option<ApiServer>,
     compute: Option<ApiServer>,
-    /// The listener of the gRPC server for cells, which a replica serves already.
+    /// The listening socket of the gRPC server for cells, if there is one. In a replica, the gRPC server already uses
+    /// a copy of the socket.
     grpc_listener: Option<TcpListener>,
     /// This process as one of several replicas, if it is one.
     replica: Option<ControlReplica>,

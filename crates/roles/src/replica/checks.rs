@@ -10,7 +10,7 @@ use crate::store::Store;
 ///
 /// # Errors
 ///
-/// What keeps it from being one of several.
+/// The reason why the process cannot be one of several.
 pub(crate) fn check_control(options: &Options, store: &Store) -> Result<(), ConfigErrors> {
     let Some(address) = &options.control.replica_address else {
         return Ok(());
@@ -34,7 +34,7 @@ pub(crate) fn check_control(options: &Options, store: &Store) -> Result<(), Conf
 ///
 /// # Errors
 ///
-/// What keeps it from being one of several.
+/// The reason why the process cannot be one of several.
 pub(crate) fn check_cell(options: &Options, store: &Store) -> Result<(), ConfigErrors> {
     let Some(address) = &options.cell.replica_address else {
         return Ok(());
@@ -52,7 +52,7 @@ pub(crate) fn check_cell(options: &Options, store: &Store) -> Result<(), ConfigE
     check_keys(&options.secrets).map_err(error)
 }
 
-/// Checks that others can connect to the address HOST:PORT.
+/// Checks that other processes can connect to the address HOST:PORT.
 fn check_address(address: &str) -> Result<(), &'static str> {
     let (host, port) = address.rsplit_once(':').ok_or("allowed: HOST:PORT")?;
     let is_one_word = !host.contains([',', '/', '@']) && !host.contains(char::is_whitespace);

@@ -1,16 +1,16 @@
-//! How long a follower hesitates before it takes a leader for gone.
+//! How long a follower hesitates before it reports that a leader is gone.
 
 use std::time::{Duration, Instant};
 
-/// A leader that leads again within this time after it was taken for gone was not gone.
+/// If a leader leads again within this time after it was reported as gone, that was a false alarm.
 const RETURN_TIME: Duration = Duration::from_secs(10);
 /// For how long a false alarm counts.
 const MEMORY: Duration = Duration::from_secs(60);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// The leaders that this follower took for gone. Two replicas that cannot reach each other, but both reach the
-/// store, would take over from one another for ever; each false alarm makes the next one later.
+/// The leaders that this follower reported as gone. Two replicas that reach the store but not each other would take
+/// over from one another for ever. So each false alarm makes this follower wait longer before it reports the next one.
 #[derive(Debug, Default)]
 pub(crate) struct FalseAlarms {
     taken_for_gone: Vec<(u64, Instant)>,
@@ -33,7 +33,7 @@ impl FalseAlarms {
         }
     }
 
-    /// How long to wait until the next leader is taken for gone: nothing, if there was no false alarm lately.
+    /// How long to wait before a leader is reported as gone; no time if there was no false alarm lately.
     pub(crate) fn pause(&mut self, now: Instant) -> Duration {
         (self.alarms).retain(|at| now.duration_since(*at) < MEMORY);
         match u32::try_from(self.alarms.len()) {
@@ -74,7 +74,7 @@ mod tests {
             alarms.leads(round + 1, now);
             assert_eq!(alarms.pause(now), Duration::ZERO);
         }
-        // One that was stopped leads again much later, because others ended.
+        // A leader that was really gone leads again only much later, after others have ended.
         let now = start + Duration::from_secs(120);
         alarms.leads(90, now);
         assert_eq!(alarms.pause(now), Duration::ZERO);

@@ -1,4 +1,4 @@
-//! Follows the replica that leads: hands it commands, hears of new entries, and finds out when it is gone.
+//! Follows the replica that leads: hands it commands, learns of new entries, and finds out when the leader is gone.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,12 +17,12 @@ use super::outgoing::Outgoing;
 use super::wake::Wake;
 use super::{HEARTBEAT, Own, SILENT_TICKS_MAX, leader, outcome};
 
-/// How long connecting to the leader may take, and its first answer.
+/// The time-out for connecting to the leader and for its first answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
-/// The pause until a replica that does not know yet whether it leads is asked again.
+/// The pause before a replica is asked again that does not know yet whether it leads.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// How often a replica looks for one that follows it and is to lead instead.
+/// How often a replica that should hand over looks for a follower to which it can.
 const SUCCESSOR_LOOKS: usize = 50;
 
 /// Makes the link to the replica at an address.
@@ -30,7 +30,7 @@ pub(crate) type Connect = Box<dyn Fn(&str) -> Result<Arc<dyn ReplicaLink>, Strin
 
 /// The task of a replica that follows.
 pub(crate) struct Follower<M: ReplicatedMachine> {
-    /// The replicas that follow this one while it leads.
+    /// The replicas that follow this one while this one leads.
     pub(crate) followers: Arc<Followers>,
     pub(crate) own: Arc<Own>,
     pub(crate) replica: Replica<M>,
@@ -43,9 +43,9 @@ pub(crate) struct Follower<M: ReplicatedMachine> {
 enum Ended {
     /// The leader cannot be reached, or the connection was lost.
     Lost(String),
-    /// The leader is silent, or another process has its address: it does not help to try again.
+    /// The leader is silent, or another process has its address, so it does not help to connect again.
     Gone(String),
-    /// The replica that was asked says that it does not lead, or does not know it yet.
+    /// The replica that was asked does not lead, or does not know yet that it leads.
     NotLeading,
 }
 
@@ -55,7 +55,7 @@ impl<M: ReplicatedMachine> Follower<M> {
         let mut leaders = self.outgoing.leader();
         let mut alarms = FalseAlarms::default();
         let mut led_before = false;
-        // The replica that took over from this one, and that this one cannot reach either.
+        // The replica that took over from this one, if this one cannot reach it either.
         let mut unreachable = None;
         loop {
             let leader = leaders.borrow_and_update().clone();
@@ -111,8 +111,8 @@ impl<M: ReplicatedMachine> Follower<M> {
         }
     }
 
-    /// Has a follower of this replica lead, if `unreachable` took over from this replica although it ran, and cannot be
-    /// reached by it: those two would take over from one another again and again.
+    /// If `unreachable` took over from this replica although this one was running, and this one cannot reach it either,
+    /// hands over to a follower. Otherwise these two replicas would take over from one another again and again.
     async fn have_another_one_lead(&self, unreachable: Option<u64>) {
         let Some(unreachable) = unreachable else {
             return std::future::pending().await;
@@ -126,7 +126,7 @@ impl<M: ReplicatedMachine> Follower<M> {
         }
     }
 
-    /// Follows a leader until it is gone; says why it is believed to be.
+    /// Follows a leader until it is gone; returns why it is believed to be gone.
     async fn follow(&self, leader: &Leadership) -> String {
         if leader.address == self.own.address {
             return "it was this replica before its last start".into();
@@ -147,7 +147,7 @@ impl<M: ReplicatedMachine> Follower<M> {
                 Ended::Lost(why) if has_failed => return why,
                 Ended::Lost(_) => has_failed = true,
                 Ended::NotLeading => {
-                    // If another one leads, the journal says so.
+                    // If another replica leads, the journal will say so.
                     self.wake.poke();
                     tokio::time::sleep(ASK_AGAIN_AFTER).await;
                 }
@@ -202,7 +202,8 @@ impl<M: ReplicatedMachine> Follower<M> {
         has_sent: &mut bool,
     ) -> Ended {
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
-        // A process that was stopped for a while has to listen before it finds the leader silent.
+        // A process that was suspended for a while must read messages before it counts the leader as silent, so missed
+        // ticks are not made up for.
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut silent_ticks = 0;
         loop {
@@ -228,7 +229,7 @@ impl<M: ReplicatedMachine> Follower<M> {
                     if silent_ticks > SILENT_TICKS_MAX {
                         return Ended::Gone("it is silent".into());
                     }
-                    // If the queue is full, there is enough that says that this replica is there.
+                    // If the queue is full, the messages in it show already that this replica is alive.
                     let _ = connection.to_leader.try_send(self.message(Vec::new()));
                 }
             }
@@ -250,7 +251,7 @@ impl<M: ReplicatedMachine> Follower<M> {
         }
     }
 
-    /// Takes what the leader says.
+    /// Handles what the leader reports: the end of the journal, and replies to commands.
     fn take(&self, epoch: u64, news: LeaderNews) {
         self.wake.tell_end(news.durable);
         for (number, handed) in news.replies {
@@ -264,7 +265,7 @@ impl<M: ReplicatedMachine> Follower<M> {
     }
 }
 
-/// What follows from the message with which a replica ends a stream.
+/// How the stream has ended, according to the last message of the other replica.
 fn ended_by(leader: &Leadership, message: &FromLeader) -> Ended {
     match message {
         FromLeader::StoreAway => Ended::Gone("its store does not answer".into()),

@@ -1,4 +1,4 @@
-//! The replicas that follow this one, of which one is to lead when this one ends.
+//! The replicas that follow this one, to one of which it hands over when it ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ struct Known {
     sequence: u64,
 }
 
-/// A follower, as long as its stream exists.
+/// Registers a follower for as long as its stream exists.
 #[derive(Debug)]
 pub(crate) struct Joined {
     followers: Arc<Followers>,
@@ -49,7 +49,7 @@ impl Followers {
         }
     }
 
-    /// The number and address of the follower that has applied most, other than the replica `but`.
+    /// The number and address of the follower that has applied the most entries, except the replica `but`.
     pub(crate) fn best_but(&self, but: u64) -> Option<(u64, String)> {
         let state = self.0.lock();
         let followers = state.followers.values();

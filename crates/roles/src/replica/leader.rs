@@ -1,4 +1,4 @@
-//! This replica as the others reach it: takes the commands of those that follow it.
+//! The end of the leader on the streams between replicas: takes the followers' commands, and replies to them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,24 +20,25 @@ use super::{HEARTBEAT, Own, SILENT_TICKS_MAX, outcome};
 
 /// The most messages that are queued for each direction of a stream.
 const QUEUE_MESSAGES: usize = 4;
-/// The most commands of one follower that are under way; further ones stay in the network.
+/// The most commands of one follower that are being carried out; further ones are not read from the connection yet.
 const COMMANDS_MAX: usize = 65_536;
 /// The most replies that are put into a message at a time.
 const REPLIES_AT_A_TIME: usize = 1_024;
 
-/// After how many heartbeats without an outcome of the commands under way the store counts as away.
+/// The number of heartbeats without an outcome of any command, while some are being carried out, after which the store
+/// counts as away.
 const STALLED_TICKS_MAX: u32 = 4;
-/// For how long appends have to fail until the store counts as away.
+/// The time for which appends have to fail before the store counts as away.
 const FAILING_MAX: Duration = Duration::from_secs(1);
 
-/// This replica, for the others.
+/// This replica as the other ones reach it.
 pub(crate) struct LeadingReplica<M: ReplicatedMachine> {
     pub(crate) own: Arc<Own>,
     pub(crate) replica: Replica<M>,
     pub(crate) followers: Arc<Followers>,
 }
 
-/// A leader as the link has it.
+/// Converts a leader to the type of the link.
 pub(crate) fn to_link(leadership: &Leadership) -> Leader {
     Leader {
         epoch: leadership.epoch,
@@ -144,16 +145,16 @@ struct FollowerStream<M: ReplicatedMachine> {
     joined: Joined,
     /// What to say next.
     news: LeaderNews,
-    /// Whether that is worth saying now.
+    /// Whether `news` has to be sent now.
     has_news: bool,
     /// Heartbeats since the follower said something.
     silent_ticks: u32,
-    /// Heartbeats since a command had an outcome, or none was under way.
+    /// The number of heartbeats since a command last had an outcome; 0 while no command is being carried out.
     stalled_ticks: u32,
 }
 
 impl<M: ReplicatedMachine> FollowerStream<M> {
-    /// Takes commands and tells what became of them, until the follower is gone or this replica does not lead
+    /// Takes the follower's commands and sends their outcomes, until the follower is gone or this replica does not lead
     /// any more.
     async fn serve(
         mut self,
@@ -189,7 +190,7 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
                 Some((number, reply)) = under_way.next(), if !under_way.is_empty() => {
                     self.stalled_ticks = 0;
                     self.say(number, outcome::to_follower(reply));
-                    // Those that are there at the same time, without asking everything else in between.
+                    // Further outcomes that are there already are sent in the same message.
                     let further = std::iter::from_fn(|| under_way.next().now_or_never().flatten());
                     for (number, reply) in further.take(REPLIES_AT_A_TIME) {
                         self.say(number, outcome::to_follower(reply));
@@ -225,7 +226,8 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
         }
     }
 
-    /// Says that this replica is there, at each heartbeat. Returns the last message if the stream is to end.
+    /// At each heartbeat, sends a message even if there is nothing new. Returns the last message if the stream has to
+    /// end.
     fn beat(&mut self, has_commands: bool) -> Option<FromLeader> {
         self.has_news = true;
         self.silent_ticks += 1;
@@ -247,7 +249,7 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
         None
     }
 
-    /// Decodes a command. Says so if it cannot be read.
+    /// Decodes a command; replies with a failure if it cannot be decoded.
     fn decode(&mut self, command: HandedCommand) -> (u64, Option<M::Command>) {
         match M::decode_command(command.version, &command.bytes) {
             Ok(decoded) => (command.number, Some(decoded)),

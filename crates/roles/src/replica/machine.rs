@@ -8,8 +8,8 @@ use placewright_records::{cell, command, control};
 
 /// A machine that runs as one of several replicas.
 pub(crate) trait ReplicatedMachine: Machine {
-    /// Whether a replica hands the commands that it gets to the one that leads. If not, it refuses them, and its
-    /// callers find the one that leads.
+    /// Whether a replica that does not lead hands its commands to the one that leads. Otherwise it refuses them, and
+    /// its callers have to find the one that leads.
     const HANDS_COMMANDS_OVER: bool;
     /// The versions of commands that this release knows.
     const COMMAND_VERSIONS: CommandVersions;
@@ -23,7 +23,7 @@ pub(crate) trait ReplicatedMachine: Machine {
     ///
     /// # Errors
     ///
-    /// Why the bytes are no command that this release knows.
+    /// The reason why the bytes are no command that this release knows.
     fn decode_command(version: u32, bytes: &[u8]) -> Result<Self::Command, String>;
 }
 
@@ -44,7 +44,8 @@ impl ReplicatedMachine for ControlMachine {
     }
 }
 
-/// Control and agents find the replica of a cell that leads, so commands have no form.
+/// Control and agents find the replica of a cell that leads, so a cell's commands are never handed over and need no
+/// form.
 impl ReplicatedMachine for CellMachine {
     const HANDS_COMMANDS_OVER: bool = false;
     const COMMAND_VERSIONS: CommandVersions = CommandVersions {

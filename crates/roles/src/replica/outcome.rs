@@ -1,4 +1,5 @@
-//! What became of commands that were handed over, as the engine and as the link have it.
+//! Conversions of the outcomes of commands that were handed over: from the types of the engine to those of the link,
+//! and back.
 
 use std::sync::Arc;
 
@@ -6,17 +7,18 @@ use placewright_engine::{ForwardReply, StoreError, SubmitError};
 use placewright_errors::chain;
 use placewright_link::{HandedFailure, HandedOutcome};
 
-/// What the leader tells the follower of a reply; `None` if the follower finds out without being told.
+/// The outcome that the leader reports to the follower; `None` if the follower finds out by itself.
 pub(crate) fn to_follower(reply: ForwardReply) -> Option<HandedOutcome> {
     let failure = match reply {
-        // The follower meets the entry as it applies the journal.
+        // The follower learns the outcome when it applies the entry.
         ForwardReply::Entry(_) => return None,
         ForwardReply::NoEntry(sequence) => return Some(HandedOutcome::NoEntry(sequence)),
         ForwardReply::NotLeading => return Some(HandedOutcome::NotLeading),
         ForwardReply::Failed(failure) => failure,
     };
     let failure = match failure {
-        // The stream ends with this process, and the next leader's entry says what became of the command.
+        // The stream ends together with this process. The entries up to the next leader's first one show what became of
+        // the command.
         SubmitError::ShuttingDown | SubmitError::HandedOver | SubmitError::Unknown(_) => {
             return None;
         }

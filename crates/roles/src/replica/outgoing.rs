@@ -15,7 +15,7 @@ const BATCH_COMMANDS_MAX: usize = 4_096;
 /// The size in bytes at which a message is ended.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// What the engine has for the leader, and which replica that is.
+/// The queue of commands for the leader, and the replica that leads.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     queue: Mutex<Queue>,
@@ -34,7 +34,7 @@ struct Queue {
 }
 
 impl Outgoing {
-    /// `oldest_version` is used until a leader has said which versions it knows.
+    /// `oldest_version` is the version of commands that is used until a leader has said which versions it knows.
     pub(crate) fn new(oldest_version: u32) -> Self {
         Self {
             queue: Mutex::default(),
@@ -65,7 +65,7 @@ impl Outgoing {
         }
     }
 
-    /// Takes commands for the leader of `epoch`, as many as one message may have.
+    /// Removes commands for the leader of `epoch` from the queue, as many as fit into one message.
     pub(crate) fn take(&self, epoch: u64) -> Vec<HandedCommand> {
         let mut queue = self.queue.lock();
         if queue.epoch != epoch {

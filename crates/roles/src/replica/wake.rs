@@ -1,4 +1,4 @@
-//! Wakes a follower's engine when there are new entries, so that it need not ask the store again and again.
+//! Wakes the engine of a follower when there are new entries, so that it need not poll the store.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use placewright_journal::{
     AppendError, Journal, JournalError, Resolution, SnapshotInfo, SnapshotWriter, Stats, Visit,
 };
 
-/// How often a follower asks the store while no leader tells it of new entries.
+/// The interval at which a follower asks the store while no leader tells it of new entries.
 const UNTOLD_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What a follower knows of the journal without asking the store.
@@ -25,12 +25,12 @@ struct WakeState {
     end: u64,
     /// Whether a leader tells of new entries.
     is_told: bool,
-    /// Whether the engine is to look, although there may be no new entries.
+    /// Whether the engine has to look at the journal now, even if there may be no new entries.
     is_poked: bool,
 }
 
 impl Wake {
-    /// Says that the journal goes up to this entry at least.
+    /// Records that the journal has entries up to this one at least.
     pub(crate) fn tell_end(&self, end: u64) {
         let mut state = self.state.lock();
         if end > state.end {
@@ -39,19 +39,19 @@ impl Wake {
         }
     }
 
-    /// Says whether a leader tells of new entries from now on.
+    /// Records whether a leader tells of new entries from now on.
     pub(crate) fn set_told(&self, is_told: bool) {
         self.state.lock().is_told = is_told;
         self.changed.notify_all();
     }
 
-    /// Has the engine look at the journal, and at what else there may be to do.
+    /// Makes the engine look at the journal now, and do what else is due.
     pub(crate) fn poke(&self) {
         self.state.lock().is_poked = true;
         self.changed.notify_all();
     }
 
-    /// Waits until there may be entries after `after`, or something else to do; not longer than `timeout`.
+    /// Waits until there may be entries after `after`, or [`Self::poke`] is called; not longer than `timeout`.
     fn wait(&self, after: u64, timeout: Duration) {
         let started = Instant::now();
         let mut state = self.state.lock();
@@ -85,7 +85,7 @@ impl Journal for WakingJournal {
 
     fn durable_end(&mut self) -> Result<u64, JournalError> {
         let end = self.inner.durable_end()?;
-        // Who asked waits until this entry is applied.
+        // A confirmed read that asked for the end waits until this entry is applied.
         self.wake.tell_end(end);
         Ok(end)
     }
