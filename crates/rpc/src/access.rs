@@ -106,7 +106,8 @@ impl Authorizer {
             (Some(CallerIdentity::Certificate(peer)), Some(own_credentials)) => {
                 (peer, own_credentials)
             }
-            // A call without an identity did not pass the interceptor. Only a server without TLS takes it.
+            // A call without an identity did not pass the interceptor that authenticates. Only a server without TLS
+            // accepts it.
             (Some(CallerIdentity::Trusted), _) | (None, None) => return Ok(None),
             _ => {
                 return Err(refusals::refuse_unauthenticated(

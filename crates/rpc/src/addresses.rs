@@ -1,5 +1,5 @@
-//! A server at several addresses: replicas of one role. Each of them answers (control), or one of them, which leads (a
-//! cell).
+//! A server at several addresses: the replicas of one role. Either each of them answers (control), or only the one that
+//! leads (a cell).
 //!
 //! A client keeps to the replica that answered last. When that one does not answer, or does not lead any more, the
 //! client asks all of them at the same time, each again after a pause, until one of them leads. The pauses grow and
@@ -33,13 +33,13 @@ impl Replica for PeerChannel {
     }
 }
 
-/// The replicas of one server. There is at least one.
+/// The replicas of one server; at least one.
 #[derive(Debug)]
 pub(crate) struct Addresses<R> {
     replicas: Arc<[Arc<R>]>,
     /// The index of the replica that is called first.
     current: Arc<AtomicUsize>,
-    /// The time within which one has to be found that leads.
+    /// The time within which a replica that leads has to be found.
     find_timeout: Duration,
 }
 
@@ -75,8 +75,8 @@ impl<R: Replica> Addresses<R> {
         Arc::clone(&self.replicas[self.current.load(Ordering::Relaxed)])
     }
 
-    /// Makes a call that any replica answers. A replica that cannot be reached is left out; the call may have had its
-    /// effect there.
+    /// Makes a call that any replica answers. If a replica cannot be reached, the call is made to the next one; it may
+    /// have had its effect at the first one.
     pub(crate) async fn call_any<T, F>(&self, call: impl Fn(Arc<R>) -> F) -> Result<T, LinkError>
     where
         F: Future<Output = Result<T, LinkError>>,
@@ -89,7 +89,7 @@ impl<R: Replica> Addresses<R> {
                 Err(error) if may_be_elsewhere(&error) => error,
                 result => return result,
             };
-            // Another call may have gone on to the next one already.
+            // Another call may have moved on to the next replica already.
             let _ = self.current.compare_exchange(
                 index,
                 (index + 1) % count,
@@ -104,9 +104,9 @@ impl<R: Replica> Addresses<R> {
         }
     }
 
-    /// Makes a call that only the replica that leads answers. If it is another one than before, it is found with
-    /// `probe`, which succeeds there only. The call may have had its effect at a replica that could not be reached
-    /// any more.
+    /// Makes a call that only the replica that leads answers. If another replica leads than before, it is found with
+    /// `probe`, a call that succeeds only there. The call itself may also have had its effect at the former leader, if
+    /// that one could not be reached any more.
     pub(crate) async fn call_leader<T, F, P>(
         &self,
         probe: impl Fn(Arc<R>) -> P,
@@ -132,15 +132,15 @@ impl<R: Replica> Addresses<R> {
         match timeout(self.find_timeout, attempts).await {
             Ok(result) => result,
             Err(_) => {
-                // The next call begins elsewhere, if this one does not answer at all.
+                // If this replica does not answer at all, the next call begins at another one.
                 self.leave_current();
                 Err((last_error.into_inner()).unwrap_or_else(|| self.timed_out()))
             }
         }
     }
 
-    /// As [`Self::call_leader`] for a call that is not repeated when its answer is lost, because a repetition of what
-    /// has had its effect would be refused. So it is found out first which replica leads.
+    /// As [`Self::call_leader`], for a call that must not be repeated when its answer is lost: if the first one took
+    /// effect, the second one would be refused. So the replica that leads is found before the call is made.
     pub(crate) async fn call_leader_once<T, F, P>(
         &self,
         probe: impl Fn(Arc<R>) -> P,
@@ -171,7 +171,7 @@ impl<R: Replica> Addresses<R> {
         })
     }
 
-    /// Asks all replicas at the same time, until one of them accepts. It is called first from then on.
+    /// Asks all replicas at the same time, until one of them accepts. Later calls are made to that one first.
     pub(crate) async fn find<T, F>(&self, ask: impl Fn(Arc<R>) -> F) -> Result<T, LinkError>
     where
         F: Future<Output = Result<T, LinkError>>,
@@ -253,7 +253,7 @@ fn may_be_elsewhere(error: &LinkError) -> bool {
 
 /// A random time from a half of the given one to all of it.
 pub(crate) fn up_to(pause: Duration) -> Duration {
-    // The keys of a hasher are random, so what it makes of nothing is a random number.
+    // A new hasher has random keys, so even the hash of nothing is a random number.
     let random = RandomState::new().build_hasher().finish() % 1024;
     let part = u32::try_from(random).unwrap_or_default();
     pause / 2 + pause / 2 * part / 1024

@@ -33,7 +33,7 @@ use crate::{PROTOCOL_OLDEST, PROTOCOL_VERSION};
 const BATCH_MESSAGES_MAX: usize = 256;
 /// The most batches that are queued for the network.
 const QUEUE_BATCHES: usize = 4;
-/// The longest delay before an agent asks which replica of its cell leads.
+/// The longest delay before an agent looks for the replica of its cell that leads.
 const CONNECT_DELAY_MAX: Duration = Duration::from_millis(100);
 /// The most messages that are queued in an agent, in each direction.
 const QUEUE_MESSAGES: usize = 1024;
@@ -65,7 +65,7 @@ struct Joined {
     from_network: Streaming<FromCell>,
 }
 
-/// Opens a stream to one process of the cell. It fails if that one does not lead.
+/// Opens a stream to one process of the cell. This fails if that process does not lead.
 async fn join(peer: Arc<PeerChannel>) -> Result<Joined, LinkError> {
     let client = AgentsClient::new(peer.channel()).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let join = |mut client: AgentsClient<Channel>, request: Request<()>| async move {
@@ -97,7 +97,8 @@ impl AgentLink for AgentClient {
             let joined = match self.replicas.only() {
                 Some(only) => join(only).await?,
                 None => {
-                    // All agents of a cell that ends lose their connections at the same time.
+                    // When a cell ends, all its agents lose their connections at the same time, so each waits for a
+                    // random time.
                     tokio::time::sleep(up_to(CONNECT_DELAY_MAX)).await;
                     self.replicas.find(join).await?
                 }
@@ -180,7 +181,7 @@ async fn receive_from_cell(
         for message in batch.messages {
             let message = match decode::to_agent(message) {
                 Ok(Some(message)) => message,
-                // A newer cell may send messages that this release does not know. It expects no answer
+                // A newer cell may send messages of kinds that this release does not know. The cell expects no answer
                 // to them.
                 Ok(None) => {
                     tracing::warn!("the cell said something that this release does not know");

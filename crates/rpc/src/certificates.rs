@@ -64,7 +64,7 @@ impl CertificatesClient {
         }
     }
 
-    /// Makes a call to a server that answers.
+    /// Makes a call to whichever of the servers answers.
     async fn call<B: Clone, T, F>(
         &self,
         body: &B,
@@ -82,7 +82,7 @@ impl CertificatesClient {
         self.replicas.call_any(call).await
     }
 
-    /// The revocation list, unless `known_list` is the current one.
+    /// Fetches the revocation list; `None` if `known_list` is the current one.
     ///
     /// # Errors
     ///
@@ -271,7 +271,7 @@ impl Certificates for CertificatesService {
         &self,
         request: Request<proto::RevocationsRequest>,
     ) -> Result<Response<proto::RevocationList>, Status> {
-        // Whoever may renew its own certificate, which is every role, may have the list.
+        // Every role may renew its own certificate, and every caller with that right may have the list.
         self.authorizer
             .check(&request, |_| Call::RenewCertificate)?;
         let current = self.credentials.current();

@@ -57,7 +57,7 @@ impl Caller {
     }
 }
 
-/// An accepted connection, with or without TLS, and what is known of who opened it.
+/// An accepted connection, with or without TLS, and who its caller is.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: Stream,

@@ -6,7 +6,7 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 
 /// The metadata of a status which says that the called replica does not lead: the address of the one that does, or
-/// nothing if that is not known. Releases that do not know it take the role for unreachable, and try again.
+/// nothing if that is not known. Releases that do not know this metadata treat the role as unreachable, and try again.
 const LEADER_KEY: &str = "placewright-leader";
 
 /// The status that a server returns for an error.

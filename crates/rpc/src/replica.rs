@@ -42,7 +42,7 @@ impl ReplicaClient {
     /// The address is not valid.
     pub fn new(options: &ClientOptions) -> Result<Self, EndpointError> {
         let mut channels = PeerChannel::to_all("the replica", options)?;
-        // There is one for each address, and so one at least.
+        // There is a peer for each address, and at least one address.
         Ok(Self {
             peer: channels.swap_remove(0),
         })
@@ -241,7 +241,7 @@ async fn receive_from_follower(
         let message = ToLeader::from(message);
         message.check(FieldPath::message("message"))?;
         if to_leader.send(message).await.is_err() {
-            // The leader has said why, which is sent to the follower by the other half.
+            // The other half of the stream sends the follower the leader's reason.
             return std::future::pending().await;
         }
     }

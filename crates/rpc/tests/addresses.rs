@@ -1,4 +1,4 @@
-//! Clients of a server at several addresses: they find the one that leads, and follow when it changes.
+//! Clients of a server at several addresses find the replica that leads, also after another one leads.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Servers of one cell. Each has an id of its own, so that a client shows which one it calls.
+/// Servers of one cell. Each returns an id of its own, which shows which server a client has called.
 struct Replicas {
     cells: Vec<Arc<FakeCell>>,
     servers: Vec<Option<TestServer>>,
@@ -28,7 +28,7 @@ struct Replicas {
 }
 
 impl Replicas {
-    /// Starts three servers, of which none leads.
+    /// Starts three servers, none of which leads yet.
     async fn start() -> Self {
         let cells: Vec<Arc<FakeCell>> = (0..3).map(FakeCell::with_id).collect();
         let mut servers = Vec::new();
@@ -100,7 +100,7 @@ async fn a_call_waits_for_a_new_leader() {
         let client = client.clone();
         async move { client.deliver(envelopes(3, 10)).await }
     });
-    // Nobody leads for a while: the client asks more than once.
+    // No replica leads for a while, so the client asks more than once.
     tokio::time::sleep(Duration::from_millis(300)).await;
     replicas.lead(1);
     let replies = timeout(TEST_TIMEOUT, delivered).await.unwrap().unwrap();
@@ -127,7 +127,7 @@ async fn an_operation_whose_answer_is_lost_is_not_repeated_elsewhere() {
     );
     let performed = |index: usize| replicas.cells[index].performed.load(Ordering::SeqCst);
     assert_eq!([performed(0), performed(1), performed(2)], [0, 2, 0]);
-    // One that is refused by a replica that does not lead any more goes to the one that does.
+    // A call that is refused by a replica which does not lead any more goes to the one that does.
     replicas.lead(2);
     assert!(client.perform(shelve()).await.is_ok());
     assert_eq!([performed(0), performed(1), performed(2)], [0, 2, 1]);
@@ -172,7 +172,7 @@ async fn a_replica_that_does_not_answer_is_no_obstacle() {
     assert_eq!(called(&control).await, 0);
     replicas.cells[0].set_stuck();
     replicas.cells[2].set_sound();
-    // The call under way ends with its time-out; the next one goes elsewhere.
+    // The call under way ends with its time-out, and the next call goes to another server.
     let calls = async {
         loop {
             match control.cell_id().await {
@@ -201,7 +201,7 @@ async fn cells_call_any_replica_of_control_that_answers() {
         replicas.kill(index);
     }
     let answered = async {
-        // A call may be under way while its connection ends.
+        // A call may still be under way when its connection ends.
         while client.request_claims(claim_requests(1)).await.is_err() {}
     };
     timeout(TEST_TIMEOUT, answered).await.unwrap();

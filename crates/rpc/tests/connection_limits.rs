@@ -69,7 +69,7 @@ async fn a_connection_without_an_authenticated_call_is_closed() {
     assert!(start.elapsed() < Duration::from_millis(900));
     wait_until_closed(greeting).await;
     assert!(start.elapsed() >= Duration::from_millis(900));
-    // A call without the token is refused; the connection whose calls have it stays.
+    // A call without the token is refused, and the connection whose calls have the token stays open.
     assert!(
         CellClient::new(options_with_token(None))
             .unwrap()

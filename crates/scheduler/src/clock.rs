@@ -173,7 +173,7 @@ mod tests {
         });
         assert_eq!(replaced, Some(0));
         assert_eq!(cache.peek(&0), None);
-        // The hand is at key 1 now, but that is used.
+        // The hand is at key 1 now, but that entry was used since.
         assert_eq!(cache.get(&1), Some(&mut 1));
         cache.get_or_insert(4, 3, |old| {
             replaced = old;

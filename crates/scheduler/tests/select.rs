@@ -140,7 +140,8 @@ fn fleet(sizes: &[u8]) -> State {
     state
 }
 
-/// Kinds of requests: two suffixed groups, a hard rule between racks, soft rules; nothing for the others.
+/// Kinds of requests with two suffixed groups, with a hard rule between racks, and with soft rules. Other numbers mean
+/// none of these.
 const GRANULAR: u8 = 0;
 const DIFFERENT_RACKS: u8 = 1;
 const SPREAD_OVER_RACKS: u8 = 2;

@@ -368,7 +368,7 @@ fn masks_and_one_exact_test_leave_three_hosts() {
     slots.sort_unstable();
     assert_eq!(slots, [0, 2, 7]);
 
-    // Of the filters, those that are once per request, then the others.
+    // The filters that are once per request come first, then the others.
     let compiled = scheduler
         .policy()
         .compile(&request, scheduler.hosts(), INSTANCE)

@@ -1,7 +1,7 @@
 //! Limits of the messages between replicas.
 //!
-//! What a command contains is not checked further: it is what this replica's own API could have given, and only
-//! replicas of the same role may send one.
+//! The content of a command is not checked further: only replicas of the same role may send one, and their APIs accept
+//! the same commands as this replica's own.
 
 use placewright_link::{FollowStart, Leader, ReplicaIdentity, ToLeader};
 

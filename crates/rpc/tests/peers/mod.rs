@@ -26,7 +26,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, mpsc};
 use uuid::Uuid;
 
-/// Where the replica that leads is, as a replica that does not lead says.
+/// The address that a fake replica which does not lead names as that of the one that leads.
 pub(crate) const LEADER: &str = "10.0.0.7:8780";
 /// The errors with which calls fail after [`FakeCell::set_error`].
 pub(crate) const UNREACHABLE: u8 = 0;
@@ -44,7 +44,7 @@ const LOSES_ANSWERS: u8 = 252;
 
 pub(crate) struct FakeCell {
     pub(crate) id: CellId,
-    /// An error of [`FakeCell::set_error`], or one of the four modes above.
+    /// One of the errors of [`FakeCell::set_error`], or one of the four modes above.
     mode: AtomicU8,
     /// How many operations it was told to perform.
     pub(crate) performed: AtomicUsize,
@@ -78,7 +78,7 @@ impl FakeCell {
         self.mode.store(NO_ERROR, Ordering::SeqCst);
     }
 
-    /// Makes operations have their effect, and their answers get lost.
+    /// Lets operations have their effect, but loses their answers.
     pub(crate) fn lose_answers(&self) {
         self.mode.store(LOSES_ANSWERS, Ordering::SeqCst);
     }
@@ -203,7 +203,7 @@ impl AgentLink for FakeCell {
                     received_sender.send(Some(message)).await.unwrap();
                 }
                 received_sender.send(None).await.unwrap();
-                // Until here the agent's end of the connection stays open.
+                // The connection is dropped only here, so that the agent's end stays open until now.
                 drop(to_agent);
             });
             Ok(AgentConnection { to_cell, from_cell })

@@ -23,7 +23,7 @@ pub struct Weights {
 pub struct RankedWeights {
     /// The slot of the host.
     pub slot: u32,
-    /// Its rank among all hosts that were compared; the best host has rank 1.
+    /// The rank of the host among all hosts that were compared; the best one has rank 1.
     pub rank: usize,
     /// The sum of the shares of the weighers.
     pub score: f64,

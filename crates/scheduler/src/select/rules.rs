@@ -116,8 +116,7 @@ impl Rules {
         if let Some(group) = &request.instance_group {
             let stored = state.group(group.uuid);
             let hosts = if group.members.is_empty() && request.topology_rules.is_empty() {
-                // Which members there are does not matter here, only their hosts, and placement stores
-                // these in the group.
+                // Only the hosts of the members matter here, and placement stores these in the group.
                 let consumer = state.consumer_id(instance);
                 stored.map_or_else(Vec::new, |stored| stored.hosts(consumer).collect())
             } else {

@@ -49,7 +49,7 @@ struct BoundSoftRule<'a> {
 enum RuleValues<'a> {
     /// All hosts of a place have the same value.
     ByPlace {
-        /// `None` if each host is a place of its own.
+        /// The level of the places; `None` if each host is a place of its own.
         level: Option<&'a LevelPlaces>,
         /// By place: the value of its hosts, for the places that have any of the other instances.
         values_of_occupied: BTreeMap<u32, f64>,
