@@ -72,7 +72,7 @@ fn inventory_with_usage() -> impl Strategy<Value = (Inventory, i64)> {
     )
         .prop_map(
             |(total, reserved, min_unit, max_unit, step_size, ratio_index, used)| {
-                // About half of the inventories allow every amount; which ones does not matter.
+                // About half of the inventories have no limits of amounts; which ones does not matter.
                 let is_unrestricted = used % 2 == 0;
                 let inventory = Inventory {
                     total,
@@ -160,7 +160,7 @@ fn any_of_aggregates() -> impl Strategy<Value = Vec<Vec<String>>> {
         0..3,
     )
     .prop_map(|mut lists: Vec<Vec<String>>| {
-        // One list less, so usually none: every list excludes most of so small a fleet.
+        // Usually none of these lists, because every list excludes most providers of so small a fleet.
         lists.truncate(lists.len().saturating_sub(1));
         lists
     })

@@ -40,7 +40,7 @@ struct State {
     validations: usize,
     last_query: String,
     last_login: Value,
-    /// The status of all answers but those to logins, if it is set.
+    /// The status of all responses except those to logins; `None` while requests are answered as usual.
     error_status: Option<u16>,
     answer_delay: Duration,
     lists: HashMap<String, Value>,
@@ -106,7 +106,7 @@ impl FakeKeystone {
         format!("http://{}", self.address)
     }
 
-    /// Validates this token from now on, with this body.
+    /// Accepts this token from now on. `body` is the response to its validation.
     pub fn add_token(&self, name: &str, body: Value) {
         self.shared
             .state

@@ -1,4 +1,4 @@
-//! A network between replicas in one process, which can be cut.
+//! A network between replicas in one process. Tests can cut its connections and lose its replies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -19,9 +19,9 @@ pub struct Network<M: Machine> {
 
 struct Shared<M: Machine> {
     replicas: Mutex<BTreeMap<u64, Replica<M>>>,
-    /// Pairs between which nothing passes.
+    /// Pairs of replicas between which no message passes.
     cut: Mutex<BTreeSet<(u64, u64)>>,
-    /// Every reply whose number this divides is lost; 0 if none is.
+    /// A reply whose number is divisible by this is lost; 0 for no such losses.
     lose_every: AtomicU64,
     replies: AtomicU64,
 }
@@ -67,7 +67,7 @@ impl<M: Machine> Network<M> {
         self.shared.replicas.lock().insert(origin, replica);
     }
 
-    /// Nothing reaches a replica any more that has left.
+    /// Removes a replica from the network: no message reaches it any more.
     pub fn leave(&self, origin: u64) {
         self.shared.replicas.lock().remove(&origin);
     }
@@ -115,8 +115,8 @@ impl<M: Machine> Network<M> {
     }
 }
 
-/// The link of one replica. What it has to say is said on threads of their own, because it is called with locks held,
-/// and so that replies come in any order.
+/// The link of one replica. It is called with locks held, so each message is sent on a thread of its own. Replies
+/// therefore come in any order.
 struct Link<M: Machine> {
     origin: u64,
     network: Network<M>,
@@ -135,7 +135,7 @@ impl<M: Machine<Command: Clone>> LeaderLink<M> for Link<M> {
                 return;
             };
             match reply {
-                // A leader that is shutting down has closed its connections.
+                // A leader that is shutting down has closed its connections, so it sends no reply.
                 None | Some(ForwardReply::Failed(SubmitError::ShuttingDown)) => {
                     own.leader_is_gone(epoch);
                 }

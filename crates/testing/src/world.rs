@@ -27,7 +27,7 @@ const UNDO_ONE_IN: u64 = 64;
 const CPU: &str = "CUSTOM_CPU";
 const RAM: &str = "CUSTOM_RAM";
 
-/// What is under way from one role to another.
+/// A message on its way from one role to another.
 #[derive(Clone, Debug)]
 pub enum Packet {
     /// An effect for control's scheduler.

@@ -25,7 +25,7 @@ static STATE_WITH_NAMES: std::sync::LazyLock<State> = std::sync::LazyLock::new(|
     let at = Timestamp::default();
     let mut state = State::default();
     run(&mut state, &Command::SyncStandardNames { at });
-    // The custom ones; the other two are standard traits.
+    // Only the custom traits have to be created; the other two are standard traits.
     for name in &TRAITS[1..3] {
         let name = (*name).to_owned();
         run(&mut state, &Command::EnsureTrait { name, at });

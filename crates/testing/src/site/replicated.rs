@@ -35,7 +35,7 @@ pub struct ControlReplica {
     faults: Faults,
 }
 
-/// Replicas of control that come and go, with cells and agents that stay.
+/// Replicas of control that are started and killed, with cells and agents that stay.
 pub struct ReplicatedSite {
     pub network: Network<ControlMachine>,
     pub replicas: Vec<ControlReplica>,
@@ -162,7 +162,7 @@ impl ReplicatedSite {
         });
     }
 
-    /// Kills a replica: nothing reaches it any more, and it reaches nothing.
+    /// Kills a replica: no message reaches it any more, and none of its messages reaches anyone.
     pub async fn kill(&mut self, index: usize) {
         let killed = self.replicas.remove(index);
         self.network.leave(killed.origin);
@@ -177,7 +177,7 @@ impl ReplicatedSite {
             .unwrap();
     }
 
-    /// The replica that leads, if one does that has not been killed.
+    /// The index of the replica that leads; `None` if none that was not killed does.
     pub fn leader(&self) -> Option<usize> {
         self.replicas
             .iter()
@@ -288,7 +288,7 @@ impl ControlReplica {
 
     /// Deletes an instance, if it is there.
     pub async fn delete(&self, instance: InstanceId) {
-        // Which of the two it is, and whether it was deleted, is seen in the end.
+        // Whether the instance existed, and whether it was deleted, shows when the site is at rest.
         let _ = self.conductor.submit(Command::Delete { instance }).await;
     }
 }

@@ -45,8 +45,8 @@ impl Agent {
         }
     }
 
-    /// Carries out an effect. If `fails`, a step fails that is one of those that can fail. `None` if the agent
-    /// sends no event.
+    /// Carries out an effect. If `fails` is set, a step of a kind that can fail does. `None` if the agent sends no
+    /// event.
     pub fn carry_out(&mut self, effect: &Effect, fails: bool) -> Option<Event> {
         match effect {
             Effect::RequestStep { session, order, .. } => {
