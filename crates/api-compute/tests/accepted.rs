@@ -1,5 +1,4 @@
-//! A server that is active in its cell before control has received the cell's reply to the build
-//! message.
+//! A cell reports a server as active before control has received the cell's reply to the build message.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 

@@ -208,7 +208,7 @@ async fn servers_are_evacuated_from_hosts_that_are_down() {
     api.run_action(&id, json!({"evacuate": {}}))
         .await
         .expect(200);
-    // There is no other host: the server stays, and its migration fails.
+    // There is no other host, so the server stays where it is, and its migration fails.
     for _ in 0..1000 {
         let migrations = api.get("/os-migrations").await.expect(200);
         if migrations["migrations"][0]["status"] == "error" {

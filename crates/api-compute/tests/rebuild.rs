@@ -160,7 +160,7 @@ async fn a_rebuild_that_fails_leaves_the_old_image_and_says_why() {
     assert_eq!(action["action"], "rebuild");
     assert_eq!(action["message"], fault);
     assert_eq!(holdings(&api, &id).await, before);
-    // The rebuild that failed is not carried out later either.
+    // The rebuild failed, and is not carried out later.
     api.site.fleet.lock().failing.clear();
     api.run_action(&id, rebuild(REQUIRES_TRAIT))
         .await

@@ -21,7 +21,7 @@ pub(crate) struct Range {
 }
 
 impl Accept {
-    /// Parses a request's header. A missing or empty one, and a lone `*/*`, count as JSON.
+    /// Parses the header of a request. A missing or empty header, and a lone `*/*`, count as JSON.
     pub(crate) fn parse(header: Option<&str>) -> Self {
         match header {
             None | Some("" | "*/*" | "application/json") => Self::json(),
@@ -37,7 +37,8 @@ impl Accept {
         }])
     }
 
-    /// The offered type with the highest weight, the first of equal ones; none if none is acceptable.
+    /// The offered type with the highest weight; of types with equal weights, the first one. `None` if none is
+    /// acceptable.
     pub(crate) fn best<'a>(&self, offers: &[&'a str]) -> Option<&'a str> {
         let Self::Ranges(ranges) = self else {
             return offers.first().copied();

@@ -18,7 +18,7 @@ pub(crate) struct FollowerLimits {
 }
 
 impl FollowerLimits {
-    /// Limits that allow so many followers.
+    /// Creates the limits for at most `followers_max` followers.
     pub(crate) fn new(followers_max: usize) -> Self {
         Self {
             follower_permits: Arc::new(Semaphore::new(followers_max)),

@@ -151,7 +151,7 @@ impl<'a> RoutedRequest<'a> {
     ///
     /// # Errors
     ///
-    /// 400 with advice for a response that is too large, 503 when others occupy too much.
+    /// 400 with advice for a response that is too large; 503 when other responses occupy too much memory.
     pub(crate) fn check_and_reserve_response(
         &self,
         bytes: usize,

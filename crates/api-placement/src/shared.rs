@@ -13,7 +13,7 @@ use crate::candidate_texts::CandidateCaches;
 use crate::follower_limits::FollowerLimits;
 use crate::options::PlacementOptions;
 
-/// Has another replica lead; see [`PlacementService::set_hand_over`].
+/// Makes another replica lead; see [`PlacementService::set_hand_over`].
 pub type HandOver = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// The Placement API without sockets: it receives requests and returns responses.
@@ -59,20 +59,20 @@ impl PlacementService {
 
     /// Sets the auditor behind `/placewright/v1/audit`. Only the first call has an effect.
     pub fn set_audit(&self, auditor: Arc<Auditor>) {
-        // An error means that an auditor was set before, which stays.
+        // An error means that an auditor was set before.
         let _ = self.auditor.set(auditor);
     }
 
-    /// Sets what has another replica lead, for `/placewright/v1/hand-over`. It returns when another one leads, or does not
-    /// in time. Only the first call has an effect.
+    /// Sets the function that makes another replica lead, for `/placewright/v1/hand-over`. Its future ends when another
+    /// replica leads, or when none does in time. Only the first call has an effect.
     pub fn set_hand_over(&self, hand_over: HandOver) {
-        // An error means that it was set before, which stays.
+        // An error means that the function was set before.
         let _ = self.hand_over.set(hand_over);
     }
 
     /// Sets where the journal is, without secrets, for `/placewright/v1/status`. Only the first call has an effect.
     pub fn set_store(&self, store: String) {
-        // An error means that it was set before, which stays.
+        // An error means that the address was set before.
         let _ = self.store.set(store);
     }
 

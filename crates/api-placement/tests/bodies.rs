@@ -25,7 +25,7 @@ fn options() -> HttpOptions {
     }
 }
 
-/// A body that announces `bytes`, sends `sent_bytes`, and then nothing more.
+/// A request body that announces `bytes`, sends only `sent_bytes`, and then waits.
 struct StuckBody {
     bytes: u64,
     sent_bytes: usize,

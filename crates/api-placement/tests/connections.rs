@@ -248,7 +248,7 @@ async fn after_a_pause_of_the_process_data_that_arrived_is_read_before_time_outs
                 String::from_utf8_lossy(&buffer[..length]).into_owned()
             })
         });
-        // This blocks the server's thread, too.
+        // This blocks the thread of the server, because server and test share one.
         std::thread::sleep(time_out + Duration::from_millis(100));
         let answers = tokio::task::spawn_blocking(|| client.join().unwrap());
         let [idle, waiting] = answers.await.unwrap();

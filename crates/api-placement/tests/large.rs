@@ -149,7 +149,7 @@ async fn large_responses_have_the_content_of_small_ones() {
         }
         let children = HOSTS as usize / 10;
         let summary_count = all["provider_summaries"].as_object().unwrap().len();
-        // From 1.29 on there are summaries of children, too.
+        // From 1.29 on the responses have summaries of children, too.
         let with_children = HOSTS as usize + children;
         assert!(
             summary_count == HOSTS as usize || summary_count == with_children,
@@ -250,7 +250,7 @@ async fn unread_responses_are_bounded_together() {
     }
     assert_eq!(refused.unwrap(), 503);
     assert!(!held.is_empty());
-    // Small responses are still sent, and large ones again when others were released.
+    // Small responses are still sent, and large ones are sent again once the memory of others was released.
     let path = "/resource_providers?in_tree=00000000-0000-0000-0000-0000a0000000";
     assert_eq!(get(path).send(&service).await.status, 200);
     drop(held);

@@ -396,7 +396,8 @@ async fn names_of_created_classes_and_traits_are_custom_and_have_no_newline() {
         ("/resource_classes/CUSTOM_X", 201),
         ("/resource_classes/CUSTOM_X", 204),
         ("/resource_classes/VCPU", 400),
-        // As in the reference, which pastes the name into the text of a JSON object, the second name counts.
+        // The reference inserts the name into the text of a JSON object, so here the body ends up with two names, of
+        // which the second counts.
         ("/resource_classes/X%22,%22name%22:%22CUSTOM_Q", 201),
     ] {
         let answer = put(path).send(&service).await;

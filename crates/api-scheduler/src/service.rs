@@ -117,7 +117,7 @@ impl Api for SchedulerService {
     }
 
     fn reads_newest(&self, request: &MatchedRequest) -> bool {
-        // Hosts are ranked on what this process has. The claim is decided on the newest state.
+        // Hosts are ranked by the state of this process. The claim is then decided on the newest state.
         request.path.route != Route::Destinations
     }
 

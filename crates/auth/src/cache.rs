@@ -40,9 +40,8 @@ const ORDER_EXCESS_MIN: usize = 16;
 
 /// A bounded cache with expiring entries.
 ///
-/// When it is full, the oldest entry is evicted; an entry that was used since it was last considered
-/// becomes the newest instead (second-chance eviction). An expired entry can still be found until it
-/// is evicted.
+/// When the cache is full, the oldest entry is evicted; an entry that was used since it was last considered becomes the
+/// newest instead (second-chance eviction). An expired entry can still be found until it is evicted.
 pub(crate) struct SecondChanceCache<V> {
     entries: HashMap<Key, Entry<V>>,
     /// Keys with the entry's number, in the order of eviction. Elements of entries that were replaced

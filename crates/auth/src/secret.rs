@@ -7,7 +7,7 @@ use zeroize::Zeroize as _;
 
 /// A password or another secret of the configuration.
 ///
-/// `Debug` does not show it, there is no `Display`, and only [`Secret::expose`] reads it. Its memory is
+/// `Debug` does not show the secret, there is no `Display`, and only [`Secret::expose`] reads it. Its memory is
 /// overwritten when it is dropped.
 #[derive(Clone, Default, Deserialize)]
 #[serde(transparent)]

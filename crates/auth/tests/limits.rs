@@ -79,7 +79,7 @@ async fn incomplete_and_invalid_responses_are_errors() {
     let keystone = keystone_with_limits().await;
     let reader = reader(&keystone, None);
     reader.read().await.unwrap();
-    // After its token was revoked, the service user logs in again.
+    // The service user's token was revoked, so the service user logs in again.
     keystone.revoke_logins();
     reader.read().await.unwrap();
     for (path, body) in [

@@ -259,7 +259,8 @@ async fn guesses_at_full_speed_delay_neither_verified_nor_new_users() {
     let mut longest = Duration::ZERO;
     for _ in 0..50 {
         let start = Instant::now();
-        // Also from the attackers' address, because they may be behind the same proxy.
+        // The known user's password is also checked quickly when it comes from the attackers' address, because they may
+        // be behind the same proxy.
         for source in [address(2), address(1)] {
             log_in_from(&auth, "known:known", source).await.unwrap();
         }

@@ -46,7 +46,7 @@ fn error_for(check: &str) -> String {
 
 #[test]
 fn defaults_allow_what_the_profiles_of_the_conformance_suite_expect() {
-    // As the profiles secure-rbac and legacy-rbac of tests/conformance: only the second lets administrators reshape.
+    // The profiles secure-rbac and legacy-rbac of tests/conformance: only the second one lets administrators reshape.
     for (enforce_new_defaults, admin_reshapes) in [(true, false), (false, true)] {
         let config = PolicyConfig {
             enforce_new_defaults,

@@ -14,7 +14,7 @@ pub enum ProcessKind {
 }
 
 impl ProcessKind {
-    /// The name of the command that starts such a process.
+    /// The name of the command that starts a process of this kind.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -13,8 +13,7 @@ use parking_lot::{Mutex, RwLock};
 pub enum Outcome<E> {
     /// The files did not change since they were read last.
     Unchanged,
-    /// The files changed since the last check, and perhaps are still being written. The next check reads
-    /// them.
+    /// The files have changed since the last check, and may still be being written. The next check reads them.
     Changing,
     /// The files were read, and the new value is in effect.
     Replaced,

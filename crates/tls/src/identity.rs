@@ -40,7 +40,7 @@ impl Identity {
     ) -> Result<Self, TlsError> {
         let certificate = chain.first().ok_or(TlsError::NoCertificate)?;
         let validity = Validity::of(certificate)?;
-        // Checks that webpki can parse the certificate, so that `Self::names` cannot fail.
+        // Checks that webpki can parse the certificate, so that [`Self::names`] cannot fail.
         PeerNames::of(certificate)?;
         let key = provider().key_provider.load_private_key(key);
         let certified = CertifiedKey::new(chain, key.map_err(TlsError::BadKey)?);

@@ -83,7 +83,7 @@ impl ServerSettings {
         let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(identity)));
         config.alpn_protocols.clone_from(&self.protocols);
         config.ticketer = Arc::clone(&self.tickets.0);
-        // The client has its session in a ticket, so the server stores none.
+        // The client keeps its session in a ticket, so the server need not store any.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Arc::new(config))
     }

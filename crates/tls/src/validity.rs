@@ -16,9 +16,9 @@ const EPOCH: DateTime = datetime(1970, 1, 1, 0, 0, 0, 0);
 /// From when until when a certificate is valid, both included, in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// The first second in which it is valid.
+    /// The first second in which the certificate is valid, counted from 1970.
     pub not_before_s: i64,
-    /// The last second in which it is valid.
+    /// The last second in which the certificate is valid, counted from 1970.
     pub not_after_s: i64,
 }
 

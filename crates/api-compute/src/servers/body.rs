@@ -1,5 +1,5 @@
-//! The body of a server's specification: the request for the scheduler, and everything that the API
-//! has to show again.
+//! The body of a server's specification: the request for the scheduler, and the fields of the create request that the
+//! API shows in responses.
 
 use placewright_conductor::Spec;
 use placewright_http::{ApiError, ApiResult};

@@ -53,7 +53,8 @@ pub(crate) fn parse_user_data(parser: &mut ObjectParser<'_>) -> ApiResult<Option
     }
 }
 
-/// Parses an address under which the server is reached. An empty text removes the address: `Some(None)`.
+/// Parses an address under which the server is reached. A field that is null or an empty text removes the address:
+/// `Some(None)`. A missing field is `None`.
 pub(crate) fn parse_address<'a>(
     parser: &mut ObjectParser<'a>,
     key: &'a str,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 /// The beginning of each message about a server for which no host was found.
 const NO_HOST: &str = "No valid host was found.";
 
-/// The name of those parts of a request that become rules of the claim.
+/// How the owner's message names the hints and the server group of the request, which become hard rules of the claim.
 const RULES: &str = "hints or group";
 
 /// The message for a fault of code 500 that is not about a search for a host.

@@ -57,7 +57,7 @@ impl Hints {
         }
         let different_hosts = parse_uuids(&filter_hints, "different_host")?;
         if !different_hosts.is_empty() {
-            // Fewer than one of these servers may be on the host: none.
+            // Fewer than one of these servers may be on the host, that is, none.
             host_rules.push(host_rule(Relation::FewerThan(1), different_hosts));
         }
         let names_no_servers = topology_rules.iter().any(|rule| rule.to.is_empty());

@@ -21,7 +21,7 @@ struct ActionContext {
     user: String,
     /// The creation of the server, while no cell has reported the server.
     pending_create: Option<Action>,
-    /// The hosts of the attempts, each with its name. [`load_actions`] fills them in.
+    /// The hosts on which the action was attempted, each with its name. [`load_actions`] fills them in.
     hosts: Vec<(placewright_conductor::HostId, String)>,
 }
 

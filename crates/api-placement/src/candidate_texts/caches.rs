@@ -25,7 +25,7 @@ pub(crate) type CacheKey<'q> = (Microversion, &'q str);
 
 /// Whole responses by microversion and query.
 ///
-/// All are of one version of the state; the first response of another version of the state clears the cache.
+/// All responses are of one version of the state. The first response of another version clears the cache.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseCache(Mutex<CacheOfStateVersion>);
 

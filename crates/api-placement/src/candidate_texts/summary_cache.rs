@@ -97,7 +97,7 @@ impl SummaryCache {
         (summaries, bytes)
     }
 
-    /// Applies the changes in this log to the cache, unless that was done before, and gives read access to it.
+    /// Applies the changes in this log to the cache, unless they were applied before, and gives read access to it.
     fn catch_up_and_read(&self, log: &TreeChangeLog) -> RwLockReadGuard<'_, CachedSummaries> {
         let cache = self.0.read();
         if cache.is_current(log) {

@@ -1,5 +1,5 @@
-//! `/placewright/v1/status`, `/placewright/v1/hand-over` and `/placewright/v1/lost-entries/append`: the part of this
-//! process among the replicas of control.
+//! `/placewright/v1/status`, `/placewright/v1/hand-over` and `/placewright/v1/lost-entries/append`: what operators see
+//! of this process as one of the replicas of control, and what they can make it do.
 
 use placewright_control::ReplicaReport;
 use placewright_engine::AppendAgainError;
@@ -17,7 +17,7 @@ pub(super) fn status(service: &PlacementService) -> ApiResult<Reply> {
     Reply::value(200, &value)
 }
 
-/// Has another replica lead, if this one does.
+/// Makes another replica lead, if this one leads.
 pub(super) async fn hand_over(service: &PlacementService) -> ApiResult<Reply> {
     let engine = service.placement.engine();
     let (Some(leadership), Some(hand_over)) = (engine.leadership(), service.hand_over.get()) else {
@@ -38,7 +38,7 @@ pub(super) async fn hand_over(service: &PlacementService) -> ApiResult<Reply> {
     Reply::value(200, &json!({"leader": leader}))
 }
 
-/// Appends the entries that the store has lost from the memory of this process.
+/// Appends lost entries again, from the memory of this process.
 pub(super) async fn append_lost(service: &PlacementService) -> ApiResult<Reply> {
     let appended = service.placement.engine().append_lost_again().await;
     let (first, last) = appended.map_err(|error| {

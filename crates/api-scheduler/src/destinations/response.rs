@@ -42,7 +42,7 @@ impl<'a> DestinationsResponse<'a> {
 #[derive(Serialize)]
 struct InstanceBody<'a> {
     instance: Uuid,
-    /// The selected host; none if no host was found and the request allows that.
+    /// The selected host; `None` if no host was found and the request allows that.
     selected: Option<CandidateBody<'a>>,
     alternates: Vec<CandidateBody<'a>>,
     /// Why this host was selected, if the request asks for it.

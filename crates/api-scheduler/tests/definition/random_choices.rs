@@ -12,7 +12,7 @@ impl RandomChoices {
         self.0.number() % end
     }
 
-    /// True once in so many times on average.
+    /// Returns true once in `times` calls on average.
     pub(crate) fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
@@ -22,7 +22,7 @@ impl RandomChoices {
     }
 }
 
-/// The UUID of an object. `kind` tells hosts, cells, aggregates and so on apart.
+/// The UUID of an object. Hosts, cells, aggregates and so on have different `kind`s.
 pub(crate) fn uuid(kind: u32, number: u64) -> Uuid {
     format!("{kind:08x}-0000-4000-8000-{number:012x}")
         .parse()
