@@ -74,8 +74,9 @@ impl Route {
     }
 }
 
-/// Makes the table: each path with its methods, the range of versions of a method that not all versions have,
-/// and the handlers. A method without a range exists since version 0, which is before the oldest.
+/// Makes the table: each path with its methods, and the handler of each method. A method that only some versions have
+/// also has their range, first and last included. A method without a range exists since version 0, which is before the
+/// oldest.
 macro_rules! table {
     ($( $path:literal { $( $method:ident $([ $since:literal ..= $until:expr ])? $handler:path; )+ } )+) => {
         &[ $( Route {

@@ -7,8 +7,8 @@ use placewright_engine::{DecodeError, LoadError, Machine};
 use placewright_placement as placement;
 use placewright_records::{ReadError, control as form};
 
-/// The state of control: placement and the super conductor, with one order of commands. A store
-/// that was written by placement alone is read as one with an empty conductor.
+/// The state of control: placement and the super conductor, whose commands have one common order. A store that only
+/// placement has written is read as one with an empty conductor.
 #[derive(Debug, Default)]
 pub struct ControlMachine {
     /// The state that commands are decided on and changes applied to.

@@ -26,8 +26,8 @@ impl Writer {
         self.out
     }
 
-    /// Takes the bytes that were written since the last call, as a piece of a response. The buffer for the next
-    /// piece gets the capacity for as many.
+    /// Takes the bytes that were written since the last call, as a piece of a response. The buffer for the next piece
+    /// gets as much capacity as the one that was taken.
     pub fn take(&mut self) -> Vec<u8> {
         let capacity = self.out.len();
         std::mem::replace(&mut self.out, Vec::with_capacity(capacity))

@@ -159,7 +159,7 @@ fn other_tables_are_refused(cluster: &PostgresqlCluster) {
         PostgresqlJournal::open(&nobody).err(),
         Some(JournalError::Unreachable { .. })
     ));
-    // A standby alone is no place for a journal.
+    // A standby takes no writes, so a store cannot be opened on one.
     let standby = format!("postgresql://{}/placewright", cluster.address_of(1));
     let error = PostgresqlJournal::open(&PostgresqlOptions::parse(&standby).unwrap());
     let error = error.err().unwrap().to_string();

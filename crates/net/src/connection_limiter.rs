@@ -147,7 +147,7 @@ struct Connections {
 struct PeerConnections {
     /// The connections by age, the oldest first.
     open_connections: BTreeMap<u64, Arc<ConnectionState>>,
-    /// The number of them that have to close.
+    /// The number of these connections that have to close.
     closing: usize,
 }
 
@@ -192,7 +192,7 @@ const EVICTED_MAX: usize = 32;
 #[derive(Debug)]
 pub(crate) enum Admission {
     Admitted(ConnectionPermit),
-    /// Its peer has reached its limit, and none of the peer's connections can be evicted.
+    /// The peer has reached its limit, and none of its connections can be evicted.
     PeerLimitReached,
     /// The total limit is reached; connections were evicted as far as possible.
     LimitReached,

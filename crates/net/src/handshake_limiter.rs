@@ -40,7 +40,7 @@ struct State {
 #[derive(Debug)]
 struct PeerState {
     permits: Arc<Semaphore>,
-    /// The number of its handshakes, including those that wait.
+    /// The number of the peer's handshakes, including those that wait.
     handshakes: usize,
 }
 

@@ -231,7 +231,7 @@ impl Authority {
         verify::verify_client(&*verifier, present)
             .map_err(|error| PkiError::Refused(format!("it is not renewed: {error}")))?;
         let facts = CertificateFacts::read(present)?;
-        // The validity began that much before the certificate was issued.
+        // The validity began by the time `skew` before the certificate was issued, which is not part of its life.
         let life = facts.not_after - facts.not_before - skew();
         let grant = Grant {
             identity: facts.identity,

@@ -484,9 +484,9 @@ fn a_spec_of_a_template_grows() {
         spec.name.write(out);
         String::new().write(out);
         out.bytes(row.own());
-        // The own parts of the secrets, which are empty.
+        // The own parts of the secrets are empty.
         out.raw(&[0, 0]);
-        // Any bytes, as a field that a later release added.
+        // These bytes stand for a field that a later release added.
         out.raw(&fields(&WithAddedField::new(bodies::topology())));
     });
     let read = control_records::decode(&out.into_bytes()).unwrap();

@@ -65,7 +65,7 @@ proptest! {
         let sealed = Sealed::seal(&keys, &binding, &secret).unwrap();
         let unknown = Err(OpenError::UnknownKey(keys.current().id()));
         prop_assert_eq!(sealed.open(&others, &binding), unknown);
-        // The same with a text that names the other key.
+        // The key is not used either if the text of the secret names it in place of the right one.
         let text = sealed.to_string();
         let rest = text.split_once('.').unwrap().1;
         let renamed = Sealed::parse(&format!("{}.{rest}", others.current().id())).unwrap();

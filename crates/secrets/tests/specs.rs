@@ -187,7 +187,7 @@ fn secrets_are_sealed_again_with_a_new_key() {
         before.resealed(instance(1), &spec, WITHOUT_BODIES),
         Ok(None)
     );
-    // As it is read from a store, where the shared part is not separated from the rest.
+    // In a spec that was read from a store, the shared part of the text is not separated from the rest.
     spec.secrets = SharedText::from(spec.secrets.text().into_owned());
     let keys = keys.rotated(Key::random().unwrap());
     let after = Sealer::with_keyring(keys.clone());

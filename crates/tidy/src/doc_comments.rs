@@ -12,7 +12,7 @@ pub struct DocComment {
 }
 
 impl DocComment {
-    /// The number of its words, as separated by white space.
+    /// The number of words, as separated by white space.
     #[must_use]
     pub fn words(&self) -> usize {
         self.text.split_whitespace().count()

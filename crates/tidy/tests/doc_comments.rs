@@ -3,7 +3,7 @@
 use placewright_tidy::doc_comments::{DocComment, doc_comments};
 use placewright_tidy::source::{SourceFile, rust_files, workspace};
 
-/// A comment of so many words rarely says more than the name.
+/// A comment of at most this many words rarely says more than the name.
 const SHORT_WORDS_MAX: usize = 3;
 
 /// There have to be fewer short comments than this in the whole workspace.

@@ -15,7 +15,7 @@ use crate::fields::ObjectParser;
 use crate::routed_request::RoutedRequest;
 use crate::time;
 
-/// The binary of all services, under which clients of OpenStack know compute services.
+/// The name of the program that Nova has for compute services. Clients of OpenStack expect it in the field `binary`.
 const BINARY: &str = "nova-compute";
 
 /// The JSON representation of a service.

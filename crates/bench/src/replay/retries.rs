@@ -12,7 +12,7 @@ use super::api::{Api, CallError, Service};
 /// Builds beyond the first of each server.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct BuildRetries {
-    /// Builds on another host after one that failed.
+    /// Builds on a further host after a build that failed.
     pub(crate) builds: u64,
     /// Servers with such builds.
     pub(crate) servers: u64,

@@ -1,4 +1,4 @@
-//! What is known to be durable.
+//! Which entries are known to be durable, and how a handle finds that out.
 //!
 //! A commit that is visible need not be on a standby: a primary that was started again shows everything on its own
 //! disk, and a primary that is told to stop waiting for its standbys shows what it waited for. A failover loses such a

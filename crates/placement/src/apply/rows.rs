@@ -83,7 +83,7 @@ impl State {
             children: Vec::new(),
             generation: 0,
             created_at: at,
-            // The reference writes a new root once more, as the root of its own tree.
+            // OpenStack's Placement writes a new root twice, the second time with itself as the root of its tree.
             updated_at: parent.is_none().then_some(at),
             inventories: Vec::new(),
             traits: Vec::new(),

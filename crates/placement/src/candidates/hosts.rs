@@ -16,8 +16,8 @@ use super::tree::TreeSearch;
 use crate::ids::ProviderId;
 use crate::state::State;
 
-/// After this many trees were searched, the set of trees that have a provider for each variable is
-/// computed once, and only trees of this set are searched.
+/// After this many trees were searched, the set of trees that can be feasible at all, because they have a provider for
+/// each variable, is computed once. From then on only these trees are searched.
 const TREES_BEFORE_MASK: u32 = 64;
 
 /// A prepared query that can be evaluated host by host.

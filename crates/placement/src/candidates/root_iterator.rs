@@ -9,7 +9,7 @@ use crate::ids::ProviderId;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SelectedRoot {
     pub(super) id: ProviderId,
-    /// Whether it has to be searched as a tree.
+    /// Whether the root has to be searched as a tree.
     pub(super) is_tree: bool,
 }
 

@@ -13,8 +13,8 @@ use crate::ids::ProviderId;
 use crate::state::State;
 use std::sync::Arc;
 
-/// How often a search in slices may be started. It starts anew when the structure changes, and after
-/// this many starts it runs in one slice.
+/// How often a search in slices may be started. It has to start anew when the structure changes, and after this many
+/// starts it runs in one slice.
 const MAX_SLICED_STARTS: u32 = 8;
 
 /// A resumable search for candidates: each slice runs on the state as it is then.
@@ -104,7 +104,7 @@ impl CandidateSearch {
         Ok(is_over)
     }
 
-    /// Forgets what was found: the next slice is the first one again.
+    /// Forgets all results, so that the next slice begins the search anew.
     fn restart(&mut self) {
         self.in_progress = None;
         self.uuids.clear();

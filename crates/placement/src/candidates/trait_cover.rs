@@ -47,7 +47,7 @@ impl TreeSearch {
         let offers: SmallVec<[&TraitOffers; 8]> = offers.iter().collect();
         let mut selected: SmallVec<[u32; 8]> = SmallVec::new();
         if !cover_traits(&offers, &missing, &mut selected, &mut scratch.steps) {
-            // If the steps ran out, it is not known that there is no cover.
+            // If the steps ran out, a cover may exist nevertheless, so this does not rule one out.
             return scratch.steps == 0;
         }
         for (variable, supplier) in open.iter().zip(selected) {

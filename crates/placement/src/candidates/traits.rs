@@ -58,7 +58,7 @@ impl TreeSearch {
                 supplier => missing.subtract(&self.covered_traits[supplier as usize]),
             }
         }
-        // If the steps run out, it is not known that the traits cannot be covered.
+        // If the steps run out, a cover may exist nevertheless, so this does not rule one out.
         let mut steps = COVER_STEPS;
         cover_traits(&open, &missing, &mut SmallVec::new(), &mut steps) || steps == 0
     }

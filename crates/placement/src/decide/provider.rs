@@ -42,7 +42,8 @@ pub(super) fn create(
         parent,
         root,
         created_at: at,
-        // The reference writes a new root once more, as the root of its own tree.
+        // OpenStack's Placement writes a new root a second time, to record it as the root of its own tree, which sets
+        // this time. A new child has no such time.
         updated_at: parent.is_none().then_some(at),
     }))
 }

@@ -209,8 +209,8 @@ fn remove_unnamed(
     })
 }
 
-/// Increments a provider's generation once for the union (unless its new inventories are empty),
-/// once for the allocations, once for the new inventories.
+/// Increments a provider's generation as the three steps of the reference do: once for the union (unless the provider's
+/// new inventories are empty), once for the allocations, and once for the new inventories.
 fn increment_generations(
     state: &State,
     new_inventories: &NewInventoryIndex<'_>,

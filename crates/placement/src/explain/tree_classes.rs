@@ -207,7 +207,7 @@ impl<'a> SharingRelation<'a> {
         // A sharing provider is distinct from every other.
         let shares = self.sharing_providers[word] >> bit & 1 == 1;
         key.push(if shares { 1 + u64::from(slot) } else { 0 });
-        // The number of the aggregates, with itself, is known after them.
+        // The length of this part of the key is stored before the aggregates, and filled in when they are counted.
         let count_index = key.len();
         key.push(0);
         if self.aggregate_members[word] >> bit & 1 == 0 {
@@ -250,7 +250,7 @@ fn words_that_meet(state: &State, condition: &ResolvedConstraint) -> Vec<u64> {
             }
             met
         }
-        // `ResolvedConstraint::without_group` gives no others.
+        // `ResolvedConstraint::without_group` returns no other constraints.
         _ => vec![0; words.len()],
     }
 }

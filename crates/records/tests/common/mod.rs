@@ -1,4 +1,4 @@
-//! The golden files.
+//! Golden files: the bytes that a release wrote, which every later release has to read, and to write in the same form.
 
 #![allow(
     clippy::unwrap_used,

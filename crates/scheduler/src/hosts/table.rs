@@ -88,7 +88,7 @@ pub struct HostTable {
     derived_config: DerivedConfig,
     hosts: Vec<Option<Box<HostState>>>,
     slot_of: Map<Uuid, u32>,
-    /// Hosts whose agents reported and that have no provider, hence no slot, so far.
+    /// Hosts whose agents have reported, but which have no provider in placement so far, and therefore no slot.
     unbound: Map<Uuid, Box<HostState>>,
     /// The hosts that were added to `unbound` since the table last caught up with placement. Their providers
     /// may have been created before, and are then not among placement's changes.

@@ -107,8 +107,8 @@ fn broken_rules(state: &State, members: &BTreeMap<Uuid, Vec<ProviderId>>) -> u64
                     .values()
                     .filter(|members| **members > limit)
                     .count() as u64,
-                // Instances that ended since may have left an uneven distribution; no group of the
-                // races has such a rule.
+                // Instances that have ended may have left an uneven distribution, so this rule is not checked. No group
+                // of this benchmark has such a rule.
                 Relation::Spread(_) => 0,
             };
         }

@@ -1,4 +1,5 @@
-//! One scheduler of a race: the product's placer on a copy of the state that is some decisions old.
+//! One of the concurrent schedulers of `bench races`: control's placer on a copy of the state that is some decisions
+//! old.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -115,7 +116,8 @@ impl RacingScheduler {
         scheduler.observe(state, AT);
         let mut random = RandomNumbers::new(applied_sequence, number as u64);
         let requests: Vec<RequestSpec> = (0..SIZES).map(|_| request(&mut random)).collect();
-        // The second ranking of a request fills the caches, so that they are filled before the race begins.
+        // The second ranking of a request fills the caches, so each request is ranked twice before the measurement
+        // begins.
         for request in requests.iter().chain(&requests) {
             let prepared = scheduler.prepare_cached(state, request)?;
             let scope = Scope {
@@ -172,7 +174,8 @@ impl RacingScheduler {
                 decisions_of_copy = self.decisions_per_copy_max;
             }
         }
-        // Commands are decided in order: after the last release, the state that is audited has all of them.
+        // Commands are decided in order, so once the last release is decided, the audit sees all of this scheduler's
+        // commands.
         if let Some(last_release) = self.last_release.take() {
             drop(self.runtime.block_on(last_release)?);
         }
@@ -259,7 +262,7 @@ impl RacingScheduler {
     /// full already.
     fn record_claim(&mut self, placing: &Placing, named_hosts: usize) -> bool {
         let full_named_hosts = placing.missed_slots();
-        // For a member of a group a rule may have excluded the hosts, which need not be full then.
+        // If the instance is a member of a group, a rule may have excluded these hosts, so they need not be full.
         if placing.demand().group.is_none() {
             self.full_hosts.extend(full_named_hosts);
         }

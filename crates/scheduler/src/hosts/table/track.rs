@@ -222,7 +222,8 @@ impl HostTable {
         }
         self.slot_of.insert(state.uuid, slot);
         self.slots.insert(slot);
-        // A check that is still in the heap is that of the slot's former host. This host gets its own.
+        // A check that is still in the heap belongs to the host that had this slot before. This host gets a check of
+        // its own.
         self.with_liveness_check.remove(slot);
         self.aggregates.set_membership(slot, std::iter::empty());
         self.hosts[index] = Some(state);
