@@ -105,7 +105,7 @@ fn units(instances: u32) -> u64 {
     u64::from(instances.max(1))
 }
 
-/// What a request for so many instances costs behind the API.
+/// The cost of building this number of instances behind the API, in microseconds.
 pub(crate) fn background(instances: u32) -> u64 {
     u64::from(instances) * INSTANCE_COST_US
 }

@@ -42,7 +42,7 @@ impl Default for AdmissionOptions {
 }
 
 impl AdmissionOptions {
-    /// The seats of a machine with so many processors.
+    /// The number of seats on a machine with `processors` processors.
     #[must_use]
     pub fn seats(&self, processors: usize) -> Seats {
         let processors = processors.max(1);

@@ -70,9 +70,9 @@ pub struct Ticket {
 /// Why a request does not wait any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Departure {
-    /// Its time to wait is over.
+    /// The request has waited for too long.
     TimedOut,
-    /// Nobody waits for its response any more.
+    /// The client of the request has gone, so nobody waits for its response.
     ClientGone,
 }
 

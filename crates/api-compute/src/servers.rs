@@ -62,8 +62,7 @@ pub(crate) fn find<'s>(
 ///
 /// # Errors
 ///
-/// Those of [`find`]; 409 when the server is being deleted, or is locked and the caller is no
-/// administrator.
+/// The errors of [`find`]; and 409 when the server is being deleted, or is locked and the caller is no administrator.
 pub(crate) fn find_unlocked<'s>(
     request: &RoutedRequest<'_>,
     control: &'s ControlState,

@@ -115,7 +115,7 @@ impl Page {
         }
     }
 
-    /// Who may ask for the page.
+    /// The callers who may request the page.
     pub(crate) fn access(self) -> Access {
         match self.rule() {
             None => Access::Open,

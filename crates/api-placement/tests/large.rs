@@ -261,7 +261,7 @@ async fn unread_responses_are_bounded_together() {
 /// A request that is refused for its size: method, path, body, version.
 type TooLarge = (&'static str, String, String, &'static str);
 
-/// The body of a claim on so many providers.
+/// The body of a claim on this number of providers.
 fn claim_body(count: u32) -> String {
     let member = |number| format!(r#""{}": {{"resources": {{"VCPU": 1}}}}"#, host(number));
     let all: Vec<String> = (0..count).map(member).collect();

@@ -145,7 +145,7 @@ pub fn process_log() -> Option<&'static AuditLog> {
     PROCESS_LOG.get()
 }
 
-/// Lines are written once they have so many bytes.
+/// Lines are written once they have this many bytes together.
 const WRITE_BYTES: usize = 256 << 10;
 
 /// The state of the thread that formats lines and writes them.

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use placewright_types::host_state::{HostUpdate, NumberedUpdate};
 
-/// The most early updates that are buffered. Usually a full report is requested from the agent long before
-/// there are so many.
+/// The most early updates that are buffered. Usually a full report is requested from the agent long before this number
+/// is reached.
 const EARLY_MAX: usize = 64;
 
 /// The position of an update: its incarnation, and its sequence number there.

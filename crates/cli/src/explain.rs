@@ -77,9 +77,9 @@ struct Explanation {
 #[derive(Debug, Deserialize)]
 struct ConstraintRemoval {
     constraint: String,
-    /// Of those that satisfy the constraints before this one.
+    /// The number of those root providers that satisfy all constraints before this one.
     removed: u64,
-    /// Of all, without any other constraint.
+    /// The number of all root providers that the constraint removes when it is the only one.
     removed_alone: u64,
 }
 

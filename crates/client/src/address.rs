@@ -4,7 +4,7 @@
 ///
 /// # Errors
 ///
-/// It is not the URL of an HTTP server; the error says how to write one.
+/// The text is not the URL of an HTTP server; the error says how to write one.
 pub fn server_url(text: &str) -> Result<String, String> {
     let example = "write it as http://127.0.0.1:8778";
     let url = reqwest::Url::parse(text).map_err(|error| format!("{error}; {example}"))?;

@@ -117,7 +117,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::claim`]. The allocations of the consumer have not changed then.
+    /// The errors of [`Self::claim`]. After an error the allocations of the consumer have not changed.
     pub async fn swap(&self, consumer: Uuid, candidate: Uuid) -> Result<Claimed, Error> {
         let path = format!("claims/{consumer}/swap");
         let body = json!({"candidate": candidate});

@@ -37,7 +37,7 @@ pub struct ReplicaReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// It alone writes the journal.
+    /// This process alone writes the journal.
     Alone,
     /// The replica decides all commands.
     Leads,
@@ -50,7 +50,7 @@ pub enum Role {
 /// The replica that leads.
 #[derive(Clone, Debug, Serialize)]
 pub struct Leader {
-    /// Where other replicas reach it.
+    /// The address at which other replicas reach the leader.
     pub address: String,
     /// The entry with which it began to lead.
     pub epoch: u64,

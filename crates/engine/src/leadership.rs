@@ -9,7 +9,7 @@ pub struct Leadership {
     pub epoch: u64,
     /// The replica that leads.
     pub origin: u64,
-    /// Where it is reached.
+    /// The address at which the replica is reached.
     pub address: String,
     /// Whether this replica is the one that leads.
     pub is_own: bool,

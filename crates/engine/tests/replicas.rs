@@ -232,7 +232,7 @@ fn event() -> impl Strategy<Value = Event> {
 #[derive(Default)]
 struct Counted {
     accepted: AtomicU64,
-    /// Those with an unknown outcome.
+    /// The additions with an unknown outcome.
     unknown: AtomicU64,
 }
 

@@ -17,7 +17,7 @@ fn a_lost_answer_or_request_does_not_change_what_callers_see() {
     for (fault, is_kept) in [(Fault::LostAnswer, true), (Fault::LostRequest, false)] {
         let mut toy = Toy::new(Options::default());
         toy.add(0, 1).unwrap().unwrap();
-        // It is reported after the answer.
+        // The commit is reported to the observer only after the answer.
         let is_committed = |event: &Event| matches!(event, Event::Committed { .. });
         eventually(|| toy.events.take().iter().any(is_committed));
         toy.faults.fail(Operation::Append, 0, 1, fault);

@@ -330,7 +330,7 @@ impl PostgresqlCluster {
         }
     }
 
-    /// Waits until so many standbys are attached to the primary.
+    /// Waits until this number of standbys is attached to the primary.
     ///
     /// # Errors
     /// They are not within a minute.

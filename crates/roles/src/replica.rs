@@ -33,7 +33,7 @@ use wake::{Wake, WakingJournal};
 
 /// How often each side of a stream says something.
 const HEARTBEAT: Duration = Duration::from_millis(500);
-/// The number of its own heartbeats after which a replica takes a silent one for gone.
+/// The number of its own heartbeats after which a replica regards a silent one as gone.
 const SILENT_TICKS_MAX: u32 = 6;
 /// How long a follower waits to hear of new entries from the leader before it asks the store itself.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

@@ -137,7 +137,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// The errors of opening the store's journal.
     pub fn open(self) -> Result<Box<dyn Journal>, JournalError> {
         match self {
             Self::Directory(directory, options) => {

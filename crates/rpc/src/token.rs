@@ -40,7 +40,7 @@ impl Token {
     ///
     /// # Errors
     ///
-    /// It is too short, or has characters other than visible ASCII.
+    /// The text is too short, or has characters other than visible ASCII.
     pub fn new(text: &str) -> Result<Self, TokenError> {
         let text = text.trim();
         if text.len() < BYTES_MIN {

@@ -95,7 +95,7 @@ impl Keyring {
         keys.find(|key| key.id() == id)
     }
 
-    /// The same keys, with a new current one.
+    /// Returns the same keys with a new current one, which makes the former current key an older one.
     #[must_use]
     pub fn rotated(mut self, key: Key) -> Self {
         let replaced = std::mem::replace(&mut self.current, key);
@@ -103,7 +103,7 @@ impl Keyring {
         self
     }
 
-    /// The same keys without an older one; none if it is not among the older ones.
+    /// Returns the same keys without an older one; `None` if the key is not among the older ones.
     #[must_use]
     pub fn without(mut self, id: KeyId) -> Option<Self> {
         let index = self.older.iter().position(|key| key.id() == id)?;

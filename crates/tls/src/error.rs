@@ -19,10 +19,10 @@ pub enum TlsError {
     /// The file is not PEM.
     #[error("it is not PEM: {0}")]
     NotPem(#[source] pem::Error),
-    /// There is no certificate in it.
+    /// The file or text has no certificate.
     #[error("it holds no certificates (PEM)")]
     NoCertificate,
-    /// There is no private key in it.
+    /// The file or text has no private key.
     #[error("it has no private key (BEGIN PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY)")]
     NoKey,
     /// The private key is encrypted, and a service cannot prompt for its passphrase.

@@ -50,7 +50,7 @@ impl<T, E> FileBacked<T, E> {
     ///
     /// # Errors
     ///
-    /// Those of `load`.
+    /// The errors of `load`.
     pub fn load(
         files: Vec<PathBuf>,
         load: impl Fn(Option<&T>) -> Result<T, E> + Send + Sync + 'static,

@@ -20,7 +20,7 @@ impl PeerNames {
     ///
     /// # Errors
     ///
-    /// It is not a certificate of X.509.
+    /// The bytes are not a certificate of X.509.
     pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, TlsError> {
         let certificate =
             EndEntityCert::try_from(certificate).map_err(|error| TlsError::BadCertificate {

@@ -27,7 +27,7 @@ impl Validity {
     ///
     /// # Errors
     ///
-    /// It is not a certificate of X.509.
+    /// The bytes are not a certificate of X.509.
     pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, TlsError> {
         read(certificate).ok_or_else(|| TlsError::BadCertificate {
             number: 1,

@@ -69,7 +69,7 @@ enum Stage {
     NoHost,
     /// Its host is claimed.
     Claimed(Box<Selected>),
-    /// It was removed from the request.
+    /// The instance was removed from the request.
     Gone,
 }
 

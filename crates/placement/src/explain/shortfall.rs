@@ -126,7 +126,7 @@ impl<'a> ClassBlock<'a> {
         }
     }
 
-    /// Of the 64, providers that lack the same as a given one; not necessarily all of them.
+    /// A mask of providers among the 64 that lack the same as a given one. It need not have all of them.
     fn same_shortfall(&self, bit: usize, shortfall: Shortfall) -> u64 {
         let itself = 1 << bit;
         let Some((block, max_units)) = self.columns else {
@@ -157,12 +157,12 @@ impl<'a> ClassBlock<'a> {
         regular & same | itself
     }
 
-    /// Of the 64, those whose `max_unit` allows the amount.
+    /// A mask of the providers among the 64 whose `max_unit` allows the amount.
     fn slots_with_unit(&self, max_units: &[i32; BLOCK_SLOTS]) -> u64 {
         i32::try_from(self.amount).map_or(0, |amount| slots_at_least(max_units, amount))
     }
 
-    /// Of the 64, a superset of the providers whose shortfall has at most this distance.
+    /// A mask that has at least those providers among the 64 whose shortfall has at most this distance.
     fn slots_within(&self, distance: i64) -> u64 {
         if distance >= WHOLE {
             return u64::MAX;
@@ -216,7 +216,8 @@ impl ConstraintTable<'_> {
         }
     }
 
-    /// Of 64 hosts that fail a constraint, some that lack the same as a given one.
+    /// A mask of hosts, among 64 that fail a constraint, that lack the same as a given one. It need not have all of
+    /// them.
     pub(super) fn hosts_with_same_shortfall(
         &self,
         index: usize,
@@ -228,7 +229,7 @@ impl ConstraintTable<'_> {
         block.map_or(u64::MAX, |block| block.same_shortfall(bit, shortfall))
     }
 
-    /// Of 64 hosts, a superset of those whose shortfall of a constraint has at most this distance.
+    /// A mask that has at least those hosts among the 64 whose shortfall of a constraint has at most this distance.
     pub(super) fn hosts_within(&self, index: usize, word: usize, distance: i64) -> u64 {
         match ClassBlock::new(self.state, &self.constraint_list.resolved[index], word) {
             Some(block) => block.slots_within(distance),

@@ -39,8 +39,8 @@ impl ConstraintTable<'_> {
         None
     }
 
-    /// Of some root that can serve the set: the constraints outside of a maximal superset that this
-    /// root can serve. `Some(None)` when no root can serve the set, `None` when the budget is used up.
+    /// For some root that can serve the set, returns the constraints outside of a maximal superset that this root can
+    /// serve. `Some(None)` when no root can serve the set, `None` when the budget is used up.
     fn complement_of_feasible_set(&self, set: &[usize]) -> Option<Option<Bits>> {
         let count = self.constraint_list.resolved.len();
         for (word, hosts) in self.hosts.iter().enumerate() {

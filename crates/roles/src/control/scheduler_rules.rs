@@ -64,7 +64,7 @@ fn read(file: &Path) -> Result<SchedulerRules, ConfigErrors> {
 ///
 /// # Errors
 ///
-/// None that a user can cause.
+/// The defaults cannot be written as text, which would be a bug.
 pub fn sample() -> anyhow::Result<String> {
     let text = toml::to_string_pretty(&SchedulerRules::default())?;
     let (filters, weighers) = (filters::names(), weighers::names());

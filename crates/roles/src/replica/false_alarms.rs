@@ -18,7 +18,7 @@ pub(crate) struct FalseAlarms {
 }
 
 impl FalseAlarms {
-    /// Notes that the replica `origin` is taken for gone.
+    /// Records that the replica `origin` was reported as gone.
     pub(crate) fn take_for_gone(&mut self, origin: u64, now: Instant) {
         self.taken_for_gone.push((origin, now));
     }

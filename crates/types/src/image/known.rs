@@ -107,7 +107,7 @@ pub const TPM_MODELS: &[&str] = &["tpm-tis", "tpm-crb"];
 pub const TPM_VERSIONS: &[&str] = &["1.2", "2.0"];
 /// Whether a guest requires signed boot code.
 pub const SECURE_BOOT: &[&str] = &["required", "disabled", "optional"];
-/// Who defines the width of guest addresses.
+/// Which side defines the width of guest addresses.
 pub const ADDRESS_MODES: &[&str] = &["passthrough", "emulate"];
 /// How guest memory can be encrypted.
 pub const MEMORY_ENCRYPTION_MODELS: &[&str] =
