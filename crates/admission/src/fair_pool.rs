@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// again.
 const IDLE_FLOWS_MAX: usize = 1024;
 
-/// The number of further flows without open requests after which the oldest idle flows are looked for and forgotten.
+/// The number of further flows without open requests after which idle flows are looked for and forgotten.
 const FORGET_EVERY: usize = 1024;
 
 /// The lead of a project with one open request: the cost of this many of its requests, but at most `LEAD_MAX_US`

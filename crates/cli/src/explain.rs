@@ -77,7 +77,7 @@ struct Explanation {
 #[derive(Debug, Deserialize)]
 struct ConstraintRemoval {
     constraint: String,
-    /// The number of those root providers that satisfy all constraints before this one.
+    /// The number of root providers that it removes, of those that satisfy all constraints before this one.
     removed: u64,
     /// The number of all root providers that the constraint removes when it is the only one.
     removed_alone: u64,

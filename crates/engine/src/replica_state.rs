@@ -105,8 +105,8 @@ pub(crate) struct PendingCommand<M: Machine> {
 }
 
 impl<M: Machine> ReplicaState<M> {
-    /// `leader` is the replica that leads according to the entries that were recovered. If it is not known, this replica
-    /// takes over.
+    /// `leader` is the replica that leads according to the entries that were recovered. If it is not known, this
+    /// replica takes over.
     pub(crate) fn new(options: ReplicaOptions<M>, leader: Option<Leadership>) -> Self {
         let leadership = leader.unwrap_or_default();
         options.link.leader_changed(&leadership);

@@ -24,8 +24,8 @@ use crate::undo::{
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Waits until the outcome of the append of `batches` is known. If it was made, its entries are applied and its
-/// commands answered; if not, they are decided again. Returns early when the queue is closed, and when the store has lost
-/// entries, after which it cannot tell any more.
+/// commands answered; if not, they are decided again. Returns early when the queue is closed, and when the store has
+/// lost entries, after which it cannot tell any more.
 pub(crate) fn resolve_append<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,

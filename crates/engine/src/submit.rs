@@ -55,8 +55,8 @@ impl<M: Machine> Engine<M> {
 }
 
 /// Returns the answer to a command that made no entry once it is known that no other replica had taken over when it was
-/// decided. The append of an entry would show that, and here there is none: a leader that was replaced, and does not know
-/// it yet, decides on an old state. If the leader changed meanwhile, the command is submitted again, which is safe
+/// decided. The append of an entry would show that, and here there is none: a leader that was replaced, and does not
+/// know it yet, decides on an old state. If the leader changed meanwhile, the command is submitted again, which is safe
 /// because it had no effect.
 async fn confirm_without_entry<M: Machine>(
     shared: Arc<Shared<M>>,

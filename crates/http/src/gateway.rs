@@ -148,8 +148,8 @@ impl Gateway {
         self
     }
 
-    /// Makes requests that read wait until `confirm` is done, so that they see every change that was acknowledged before,
-    /// by whichever process.
+    /// Makes requests that read wait until `confirm` is done, so that they see every change that was acknowledged
+    /// before, by whichever process.
     #[must_use]
     pub fn with_confirmation(
         mut self,
@@ -159,8 +159,8 @@ impl Gateway {
         self
     }
 
-    /// Waits until the state has every change that was acknowledged before. Requests hold no seat meanwhile, because many
-    /// wait for the same answer of the store.
+    /// Waits until the state has every change that was acknowledged before. Requests hold no seat meanwhile, because
+    /// many wait for the same answer of the store.
     ///
     /// # Errors
     ///

@@ -181,7 +181,8 @@ pub(crate) const READ_CHUNKS: &str = "
     SELECT number, checksum, content FROM chunk
     WHERE sequence = $1 AND attempt = $2 AND number >= $3 AND number < $4 ORDER BY number";
 
-/// Keeps others from finishing and removing snapshots until the transaction ends. It does not keep anybody from reading.
+/// Keeps others from finishing and removing snapshots until the transaction ends. It does not keep anybody from
+/// reading.
 pub(crate) const LOCK_SNAPSHOTS: &str = "LOCK TABLE snapshot IN SHARE ROW EXCLUSIVE MODE";
 
 /// Makes a snapshot visible, if its first chunk has not been removed.

@@ -1,7 +1,7 @@
 //! Copies of journals: everything of one store, in a store of any engine, and the seal of the old one.
 //!
-//! Entries keep their numbers and their records, byte by byte. What the target holds already is compared, so that a copy
-//! that was interrupted goes on where it ended, and nothing else is ever overwritten.
+//! Entries keep their numbers and their records, byte by byte. What the target holds already is compared, so that a
+//! copy that was interrupted goes on where it ended, and nothing else is ever overwritten.
 
 use std::io::{self, Write as _};
 use std::ops::ControlFlow;

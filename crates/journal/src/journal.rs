@@ -136,8 +136,8 @@ pub trait Journal: Send {
     /// When the store cannot be read.
     fn stats(&mut self) -> Result<Stats, JournalError>;
 
-    /// Lets an empty store begin after entry `sequence`, as if all entries up to it had been trimmed. It is for copies of
-    /// journals: without a snapshot the store cannot be used.
+    /// Lets an empty store begin after entry `sequence`, as if all entries up to it had been trimmed. It is for copies
+    /// of journals: without a snapshot the store cannot be used.
     ///
     /// # Errors
     /// [`JournalError::NotEmpty`] when the store has had entries, unless it begins there already and holds none; or the

@@ -158,9 +158,9 @@ pub enum EnrolError {
     Pki(#[from] PkiError),
 }
 
-/// Uses the word of an invitation: makes a key, gets a certificate for it from the server at
-/// `options.address`, or one of several, and writes key and certificate into a folder. The word is sent only to a server of
-/// the installation that issued it.
+/// Uses the word of an invitation: makes a key, gets a certificate for it from the server at `options.address`, or one
+/// of several, and writes key and certificate into a folder. The word is sent only to a server of the installation that
+/// issued it.
 ///
 /// # Errors
 ///

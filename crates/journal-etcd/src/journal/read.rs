@@ -26,8 +26,8 @@ struct Start {
     /// The first page: the batches from `first` on, if the request for the other fields returned them. `None` if the
     /// page is still to be read.
     page: Option<Vec<KeyValue>>,
-    /// The first entry of the last batch that starts at the wanted entry or before it; it holds the wanted entry, unless
-    /// batches are missing. The wanted entry itself if there is no such batch.
+    /// The first entry of the last batch that starts at the wanted entry or before it; it holds the wanted entry,
+    /// unless batches are missing. The wanted entry itself if there is no such batch.
     first: u64,
     /// The end of the batch before, as far as it is known.
     before: Option<LogEnd>,
