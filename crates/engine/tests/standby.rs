@@ -11,10 +11,10 @@ use placewright_journal::{Journal as _, MemoryJournal};
 use toy::counters::{Command, Counters};
 use toy::{SubmitBlocking, eventually};
 
-/// A link on which nothing is sent.
-struct Liveness;
+/// A link for replicas that hand no commands over, so nothing is ever sent on it.
+struct NoHandover;
 
-impl LeaderLink<Counters> for Liveness {
+impl LeaderLink<Counters> for NoHandover {
     fn send(&self, _: &Leadership, _: u64, _: &Command) {
         panic!("no command is handed over");
     }
@@ -28,7 +28,7 @@ fn open(journal: &MemoryJournal, origin: u64) -> Engine<Counters> {
     let replica = ReplicaOptions {
         origin,
         address: format!("replica {origin}"),
-        link: Box::new(Liveness),
+        link: Box::new(NoHandover),
         poll_interval: Duration::from_millis(1),
     };
     let journal = journal.try_clone().unwrap();

@@ -50,10 +50,10 @@ impl Drop for Group {
     }
 }
 
-/// The link between the replicas. It hands nothing over; the group itself reports leaders that are silent.
-struct Liveness;
+/// The link between the replicas. No commands are handed over on it, and [`watch`] reports leaders that are silent.
+struct NoHandover;
 
-impl LeaderLink<CellMachine> for Liveness {
+impl LeaderLink<CellMachine> for NoHandover {
     fn send(&self, _: &Leadership, _: u64, _: &TimedEvent) {
         panic!("no command is handed over");
     }
@@ -88,7 +88,7 @@ impl Group {
         let replica = ReplicaOptions {
             origin,
             address: format!("replica {origin}"),
-            link: Box::new(Liveness),
+            link: Box::new(NoHandover),
             poll_interval: Duration::from_millis(1),
         };
         let options = options(self.id);
