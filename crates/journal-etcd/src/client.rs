@@ -27,7 +27,7 @@ use crate::proto::{
     AuthenticateRequest, CompactionRequest, StatusRequest, StatusResponse, TxnRequest, TxnResponse,
 };
 
-/// The largest response in bytes. Pages of batches are far smaller, unless batches are much larger than ours.
+/// The largest response in bytes. Pages of batches are far smaller, because `append.rs` limits the size of each value.
 const RESPONSE_BYTES_MAX: usize = 64 << 20;
 /// HTTP/2 flow-control windows in bytes, large enough for a page of batches without waiting.
 const STREAM_WINDOW: u32 = 4 << 20;

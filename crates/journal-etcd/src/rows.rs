@@ -121,7 +121,7 @@ pub(crate) struct Head {
     pub(crate) epoch: u64,
     /// The id of the last batch, by which a writer recognises a batch of its own.
     pub(crate) batch_id: u128,
-    /// The address of the store that goes on, if this one is sealed.
+    /// The address of the store that replaces this one, if this one is sealed.
     pub(crate) moved_to: Option<String>,
 }
 

@@ -165,7 +165,7 @@ pub(crate) fn error_of(url: &str, doing: &'static str, failure: Failure) -> Jour
     }
 }
 
-/// Adds to what etcd says what an operator can do.
+/// Appends advice for the operator to an error of etcd, if the cause is a known setting.
 fn with_advice(reason: String) -> String {
     let advice = if reason.contains("request is too large") {
         "set --max-request-bytes to etcd's default, 1572864, or more"

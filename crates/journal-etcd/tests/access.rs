@@ -32,7 +32,7 @@ fn a_user_needs_the_right_password_and_rights() {
     let url = |prefix: &str, user: &str, password: &str| {
         format!("etcd://{address}/{prefix}?user={user}&password_file={password}")
     };
-    // Without authentication a user is of no use, which is said.
+    // The address names a user, but the cluster has no authentication, of which a notice tells the operator.
     let journal = open(&url("open", "writer", &right)).unwrap();
     assert!(journal.notices().contains(&EtcdNotice::NoAuthentication));
     enable_authentication(&cluster);
@@ -62,7 +62,7 @@ fn a_user_needs_the_right_password_and_rights() {
         "{foreign}"
     );
 
-    // A user who loses the right to write has not written.
+    // An append by a user who has lost the right to write certainly has no effect, so it fails and is not unknown.
     post_as_root(
         &cluster,
         "/v3/auth/role/revoke",

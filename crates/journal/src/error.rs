@@ -218,7 +218,7 @@ pub enum JournalError {
         url: String,
         /// The last entry, with which the store was sealed.
         end: u64,
-        /// The address of the store that goes on, without secrets.
+        /// The address of the store that replaces the sealed one, without secrets.
         moved_to: String,
     },
 

@@ -26,7 +26,7 @@ struct Store {
     entries: VecDeque<Arc<[u8]>>,
     batches: u64,
     snapshots: BTreeMap<u64, Arc<[u8]>>,
-    /// The address of the store that goes on, if this one is sealed.
+    /// The address of the store that replaces this one, if this one is sealed.
     moved_to: Option<String>,
 }
 

@@ -66,7 +66,7 @@ struct Store {
     /// contains the mark, which is `None` when opened for reading only.
     write_lock: Mutex<Option<HighWaterMark>>,
     notices: Vec<Notice>,
-    /// The address of the store that goes on, if this one is sealed.
+    /// The address of the store that replaces this one, if this one is sealed.
     moved_to: OnceLock<String>,
 }
 

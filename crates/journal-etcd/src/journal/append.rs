@@ -190,7 +190,7 @@ impl EtcdJournal {
         Err(AppendError::Unknown(self.store.error("append", failure)))
     }
 
-    /// The error for an append whose place another writer, or a seal, took.
+    /// The error for an append that is not in the log, because another writer appended first or the store was sealed.
     fn not_kept(&self) -> AppendError {
         match self.store.sealed(&self.known.head) {
             Some(sealed) => sealed.into(),
@@ -198,7 +198,8 @@ impl EtcdJournal {
         }
     }
 
-    /// Ends an append with the response to its first transaction, which is the only one.
+    /// Ends an append whose transaction was sent once and answered. The response then says for certain whether the
+    /// append is in the log.
     fn conclude(&mut self, pending: &Pending, response: TxnResponse) -> Result<(), AppendError> {
         if response.succeeded {
             self.keep(pending, kv::revision(&response));
@@ -284,7 +285,7 @@ impl EtcdJournal {
             return Ok(Verdict::Open);
         }
         let BatchHeader { first, id, end, .. } = pending.header;
-        // A head with another id may have moved on from our batch.
+        // If the head names another batch, later batches may have been appended after this one.
         let is_kept = now.head.batch_id == id
             || (now.head.end.last >= end.last && self.is_batch_of(first, id)?);
         if is_kept {
@@ -318,7 +319,7 @@ impl EtcdJournal {
     }
 }
 
-/// The failure of an append of which the members say nothing certain.
+/// The failure of an append whose outcome is still unknown after an attempt to find it out.
 fn still_open() -> Failure {
     Failure {
         cause: Cause::Unknown,

@@ -100,7 +100,8 @@ impl EtcdJournal {
         Ok(next)
     }
 
-    /// Reads what a read has to know, at one revision.
+    /// Finds out where a read from the entry `from` on starts. The head, the end of the trimmed entries and the first
+    /// page are read at one revision, so that they fit together.
     fn start_of_read(&mut self, from: u64) -> Result<Start, JournalError> {
         let store = &self.store;
         let keys = &store.keys;
@@ -121,7 +122,7 @@ impl EtcdJournal {
         let batch_first = kv::one(ranges.next()).and_then(|found| keys.number(&found.key));
         let page = ranges.next().unwrap_or_default().kvs;
         self.learn(head)?;
-        // What a trim has not removed yet does not count.
+        // A batch that is trimmed, but whose key the trim has not removed yet, is ignored.
         let first = batch_first.filter(|first| *first > trimmed.last);
         let first = first.unwrap_or(from);
         let before = self.end_before(first, trimmed)?;

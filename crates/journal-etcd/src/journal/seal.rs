@@ -9,14 +9,14 @@ use crate::proto::TxnRequest;
 use crate::rows::{Head, LogEnd};
 use crate::store::KnownHead;
 
-/// Where the log ends, and who may have written last.
+/// The head of a log: where the log ends, its epoch, and whether it is sealed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdHead {
     /// The last entry, even if it was trimmed; 0 if nothing was ever appended.
     pub end: u64,
     /// How often the log was taken over.
     pub epoch: u64,
-    /// The address of the store that goes on, if this one is sealed.
+    /// The address of the store that replaces this one, if this one is sealed.
     pub moved_to: Option<String>,
 }
 
@@ -109,12 +109,12 @@ impl EtcdJournal {
                 ],
                 failure: Vec::new(),
             };
-            // Whether it was made, the next round sees.
+            // The next round of the loop reads the head again, and so sees whether this transaction took effect.
             self.store.repeat("begin", request)?;
         }
     }
 
-    /// Replaces the head, if it is still the known one. False if it is not.
+    /// Replaces the head, unless it has changed since it was last read or written; returns whether it was replaced.
     fn swap(&mut self, doing: &'static str, head: Head) -> Result<bool, JournalError> {
         let value = head.encode();
         let key = self.store.keys.head();

@@ -93,7 +93,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Verifies the row and its position after `before`; returns its records with their sequences.
+    /// Verifies the row, and that it can come after the batch that ends at `before`; returns its records with their
+    /// sequences. A gap between the two batches is no error here; who reads a whole log reports the missing entries.
     pub(crate) fn check(&self, before: LogEnd) -> Result<Records<'a>, String> {
         let computed = u32::try_from(self.previous)
             .map(|previous| checksum(previous, self.first, self.last, self.records));

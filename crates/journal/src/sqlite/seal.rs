@@ -1,7 +1,7 @@
 //! The seal of a store whose installation was moved elsewhere.
 //!
-//! A sealed store has a table with the address of the store that goes on, and a format of its own, so that earlier
-//! releases, which do not know the seal, write nothing to it either.
+//! A sealed store has a table with the address of the store that replaces it, and a format of its own, so that earlier
+//! releases, which do not know the seal, write nothing to the store either.
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
@@ -11,7 +11,7 @@ use crate::JournalError;
 /// The format of sealed stores.
 pub(super) const SEALED_FORMAT: u32 = 2;
 
-/// The address of the store that goes on; `None` if the store is not sealed.
+/// The address of the store that replaces this one; `None` if this one is not sealed.
 pub(super) fn read(connection: &Connection) -> rusqlite::Result<Option<String>> {
     let has_table = connection
         .query_row(
