@@ -73,14 +73,14 @@ pub struct LevelStatus {
 
 /// The right of a request to be carried out, until it is dropped.
 pub(crate) enum Permit<'a> {
-    /// It needs no seat.
+    /// The request needs no seat.
     Exempt,
-    /// It has a seat of the operators' level.
+    /// The request has a seat of the operators' level.
     Operator {
         /// Gives the seat back.
         _seat: OperatorPermit<'a>,
     },
-    /// It has a seat of the tenants' level.
+    /// The request has a seat of the tenants' level.
     Tenant(TenantPermit<'a>),
 }
 
@@ -144,7 +144,7 @@ impl AdmissionControl {
         self.0.tenants.instance_time()
     }
 
-    /// What its levels are doing.
+    /// The seats and waiting requests of the operators' level, and of each pool of the tenants' level.
     #[must_use]
     pub fn status(&self) -> [LevelStatus; 4] {
         let [cheap, costly, multi_create] = PoolKind::ALL.map(|pool| self.0.tenants.status(pool));

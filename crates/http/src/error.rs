@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use hyper::header::{self, HeaderMap, HeaderValue};
 
-/// An error response. The request has changed nothing.
+/// An error response. The request has changed nothing, but for a 503 because the store or another replica did not say
+/// whether the change was made: then the change may have been made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     status: u16,
@@ -73,7 +74,7 @@ impl ApiError {
         Self::new(413, detail)
     }
 
-    /// A 501: the API has this, the service does not.
+    /// A 501: the API defines the requested operation, but this service does not implement it.
     pub fn not_implemented(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(501, detail)
     }
@@ -83,7 +84,7 @@ impl ApiError {
         Self::new(503, detail)
     }
 
-    /// Sets the error's own code.
+    /// Sets the code by which programs recognise the kind of error, such as `placement.concurrent_update`.
     #[must_use]
     pub fn with_code(mut self, code: &'static str) -> Self {
         self.code = Some(code);
@@ -134,7 +135,8 @@ impl ApiError {
         self
     }
 
-    /// Marks an error whose response has no `Vary` header: in the reference it arises outside of the handlers.
+    /// Marks an error whose response has no `Vary` header, because the reference answers with such an error before any
+    /// of its handlers, which add the header, has run.
     #[must_use]
     pub fn without_vary(mut self) -> Self {
         self.lacks_vary = true;
@@ -157,7 +159,7 @@ impl ApiError {
         &self.detail
     }
 
-    /// The error's own code, if it has one.
+    /// The code by which programs recognise the kind of error, if it has one.
     #[must_use]
     pub fn code(&self) -> Option<&'static str> {
         self.code

@@ -119,7 +119,7 @@ impl Gateway {
         self
     }
 
-    /// Writes each write, and each refusal because of missing rights, to an audit log.
+    /// Records each request that may change something, and each refusal because of missing rights, in an audit log.
     #[must_use]
     pub fn with_audit_log(mut self, log: Option<AuditLog>) -> Self {
         self.audit_log = log;

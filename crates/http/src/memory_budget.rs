@@ -58,7 +58,8 @@ impl MemoryPermit {
     pub(crate) async fn grow(&mut self, bytes: usize, timeout: Duration) -> bool {
         let wanted = bytes.div_ceil(UNIT_BYTES).min(self.of_share.num_permits());
         let missing = wanted.saturating_sub(self.of_total.num_permits());
-        // Nothing is missing, or more than any budget has.
+        // Only a number of at least 1 that fits into `u32` is acquired below: with 0 nothing is missing, and no budget
+        // has more.
         let Ok(missing @ 1..) = u32::try_from(missing) else {
             return missing == 0;
         };

@@ -205,7 +205,7 @@ impl Server {
         context.state.set(state);
         self.service.begin_stop();
         limiter.wake_all();
-        // Its sender of `handed_over` has to be dropped for that channel to end.
+        // The channel `handed_over`, which is read below, ends only after the sender in `context` was dropped, too.
         drop(context);
         let drained = async {
             while let Some(stream) = handed_over.recv().await {

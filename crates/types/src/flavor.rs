@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::text;
 
-/// A flavor as instances see it: amounts, and extra specs for everything else.
+/// A flavor as the request for an instance contains it: a copy, which stays the same when the flavor is deleted or
+/// replaced in the compute API.
 ///
-/// `{"name": "m1.small", "vcpus": 2, "memory_mb": 4096, "root_gb": 20}`
+/// For example `{"name": "m1.small", "vcpus": 2, "memory_mb": 4096, "root_gb": 20}`
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flavor {
-    /// The flavor's name, used in messages only.
+    /// The flavor's name, which some filters compare, such as `AggregateTypeAffinityFilter`.
     #[serde(default)]
     pub name: String,
     /// The number of virtual processors.

@@ -205,7 +205,7 @@ impl Drop for WaitingTenant<'_> {
         self.receiver.close();
         let (ticket, departure) = (self.ticket, self.departure);
         match self.receiver.try_recv() {
-            // It had just got a seat.
+            // The request got a seat just before it was dropped.
             Ok(seat) => self.tenants.change(|level, _| level.abandon(seat)),
             Err(_) => self
                 .tenants
