@@ -280,7 +280,7 @@ pub(crate) struct CellService {
     pub(crate) authorizer: Authorizer,
 }
 
-/// The call for which callers of this service need the right. Only control has the right.
+/// The call that a caller of this service has to be authorized for, whichever method it calls. Only control is.
 fn control_cell(cell: &str) -> Call<'_> {
     Call::ControlCell { cell }
 }

@@ -282,7 +282,8 @@ impl Certificates for CertificatesService {
     }
 }
 
-/// Returns a field of a request. Each may be as long as the longest of them, a signing request.
+/// Returns a field of a request, unless the field is too long. All fields have the limit of a signing request, which is
+/// the longest of them.
 fn within_limit(bytes: Vec<u8>) -> Result<Vec<u8>, Status> {
     if bytes.len() > SIGNING_REQUEST_BYTES_MAX {
         return Err(Status::invalid_argument(format!(

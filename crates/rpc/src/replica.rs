@@ -24,8 +24,8 @@ use crate::proto::replica as proto;
 use crate::proto::replica::replica_client::ReplicaClient as Client;
 use crate::proto::replica::replica_server::{Replica, ReplicaServer};
 
-/// The most messages that are queued for each direction of a stream. A sender that has more to say puts it into one
-/// message.
+/// The most messages that are queued for each direction of a stream. A few suffice, because a sender that waits for
+/// room in the queue collects what is to be sent meanwhile into one message.
 const QUEUE_MESSAGES: usize = 4;
 
 /// A client of a replica, for the other replicas.
@@ -162,7 +162,7 @@ impl ReplicaService {
     }
 }
 
-/// The call for which callers of this service need the right.
+/// The call that a caller of this service has to be authorized for, whichever method it calls.
 fn join_replicas(cell: &str) -> Call<'_> {
     Call::JoinReplicas { cell }
 }
@@ -241,7 +241,8 @@ async fn receive_from_follower(
         let message = ToLeader::from(message);
         message.check(FieldPath::message("message"))?;
         if to_leader.send(message).await.is_err() {
-            // The other half of the stream sends the follower the leader's reason.
+            // This replica takes no more messages of the follower. `send_to_follower` still sends the message that says
+            // why, and then ends the stream.
             return std::future::pending().await;
         }
     }

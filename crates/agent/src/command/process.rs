@@ -16,7 +16,8 @@ use crate::driver::DriverError;
 const OUTPUT_BYTES_MAX: u64 = 64 << 20;
 /// How many bytes of the end of standard error are kept.
 const STDERR_TAIL_BYTES: usize = 2000;
-/// How long outputs are read after the process has ended, because its children may keep them open.
+/// How long the outputs of a process are still read after it has ended. Reading needs a limit, because children of the
+/// process that still run may keep the outputs open.
 const READ_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A process to run.

@@ -1,4 +1,4 @@
-//! The physical capacity of a host, for a check before a build that placement cannot make.
+//! The physical capacity of a host, which the agent checks before it builds a guest. Placement cannot make this check.
 //!
 //! Placement counts claims. A guest may still exist on the host after its claim was released (for
 //! instance because the host was declared dead), and goes on using its resources. Only the host

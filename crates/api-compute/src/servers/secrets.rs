@@ -39,7 +39,8 @@ pub(crate) fn not_sealed(why: SealError) -> ApiError {
     error::unavailable("The secrets of the request cannot be sealed: try again later.")
 }
 
-/// A random mark for the body of a specification with new secrets, which changes the body's digest.
+/// A new `secrets_mark` for the body of a specification. The digest of a specification does not cover its sealed
+/// secrets, so without a new mark a rebuild that changes only secrets would have the digest of the build before it.
 pub(crate) fn new_mark() -> String {
     Uuid::new_v4().simple().to_string()
 }

@@ -46,7 +46,7 @@ pub(crate) struct FakeCell {
     pub(crate) id: CellId,
     /// One of the errors of [`FakeCell::set_error`], or one of the four modes above.
     mode: AtomicU8,
-    /// How many operations it was told to perform.
+    /// How many operations the cell was told to perform.
     pub(crate) performed: AtomicUsize,
     received_sender: mpsc::Sender<Option<ToCell>>,
     /// The messages of agents; `None` marks the end of a connection.
@@ -73,7 +73,7 @@ impl FakeCell {
         self.mode.store(error, Ordering::SeqCst);
     }
 
-    /// Ends the errors, or being stuck.
+    /// Lets calls succeed again, whichever mode was set before.
     pub(crate) fn set_sound(&self) {
         self.mode.store(NO_ERROR, Ordering::SeqCst);
     }
