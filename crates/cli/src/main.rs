@@ -126,7 +126,8 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
-    // These commands hold a state in memory. Others do not; agents also start programs, which would inherit it.
+    // Only these commands hold a state in memory, for which the setting is meant. An agent must not set it, because the
+    // programs that it starts would inherit the setting.
     if matches!(
         command,
         Command::Up(_) | Command::Control(_) | Command::Cell(_)

@@ -22,7 +22,7 @@ impl OpenApi {
     ///
     /// # Errors
     ///
-    /// The system has no threads, or standard output cannot be written.
+    /// A thread or the runtime cannot be started, or standard output cannot be written.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let engine = Engine::<ControlMachine>::open(MemoryJournal::new(), Options::default(), ())?;
         let version = self.microversion.unwrap_or(Microversion::MAX);

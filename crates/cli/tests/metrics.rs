@@ -15,8 +15,8 @@ use std::process::{Child, ChildStderr, Stdio};
 
 use common::{Control, free_address, placewright};
 
-/// Metrics that a server shows only after something that does not happen here, or with a certificate
-/// (`tests/tls/run` reads those).
+/// Metrics that the servers of this test do not show: those of TLS, for which a server needs a certificate
+/// (`tests/tls/run` reads them), and the findings of an audit, of which there are none here.
 const SHOWN_LATER: [&str; 5] = [
     "placewright_audit_findings",
     "placewright_tls_certificate_expiry_timestamp_seconds",

@@ -164,7 +164,7 @@ impl<'a> Clients<'a> {
             assert!(started.elapsed() < TEST_TIMEOUT, "{head} got no answer");
             let address = self.addresses[attempt % self.addresses.len()];
             if let Some(response) = try_request(address, &head) {
-                // 204: it was carried out before, and its answer was lost.
+                // 204: an earlier attempt created the trait, and the answer to that attempt was lost.
                 let is_done = ["201", "204"].contains(&&response[9..12]);
                 assert!(is_done, "{head} at {address}: {response}");
                 return;

@@ -120,7 +120,7 @@ fn no_bytes_make_reading_panic() {
     for command in commands() {
         let bytes = encode(VERSIONS.newest, &command).unwrap();
         for end in 0..bytes.len() {
-            // Where a field may be missing, a cut may be read.
+            // A command that is cut where fields may be missing is read without an error.
             let _ = decode(VERSIONS.newest, &bytes[..end]);
             let mut changed = bytes.clone();
             changed[end] = changed[end].wrapping_add(97);
@@ -142,7 +142,7 @@ fn commands_in_commands_do_not_use_up_the_stack() {
     let bytes = encode(VERSIONS.newest, &command).unwrap();
     assert_eq!(decode(VERSIONS.newest, &bytes), Ok(command));
 
-    // `Limited` ten thousand times, each around the next.
+    // Ten thousand `Limited`, each of which contains the one before it.
     const LIMITED: u64 = 29;
     let mut inner = Vec::new();
     for _ in 0..10_000 {

@@ -1,4 +1,5 @@
-//! One of each command of control, without those that a later release added.
+//! At least one value of each command of control; `every_command_is_among_those_of_these_tests` checks that none is
+//! missing.
 
 use std::sync::Arc;
 
@@ -384,7 +385,7 @@ pub fn limit_checks() -> [LimitCheck; 5] {
     ]
 }
 
-/// A command in another one.
+/// A [`Command::Limited`], which contains the command that it limits.
 fn limited() -> Command {
     Command::Limited {
         checks: limit_checks().into(),

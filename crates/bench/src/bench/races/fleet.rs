@@ -25,7 +25,7 @@ const MEMORY_MB_PER_CPU: i32 = 4096;
 /// The part of each host's memory, in percent, that belongs to instances which the benchmark ends while it runs. All
 /// other allocations stay.
 const SHORT_LIVED_PERCENT: u32 = 15;
-/// The average memory of the instances that the schedulers place, in MiB. Those that exist at the start have this size.
+/// The memory of each instance that exists at the start, in MiB: about the average of those that the schedulers place.
 const INSTANCE_MB: u32 = 6144;
 
 /// The seeds of UUIDs, one for each kind of object.
@@ -222,7 +222,8 @@ fn claims(number: u32, full: u32) -> Vec<Command> {
     claims
 }
 
-/// Whether an amount of memory is that of an instance, and not of a consumer that stays.
+/// Whether an amount of memory is that of an instance, and not of a consumer that stays. The instances that the
+/// schedulers place have less than 10 GiB; a consumer that stays has far more.
 pub(super) fn is_instance_size(memory_mb: u32) -> bool {
     memory_mb <= INSTANCE_MB * 2
 }
