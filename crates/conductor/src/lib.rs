@@ -13,6 +13,7 @@
 //! once, twice, or again after a crash. [`message`] and [`claim_request`] have the messages between the
 //! machines.
 
+pub mod accounts;
 pub mod cell_conductor;
 pub mod claim_request;
 pub mod claims;

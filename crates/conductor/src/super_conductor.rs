@@ -8,6 +8,7 @@
 //! life. A race between a delete and a build is decided by the order of changes: whichever removes
 //! the waiting build request wins.
 
+mod accounts;
 mod command;
 mod decide;
 mod effect;

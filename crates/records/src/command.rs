@@ -10,9 +10,11 @@ use crate::form::{Form, FormError, Layout, Reader, Writer};
 use crate::message::Versions;
 
 /// The versions of commands that this release supports.
+///
+/// Version 2 has the commands about accounts. A replica whose leader is of an older release cannot hand them over.
 pub const VERSIONS: Versions = Versions {
     oldest: 1,
-    newest: 1,
+    newest: 2,
 };
 
 choice!(Command {

@@ -1,5 +1,6 @@
 //! The declarations of all rows; see `declare.rs` for what they mean.
 
+mod accounts;
 mod cell_rows;
 mod conductor_commands;
 mod control_rows;

@@ -17,7 +17,7 @@ use placewright_conductor::super_conductor::{self, NewBuild};
 use placewright_conductor::{SharedText, Spec, SpecBody};
 use placewright_records::command::{VERSIONS, decode, encode};
 use placewright_records::{Form, Layout, Reader, Writer};
-use values::commands::{builds, conductor_commands, placement_commands};
+use values::commands::{builds, conductor_commands, first_conductor_commands, placement_commands};
 use values::{AT, OTHER, spec};
 
 fn of_conductor(command: super_conductor::Command) -> Command {
@@ -32,8 +32,17 @@ fn create(builds: Vec<NewBuild>) -> Command {
 }
 
 fn commands() -> Vec<Command> {
+    commands_of(VERSIONS.newest)
+}
+
+/// One of each command that a version has.
+fn commands_of(version: u32) -> Vec<Command> {
     let to_placement = placement_commands().into_iter().map(Command::Placement);
-    let to_conductor = conductor_commands().into_iter().map(of_conductor);
+    let to_conductor = match version {
+        1 => first_conductor_commands(),
+        _ => conductor_commands(),
+    };
+    let to_conductor = to_conductor.into_iter().map(of_conductor);
     to_placement.chain(to_conductor).collect()
 }
 
@@ -49,19 +58,20 @@ fn number_of(command: &impl Form) -> u64 {
 
 #[test]
 fn commands_of_each_version_read_as_they_always_did() {
-    let version = VERSIONS.newest;
-    let mut out = Writer::new(Vec::new(), Layout::Growing);
-    for command in commands() {
-        out.bytes(&encode(version, &command).unwrap());
+    for version in VERSIONS.oldest..=VERSIONS.newest {
+        let mut out = Writer::new(Vec::new(), Layout::Growing);
+        for command in commands_of(version) {
+            out.bytes(&encode(version, &command).unwrap());
+        }
+        let name = format!("commands_{version}");
+        assert_writes(&name, &out.into_bytes());
+        let bytes = golden(&name);
+        let mut from = Reader::new(&bytes, Layout::Growing);
+        for command in commands_of(version) {
+            assert_eq!(decode(version, from.bytes().unwrap()), Ok(command));
+        }
+        assert!(from.is_at_end());
     }
-    let name = format!("commands_{version}");
-    assert_writes(&name, &out.into_bytes());
-    let bytes = golden(&name);
-    let mut from = Reader::new(&bytes, Layout::Growing);
-    for command in commands() {
-        assert_eq!(decode(version, from.bytes().unwrap()), Ok(command));
-    }
-    assert!(from.is_at_end());
 }
 
 #[test]
@@ -69,7 +79,7 @@ fn every_command_is_among_those_of_these_tests() {
     let numbers: BTreeSet<u64> = placement_commands().iter().map(number_of).collect();
     assert_eq!(numbers, (0..=21).collect());
     let numbers: BTreeSet<u64> = conductor_commands().iter().map(number_of).collect();
-    assert_eq!(numbers, (0..=33).collect());
+    assert_eq!(numbers, (0..=34).collect());
 }
 
 #[test]

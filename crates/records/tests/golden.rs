@@ -24,6 +24,7 @@ use placewright_records::control as control_records;
 use placewright_records::message::{self, Versions};
 use placewright_records::{Form, cell};
 use super_conductor::Change;
+use values::accounts::account_changes;
 use values::quotas::quota_changes;
 use values::{INSTANCE, cell_changes, control_changes, reservation_changes};
 
@@ -66,6 +67,13 @@ fn records_of_control_read_as_they_always_did() {
     assert_eq!(
         control_records::decode(&golden("control_4_quotas")).unwrap(),
         quota_changes()
+    );
+    let mut bytes = Vec::new();
+    control_records::encode(&account_changes(), &mut bytes);
+    assert_writes("control_4_accounts", &bytes);
+    assert_eq!(
+        control_records::decode(&golden("control_4_accounts")).unwrap(),
+        account_changes()
     );
     // A record of version 3 with one element, a spec (2) of template 7, which is missing.
     let without_template = [

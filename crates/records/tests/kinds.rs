@@ -11,10 +11,10 @@ mod next;
 mod values;
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 use std::path::Path;
 
-use next::{WithAddedField, assert_grows, fields};
+use next::tested_rows::TestedRows;
+use next::{WithAddedField, fields};
 use placewright_conductor::cell_conductor::{self as cell, Continuation, GuestRef, JobKind, Stage};
 use placewright_conductor::message::Message;
 use placewright_conductor::super_conductor::{self, BuildStage, MoveStage};
@@ -29,7 +29,7 @@ use placewright_records::guests::{Entry, GuestRow, GuestStateName};
 use placewright_records::{Form, Layout, Reader, Writer, control as control_records, server};
 use placewright_types::host_state::{HostReport, HostUpdate, NumberedUpdate};
 use placewright_types::server::{Networks, ServerFields};
-use values::{AT, HOST, INSTANCE, OTHER};
+use values::{AT, HOST, INSTANCE, OTHER, accounts};
 
 /// Types with a form that is not a row: they are written as the value in them, or as bytes that are rows.
 const NOT_ROWS: [&str; 10] = [
@@ -68,31 +68,6 @@ fn declared_types() -> BTreeSet<String> {
         }
     }
     types
-}
-
-/// The rows that were tested.
-#[derive(Default)]
-struct TestedRows {
-    /// The name of each row, with its module.
-    names: BTreeSet<String>,
-}
-
-impl TestedRows {
-    /// Tests rows of one type, of which there has to be one at least.
-    fn test<T: Form + Clone + PartialEq + Debug>(
-        &mut self,
-        module: &str,
-        rows: impl IntoIterator<Item = T>,
-    ) {
-        let name = std::any::type_name::<T>();
-        let name = name.rsplit("::").next().unwrap();
-        let before = self.names.len();
-        for row in rows {
-            assert_grows(row);
-            self.names.insert(format!("{module}::{name}"));
-        }
-        assert_eq!(self.names.len(), before + 1, "{module}::{name}");
-    }
 }
 
 fn test_placement_changes(tested: &mut TestedRows) {
@@ -189,6 +164,19 @@ fn test_control_rows(tested: &mut TestedRows) {
             MoveStage::Cancelling,
         ],
     );
+}
+
+fn test_accounts(tested: &mut TestedRows) {
+    tested.test("accounts", [accounts::user()]);
+    tested.test("accounts", [accounts::project()]);
+    tested.test("accounts", [accounts::role()]);
+    tested.test("accounts", [accounts::assignment()]);
+    tested.test("accounts", [accounts::application_credential()]);
+    tested.test("accounts", [accounts::revoked_token()]);
+    tested.test("accounts", [accounts::token_key()]);
+    tested.test("accounts", [accounts::first_accounts()]);
+    tested.test("accounts", accounts::scopes());
+    tested.test("accounts", accounts::account_commands());
 }
 
 fn test_cell_rows(tested: &mut TestedRows) {
@@ -419,6 +407,7 @@ fn every_kind_of_row_grows() {
     let mut tested = TestedRows::default();
     test_placement_changes(&mut tested);
     test_control_rows(&mut tested);
+    test_accounts(&mut tested);
     test_cell_rows(&mut tested);
     test_instances(&mut tested);
     test_messages(&mut tested);

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::rows::{Aggregate, Flavor, GroupTopology, Keypair, Labels, ServerGroup, Service};
 use super::state::Change;
+use crate::accounts::AccountCommand;
 use crate::claim_request::{ClaimRequest, ClaimResponse};
 use crate::fault::Fault;
 use crate::ids::{CellId, HostId, InstanceId, MigrationId};
@@ -259,6 +260,8 @@ pub enum Command {
         /// The state that replaces the present one.
         service: Service,
     },
+    /// Changes users, projects, roles, and what belongs to them.
+    Accounts(AccountCommand),
 }
 
 /// A check that a command keeps the number or size of something within a limit.

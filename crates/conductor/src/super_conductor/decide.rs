@@ -1,5 +1,6 @@
 //! Decides commands: facts about both states and an outcome, or a refusal.
 
+mod accounts;
 mod build;
 mod cell;
 mod claim_request;
@@ -126,6 +127,7 @@ impl<'a> DecisionContext<'a> {
             Command::SetQuota { .. }
             | Command::ReplaceQuotas { .. }
             | Command::CountUsage { .. } => self.decide_quota(command),
+            Command::Accounts(command) => self.decide_accounts(command),
             Command::Limited { checks, command } => self.decide_limited(checks, command),
             Command::Guarded { expected, command } => self.decide_guarded(expected, command),
         }

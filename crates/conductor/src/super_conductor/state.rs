@@ -7,6 +7,9 @@ use super::rows::{
     Aggregate, BuildRequest, Buried, Cell, Deletion, Flavor, GroupTopology, HostMapping, Keypair,
     Labels, Mapping, Migration, Move, Rebuild, ServerGroup, Service,
 };
+use crate::accounts::{
+    ApplicationCredential, Assignment, AssignmentScope, Project, RevokedToken, Role, TokenKey, User,
+};
 use crate::ids::{CellId, HostId, InstanceId, MigrationId};
 use crate::quota::{QuotaScope, QuotaSet};
 use crate::spec::Spec;
@@ -53,6 +56,20 @@ tables! {
     rebuilds: Rebuild(InstanceId => Rebuild),
     /// The limits of each quota scope.
     quotas: Quota(QuotaScope => QuotaSet),
+    /// The users by their ids.
+    users: User(String => User),
+    /// The projects by their ids.
+    projects: Project(String => Project),
+    /// The roles by their ids.
+    roles: Role(String => Role),
+    /// The roles of each user in each scope.
+    assignments: Assignment((String, AssignmentScope) => Assignment),
+    /// The application credentials by their ids.
+    application_credentials: ApplicationCredential(String => ApplicationCredential),
+    /// The revoked tokens by user and audit id.
+    revoked_tokens: RevokedToken((String, String) => RevokedToken),
+    /// The keys that sign tokens; the one with the highest number is the newest.
+    token_keys: TokenKey(u32 => TokenKey),
 }
 
 impl State {

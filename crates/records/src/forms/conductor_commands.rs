@@ -64,6 +64,7 @@ choice!(Command {
     31 ReplaceQuotas { sets },
     32 CountUsage { instances, moves },
     33 SetService { host, service },
+    34 Accounts(command),
 });
 
 /// In a list, what specs of one request have in common is written once, as in `packed.rs`.

@@ -142,6 +142,13 @@ choice!(Change {
     16 GroupTopology(key, row),
     17 Rebuild(key, row),
     18 Quota(key, row),
+    19 User(key, row),
+    20 Project(key, row),
+    21 Role(key, row),
+    22 Assignment(key, row),
+    23 ApplicationCredential(key, row),
+    24 RevokedToken(key, row),
+    25 TokenKey(key, row),
 });
 
 /// Earlier releases wrote the rules as JSON in the first field. Now the first field is an empty text, and the

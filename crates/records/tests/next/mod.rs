@@ -8,6 +8,8 @@
     reason = "a helper that fails is a test that fails; each test uses another part"
 )]
 
+pub mod tested_rows;
+
 use std::fmt::Debug;
 
 use placewright_records::{Form, FormError, Layout, Reader, Writer};

@@ -15,8 +15,8 @@ use placewright_placement::{
 use uuid::Uuid;
 
 use super::{
-    AT, CELL, HOST, INSTANCE, MIGRATION, MoveDecision, MoveKind, OTHER, candidate, claim_requests,
-    fault, quotas, rule, spec, tables_of_control,
+    AT, CELL, HOST, INSTANCE, MIGRATION, MoveDecision, MoveKind, OTHER, accounts, candidate,
+    claim_requests, fault, quotas, rule, spec, tables_of_control,
 };
 
 fn inventory() -> Inventory {
@@ -431,8 +431,8 @@ fn commands_to_specs_and_quotas() -> Vec<Command> {
     commands
 }
 
-/// One of each command to the conductor.
-pub fn conductor_commands() -> Vec<Command> {
+/// One of each command to the conductor that version 1 has.
+pub fn first_conductor_commands() -> Vec<Command> {
     [
         commands_to_cells_and_builds(),
         commands_to_moves(),
@@ -440,4 +440,12 @@ pub fn conductor_commands() -> Vec<Command> {
         commands_to_specs_and_quotas(),
     ]
     .concat()
+}
+
+/// One of each command to the conductor.
+pub fn conductor_commands() -> Vec<Command> {
+    let accounts = accounts::account_commands();
+    let accounts = accounts.into_iter().map(Command::Accounts);
+    let first = first_conductor_commands().into_iter();
+    first.chain(accounts).collect()
 }

@@ -7,6 +7,7 @@
     reason = "each test uses another part of the values"
 )]
 
+pub mod accounts;
 pub mod commands;
 pub mod quotas;
 
