@@ -1,4 +1,4 @@
-//! The entry point for all three authentication strategies.
+//! The entry point for all authentication strategies.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,6 +11,7 @@ use crate::http_basic::HttpBasic;
 use crate::identity::Identity;
 use crate::keystone::Keystone;
 use crate::noauth2;
+use crate::own_tokens::{OwnTokens, TokenCheck};
 use crate::source::{self, Source};
 
 /// Authenticates requests. One value is shared by all requests.
@@ -24,6 +25,7 @@ enum StrategyState {
     Noauth2,
     HttpBasic(Box<HttpBasic>),
     Keystone(Box<Keystone>),
+    Identity(OwnTokens),
 }
 
 impl Authenticator {
@@ -44,6 +46,7 @@ impl Authenticator {
             Strategy::Keystone => {
                 StrategyState::Keystone(Box::new(Keystone::new(&config.keystone, &limits)?))
             }
+            Strategy::Identity => StrategyState::Identity(OwnTokens::default()),
         };
         Ok(Self { state, limits })
     }
@@ -52,8 +55,23 @@ impl Authenticator {
     pub fn warnings(&self) -> &[String] {
         match &self.state {
             StrategyState::HttpBasic(basic) => basic.warnings(),
-            StrategyState::Noauth2 | StrategyState::Keystone(_) => &[],
+            StrategyState::Noauth2 | StrategyState::Keystone(_) | StrategyState::Identity(_) => &[],
         }
+    }
+
+    /// Sets who checks the installation's own tokens, for [`Strategy::Identity`]; others ignore it.
+    pub fn set_token_check(&self, check: Arc<dyn TokenCheck>) {
+        if let StrategyState::Identity(tokens) = &self.state {
+            tokens.set(check);
+        }
+    }
+
+    /// The address that a request really comes from, behind trusted proxies.
+    pub fn client_address<H>(&self, headers: &H, peer: Option<IpAddr>) -> Option<IpAddr>
+    where
+        H: Headers + ?Sized,
+    {
+        source::address(peer, &self.limits.proxies, headers)
     }
 
     /// The strategy in the configuration.
@@ -62,6 +80,7 @@ impl Authenticator {
             StrategyState::Noauth2 => Strategy::Noauth2,
             StrategyState::HttpBasic(_) => Strategy::HttpBasic,
             StrategyState::Keystone(_) => Strategy::Keystone,
+            StrategyState::Identity(_) => Strategy::Identity,
         }
     }
 
@@ -79,7 +98,7 @@ impl Authenticator {
         match &self.state {
             StrategyState::HttpBasic(basic) => basic.reread(),
             StrategyState::Keystone(keystone) => keystone.http().reread(),
-            StrategyState::Noauth2 => Ok(()),
+            StrategyState::Noauth2 | StrategyState::Identity(_) => Ok(()),
         }
     }
 
@@ -87,7 +106,9 @@ impl Authenticator {
     pub fn has_authorities(&self) -> bool {
         match &self.state {
             StrategyState::Keystone(keystone) => keystone.http().has_authorities(),
-            StrategyState::Noauth2 | StrategyState::HttpBasic(_) => false,
+            StrategyState::Noauth2 | StrategyState::HttpBasic(_) | StrategyState::Identity(_) => {
+                false
+            }
         }
     }
 
@@ -99,7 +120,9 @@ impl Authenticator {
     pub fn reread_authorities_if_changed(&self) -> Result<(), SetupError> {
         match &self.state {
             StrategyState::Keystone(keystone) => keystone.http().reread_if_settled(),
-            StrategyState::Noauth2 | StrategyState::HttpBasic(_) => Ok(()),
+            StrategyState::Noauth2 | StrategyState::HttpBasic(_) | StrategyState::Identity(_) => {
+                Ok(())
+            }
         }
     }
 
@@ -128,6 +151,7 @@ impl Authenticator {
             }
             StrategyState::HttpBasic(basic) => basic.authenticate(headers, source()).await,
             StrategyState::Keystone(keystone) => keystone.authenticate(headers, source()).await,
+            StrategyState::Identity(tokens) => tokens.authenticate(headers).await,
         }
     }
 }

@@ -75,6 +75,8 @@ pub enum Strategy {
     HttpBasic,
     /// A token, checked with a Keystone v3 API.
     Keystone,
+    /// A token of the installation's own, checked in the process.
+    Identity,
 }
 
 impl Strategy {
@@ -84,6 +86,7 @@ impl Strategy {
             Self::Noauth2 => "noauth2",
             Self::HttpBasic => "http_basic",
             Self::Keystone => "keystone",
+            Self::Identity => "identity",
         }
     }
 
@@ -91,7 +94,7 @@ impl Strategy {
     pub fn requires_loopback(self) -> bool {
         match self {
             Self::Noauth2 => true,
-            Self::HttpBasic | Self::Keystone => false,
+            Self::HttpBasic | Self::Keystone | Self::Identity => false,
         }
     }
 }

@@ -3,8 +3,9 @@
 //! Two independent parts, which share only [`Identity`]:
 //!
 //! * [`Authenticator`] identifies the sender of a request: by what the client claims
-//!   ([`Strategy::Noauth2`]), by a password file ([`Strategy::HttpBasic`]) or by a token that
-//!   Keystone validates ([`Strategy::Keystone`]).
+//!   ([`Strategy::Noauth2`]), by a password file ([`Strategy::HttpBasic`]), by a token that
+//!   Keystone validates ([`Strategy::Keystone`]) or by one of the installation's own
+//!   ([`Strategy::Identity`]), for which [`Passwords`] has what signing in needs.
 //! * [`Policy`] decides whether an identity may do an operation. Its defaults are Placement's; a
 //!   `policy.yaml` in oslo.policy's language overrides them.
 //!
@@ -26,11 +27,14 @@ mod check_limiter;
 mod config;
 mod error;
 mod fair_queue;
+mod guess_limiter;
 mod headers;
 mod http_basic;
 mod identity;
 mod keystone;
 mod noauth2;
+mod own_tokens;
+mod password;
 mod policy;
 mod secret;
 mod service_limits;
@@ -45,6 +49,8 @@ pub use config::{
 pub use error::{AuthError, SetupError};
 pub use headers::Headers;
 pub use identity::{Identity, IdentityParts, Scope, ServiceIdentity};
+pub use own_tokens::{CheckedToken, Refreshing, TokenCheck};
+pub use password::{PasswordAttempt, PasswordConfig, Passwords};
 pub use policy::{
     Forbidden, ForbiddenReason, Operation, Policy, PolicyConfig, PolicyError, PolicyWarning, Rule,
     RuleDefault, RuleProblem, Target, sample_policy,

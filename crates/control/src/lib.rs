@@ -13,11 +13,13 @@
 //!   `availability`).
 //! - [`placer`] ranks hosts, claims them, and decides again when others were faster.
 //! - [`destinations`] selects and claims hosts for instances that others build.
+//! - [`accounts`]: tokens of the installation's own, for one that has no Keystone.
 //! - Quotas: what instances count for, and the limits of the configuration and of Keystone
 //!   (`quotas`).
 //! - Audits search for inconsistencies (`audit`), which are repaired on request ([`Auditor`],
 //!   `repair`).
 
+pub mod accounts;
 mod audit;
 mod auditor;
 mod availability;

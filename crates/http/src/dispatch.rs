@@ -361,6 +361,7 @@ fn success_response<A: Api>(
     if let Some(value) = reply.last_modified.and_then(date::header) {
         headers.insert(header::LAST_MODIFIED, value);
     }
+    headers.extend(reply.headers);
     if !context.is_page {
         api.put_headers(headers, None, context);
     }

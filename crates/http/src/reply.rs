@@ -1,6 +1,7 @@
 //! The response of a handler that succeeded.
 
 use bytes::Bytes;
+use hyper::header::{HeaderName, HeaderValue};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
@@ -27,6 +28,8 @@ pub struct Reply {
     pub no_cache: bool,
     /// The `Last-Modified` time, in seconds since 1970.
     pub last_modified: Option<i64>,
+    /// Headers that only this response has.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Reply {
@@ -39,6 +42,7 @@ impl Reply {
             location: None,
             no_cache: false,
             last_modified: None,
+            headers: Vec::new(),
         }
     }
 
@@ -120,6 +124,13 @@ impl Reply {
     #[must_use]
     pub fn with_location(mut self, location: String) -> Self {
         self.location = Some(location);
+        self
+    }
+
+    /// Adds a header that only this response has.
+    #[must_use]
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
         self
     }
 

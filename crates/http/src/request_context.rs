@@ -1,6 +1,6 @@
 //! What is known of a request while it is handled.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -61,6 +61,11 @@ impl<V: Copy> RequestContext<V> {
     /// The request id that the response will carry.
     pub fn request_id(&self) -> &str {
         self.request_id.as_str()
+    }
+
+    /// The address of the peer, if the request came over a network; behind a proxy it is that of the proxy.
+    pub fn peer_address(&self) -> Option<IpAddr> {
+        self.remote.map(|remote| remote.ip())
     }
 
     /// The path of the route as in the documentation, for metrics; `other` if the request has no route.

@@ -1,0 +1,18 @@
+//! Accounts: tokens of the installation's own, and the accounts with which an installation begins.
+//!
+//! A token says who it is for, in which scope, and until when, and is signed with a key that is kept in the
+//! journal, sealed. So every replica checks tokens by itself: the signature, and what control's state says now
+//! about the user, the project, the roles and revocations. Nothing is written when a token is issued.
+
+mod details;
+mod first;
+mod handle;
+mod scope;
+mod token;
+mod token_keys;
+
+pub use details::TokenDetails;
+pub use first::{FirstPasswords, new_id, random_audit_number, random_secret};
+pub use handle::Accounts;
+pub use scope::{RequestedScope, ScopeRefusal};
+pub use token::{Method, TokenContent, TokenRefusal, TokenScope};
