@@ -92,6 +92,7 @@ class Site:
             "scheduler-listen": f"127.0.0.1:{self.scheduler}",
             "control-listen": f"127.0.0.1:{free_port()}",
             "health-listen": f"127.0.0.1:{self.health}",
+            "auth-strategy": "noauth2",
             **options,
         }
         for name, value in values.items():

@@ -40,7 +40,7 @@ def use(url: str | None, folder: str):
     with open(pathlib.Path(folder) / "up.log", "wb") as log:
         process = subprocess.Popen(
             [
-                program, "up", "--folder", f"{folder}/state", "--hosts", str(HOSTS),
+                program, "up", "--auth-strategy", "noauth2", "--folder", f"{folder}/state", "--hosts", str(HOSTS),
                 "--placement-listen", f"127.0.0.1:{free_port()}", "--compute-listen", f"127.0.0.1:{port}",
             ],
             stdout=log, stderr=log,

@@ -5,7 +5,9 @@
 
 mod access;
 mod api_threads;
+mod catalog;
 pub(crate) mod descriptors;
+mod first_accounts;
 pub(crate) mod health;
 pub(crate) mod journal_metrics;
 mod loading;
@@ -16,7 +18,9 @@ mod log_lines;
 pub(crate) mod logs;
 pub(crate) mod observer;
 pub(crate) mod option_conversion;
+pub(crate) mod own_identity;
 pub(crate) mod panics;
+mod parts;
 mod quotas;
 mod replica;
 pub(crate) mod restart;
@@ -102,6 +106,7 @@ impl Checked {
         let options = &config.options;
         let mut warnings = check_open_listeners(options)?;
         let scheduler = scheduler_rules::load(options, &mut warnings)?;
+        own_identity::check(options)?;
         let token = running::read_token(options)?;
         let (authenticator, policy) = access::load(options, &mut warnings)?;
         let tls = tls::TlsFiles::load(options, &mut warnings)?;
@@ -152,7 +157,7 @@ pub(crate) fn check_open_listeners(options: &Options) -> Result<Vec<String>, Con
         if is_open && !options.auth.i_know_this_is_open {
             return Err(ConfigErrors(vec![format!(
                 "auth.strategy noauth2 believes whatever a client says, so it listens on loopback \
-                 only, not on {address}: set auth.strategy to http_basic or keystone, or say \
+                 only, not on {address}: set auth.strategy to identity, http_basic or keystone, or say \
                  --i-know-this-is-open"
             )]));
         }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use placewright_agent::Agent;
+use placewright_auth::Secret;
 use placewright_cell::Cell;
 use placewright_conductor::CellId;
 use placewright_control::{CellConfig, ControlHandle, Runtime};
@@ -30,6 +31,7 @@ use uuid::Uuid;
 
 use crate::config::{Config, ConfigErrors, Environment, Source, UpFlags};
 use crate::control::observer::LoggingObserver;
+use crate::control::own_identity::OwnIdentity;
 use crate::control::running::{self, RunningControl};
 use crate::control::signals::{self, wait_for_stops};
 use crate::control::{BACKLOG, bind, check_open_listeners, logs, option_conversion, systemd};
@@ -72,6 +74,7 @@ pub struct Up {
 
 /// The preferred ports where none is configured. If one is in use, a free port is used instead, except
 /// for the compute API.
+const IDENTITY_PORT: u16 = 5000;
 const COMPUTE_PORT: u16 = 8774;
 const CONTROL_PORT: u16 = 8775;
 const HEALTH_PORT: u16 = 8777;
@@ -95,9 +98,7 @@ pub fn run(up: &Up) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut config = Config::load(&up.flags, &Environment::of_process())?;
     // By default requests are not logged: their lines would hide the summary with its suggestions.
-    if options::find("log.filter")
-        .is_some_and(|index| config.values[index].source == Source::Default)
-    {
+    if is_default(&config, "log.filter") {
         DEFAULT_LOG_FILTER.clone_into(&mut config.options.log.filter);
     }
     let log = logs::start(&config.options.log)?;
@@ -116,6 +117,12 @@ pub fn run(up: &Up) -> anyhow::Result<()> {
     result
 }
 
+/// Whether nobody has set an option.
+fn is_default(config: &Config, key: &str) -> bool {
+    let index = options::find(key);
+    index.is_some_and(|index| config.values[index].source == Source::Default)
+}
+
 /// The address of this port on loopback; if the port is in use, the address with port 0, for which the system
 /// chooses a free port.
 fn preferred_or_free(port: u16) -> std::io::Result<SocketAddr> {
@@ -131,11 +138,17 @@ fn preferred_or_free(port: u16) -> std::io::Result<SocketAddr> {
 impl Up {
     /// Sets the options that the user did not set to the values for an installation in one process.
     fn set_defaults(&self, config: &mut Config) -> anyhow::Result<()> {
+        // Without another choice users sign in, as in every cloud.
+        if is_default(config, "auth.strategy") {
+            config.options.auth.strategy = AuthStrategy::Identity;
+        }
         let options = &mut config.options;
-        if options.auth.strategy != AuthStrategy::Noauth2 && self.simulates() {
+        let strategy = options.auth.strategy;
+        let has_own_access = matches!(strategy, AuthStrategy::Noauth2 | AuthStrategy::Identity);
+        if !has_own_access && self.simulates() {
             return Err(ConfigErrors(vec![
                 "simulated hosts write to placement as administrators without a password, so with \
-                 auth.strategy other than noauth2 there are none: say --hosts 0"
+                 auth.strategy other than noauth2 and identity there are none: say --hosts 0"
                     .to_owned(),
             ])
             .into());
@@ -161,9 +174,22 @@ impl Up {
         if options.control.listen.is_none() {
             options.control.listen = Some(preferred_or_free(CONTROL_PORT)?);
         }
+        self.set_identity(options)?;
         self.set_authority_path(options);
         if options.health.listen.is_none() {
             options.health.listen = Some(preferred_or_free(HEALTH_PORT)?);
+        }
+        Ok(())
+    }
+
+    /// Sets where users sign in, and the file with the first passwords, if the installation has accounts of its own.
+    fn set_identity(&self, options: &mut Options) -> std::io::Result<()> {
+        if options.auth.strategy == AuthStrategy::Identity {
+            if options.identity.listen.is_none() {
+                options.identity.listen = Some(preferred_or_free(IDENTITY_PORT)?);
+            }
+            let file = &mut options.identity.clouds_file;
+            file.get_or_insert_with(|| self.folder.join("clouds.yaml"));
         }
         Ok(())
     }
@@ -204,7 +230,8 @@ impl Up {
         let runtime = conductor_runtime(&control)?;
         let engine = control.engine.clone();
         let placement = control.placement_address()?;
-        let mut summary = self.summary(&control, simulation.hosts.len())?;
+        let token = agents_token(&control);
+        let mut summary = self.summary(config, &control, simulation.hosts.len())?;
         let mut cell_servers = JoinSet::new();
         let cells = self.start_cells(config, &control, (&stops, &mut cell_servers));
         let (cells, addresses) = cells.await?;
@@ -215,7 +242,7 @@ impl Up {
         let serve = async move { control.serve(&stops_of_serving).await };
         let mut serving = tokio::spawn(supervise(Task::Serving, serve));
         let agents = tokio::select! {
-            agents = self.start_agents(simulation, &cells, placement) => agents?,
+            agents = self.start_agents(simulation, &cells, (placement, token)) => agents?,
             () = wait_for_stops(&stops, 1) => Vec::new(),
         };
         tokio::select! {
@@ -283,6 +310,7 @@ impl Up {
     /// The addresses to print when everything runs, without those of the cells.
     fn summary(
         &self,
+        config: &Config,
         control: &RunningControl,
         hosts: usize,
     ) -> std::io::Result<summary::StartupSummary> {
@@ -291,8 +319,12 @@ impl Up {
             scheduler: control.scheduler_address()?,
             compute: control.compute_address()?,
             health: control.health_address(),
+            identity: control.identity_address()?,
+            clouds_file: match control.own_identity() {
+                Some(_) => OwnIdentity::clouds_file(&config.options),
+                None => self.folder.join("clouds.yaml"),
+            },
             cells: Vec::new(),
-            folder: self.folder.clone(),
             hosts,
         })
     }
@@ -372,7 +404,7 @@ impl Up {
         &self,
         simulation: Simulation,
         cells: &[Arc<Cell>],
-        placement: SocketAddr,
+        (placement, token): (SocketAddr, Secret),
     ) -> anyhow::Result<Vec<Agent>> {
         let mut agents = Vec::new();
         for (index, cell) in cells.iter().enumerate() {
@@ -385,7 +417,7 @@ impl Up {
                 is_guest_log_durable: false,
                 placement: Some(placewright_agent::placement::Options::new(
                     format!("http://{placement}"),
-                    placewright_agent::placement::Credentials::Token("admin".to_owned()),
+                    placewright_agent::placement::Credentials::Token(token.expose().to_owned()),
                 )),
                 drain_timeout: AGENT_DRAIN,
                 ..placewright_agent::Options::default()
@@ -401,6 +433,15 @@ impl Up {
 fn conductor_runtime(control: &RunningControl) -> anyhow::Result<Arc<Runtime>> {
     let runtime = control.runtime.clone();
     runtime.context("there is no conductor")
+}
+
+/// The token with which the simulated hosts write to placement.
+fn agents_token(control: &RunningControl) -> Secret {
+    match control.own_identity() {
+        Some(own) => own.process_token().clone(),
+        // That of an administrator, with noauth2. With other strategies there are no simulated hosts.
+        None => Secret::new("admin"),
+    }
 }
 
 /// Waits until all hosts can get instances.

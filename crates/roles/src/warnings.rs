@@ -38,7 +38,7 @@ pub(crate) fn control_warnings(config: &Config) -> Vec<String> {
     let keys = options.secrets.key_file.as_deref();
     warn_of_secret_file(&mut warnings, "secrets.key_file", keys);
     match options.auth.strategy {
-        AuthStrategy::Noauth2 => {}
+        AuthStrategy::Noauth2 | AuthStrategy::Identity => {}
         AuthStrategy::HttpBasic => warn_of_secret_file(
             &mut warnings,
             "http_basic.user_file",
@@ -55,6 +55,7 @@ pub(crate) fn control_warnings(config: &Config) -> Vec<String> {
             ("placement.tls_client_ca", &options.placement.tls_client_ca),
             ("scheduler.tls_client_ca", &options.scheduler.tls_client_ca),
             ("compute.tls_client_ca", &options.compute.tls_client_ca),
+            ("identity.tls_client_ca", &options.identity.tls_client_ca),
             ("health.tls_client_ca", &options.health.tls_client_ca),
         ],
     );
@@ -78,6 +79,7 @@ fn warn_of_plain_http(warnings: &mut Vec<String>, options: &Options) {
     }
     let (placement, scheduler, compute) =
         (&options.placement, &options.scheduler, &options.compute);
+    let identity = &options.identity;
     let listeners = [
         (
             "placement",
@@ -86,6 +88,7 @@ fn warn_of_plain_http(warnings: &mut Vec<String>, options: &Options) {
         ),
         ("scheduler", scheduler.listen, &scheduler.tls_certificate),
         ("compute", compute.listen, &compute.tls_certificate),
+        ("identity", identity.listen, &identity.tls_certificate),
     ];
     for (section, address, certificate) in listeners {
         if let Some(address) = address
@@ -259,6 +262,9 @@ fn warn_of_unused_sections(warnings: &mut Vec<String>, config: &Config) {
     };
     if strategy != AuthStrategy::HttpBasic && is_set("http_basic") {
         warnings.push(unused_section_warning("http_basic", strategy));
+    }
+    if strategy != AuthStrategy::Identity && is_set("identity") {
+        warnings.push(unused_section_warning("identity", strategy));
     }
     // An agent with the same file may use the section.
     let is_for_agent = config.options.agent.placement_keystone;

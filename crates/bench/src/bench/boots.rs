@@ -150,6 +150,8 @@ impl BootsBench {
             "up".into(),
             "--config".into(),
             "/dev/null".into(),
+            "--auth-strategy".into(),
+            "noauth2".into(),
             "--hosts".into(),
             number(self.hosts),
             "--cells".into(),

@@ -27,6 +27,7 @@ pub(super) fn load(
         AuthStrategy::Noauth2 => "auth",
         AuthStrategy::HttpBasic => "http_basic",
         AuthStrategy::Keystone => "keystone",
+        AuthStrategy::Identity => "identity",
     };
     let authenticator = Authenticator::new(&option_conversion::auth(options))
         .map_err(|error| in_section(section, &error))?;

@@ -5,6 +5,7 @@ use placewright_http::Health;
 use placewright_net::Limits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::own_identity;
 use crate::options::Options;
 
 /// Descriptors that are reserved for other uses than clients: store, snapshots, log, Keystone, cells.
@@ -31,7 +32,8 @@ pub(crate) fn raise_and_divide_for_control(options: &Options, cells: usize) -> C
     let configured = configured(options);
     let apis = 1
         + usize::from(options.scheduler.listen.is_some())
-        + usize::from(options.compute.listen.is_some());
+        + usize::from(options.compute.listen.is_some())
+        + usize::from(own_identity::address(options).is_some());
     let for_cells = usize::from(options.control.listen.is_some());
     divide_descriptors(configured, [apis, for_cells, cells])
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use placewright_api_placement::{CandidateOptions, PlacementOptions};
 use placewright_api_scheduler::KeepOptions;
 use placewright_auth::{
-    AuthConfig, HttpBasicConfig, HttpBasicUser, KeystoneConfig, LimitsConfig, PolicyConfig, Secret,
-    Strategy,
+    AuthConfig, HttpBasicConfig, HttpBasicUser, KeystoneConfig, LimitsConfig, PasswordConfig,
+    PolicyConfig, Secret, Strategy,
 };
 use placewright_http::{AdmissionOptions, Cors, HttpOptions};
 use placewright_journal::SqliteOptions;
@@ -179,16 +179,43 @@ pub(super) fn auth(options: &Options) -> AuthConfig {
             AuthStrategy::Noauth2 => Strategy::Noauth2,
             AuthStrategy::HttpBasic => Strategy::HttpBasic,
             AuthStrategy::Keystone => Strategy::Keystone,
+            AuthStrategy::Identity => Strategy::Identity,
         },
-        limits: LimitsConfig {
-            proxies: options.auth.proxies.0.clone(),
-            wait_max_ms: u64_or_zero(options.auth.wait_max_ms),
-            sources_max: options.auth.sources_max.count(),
-            roles_max: options.auth.roles_max.count(),
-        },
+        limits: auth_limits(options),
         http_basic: http_basic(options),
         keystone: keystone(options),
     }
+}
+
+/// The limits that all strategies of authentication share.
+pub(super) fn auth_limits(options: &Options) -> LimitsConfig {
+    LimitsConfig {
+        proxies: options.auth.proxies.0.clone(),
+        wait_max_ms: u64_or_zero(options.auth.wait_max_ms),
+        sources_max: options.auth.sources_max.count(),
+        roles_max: options.auth.roles_max.count(),
+    }
+}
+
+/// The limits of checks of the installation's own passwords.
+pub(super) fn passwords(options: &Options) -> PasswordConfig {
+    let identity = &options.identity;
+    PasswordConfig {
+        checks_max: identity.checks_max.count(),
+        waiting_max: identity.waiting_max.count(),
+        waiting_per_source_max: identity.waiting_per_source_max.count(),
+        failures_burst: u32_or_max(identity.failures_burst),
+        failures_per_minute: u32_or_max(identity.failures_per_minute),
+        name_failures_burst: u32_or_max(identity.name_failures_burst),
+        name_failures_per_minute: u32_or_max(identity.name_failures_per_minute),
+        cache_seconds: u64_or_zero(identity.cache_seconds),
+        cache_entries: identity.cache_entries.count(),
+    }
+}
+
+/// How long the installation's own tokens are valid.
+pub(super) fn token_lifetime(options: &Options) -> Duration {
+    Duration::from_secs(u64_or_zero(options.identity.token_lifetime_s))
 }
 
 fn http_basic(options: &Options) -> HttpBasicConfig {
@@ -300,6 +327,7 @@ mod tests {
         assert_equal(&journal(&options), &SqliteOptions::default());
         assert_equal(&engine(&options), &placewright_engine::Options::default());
         assert_equal(&auth(&options), &AuthConfig::default());
+        assert_equal(&passwords(&options), &PasswordConfig::default());
         assert_equal(&policy(&options), &PolicyConfig::default());
     }
 }

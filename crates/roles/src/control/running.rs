@@ -7,19 +7,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use placewright_api_placement::PlacementService;
-use placewright_auth::{Authenticator, Policy};
 use placewright_conductor::CellId;
 use placewright_control::{
-    AuditMetrics, CellConfig, ClaimMetrics, ControlHandle, ControlMachine, Placement, Runtime,
-    SchedulerHandle, register_replica_metrics,
+    AuditMetrics, CellConfig, ClaimMetrics, ControlMachine, Placement, Runtime, SchedulerHandle,
 };
 use placewright_engine::Engine;
 use placewright_http::{
-    AdmissionControl, Gateway, HttpMetrics, HttpOptions, HttpService, Server, Stopped, TlsMetrics,
+    AdmissionControl, Gateway, HttpMetrics, HttpService, Server, Stopped, TlsMetrics,
 };
 use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
-use placewright_secrets::Sealer;
 use placewright_tasks::Task;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -28,10 +24,13 @@ use tokio::sync::{oneshot, watch};
 
 use super::access::AccessFiles;
 use super::api_threads::ApiThreads;
+use super::catalog::{ServiceAddresses, catalog};
 use super::descriptors::{self, ConnectionLimits};
 use super::journal_metrics::JournalMetrics;
 use super::loading::end_predecessor_and_load;
 use super::observer::LoggingObserver;
+use super::own_identity::OwnIdentity;
+use super::parts::{grpc_options, new_gateway, open_sealer, start_conductor};
 use super::replica::ControlReplica;
 use super::restart::{self, HandOver, InheritedSockets};
 use super::services::{complete_gateway, compute_api, http_server, placement_api, scheduler_api};
@@ -43,7 +42,6 @@ use crate::audit_log;
 use crate::config::{Config, ConfigErrors};
 use crate::identities::ControlIdentity;
 use crate::options::{AuthStrategy, Options};
-use crate::secrets;
 
 /// Control's services and sockets, once they are started. Requests are served when [`Self::serve`] is called.
 pub(crate) struct RunningControl {
@@ -61,6 +59,8 @@ pub(crate) struct RunningControl {
     placement: ApiServer,
     scheduler: Option<ApiServer>,
     compute: Option<ApiServer>,
+    /// The identity API, if users sign in here, and what it needs besides.
+    identity_api: Option<(ApiServer, OwnIdentity)>,
     /// The listening socket of the gRPC server for cells, if there is one. In a replica, the gRPC server already uses
     /// a copy of the socket.
     grpc_listener: Option<TcpListener>,
@@ -174,13 +174,12 @@ impl RunningControl {
         let parts = (metrics.audits, sealer, metrics.admission);
         let runtime = start_conductor(options, &engine, ranker, &placement_service, parts)?;
         let mut open = |socket| ListeningSocket::open_maybe(socket, &mut inherited);
-        let compute = match (open(sockets.compute)?, &runtime) {
-            (Some(socket), Some(runtime)) => {
-                let service = compute_api(options, &gateway, runtime)?;
-                Some(ApiServer::new(server(Arc::new(service), "compute"), socket))
-            }
-            _ => None,
-        };
+        let (identity_socket, compute) = (open(sockets.identity)?, open(sockets.compute)?);
+        let compute = compute.zip(runtime.as_ref()).map(|(socket, runtime)| {
+            let service = compute_api(options, &gateway, runtime)?;
+            anyhow::Ok(ApiServer::new(server(Arc::new(service), "compute"), socket))
+        });
+        let compute = compute.transpose()?;
         let scheduler = server(Arc::new(scheduler_service), "scheduler");
         let scheduler = open(sockets.scheduler)?.map(|socket| ApiServer::new(scheduler, socket));
         let socket = ListeningSocket::open(sockets.placement, &mut inherited)?;
@@ -196,6 +195,7 @@ impl RunningControl {
             placement: ApiServer::new(placement, socket),
             scheduler,
             compute,
+            identity_api: None,
             grpc_listener: loaded.grpc_listener,
             replica: loaded.replica,
             serve_options,
@@ -204,9 +204,20 @@ impl RunningControl {
             threads,
             tls,
         };
-        running.offer_restart(health)?;
-        running.prepare(options).await?;
+        running.complete(options, identity_socket, health).await?;
         Ok(Some(running))
+    }
+
+    /// Adds what needs the other services: the identity API, which lists them, and the restart.
+    async fn complete(
+        &mut self,
+        options: &Options,
+        identity_socket: Option<ListeningSocket>,
+        health: Option<std::net::TcpListener>,
+    ) -> anyhow::Result<()> {
+        self.start_identity(options, identity_socket)?;
+        self.offer_restart(health)?;
+        self.prepare(options).await
     }
 
     /// The options of the gRPC server of a cell in this process.
@@ -218,16 +229,45 @@ impl RunningControl {
         }
     }
 
+    /// Starts the identity API, if there is a socket for it.
+    fn start_identity(
+        &mut self,
+        options: &Options,
+        socket: Option<ListeningSocket>,
+    ) -> anyhow::Result<()> {
+        let (Some(socket), Some(runtime)) = (socket, &self.runtime) else {
+            return Ok(());
+        };
+        let addresses = ServiceAddresses {
+            identity: socket.listener.local_addr()?,
+            placement: self.placement_address()?,
+            scheduler: self.scheduler_address()?,
+            compute: self.compute_address()?,
+        };
+        let catalog = catalog(options, &self.tls, &addresses);
+        let own = (addresses.identity, catalog);
+        let (own, service) = OwnIdentity::start(options, &self.gateway, runtime, own)?;
+        let service = Arc::new(service);
+        let server = http_server(service, self.connection_limits, &self.tls, "identity");
+        self.identity_api = Some((ApiServer::new(server, socket), own));
+        Ok(())
+    }
+
     /// Enables a restart that refuses no connections: offers the listening sockets to a successor.
     fn offer_restart(&mut self, health: Option<std::net::TcpListener>) -> std::io::Result<()> {
         let health = health.as_ref();
         self.health = health.map(|listener| listener.local_addr()).transpose()?;
         let scheduler = self.scheduler.as_ref().map(|api| &api.socket.listener);
         let compute = self.compute.as_ref().map(|api| &api.socket.listener);
+        let identity = self
+            .identity_api
+            .as_ref()
+            .map(|(api, _)| &api.socket.listener);
         let listeners = [
             ("placement", Some(&self.placement.socket.listener)),
             ("scheduler", scheduler),
             ("compute", compute),
+            ("identity", identity),
             ("control", self.grpc_listener.as_ref()),
         ];
         self.hand_over =
@@ -283,6 +323,9 @@ impl RunningControl {
         if sealed > 0 {
             tracing::info!(sealed, "secrets of servers were sealed in the store");
         }
+        if let Some(own) = self.own_identity() {
+            own.prepare(options, self.tls.scheme("identity")).await?;
+        }
         self.add_cells(runtime, options).await?;
         quotas::start(options, runtime).await
     }
@@ -307,6 +350,7 @@ impl RunningControl {
             placement = url("placement", Some(self.placement_address()?)),
             scheduler = url("scheduler", self.scheduler_address()?),
             compute = url("compute", self.compute_address()?),
+            identity = url("identity", self.identity_address()?),
             health = url("health", self.health),
             auth = AuthStrategy::text(config.options.auth.strategy),
             config = %config.file.as_deref().map_or("none".into(), Path::to_string_lossy),
@@ -336,6 +380,20 @@ impl RunningControl {
     pub(crate) fn compute_address(&self) -> std::io::Result<Option<SocketAddr>> {
         let listener = self.compute.as_ref().map(|api| &api.socket.listener);
         listener.map(TcpListener::local_addr).transpose()
+    }
+
+    /// The address of the identity API, if there is one.
+    pub(crate) fn identity_address(&self) -> std::io::Result<Option<SocketAddr>> {
+        let listener = self
+            .identity_api
+            .as_ref()
+            .map(|(api, _)| &api.socket.listener);
+        listener.map(TcpListener::local_addr).transpose()
+    }
+
+    /// What the identity API needs besides, if there is one.
+    pub(crate) fn own_identity(&self) -> Option<&OwnIdentity> {
+        self.identity_api.as_ref().map(|(_, own)| own)
     }
 
     /// The address for health checks and metrics.
@@ -375,17 +433,20 @@ impl RunningControl {
             served.context("cells cannot reach placement")
         };
         let threads = &self.threads;
+        let identity_api = self.identity_api.map(|(api, _)| api);
         let serve_apis = async {
             let served = tokio::join!(
                 serve(threads, Some(self.placement), &self.hand_over, stops),
                 serve(threads, self.scheduler, &self.hand_over, stops),
                 serve(threads, self.compute, &self.hand_over, stops),
+                serve(threads, identity_api, &self.hand_over, stops),
             );
             drop(apis_end);
             served
         };
-        let ((placement, scheduler, compute), grpc) = tokio::join!(serve_apis, serve_grpc);
-        if [placement?, scheduler?, compute?].contains(&Stopped::TimedOut) {
+        let (apis, grpc) = tokio::join!(serve_apis, serve_grpc);
+        let (placement, scheduler, compute, identity) = apis;
+        if [placement?, scheduler?, compute?, identity?].contains(&Stopped::TimedOut) {
             tracing::warn!("the time to drain is over: connections were cut");
         }
         if let Some(log) = self.gateway.audit_log() {
@@ -395,72 +456,9 @@ impl RunningControl {
     }
 }
 
-/// The gateway, with the metrics that are read from the engine.
-fn new_gateway(
-    (options, metrics, mut registry): (HttpOptions, HttpMetrics, Registry),
-    engine: &Engine<ControlMachine>,
-    authenticator: Authenticator,
-    policy: Policy,
-) -> Gateway {
-    register_replica_metrics(&mut registry, engine);
-    Gateway::new(options, authenticator, policy, metrics, Arc::new(registry))
-}
-
-/// The options of the gRPC server for cells, and for the other replicas.
-fn grpc_options(
-    options: &Options,
-    limits: ConnectionLimits,
-    (token, identity, tls): (&Option<Token>, &ControlIdentity, &Tls),
-) -> ServeOptions {
-    ServeOptions {
-        token: token.clone(),
-        credentials: identity.credentials.clone(),
-        handshakes: tls.handshakes_of_roles(),
-        ..option_conversion::grpc_for_cells(options, limits.for_cells)
-    }
-}
-
 fn stopped_while_loading() -> Option<RunningControl> {
     tracing::info!("stopped while the state was being loaded");
     None
-}
-
-/// Starts the conductor's runtime on the engine. Without a sealer there is no conductor.
-fn start_conductor(
-    options: &Options,
-    engine: &Engine<ControlMachine>,
-    ranker: SchedulerHandle,
-    placement_service: &PlacementService,
-    (audits, sealer, admission): (AuditMetrics, Option<Sealer>, AdmissionControl),
-) -> anyhow::Result<Option<Arc<Runtime>>> {
-    let Some(sealer) = sealer else {
-        return Ok(None);
-    };
-    let options = option_conversion::conductor(options);
-    let control = ControlHandle::with_sealer(engine.clone(), options, sealer);
-    let runtime = Runtime::start(control, ranker)?;
-    runtime.limit_pace(admission.instance_time(), move || admission.is_shared());
-    placement_service.set_audit(runtime.start_audits(audits));
-    Ok(Some(runtime))
-}
-
-/// Reads the keys for secrets, on a thread that may block, because a command may have the keys. `None` without
-/// a conductor: there is nothing to seal then, and no key is needed.
-async fn open_sealer(
-    options: &Options,
-    cells: usize,
-    sockets: &Sockets,
-    registry: &mut Registry,
-) -> anyhow::Result<Option<Sealer>> {
-    let has_cells = cells > 0 || !options.control.cells.0.is_empty();
-    if !has_cells && !sockets.need_conductor() {
-        return Ok(None);
-    }
-    let (options, store) = (options.secrets.clone(), options.store.directory());
-    let read = tokio::task::spawn_blocking(move || secrets::open_sealer(&options, &store));
-    let sealer = read.await??;
-    secrets::register(registry.sub_registry_with_prefix("placewright"), &sealer);
-    Ok(Some(sealer))
 }
 
 /// Serves one of the APIs until the first signal, on the threads for APIs.

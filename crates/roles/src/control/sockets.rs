@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::restart::InheritedSockets;
-use super::{BACKLOG, bind};
+use super::{BACKLOG, bind, own_identity};
 use crate::options::Options;
 
 /// A socket for an address.
@@ -48,6 +48,7 @@ pub(crate) struct Sockets {
     pub(crate) placement: Socket,
     pub(crate) scheduler: Option<Socket>,
     pub(crate) compute: Option<Socket>,
+    pub(crate) identity: Option<Socket>,
     pub(crate) for_cells: Option<Socket>,
     pub(crate) health: Option<Socket>,
 }
@@ -69,6 +70,7 @@ impl Sockets {
         Ok(Self {
             scheduler: take_if_configured(options.scheduler.listen, "scheduler")?,
             compute: take_if_configured(options.compute.listen, "compute")?,
+            identity: take_if_configured(own_identity::address(options), "identity")?,
             for_cells: take_if_configured(options.control.listen, "control")?,
             health: take_if_configured(options.health.listen, "health")?,
             placement: Socket::take(inherited, options.placement.listen, "placement")?,
@@ -77,7 +79,7 @@ impl Sockets {
 
     /// Whether a service that needs the conductor has a socket.
     pub(crate) fn need_conductor(&self) -> bool {
-        self.compute.is_some() || self.for_cells.is_some()
+        self.compute.is_some() || self.for_cells.is_some() || self.identity.is_some()
     }
 }
 

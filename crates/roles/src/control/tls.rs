@@ -33,7 +33,7 @@ struct ListenerOptions<'a> {
 }
 
 /// The TLS options of all listeners that can have TLS.
-fn listeners(options: &Options) -> [ListenerOptions<'_>; 4] {
+fn listeners(options: &Options) -> [ListenerOptions<'_>; 5] {
     macro_rules! of_section {
         ($section:ident) => {
             ListenerOptions {
@@ -50,6 +50,7 @@ fn listeners(options: &Options) -> [ListenerOptions<'_>; 4] {
         of_section!(placement),
         of_section!(scheduler),
         of_section!(compute),
+        of_section!(identity),
         of_section!(health),
     ]
 }

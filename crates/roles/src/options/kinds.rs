@@ -325,6 +325,8 @@ choices! {
         HttpBasic = "http_basic",
         /// Tokens, validated by a Keystone v3 API.
         Keystone = "keystone",
+        /// Tokens that this installation issues itself.
+        Identity = "identity",
     }
 }
 

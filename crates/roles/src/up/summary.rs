@@ -12,14 +12,17 @@ pub(super) struct StartupSummary {
     pub(super) placement: SocketAddr,
     pub(super) scheduler: Option<SocketAddr>,
     pub(super) compute: Option<SocketAddr>,
+    /// The identity API, if users sign in there.
+    pub(super) identity: Option<SocketAddr>,
     pub(super) health: Option<SocketAddr>,
     pub(super) cells: Vec<(CellId, SocketAddr)>,
-    pub(super) folder: PathBuf,
+    /// The file for clients. With an identity API it exists already.
+    pub(super) clouds_file: PathBuf,
     pub(super) hosts: usize,
 }
 
 impl StartupSummary {
-    /// Prints the summary, and writes the `clouds.yaml` that it mentions.
+    /// Prints the summary, and writes the `clouds.yaml` that it mentions if there is no identity API.
     ///
     /// # Errors
     ///
@@ -29,15 +32,23 @@ impl StartupSummary {
         let Some(compute) = self.compute else {
             return Ok(());
         };
-        let clouds_file = self.folder.join("clouds.yaml");
-        private::create_file(&clouds_file)?.write_all(self.clouds_yaml(compute).as_bytes())?;
+        if self.identity.is_none() {
+            let file = self.open_clouds_yaml(compute);
+            private::create_file(&self.clouds_file)?.write_all(file.as_bytes())?;
+        }
         let mut text = format!(
             "\nPlacewright is up: {} cells, {} simulated hosts. Ctrl-C stops it; started again it \
-             goes on.\n\n  compute    http://{compute}/v2.1\n  placement  http://{}\n",
+             goes on.\n\n",
             self.cells.len(),
             self.hosts,
-            self.placement
         );
+        if let Some(identity) = self.identity {
+            text.push_str(&format!("  identity   http://{identity}/v3\n"));
+        }
+        text.push_str(&format!(
+            "  compute    http://{compute}/v2.1\n  placement  http://{}\n",
+            self.placement
+        ));
         if let Some(scheduler) = self.scheduler {
             text.push_str(&format!("  scheduler  http://{scheduler}\n"));
         }
@@ -50,11 +61,15 @@ impl StartupSummary {
                 number + 1
             ));
         }
-        text.push_str(&self.things_to_try(compute, &clouds_file.display().to_string()));
+        text.push_str(&match self.identity {
+            Some(_) => self.things_to_try(),
+            None => self.open_things_to_try(compute),
+        });
         crate::output::print(&text)
     }
 
-    fn clouds_yaml(&self, compute: SocketAddr) -> String {
+    /// The file for clients of an installation that believes what they say.
+    fn open_clouds_yaml(&self, compute: SocketAddr) -> String {
         format!(
             r#"# How the openstack client and openstacksdk reach this installation.
 clouds:
@@ -70,7 +85,32 @@ clouds:
         )
     }
 
-    fn things_to_try(&self, compute: SocketAddr, clouds_file: &str) -> String {
+    fn things_to_try(&self) -> String {
+        let clouds_file = self.clouds_file.display();
+        format!(
+            r#"
+Three things to try, in another terminal:
+
+  # 1. a flavor, and three servers of it (pip install python-openstackclient)
+  export OS_CLIENT_CONFIG_FILE={clouds_file} OS_CLOUD=placewright
+  openstack flavor create --id small --vcpus 1 --ram 512 --disk 1 small
+  openstack server create --flavor small --image 6a1b5a0e-0000-4000-8000-000000000001 \
+    --min 3 --max 3 --no-network web
+  openstack server list --long
+
+  # 2. the same as a user who is no administrator
+  OS_CLOUD=demo openstack server list
+
+  # 3. a trace of a production cluster, played against it, by a program that ./run does not build
+  cargo build --release --locked -p placewright-cli
+  target/release/placewright replay --help
+
+"#
+        )
+    }
+
+    fn open_things_to_try(&self, compute: SocketAddr) -> String {
+        let clouds_file = self.clouds_file.display();
         format!(
             r#"
 Three things to try, in another terminal:

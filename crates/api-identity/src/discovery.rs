@@ -1,0 +1,26 @@
+//! Version discovery: how clients find the API.
+
+use serde_json::{Value, json};
+
+/// The body at `/`: the list of versions.
+pub(crate) fn version_list(origin: &str) -> Value {
+    json!({"versions": {"values": [version_entry(origin)]}})
+}
+
+/// The body at `/v3`: the only version.
+pub(crate) fn version_details(origin: &str) -> Value {
+    json!({"version": version_entry(origin)})
+}
+
+fn version_entry(origin: &str) -> Value {
+    json!({
+        "id": "v3.14",
+        "status": "stable",
+        "updated": "2020-04-07T00:00:00Z",
+        "links": [{"rel": "self", "href": format!("{origin}/v3/")}],
+        "media-types": [{
+            "base": "application/json",
+            "type": "application/vnd.openstack.identity-v3+json",
+        }],
+    })
+}

@@ -1,0 +1,37 @@
+//! The Identity REST API of Placewright: what clients need of OpenStack Identity v3, for an installation that has
+//! no Keystone.
+//!
+//! [`IdentityService`] answers requests without sockets. Users, projects, roles and the rest are kept by control
+//! ([`placewright_control::accounts::Accounts`]); passwords are checked by [`placewright_auth::Passwords`]. This
+//! crate parses, makes one call, and formats the answer. [`OwnTokenCheck`] is how the other services of the process
+//! check tokens, without a request. [`Catalog`] is what clients learn of the installation's services.
+//!
+//! There is one file for each resource; `routes.rs` is the table of paths and their handlers.
+//! `docs/identity.md` lists what is supported.
+
+mod access;
+mod application_credentials;
+mod assignments;
+mod call;
+mod catalog;
+mod discovery;
+mod domains;
+mod error;
+mod fields;
+mod listing;
+mod own_token_check;
+mod projects;
+mod roles;
+mod routes;
+mod service;
+mod services;
+mod sign_in;
+mod sign_in_body;
+mod time;
+mod token_json;
+mod tokens;
+mod users;
+
+pub use catalog::{Catalog, CatalogEntry};
+pub use own_token_check::OwnTokenCheck;
+pub use service::{IdentityOptions, IdentityService};

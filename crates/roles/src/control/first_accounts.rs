@@ -1,0 +1,117 @@
+//! The first accounts of an installation, and the file with which their users sign in.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, anyhow};
+use placewright_auth::{Passwords, Secret};
+use placewright_conductor::accounts::HiddenText;
+use placewright_control::accounts::{Accounts, FirstPasswords, random_secret};
+use placewright_journal::private;
+
+/// The file with which clients find the installation: a `clouds.yaml`.
+pub(super) struct CloudsFile {
+    pub(super) path: PathBuf,
+    /// The address at which clients sign in.
+    pub(super) auth_url: String,
+    pub(super) region: String,
+}
+
+/// Creates the first accounts with random passwords, which are written to the file.
+///
+/// The file comes first: a process that ends between the two leaves no account whose password nobody knows.
+///
+/// # Errors
+///
+/// The file or the store cannot be written.
+pub(super) async fn begin(
+    accounts: &Accounts,
+    passwords: &Passwords,
+    file: &CloudsFile,
+) -> anyhow::Result<()> {
+    let random = || random_secret().map_err(|error| anyhow!(error));
+    let (admin, demo) = (Secret::new(random()?), Secret::new(random()?));
+    let hashes = FirstPasswords {
+        admin: HiddenText(passwords.hash(&admin).await?),
+        demo: HiddenText(passwords.hash(&demo).await?),
+    };
+    let path = file.path.display();
+    let written = file.write(&admin, &demo);
+    written.with_context(|| format!("{path} cannot be written"))?;
+    let is_first = accounts.begin(hashes).await;
+    if is_first.map_err(|error| anyhow!("the first accounts cannot be created: {error}"))? {
+        tracing::info!(
+            file = %path,
+            "the first accounts were made: this file has their passwords"
+        );
+    } else {
+        // Another replica was faster, and has written the passwords that count.
+        std::fs::remove_file(&file.path)?;
+    }
+    Ok(())
+}
+
+impl CloudsFile {
+    fn write(&self, admin: &Secret, demo: &Secret) -> io::Result<()> {
+        let user = |cloud: &str, name: &str, password: &Secret| {
+            format!(
+                r#"  {cloud}:
+    auth:
+      auth_url: {}
+      username: {name}
+      password: {}
+      project_name: {name}
+      user_domain_name: Default
+      project_domain_name: Default
+    region_name: {}
+    identity_api_version: 3
+"#,
+                self.auth_url,
+                password.expose(),
+                self.region
+            )
+        };
+        let text = format!(
+            "# How the openstack client and openstacksdk reach this installation. Whoever reads this file can do\n\
+             # everything there.\n\
+             clouds:\n{}{}",
+            user("placewright", "admin", admin),
+            user("demo", "demo", demo)
+        );
+        if let Some(folder) = self.path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        private::create_file(&self.path)?.write_all(text.as_bytes())
+    }
+
+    /// Replaces the addresses in the file, because a port may have changed. A file that is missing stays so: nobody
+    /// knows the passwords any more.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read or written.
+    pub(super) fn update_url(&self) -> io::Result<()> {
+        let text = match std::fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let mut updated = String::with_capacity(text.len());
+        for line in text.lines() {
+            let indent = line.len() - line.trim_start().len();
+            match line.trim_start().starts_with("auth_url:") {
+                true => {
+                    updated.push_str(&line[..indent]);
+                    updated.push_str("auth_url: ");
+                    updated.push_str(&self.auth_url);
+                }
+                false => updated.push_str(line),
+            }
+            updated.push('\n');
+        }
+        if updated != text {
+            private::create_file(&self.path)?.write_all(updated.as_bytes())?;
+        }
+        Ok(())
+    }
+}
