@@ -174,7 +174,8 @@ impl RoutedRequest<'_> {
     pub(crate) async fn submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
         let decision = self.api_state.control.submit(command).await;
         decision.map_err(|error| {
-            let text = format!("The change was not made: {}", chain(&error));
+            let effect = error.effect();
+            let text = format!("{effect}: {}", chain(&error));
             if matches!(error, SubmitError::TooLarge { .. }) {
                 // The request is too large, which is not a failure of the store.
                 return ApiError::too_large(text);
@@ -183,7 +184,7 @@ impl RoutedRequest<'_> {
             // Details of the store's failure are shown to operators only.
             match self.sees_all_projects() {
                 true => error::unavailable(text),
-                false => error::unavailable("The change was not made: try again later."),
+                false => error::unavailable(format!("{effect}: try again later.")),
             }
         })
     }

@@ -175,7 +175,7 @@ pub enum CommitError {
 impl CommitError {
     /// Why the engine did not carry out a command. It is logged unless the command is at fault.
     pub(crate) fn of(error: &SubmitError) -> Self {
-        let text = format!("The change was not made: {}", chain(error));
+        let text = format!("{}: {}", error.effect(), chain(error));
         match error {
             SubmitError::TooLarge { .. } => Self::TooLarge(text),
             SubmitError::Panicked => {

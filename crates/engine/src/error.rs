@@ -172,6 +172,17 @@ pub enum SubmitError {
     Panicked,
 }
 
+impl SubmitError {
+    /// What callers may take for granted about the command's effect, as the beginning of a message to them.
+    #[must_use]
+    pub fn effect(&self) -> &'static str {
+        match self {
+            Self::Unknown(_) | Self::HandedOver => "It is not known whether the change was made",
+            _ => "The change was not made",
+        }
+    }
+}
+
 /// Why entries cannot be followed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum FollowError {

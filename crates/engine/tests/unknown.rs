@@ -65,7 +65,9 @@ fn an_outcome_that_is_unknown_at_the_end_is_reported_as_unknown() {
         toy.faults.fail(Operation::Resolve, 0, u64::MAX, Fault::Io);
         let in_doubt = toy.engine.submit(add(10));
         toy.engine.shutdown();
-        assert!(matches!(block_on(in_doubt), Err(SubmitError::Unknown(_))));
+        let error = block_on(in_doubt).unwrap_err();
+        assert!(matches!(error, SubmitError::Unknown(_)));
+        assert!(error.effect().contains("not known"), "{}", error.effect());
         toy.restart(Options::default());
         assert_eq!(block_on(toy.engine.read(|c| c.values()[0])), value);
     }

@@ -72,7 +72,7 @@ pub fn verify(
     }
     if let Some(ahead) = snapshots.first().filter(|s| s.sequence > end) {
         verification.problems.push(JournalError::Missing {
-            path: "the store (a snapshot is ahead of them)".into(),
+            path: "the store".into(),
             first: end + 1,
             last: ahead.sequence,
         });
