@@ -215,7 +215,7 @@ impl<M: Machine> Engine<M> {
     }
 
     /// Computes something from the state as it is, durable or not: for results that are only used to make a
-    /// command, which is decided on the state anew.
+    /// command, which is decided on the state anew, or that may rest on a change that is undone afterwards.
     pub fn read_now<T>(&self, compute: impl FnOnce(&M) -> T) -> T {
         compute(&self.inner.shared.state.read().machine)
     }

@@ -127,7 +127,7 @@ pub(crate) fn begin_command(id: CommandId, out: &mut Vec<u8>) {
     begin(KIND_COMMAND, &[&data], out);
 }
 
-/// Begins the record of an entry with which a replica begins to lead. The caller appends a machine's record without
+/// Begins the record of an entry with which a replica begins to lead. The caller appends a machine's record that has no
 /// changes. An address that is too long is cut off.
 pub(crate) fn begin_leader(note: &LeaderNote<'_>, out: &mut Vec<u8>) {
     let mut end = note.address.len().min(ADDRESS_BYTES_MAX);

@@ -134,11 +134,11 @@ pub enum SnapshotError {
 /// Why a command was neither accepted nor refused. The command had no effect, unless stated otherwise.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SubmitError {
-    /// The store failed; a later attempt may succeed. If the store kept the command's entry although it reported a
-    /// failure, the effect of the command appears with the next command.
+    /// The store failed, and does not have the command's entry. A later attempt may succeed.
     #[error("the store is unavailable")]
     Unavailable(#[source] Arc<StoreError>),
-    /// The engine shut down before the store said whether the command's entry is kept. The next start shows the
+    /// It is not known whether the store has the command's entry. It did not say before the engine shut down, or it has
+    /// lost other entries; or the leader, to which the command was handed over, did not say. The next start shows the
     /// outcome.
     #[error("the store did not say whether the change was made")]
     Unknown(#[source] Arc<StoreError>),

@@ -20,7 +20,8 @@ pub struct ReplicaOptions<M: Machine> {
     pub address: String,
     /// How this replica reaches the others.
     pub link: Box<dyn LeaderLink<M>>,
-    /// How long a follower waits for new entries of the journal before it asks again, if the journal does not tell.
+    /// How long a follower waits for new entries before it reads the journal again. A journal that is notified of new
+    /// entries ends the wait earlier.
     pub poll_interval: Duration,
 }
 
@@ -54,7 +55,8 @@ pub enum ForwardReply {
     NoEntry(u64),
     /// The receiving replica does not lead, or leads in another epoch. The command has no effect.
     NotLeading,
-    /// The command was not carried out. It has no effect.
+    /// The command was neither carried out nor refused, for this reason. It has no effect, unless the reason is
+    /// [`SubmitError::Unknown`].
     Failed(SubmitError),
 }
 
@@ -64,12 +66,12 @@ pub(crate) struct ReplicaState<M: Machine> {
     pub(crate) address: String,
     pub(crate) link: Box<dyn LeaderLink<M>>,
     pub(crate) poll_interval: Duration,
-    /// Changed with `pending` locked only.
+    /// Changed only while `pending` is locked.
     pub(crate) leadership: watch::Sender<Leadership>,
     pub(crate) pending: Mutex<PendingCommands<M>>,
     /// The newest epoch whose leader was reported to be gone; 0 if there is none.
     pub(crate) lost_epoch: AtomicU64,
-    /// The replica to which this one is to hand over, if it leads.
+    /// The replica to which this one is to hand over the leadership, if it leads.
     pub(crate) successor: Mutex<Option<Successor>>,
     /// How many commands were sent to other replicas.
     pub(crate) sent_commands: AtomicU64,
@@ -79,7 +81,7 @@ pub(crate) struct ReplicaState<M: Machine> {
     pub(crate) takeovers: AtomicU64,
 }
 
-/// The replica to which a leader hands over.
+/// The replica to which a leader hands over the leadership.
 #[derive(Debug)]
 pub(crate) struct Successor {
     pub(crate) origin: u64,
@@ -90,7 +92,7 @@ pub(crate) struct Successor {
 pub(crate) struct PendingCommands<M: Machine> {
     pub(crate) next_number: u64,
     pub(crate) commands: BTreeMap<u64, PendingCommand<M>>,
-    /// Whether some commands may be without a leader that has taken them, so that they have to be sent.
+    /// Whether `commands` may have some that no leader has taken, and that have to be sent once one is known.
     pub(crate) has_unsent: bool,
 }
 

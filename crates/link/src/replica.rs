@@ -133,7 +133,7 @@ pub enum HandedOutcome {
     NoEntry(u64),
     /// The replica does not lead any more. The command has no effect.
     NotLeading,
-    /// It was not carried out.
+    /// It was not carried out, for this reason, or its outcome is not known.
     Failed(HandedFailure),
 }
 
@@ -152,7 +152,8 @@ pub enum HandedFailure {
         /// The maximum.
         bytes_max: u64,
     },
-    /// The leader ended before its store said whether the entry is kept.
+    /// The leader did not say whether the entry is kept: it ended before its store told it, or gave a reply that this
+    /// release does not know.
     UnknownOutcome(String),
     /// The leader cannot read the command, for the named reason.
     Unreadable(String),

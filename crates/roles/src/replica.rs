@@ -37,12 +37,13 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 const SILENT_TICKS_MAX: u32 = 6;
 /// How long a follower waits to hear of new entries from the leader before it asks the store itself.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How long a leader that ends waits, in each attempt to hand over, until the journal says that another replica leads.
+/// How long a leader that ends waits, in each attempt to hand over the leadership, until the journal says that another
+/// replica leads.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often a leader that ends tries to hand over.
+/// The maximum number of attempts of a leader that ends to hand over the leadership.
 const HAND_OVER_ATTEMPTS: usize = 3;
 
-/// What this replica is.
+/// The number and the address of this replica.
 #[derive(Debug)]
 struct Own {
     /// The number of this replica, which no other replica has, and which is a new one at each start.
@@ -135,6 +136,7 @@ impl<M: ReplicatedMachine> ReplicaGroup<M> {
             if !leadership.borrow().is_own {
                 return;
             }
+            // No replica has the number 0, so this leaves none out.
             let Some((origin, address)) = self.followers.best_but(0) else {
                 return;
             };

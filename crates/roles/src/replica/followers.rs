@@ -1,4 +1,4 @@
-//! The replicas that follow this one, to one of which it hands over when it ends.
+//! The replicas that follow this one. When this one ends, it hands over the leadership to one of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,7 +49,8 @@ impl Followers {
         }
     }
 
-    /// The number and address of the follower that has applied the most entries, except the replica `but`.
+    /// The number and address of the follower that has applied the most entries, leaving out the replica with the
+    /// number `but`.
     pub(crate) fn best_but(&self, but: u64) -> Option<(u64, String)> {
         let state = self.0.lock();
         let followers = state.followers.values();

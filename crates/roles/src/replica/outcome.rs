@@ -17,8 +17,8 @@ pub(crate) fn to_follower(reply: ForwardReply) -> Option<HandedOutcome> {
         ForwardReply::Failed(failure) => failure,
     };
     let failure = match failure {
-        // The stream ends together with this process. The entries up to the next leader's first one show what became of
-        // the command.
+        // This leader is shutting down or does not know the outcome. The follower learns it from the journal: it
+        // answers the command when it applies its entry, and sends a command without an entry to the next leader.
         SubmitError::ShuttingDown | SubmitError::HandedOver | SubmitError::Unknown(_) => {
             return None;
         }
