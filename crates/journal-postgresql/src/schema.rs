@@ -15,9 +15,9 @@ pub(crate) const FORMAT: u32 = 1;
 
 /// Creates the tables, if they are not there. It is one transaction.
 ///
-/// Records are not compressed, because they are many small ones with few repetitions. Space in the row of the head is
-/// left for its next versions, so that an append need not touch an index. Freed space at the end of a table is kept for
-/// later rows, because returning it to the file system would lock appends out.
+/// Records are not compressed, because they are many small ones with few repetitions. Most of each page of the head is
+/// left free for the next versions of its row, so that an append need not touch an index. Freed space at the end of a
+/// table is kept for later rows, because returning it to the file system would lock appends out.
 pub(crate) const CREATE: &str = "
     SELECT pg_advisory_xact_lock(7955916711213392739);
     CREATE TABLE IF NOT EXISTS head (
@@ -135,8 +135,8 @@ pub(crate) const FIND_BATCH: &str =
 pub(crate) const READ_END_BEFORE: &str = "
     SELECT last, checksum, record_bytes FROM batch WHERE first < $1 ORDER BY first DESC LIMIT 1";
 
-/// Removes the batches that end before $1, of the oldest $2, and moves the end of the trimmed entries to the last of
-/// them.
+/// Of the oldest $2 batches, removes those that end before $1, and moves the end of the trimmed entries to the end of
+/// the last removed batch.
 pub(crate) const TRIM: &str = "
     WITH oldest AS (SELECT first, last, checksum, record_bytes FROM batch ORDER BY first LIMIT $2),
     newest AS (SELECT * FROM oldest WHERE last < $1 ORDER BY first DESC LIMIT 1),
@@ -146,7 +146,8 @@ pub(crate) const TRIM: &str = "
     )
     DELETE FROM batch USING moved WHERE batch.first <= moved.first";
 
-/// The numbers of a store.
+/// What the statistics of a store are computed from: the ends of the log and of the trimmed entries, the number of
+/// batches, and the size of their table on disk.
 pub(crate) const STATS: &str = "
     SELECT h.last, h.record_bytes, t.last, t.record_bytes, (SELECT count(*) FROM batch),
         pg_total_relation_size('batch'::regclass)
@@ -198,8 +199,8 @@ pub(crate) const DROP_SNAPSHOTS: &str = "
     DELETE FROM snapshot WHERE sequence NOT IN
         (SELECT sequence FROM snapshot ORDER BY sequence DESC LIMIT $1)";
 
-/// Removes at most $1 chunks that belong to no snapshot and are not newer than the newest one. The first one of an
-/// attempt goes first: without it the attempt cannot be finished any more.
+/// Removes at most $1 chunks that belong to no snapshot and were not written for a snapshot that is newer than all others.
+/// The first chunk of an attempt is removed first: without it the attempt cannot be finished any more.
 pub(crate) const DROP_CHUNKS: &str = "
     DELETE FROM chunk WHERE ctid = ANY (ARRAY(
         SELECT c.ctid FROM chunk c
@@ -207,5 +208,5 @@ pub(crate) const DROP_CHUNKS: &str = "
             (SELECT FROM snapshot s WHERE s.sequence = c.sequence AND s.attempt = c.attempt)
         ORDER BY c.number LIMIT $1))";
 
-/// Removes what one writer wrote.
+/// Removes the chunks of one attempt, whose writer has ended without finishing the snapshot.
 pub(crate) const DROP_ATTEMPT: &str = "DELETE FROM chunk WHERE sequence = $1 AND attempt = $2";
