@@ -42,7 +42,7 @@ pub(crate) struct Head {
     pub(crate) subject_token: Secret,
 }
 
-/// How often a change that others make at the same time is tried again.
+/// The maximum number of attempts to change a row that others change at the same time.
 const CHANGE_TRIES_MAX: usize = 5;
 
 /// A request, as handlers see it.
@@ -83,7 +83,7 @@ impl Call<'_> {
         self.identity.and_then(Identity::user_id).unwrap_or("")
     }
 
-    /// The caller's token, looked at again.
+    /// What the caller's token says, which is more than the caller's identity has. The token is checked again.
     pub(crate) fn caller_token(&self) -> ApiResult<TokenDetails> {
         let checked = self.state.accounts.check(self.head.token.expose(), false);
         checked.map_err(|_| error::unauthorized())
@@ -122,8 +122,8 @@ impl Call<'_> {
         }
     }
 
-    /// Changes a row: `prepare` reads it, and makes the row that is expected and the command. If somebody else has
-    /// changed the row meanwhile, `prepare` is called again.
+    /// Changes a row. `prepare` reads the row, and returns the row as it read it, the command that changes it, and the
+    /// result for the caller. If the row has changed before the command is decided, `prepare` is called again.
     pub(crate) async fn change<T: Send>(
         &self,
         prepare: impl Fn(

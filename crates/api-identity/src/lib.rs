@@ -4,7 +4,7 @@
 //! [`IdentityService`] answers requests without sockets. Users, projects, roles and the rest are kept by control
 //! ([`placewright_control::accounts::Accounts`]); passwords are checked by [`placewright_auth::Passwords`]. This
 //! crate parses, makes one call, and formats the answer. [`OwnTokenCheck`] is how the other services of the process
-//! check tokens, without a request. [`Catalog`] is what clients learn of the installation's services.
+//! check tokens, by a function call. [`Catalog`] is what clients learn of the installation's services.
 //!
 //! There is one file for each resource; `routes.rs` is the table of paths and their handlers.
 //! `docs/identity.md` lists what is supported.

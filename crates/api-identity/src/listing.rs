@@ -24,7 +24,7 @@ impl Call<'_> {
         self.query.get(key).is_none_or(|wanted| wanted == value)
     }
 
-    /// Whether what is enabled or not passes the filter of the query.
+    /// Whether an object passes the query's filter for enabled or disabled objects.
     pub(crate) fn passes_enabled(&self, is_enabled: bool) -> bool {
         let Some(wanted) = self.query.get("enabled") else {
             return true;

@@ -24,7 +24,7 @@ impl fmt::Debug for OwnTokenCheck {
 }
 
 impl OwnTokenCheck {
-    /// Checks on these accounts. Whoever has `process_token` is an administrator.
+    /// A check of the tokens of these accounts. Whoever sends `process_token` is an administrator.
     #[must_use]
     pub fn new(accounts: Accounts, process_token: Option<Secret>) -> Self {
         let process_identity = Identity::new(IdentityParts {

@@ -12,7 +12,7 @@ use crate::call::Call;
 use crate::error;
 use crate::fields::Fields;
 
-/// The most tags of a project.
+/// The maximum number of tags of a project.
 const TAGS_MAX: usize = 80;
 
 /// A project as an object of the API.

@@ -111,7 +111,7 @@ impl IdentityService {
     }
 
     fn find_route<'p>(&self, path: &'p str) -> Option<(&'static Route, Vec<&'p str>)> {
-        // The parameters are taken from the path itself, so that they live as long.
+        // The parameters are slices of the path, and not of the router's result, so that they live as long as the path.
         let index = *self.router.at(path).ok()?.value;
         let route: &'static Route = TABLE.get(index)?;
         let pairs = route.path.split('/').zip(path.split('/'));

@@ -154,7 +154,7 @@ impl Call<'_> {
         let row = row.filter(|row| row.enabled).ok_or_else(unauthorized)?;
         let scope = match signed_in.fixed_scope {
             None => scope.map_err(|_| unauthorized())?,
-            // The client need not name the scope that there is no choice of.
+            // The client need not name the only scope that is possible, but may not name another one.
             Some(fixed) => match wanted {
                 RequestedScope::Default => fixed,
                 _ if scope.as_ref() == Ok(&fixed) => fixed,
@@ -178,7 +178,7 @@ impl Call<'_> {
             tracing::error!(reason, "no token can be signed");
             ApiError::unavailable("No token can be issued at present: try again later.")
         })?;
-        // What a client is given has passed the check that it will pass everywhere.
+        // The new token is checked as each service will check it, so that no client gets one that would be refused.
         let details = accounts.check(&text, false).map_err(|_| unauthorized())?;
         self.note(&details.content.user);
         Ok(Issued { text, details })

@@ -144,7 +144,7 @@ fn scope(auth: &mut Fields<'_>) -> ApiResult<RequestedScope> {
         return Ok(RequestedScope::Unscoped);
     }
     let mut scope = Fields::new("auth.scope", value)?;
-    // What clients of trusts and federation ask for besides is refused below.
+    // Keystone's other scopes and fields, such as those for trusts, are refused below.
     let requested = if let Some(mut project) = scope.object("project")? {
         match named(&mut project)? {
             Named::Id(id) => RequestedScope::ProjectId(id),

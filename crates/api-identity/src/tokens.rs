@@ -1,4 +1,4 @@
-//! Tokens: signing in, looking at a token, revoking it; and what a token's user can get further ones for.
+//! Tokens: signing in, looking at a token, revoking it; and the scopes for which its user can get further tokens.
 
 use hyper::header::{HeaderName, HeaderValue};
 use placewright_conductor::accounts::{AccountCommand, AssignmentScope, DEFAULT_DOMAIN};
@@ -83,8 +83,8 @@ async fn has_role(call: &Call<'_>, scope: AssignmentScope) -> bool {
 }
 
 impl Call<'_> {
-    /// The token that the request is about. A caller who may not look at it is refused before it is looked at,
-    /// unless it is the caller's own.
+    /// Checks the token that the request is about. Only administrators and services may ask about tokens other than
+    /// their own; other callers are refused before the token is checked.
     fn subject(&self, allow_expired: bool) -> ApiResult<TokenDetails> {
         let subject = self.head.subject_token.expose();
         if subject.is_empty() {

@@ -104,7 +104,7 @@ pub struct ApplicationCredential {
     pub description: Option<String>,
     /// The id of the project.
     pub project: String,
-    /// The ids of the roles, those of which the user has still count.
+    /// The ids of the roles. Those that the user has no longer do not count.
     pub roles: BTreeSet<String>,
     /// The hash of the secret, in the form of PHC strings.
     pub secret: HiddenText,

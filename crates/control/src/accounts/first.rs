@@ -82,7 +82,8 @@ struct RoleIds {
     member: String,
 }
 
-/// The first roles. Each but the last implies the next one that everybody has who has it.
+/// The first roles. The role `admin` implies `manager`, that one `member`, and that one `reader`; `service` implies no
+/// other role.
 fn first_roles() -> (RoleIds, Vec<(String, Role)>) {
     let role = |name: &str, implied: Option<&String>| {
         let row = Role {

@@ -38,7 +38,7 @@ impl fmt::Debug for Accounts {
 }
 
 impl Accounts {
-    /// The accounts of a control. Tokens are valid for `token_lifetime`.
+    /// The accounts in the state of `control`. Tokens are valid for `token_lifetime`.
     #[must_use]
     pub fn new(control: ControlHandle, token_lifetime: Duration) -> Self {
         Self {
@@ -61,8 +61,8 @@ impl Accounts {
         self.shared.control.submit(Command::Accounts(command))
     }
 
-    /// Checks a token, without waiting. The state that it is checked on may be ahead of the disk, as what was not
-    /// made durable is undone at once.
+    /// Checks a token on the present state, without waiting until that is durable. A change that cannot be made durable
+    /// is undone at once, and counts only until then.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl Accounts {
                 Some(newest) if !is_old => return Ok(newest),
                 newest => match self.add_key().await {
                     Ok(()) => {}
-                    // An old key is as good as a new one.
+                    // While no new key can be made, the old one goes on signing.
                     Err(error) => match newest {
                         Some(newest) => return Ok(newest),
                         None => failure = error,

@@ -16,7 +16,8 @@ const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 5;
 /// The length of a signature in bytes.
 const SIGNATURE_BYTES: usize = 32;
-/// What is signed before the bytes of a token, so that a signature is good for nothing else.
+/// What precedes the bytes of a token when they are signed, so that a signature for anything else is not valid for a
+/// token.
 const CONTEXT: &[u8] = b"placewright token\0";
 
 /// Why a token is not valid. For the log of administrators; clients learn no reason.
@@ -25,7 +26,7 @@ pub enum TokenRefusal {
     /// It is no token of any installation of Placewright.
     #[error("it is no token")]
     Malformed,
-    /// No key of this installation has signed it, or it was changed.
+    /// The key that it names has not signed it, or it was changed.
     #[error("its signature is wrong")]
     Forged,
     /// The key that signed it is not, or no longer, in the journal.
@@ -126,7 +127,7 @@ pub struct TokenContent {
     pub expires_at: Timestamp,
     /// A random number that names the token without revealing it.
     pub audit: [u8; 16],
-    /// That of the first token of which this one was made, if it was made from another one.
+    /// The audit number of the token with which the user first signed in, if this token was made from another one.
     pub audit_root: Option<[u8; 16]>,
     /// The user's epoch when the token was issued.
     pub epoch: u64,
@@ -141,7 +142,7 @@ impl TokenContent {
         URL_SAFE_NO_PAD.encode(self.audit)
     }
 
-    /// The audit ids of this token, and of the first one of which it was made.
+    /// The audit id of this token, and that of the token with which the user first signed in if it is another one.
     #[must_use]
     pub fn audit_ids(&self) -> Vec<String> {
         let root = self.audit_root.map(|root| URL_SAFE_NO_PAD.encode(root));
@@ -189,7 +190,7 @@ pub(super) fn parse(text: &str) -> Option<SignedToken> {
 pub(super) fn sign(number: u32, key: &hmac::Key, content: &TokenContent) -> String {
     let mut bytes = vec![VERSION];
     bytes.extend_from_slice(&number.to_le_bytes());
-    // Texts and numbers always have a form.
+    // Encoding cannot fail, because the content has only texts, numbers and lists.
     bytes.extend(postcard::to_stdvec(content).unwrap_or_default());
     let signature = hmac::sign(key, &[CONTEXT, &bytes].concat());
     bytes.extend_from_slice(signature.as_ref());
