@@ -301,7 +301,7 @@ impl Simulation {
         let packet = match self.rng.below(8) {
             0 => self.network[chosen].clone(),
             1 => {
-                // The start of a session is never lost or duplicated: the connection would end
+                // The start of a session is never lost: the connection on which it is sent would end
                 // instead.
                 if matches!(
                     &self.network[chosen],

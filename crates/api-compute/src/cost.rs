@@ -2,7 +2,7 @@
 
 use placewright_http::Cost;
 
-/// Listings whose cost grows with the fleet or with a project's servers.
+/// Listings whose cost grows with the fleet, or with the number of servers, flavors, server groups or key pairs.
 const LISTS: [&str; 18] = [
     "/servers",
     "/servers/detail",

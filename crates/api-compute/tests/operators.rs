@@ -1,4 +1,4 @@
-//! What operators manage: flavors, groups, aggregates, services, hypervisors, key pairs.
+//! Flavors, server groups, aggregates, services and hypervisors, and the key pairs of users.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 

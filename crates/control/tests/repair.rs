@@ -108,7 +108,7 @@ async fn missing_allocations_are_claimed_again() {
     };
     let now_held = site.conductor.read(move |control, _| held(control)).await;
     assert_eq!(now_held, held(&before.control));
-    // A later deletion by its cell is still accepted.
+    // The instance can still be deleted, although its allocations were claimed anew.
     let delete = Command::Delete {
         instance: instance(1),
     };
@@ -196,7 +196,7 @@ async fn is_active(site: &Site, number: usize) -> bool {
     view(site, number).await.unwrap().vm_state == VmState::Active
 }
 
-/// Removes the report of an instance's guest, as if it was lost.
+/// Removes an instance's guest from what its host has reported, as if the host had reported that the guest is gone.
 fn remove_report(site: &Site, host: HostId, number: usize) {
     let gone = HostUpdate::InstanceWent(instance(number).0, Load::default());
     site.runtime

@@ -105,7 +105,8 @@ impl ServerFiles {
             protocols: self.protocols.clone(),
             tickets: tickets.clone(),
         };
-        // Identity and authorities were checked when they were read, but not the revocation lists.
+        // Identity and authorities were checked when they were read. The revocation lists were not; they are in the
+        // file of the authorities.
         let config = settings.config().map_err(|error| match clients {
             Some(clients) => FileError::new(&clients.authorities, error),
             None => identity_error(error),

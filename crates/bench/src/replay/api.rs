@@ -205,7 +205,7 @@ impl Api {
         }
     }
 
-    /// Sends a request, with retries as long as they are safe and may help.
+    /// Sends a request, and sends it again as long as [`Api::send_once`] says that this may help.
     async fn send_with_retries(
         &self,
         service: Service,
@@ -230,7 +230,8 @@ impl Api {
         }
     }
 
-    /// Sends a request once. With an error it returns whether a retry is safe.
+    /// Sends a request once. With an error it returns whether to send the request again: if there was no response, only
+    /// if that is safe; after an error that is temporary (429 and 503), in any case.
     async fn send_once(
         &self,
         service: Service,

@@ -23,8 +23,8 @@ impl DecisionContext<'_> {
         guests: &[(InstanceId, u32)],
         changes: &mut Vec<Change>,
     ) -> Result<(), Refusal> {
-        // A session at the end of the number range is treated as unknown, because it could not be
-        // incremented and the host would be lost.
+        // A recorded session at the end of the number range counts as none: no later session could be
+        // accepted, and the host would be lost.
         let latest = self.state.hosts.get(&host).map(|row| row.session);
         let latest = latest.filter(|latest| *latest < NUMBER_END);
         if session >= NUMBER_END || latest.is_some_and(|latest| latest >= session) {
