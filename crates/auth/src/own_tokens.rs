@@ -40,16 +40,17 @@ pub trait TokenCheck: Send + Sync {
     fn refresh(&self) -> Option<Refreshing>;
 }
 
-/// The state of the strategy: who checks tokens, once that runs.
+/// The state of the strategy: what checks tokens. It is set once control runs; requests before that are refused with
+/// 503.
 #[derive(Default)]
 pub(crate) struct OwnTokens {
     check: OnceLock<Arc<dyn TokenCheck>>,
 }
 
 impl OwnTokens {
-    /// Sets who checks tokens, once and for all.
+    /// Sets what checks tokens.
     pub(crate) fn set(&self, check: Arc<dyn TokenCheck>) {
-        // A second one is never set.
+        // An error would mean that a check is set already. Each process sets one only.
         let _ = self.check.set(check);
     }
 

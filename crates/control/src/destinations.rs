@@ -69,7 +69,7 @@ impl DestinationsHandle {
     ///
     /// # Errors
     ///
-    /// See [`DestinationsError`]. Nothing is claimed then.
+    /// See [`DestinationsError`], which also says whether something may be claimed then.
     pub async fn select(
         &self,
         request: DestinationsRequest,
@@ -95,7 +95,7 @@ impl DestinationsHandle {
     ///
     /// # Errors
     ///
-    /// See [`DestinationsError`]. Nothing changed then.
+    /// See [`DestinationsError`], which also says whether the claim may have been made then.
     pub async fn claim(
         &self,
         consumer: Uuid,
@@ -112,7 +112,7 @@ impl DestinationsHandle {
     ///
     /// # Errors
     ///
-    /// See [`DestinationsError`]. Nothing changed then.
+    /// See [`DestinationsError`], which also says whether the claim may have been made then.
     pub async fn swap(
         &self,
         consumer: Uuid,

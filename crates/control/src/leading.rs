@@ -39,7 +39,7 @@ impl Leading {
         (self.leadership.as_ref()).map_or(0, |leadership| leadership.borrow().origin)
     }
 
-    /// Waits until somebody leads.
+    /// Waits until it is known which replica leads.
     pub(crate) async fn until_known(&mut self) {
         self.wait_for(|leadership| leadership.epoch > 0).await;
     }

@@ -104,7 +104,7 @@ impl Placement {
     ///
     /// # Errors
     ///
-    /// The engine could not carry it out. The log has why.
+    /// The engine did not carry the command out, or does not know whether it is carried out. The log has why.
     pub async fn submit(&self, command: Command) -> Result<Result<Outcome, Refusal>, CommitError> {
         let is_claim = matches!(command, Command::Claim { .. } | Command::ClaimFirst { .. });
         let note = placewright_audit_log::current_note();
@@ -158,7 +158,7 @@ fn submit_with_sequence(
     }
 }
 
-/// Why a command was not committed although the state does not refuse it.
+/// Why a command that the state does not refuse was not committed, or is not known to be committed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
     /// The command is too large for the store.
@@ -167,7 +167,8 @@ pub enum CommitError {
     /// A bug in Placewright, as text.
     #[error("{0}")]
     Bug(String),
-    /// The store fails, or has too much to do.
+    /// The store fails or has too much to do, or another replica leads or has the command. The text says whether the
+    /// change may have been made.
     #[error("{0}")]
     Unavailable(String),
 }

@@ -32,7 +32,7 @@ impl Rankers {
     pub(crate) fn note(&mut self, origin: u64, change: &Change, at: Instant) {
         self.heard_at.insert(origin, at);
         if self.heard_at.len() > REPLICAS_MAX {
-            // Replicas of former starts.
+            // A process has another number after each start, so numbers of ended processes gather here.
             let is_recent = |heard_at: &Instant| *heard_at + SILENT_AFTER > at;
             self.heard_at.retain(|_, heard_at| is_recent(heard_at));
         }

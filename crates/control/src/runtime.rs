@@ -30,7 +30,7 @@ use crate::secrets;
 
 /// The interval at which the state is searched for work that was missed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// Each time after this many sweeps, the outboxes drop the times of messages that are no longer needed.
+/// The number of sweeps after each of which the outboxes drop the times of messages that are no longer needed.
 const SWEEPS_PER_CLEANUP: u32 = 60;
 
 /// The configuration of a cell.
@@ -290,8 +290,8 @@ fn note_rankers(context: &RuntimeContext, command: Option<CommandId>, changes: &
     }
 }
 
-/// Whenever this process begins to lead, does all pending work, and has the replicas take over the work of a leader
-/// that is gone.
+/// Whenever this process begins to lead, queues all pending work. When another leader is gone, has the next one rank
+/// hosts at once for the requests that the former leader accepted.
 async fn follow_leadership(context: Arc<RuntimeContext>) {
     let Some(mut leadership) = context.control.engine().leadership() else {
         return std::future::pending().await;

@@ -199,8 +199,8 @@ pub(crate) const DROP_SNAPSHOTS: &str = "
     DELETE FROM snapshot WHERE sequence NOT IN
         (SELECT sequence FROM snapshot ORDER BY sequence DESC LIMIT $1)";
 
-/// Removes at most $1 chunks that belong to no snapshot and were not written for a snapshot that is newer than all others.
-/// The first chunk of an attempt is removed first: without it the attempt cannot be finished any more.
+/// Removes at most $1 chunks that belong to no snapshot, except those that were written for a snapshot newer than all
+/// others. The first chunk of an attempt is removed first: without it the attempt cannot be finished any more.
 pub(crate) const DROP_CHUNKS: &str = "
     DELETE FROM chunk WHERE ctid = ANY (ARRAY(
         SELECT c.ctid FROM chunk c

@@ -26,7 +26,7 @@ pub(super) fn address(options: &Options) -> Option<SocketAddr> {
 ///
 /// # Errors
 ///
-/// Clients could not sign in.
+/// Users have to sign in with this installation, and no address is set at which they could.
 pub(super) fn check(options: &Options) -> Result<(), ConfigErrors> {
     if options.auth.strategy == AuthStrategy::Identity && options.identity.listen.is_none() {
         return Err(ConfigErrors(vec![
@@ -36,7 +36,7 @@ pub(super) fn check(options: &Options) -> Result<(), ConfigErrors> {
     Ok(())
 }
 
-/// What a process with an identity API has for it.
+/// What a process keeps for its identity API, beside the server of the API.
 pub(crate) struct OwnIdentity {
     accounts: Accounts,
     address: SocketAddr,
