@@ -28,7 +28,7 @@ pub struct IdentityParts {
     pub domain_id: Option<String>,
     /// `all` for a request to the whole system (system scope).
     pub system_scope: Option<String>,
-    /// The roles as they were given, in any case.
+    /// The roles as they were given: upper and lower case are kept.
     pub roles: Vec<String>,
     /// Whether the project is the deployment's admin project; true unless stated otherwise.
     pub is_admin_project: bool,
@@ -109,7 +109,7 @@ impl Identity {
         self.parts.project_id.as_deref()
     }
 
-    /// The roles as they were given, in any case.
+    /// The roles as they were given: upper and lower case are kept.
     pub fn roles(&self) -> &[String] {
         &self.parts.roles
     }

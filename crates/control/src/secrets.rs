@@ -123,7 +123,7 @@ pub(crate) async fn keep_sealed(control: ControlHandle) {
             Ok(Err(error)) => tracing::error!(%error, "the keys for secrets stay as they are"),
             Ok(Ok(false)) | Err(_) => {}
         }
-        // The replica that leads seals for all; the others only count.
+        // Only the replica that leads seals anew. The other replicas count which secrets are sealed with which key.
         if is_due || last_pass.elapsed() >= FULL_PASS_INTERVAL {
             let with_bodies = false;
             let replaced = seal_again(&control, with_bodies).await;

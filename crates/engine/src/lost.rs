@@ -91,7 +91,8 @@ fn refuse_commands<M: Machine>(shared: &Shared<M>) {
     }
 }
 
-/// Waits for a moment, or until somebody wants something.
+/// Waits until a command or a request to append the lost entries again arrives, or the engine is shut down, for
+/// [`CHECK_INTERVAL`] at most.
 fn wait_for_requests<M: Machine>(shared: &Shared<M>) {
     let until = Instant::now() + CHECK_INTERVAL;
     let mut queue = shared.queue.lock();

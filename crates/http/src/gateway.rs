@@ -112,7 +112,7 @@ impl Gateway {
         self
     }
 
-    /// Shares admission control with others, or configures it.
+    /// Sets the admission control, which several gateways may share.
     #[must_use]
     pub fn with_admission(mut self, admission: AdmissionControl) -> Self {
         self.admission = admission;

@@ -334,8 +334,8 @@ impl Connections {
     }
 
     /// Refuses the response of a member of another cluster than before, because that cluster has another store. Even if
-    /// that cluster carried the request out, our store is unchanged; and an append fails there, because its head is not
-    /// the one that we know.
+    /// that cluster carried the request out, the store of this journal is unchanged; and an append fails there, because
+    /// that cluster's head is not the one that this process knows.
     fn check_cluster(&self, index: usize, response: Response) -> Result<Response, Failure> {
         let header = match &response {
             Response::Txn(response) => response.header,

@@ -15,7 +15,7 @@ const FRAME_BYTES: usize = 8;
 pub(crate) enum RowError {
     /// A newer release wrote the value, in a form of this version.
     Newer(u8),
-    /// The value is damaged, or something else.
+    /// The value is damaged, or was not written by a journal.
     Bad,
 }
 

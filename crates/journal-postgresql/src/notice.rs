@@ -9,7 +9,7 @@ pub enum PostgresqlNotice {
     NoAnswer {
         /// The address of this server, with its port.
         host: String,
-        /// What it, or the connection, said.
+        /// The error of the connection, or of the server that refused it.
         reason: String,
     },
     /// The primary acknowledges what no standby has.

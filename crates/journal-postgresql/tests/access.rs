@@ -93,7 +93,7 @@ fn check_rights(
         .unwrap();
     open(&url("other")).unwrap().append(1, &[b"a"]).unwrap();
 
-    // A user who loses the right to write has not written.
+    // An append by a user who has lost the right to write fails, and is known not to be made.
     let statement = "ALTER TABLE placewright.batch OWNER TO postgres; \
                      GRANT SELECT ON placewright.batch TO placewright";
     cluster.sql(0, statement).unwrap();

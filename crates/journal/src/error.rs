@@ -342,8 +342,8 @@ impl JournalError {
         }
     }
 
-    /// Classifies an error of reading the snapshot at `sequence`. If [`Self::into_io`] wrapped an error
-    /// of a journal, that one is returned.
+    /// Classifies an error of reading the snapshot at `sequence`. An error of a journal that
+    /// [`Self::into_io`] wrapped is returned as it was.
     pub(crate) fn from_snapshot_io(error: io::Error, sequence: u64) -> Self {
         match error.downcast::<Self>() {
             Ok(inner) => inner,

@@ -1,5 +1,5 @@
-//! Snapshots of states that consist of tables. A snapshot is a version, then each row preceded by its
-//! length, then a length of 0.
+//! Snapshots of states that consist of tables. A snapshot is a version, then elements, each preceded by its
+//! length, then a length of 0. An element is a row, or a part that rows share (`packed.rs`).
 
 use std::io::{self, Read, Write};
 

@@ -167,7 +167,8 @@ fn a_record_of_a_cell_with_a_field_that_was_added_is_read() {
 
 #[test]
 fn snapshots_with_a_field_that_was_added_are_read() {
-    // A snapshot of tables with one element, which is a row (0). The version is 3, and a length of 0 ends it.
+    // A snapshot of version 3 with one element: its length, the kind 0 for a row of a table, and the change that makes
+    // the row. A length of 0 ends the snapshot.
     let snapshot_with = |change: Vec<u8>| {
         let element = [&[0][..], &change].concat();
         let length = u32::try_from(element.len()).unwrap().to_le_bytes();

@@ -28,7 +28,7 @@ impl Restored {
     /// Gives the store its final name.
     ///
     /// # Errors
-    /// A file or directory of that name exists by now, or those of the file system.
+    /// A file or directory of that name exists by now, or the file system fails.
     pub fn publish(self) -> Result<(), BackupError> {
         let Self { journal, partial } = self;
         // Closed before the rename, because SQLite removes its log when it closes the database, under the path

@@ -18,7 +18,8 @@ struct Entry {
     block: usize,
     /// The feasible and the undecided hosts of the class.
     for_class: BlockFeasibility,
-    /// Those of the feasible and undecided hosts that masks do not exclude for the single request.
+    /// The feasible and undecided hosts of the class, without those that masks exclude for the present request of the
+    /// class.
     possible_for_request: u64,
 }
 
