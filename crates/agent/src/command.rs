@@ -57,6 +57,8 @@ pub struct Options {
     /// Names of environment variables that executables receive besides [`PASSED_VARIABLES`] and
     /// those that the driver sets.
     pub further_variables: Vec<String>,
+    /// Where executables find images, before the slash and the UUID: a folder, or the beginning of a URL.
+    pub images: Option<String>,
 }
 
 /// The variables of the agent's environment that executables receive: only those that every program
@@ -88,6 +90,7 @@ impl Options {
             timeout: Duration::from_secs(600),
             timeouts: BTreeMap::new(),
             further_variables: Vec::new(),
+            images: None,
         }
     }
 }
@@ -170,8 +173,22 @@ struct OrderInput<'a> {
     resources: Vec<ResourceInput<'a>>,
     origin: Option<GuestRefInput>,
     target: Option<GuestRefInput>,
+    /// Where the image is: a path or a URL; none if the instance has none, or nobody said where images are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<String>,
     /// The specification's body as control wrote it: flavor, image, networks and the like.
     spec: &'a RawValue,
+}
+
+/// The part of a specification that names the image.
+#[derive(Deserialize)]
+struct SpecWithImage {
+    server: ServerWithImage,
+}
+
+#[derive(Deserialize)]
+struct ServerWithImage {
+    image: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -275,6 +292,7 @@ impl CommandDriver {
             ("PLACEWRIGHT_HOST_UUID", "/host/uuid"),
             ("PLACEWRIGHT_INSTANCE", "/guest/instance"),
             ("PLACEWRIGHT_GUEST", "/guest/number"),
+            ("PLACEWRIGHT_IMAGE", "/order/image"),
         ];
         let found = paths_by_name.into_iter().filter_map(|(name, path)| {
             let text = match input.pointer(path)? {
@@ -284,6 +302,15 @@ impl CommandDriver {
             Some((name, text))
         });
         found.collect()
+    }
+
+    /// Where the image of a specification is.
+    fn image_location(&self, spec: Option<&RawValue>) -> Option<String> {
+        let images = self.options.images.as_deref()?;
+        let spec: SpecWithImage = serde_json::from_str(spec?.get()).ok()?;
+        // Only a UUID is the name of an image, so that no name leads out of the folder.
+        let image = uuid::Uuid::try_parse(&spec.server.image?).ok()?;
+        Some(format!("{}/{image}", images.trim_end_matches('/')))
     }
 
     /// Runs `inspect` or `list`, and decodes its output.
@@ -364,6 +391,7 @@ impl Driver for CommandDriver {
                 resources: order.amounts.iter().map(resource_input).collect(),
                 origin: order.origin.map(GuestRefInput::from),
                 target: order.target.map(GuestRefInput::from),
+                image: self.image_location(spec.as_deref()),
                 spec: spec.as_deref().unwrap_or(RawValue::NULL),
             });
             let input = ExecutableInput {

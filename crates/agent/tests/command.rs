@@ -59,6 +59,7 @@ fn driver(scripts: &[(&str, &str)]) -> (TempDir, CommandDriver) {
     options
         .timeouts
         .insert(Operation::Rebuild, Duration::from_millis(300));
+    options.images = Some("https://cloud:9292/v2/images/".to_owned());
     let driver = CommandDriver::new(options).unwrap();
     (directory, driver)
 }
@@ -87,6 +88,27 @@ async fn executables_read_the_request_from_standard_input() {
     assert_eq!(read["order"]["resources"][0]["resources"]["MEMORY_MB"], 512);
     let image = &read["order"]["spec"]["request"]["image"];
     assert_eq!(image["properties"]["os_distro"], "debian");
+}
+
+#[tokio::test]
+async fn executables_are_told_where_the_image_is() {
+    let write = r#"printf %s "${PLACEWRIGHT_IMAGE-none}" > "$PLACEWRIGHT_STATE_DIR/image""#;
+    let (directory, driver) = driver(&[("spawn", write)]);
+    let image = "70ace000-0000-4000-8000-000000000001";
+    let location = format!("https://cloud:9292/v2/images/{image}");
+    for (server, expected) in [
+        (format!(r#"{{"image": "{image}"}}"#), location.as_str()),
+        (r#"{"image": "../../etc/passwd"}"#.to_owned(), "none"),
+        ("{}".to_owned(), "none"),
+    ] {
+        let mut request = request(Operation::Spawn);
+        let mut order = order(request.host, instance(1), Step::Arrive, 512);
+        order.spec.body = format!(r#"{{"request": {{}}, "server": {server}}}"#).into();
+        request.order = Some(Arc::new(order));
+        driver.carry_out(request).await.unwrap();
+        let read = fs::read_to_string(directory.path().join("state/image")).unwrap();
+        assert_eq!(read, expected);
+    }
 }
 
 #[tokio::test]

@@ -75,7 +75,9 @@ pub(crate) fn from_refusal(refusal: super_conductor::Refusal) -> ApiError {
         )),
         // The message is Nova's, because clients parse it.
         Refusal::OverQuota(exceeded) => ApiError::forbidden(exceeded.to_string()),
-        Refusal::TooMany { .. } => ApiError::forbidden(to_sentence(&refusal.to_string())),
+        Refusal::TooMany { .. } | Refusal::TooManyImageBytes { .. } => {
+            ApiError::forbidden(to_sentence(&refusal.to_string()))
+        }
         Refusal::Exists { .. }
         | Refusal::InUse { .. }
         | Refusal::WrongState { .. }

@@ -17,6 +17,7 @@ mod discovery;
 mod error;
 mod fields;
 mod flavors;
+mod image_lookup;
 mod images;
 mod options;
 mod page;

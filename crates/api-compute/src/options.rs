@@ -18,6 +18,10 @@ pub struct ComputeOptions {
     pub translate: TranslateOptions,
     /// The images with known properties.
     pub images: Arc<Images>,
+    /// Whether servers are created of control's own images, and of no others.
+    pub serves_images: bool,
+    /// Whether control answers for networks. It has none, so a server cannot ask for one.
+    pub serves_networks: bool,
     /// Limits of requests, users and projects.
     pub limits: Limits,
 }

@@ -54,7 +54,9 @@ fn defaults_allow_what_the_profiles_of_the_conformance_suite_expect() {
         };
         let (policy, warnings) = Policy::load(&config).unwrap();
         assert!(warnings.is_empty());
-        let of_placement = Rule::ALL.iter().filter(|rule| !rule.is_of_compute());
+        let of_placement = Rule::ALL
+            .iter()
+            .filter(|rule| !rule.is_of_compute() && !rule.is_of_image());
         for &rule in of_placement {
             let is_allowed = |roles: &[&str], target: &Target<'_>| {
                 policy
@@ -101,7 +103,10 @@ fn defaults_of_the_compute_api_differ_for_administrators_members_readers_and_own
         let caller = Identity::new(caller(roles));
         policy.authorize(rule, &caller, &target).is_ok()
     };
-    for &rule in Rule::ALL.iter().filter(|rule| rule.is_of_compute()) {
+    for &rule in Rule::ALL
+        .iter()
+        .filter(|rule| rule.is_of_compute() || rule.is_of_image())
+    {
         assert!(is_allowed(rule, &["admin"], "p2", "u2"), "{rule}");
         let is_open = rule.default().check == "@";
         assert_eq!(is_allowed(rule, &[], "p2", "u2"), is_open, "{rule}");
@@ -122,6 +127,9 @@ fn defaults_of_the_compute_api_differ_for_administrators_members_readers_and_own
         (Rule::ServersMigrate, false, false),
         (Rule::KeypairsShow, true, true),
         (Rule::HostAggregatesIndex, false, false),
+        (Rule::ImagesIndex, true, true),
+        (Rule::ImagesCreate, false, true),
+        (Rule::ImagesPublicize, false, false),
     ] {
         assert_eq!(is_allowed(rule, &["reader"], "p1", "u1"), reader, "{rule}");
         assert_eq!(

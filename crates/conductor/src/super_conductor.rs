@@ -12,6 +12,8 @@ mod accounts;
 mod command;
 mod decide;
 mod effect;
+mod image;
+mod image_usages;
 mod listing;
 mod project_usages;
 mod quotas;
@@ -24,6 +26,8 @@ pub use command::{
 };
 pub use decide::decide;
 pub use effect::Effect;
+pub use image::{Image, ImageContent, Member, MemberStatus, Visibility};
+pub use image_usages::ImageUsage;
 pub use listing::{ListKey, Listing};
 pub use quotas::DEFAULT_QUOTA_CLASS;
 pub use record_sizes::{INSTANCE_BYTES, labels_bytes, spec_bytes};

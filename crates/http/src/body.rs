@@ -17,6 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use crate::costly::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::memory_budget::{MemoryBudget, MemoryPermit};
+use crate::streamed::FileBody;
 
 /// The body of a response.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub enum Body {
     Stream(mpsc::Receiver<Bytes>),
     /// Pieces that are generated as the client takes them.
     Pieces(ChunkedResponse),
+    /// The content of a file.
+    File(FileBody),
 }
 
 impl Body {
@@ -125,6 +128,9 @@ impl HttpBody for Body {
             Body::Pieces(pieces) => pieces
                 .poll(context)
                 .map(|bytes| Some(Ok(Frame::data(bytes?)))),
+            Body::File(file) => file
+                .poll(context)
+                .map(|bytes| Some(Ok(Frame::data(bytes?)))),
         }
     }
 
@@ -138,6 +144,7 @@ impl HttpBody for Body {
             Body::Pieces(pieces) => pieces
                 .bytes_left
                 .map_or_else(SizeHint::default, SizeHint::with_exact),
+            Body::File(file) => SizeHint::with_exact(file.bytes_left()),
             Body::Stream(_) => SizeHint::default(),
         }
     }

@@ -31,6 +31,7 @@ use crate::reply::Reply;
 use crate::request_context::RequestContext;
 use crate::request_id::REQUEST_ID;
 use crate::server::{Client, HttpService, Responding};
+use crate::streamed::{self, BodySink};
 use crate::tls::scheme;
 
 /// The largest body whose request is not costly for its body: a larger one takes milliseconds to parse and
@@ -113,6 +114,29 @@ pub trait Api: Send + Sync + 'static {
         identity: Option<&Identity>,
         context: &mut RequestContext<Self::Version>,
     ) -> ApiResult<Routed<Self::Request>>;
+
+    /// Whether the body of a request may be too large for memory. It goes to [`Self::body_sink`] then, and
+    /// [`Self::run`] gets an empty one.
+    fn streams_body(&self, request: &Self::Request) -> bool {
+        let _ = request;
+        false
+    }
+
+    /// Where the body of a request goes piece by piece, if [`Self::streams_body`] says so. `declared` is its length, if
+    /// the client says it.
+    ///
+    /// # Errors
+    ///
+    /// The request is refused before its body is read.
+    fn body_sink(
+        &self,
+        request: &Self::Request,
+        identity: &Identity,
+        declared: Option<u64>,
+    ) -> ApiResult<Box<dyn BodySink>> {
+        let _ = (request, identity, declared);
+        Err(ApiError::new(500, "No body is expected."))
+    }
 
     /// The error when a body is longer than its route allows.
     fn body_too_large(&self, request: &Self::Request, error: ApiError) -> ApiError {
@@ -265,10 +289,7 @@ where
     let request = routed.request;
     let content = match routed.body_bytes_max {
         None => RequestBody::default(),
-        Some(limit) => {
-            let read = gateway.read_body(body, identity.as_deref(), limit).await;
-            read.map_err(|error| body_error(&**api, &request, error))?
-        }
+        Some(limit) => read_content(&**api, &request, body, (identity.as_deref(), limit)).await?,
     };
     let note = context.audit.as_ref().map(AuditEntry::note);
     let Some(identity) = identity else {
@@ -303,6 +324,33 @@ where
     } else {
         let work = api.run(&request, &parts.uri, Some(&identity), &content);
         permit.run(with_note(note, measure(busy_time, work))).await
+    }
+}
+
+/// Reads the body of a request, or hands it to the service's sink; then it is empty here.
+async fn read_content<A: Api, B>(
+    api: &A,
+    request: &A::Request,
+    body: &mut B,
+    (caller, limit): (Option<&Identity>, usize),
+) -> ApiResult<RequestBody>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: fmt::Display,
+{
+    let gateway = api.gateway();
+    match caller {
+        Some(caller) if api.streams_body(request) => {
+            // What the body is for may have been made by another process.
+            gateway.confirm_state().await?;
+            let sink = api.body_sink(request, caller, body.size_hint().exact())?;
+            streamed::receive(body, sink, gateway.options().body_timeout).await?;
+            Ok(RequestBody::default())
+        }
+        caller => {
+            let read = gateway.read_body(body, caller, limit).await;
+            read.map_err(|error| body_error(api, request, error))
+        }
     }
 }
 

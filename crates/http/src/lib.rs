@@ -37,6 +37,7 @@ mod reply;
 mod request_context;
 mod request_id;
 mod server;
+mod streamed;
 mod timed_stream;
 mod tls;
 
@@ -63,4 +64,5 @@ pub use query::{Query, QueryError, Syntax};
 pub use reply::Reply;
 pub use request_context::RequestContext;
 pub use server::{Client, HttpService, Responding, Server, Stopped, Successor};
+pub use streamed::{BodySink, FileBody, Sinking};
 pub use tls::{ListenerTlsMetrics, TlsAcceptor, TlsMetrics, TlsSession, scheme};

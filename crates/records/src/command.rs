@@ -3,18 +3,24 @@
 //! As with messages ([`crate::message`]), two replicas use the highest version that both know. A field can be
 //! added to a command without a new version. A new version is needed for a value that an older release could not
 //! read, such as a new command.
+//!
+//! | version | what it added |
+//! | --- | --- |
+//! | 1 | everything else |
+//! | 2 | accounts |
+//! | 3 | images: `SetImage`, and the checks of their limits |
 
 use placewright_conductor::control::Command;
+use placewright_conductor::super_conductor;
 
 use crate::form::{Form, FormError, Layout, Reader, Writer};
 use crate::message::Versions;
 
 /// The versions of commands that this release supports.
-///
-/// Version 2 has the commands about accounts. A replica whose leader is of an older release cannot hand them over.
+/// A replica whose leader is of an older release cannot hand over what that one lacks.
 pub const VERSIONS: Versions = Versions {
     oldest: 1,
-    newest: 2,
+    newest: 3,
 };
 
 choice!(Command {
@@ -22,15 +28,38 @@ choice!(Command {
     1 Conductor { command, at },
 });
 
-/// The bytes of a command; `None` if this release does not support the version.
+/// The bytes of a command; `None` if this release does not support the version, or the version lacks the command.
 #[must_use]
 pub fn encode(version: u32, command: &Command) -> Option<Vec<u8>> {
-    if !VERSIONS.include(version) {
+    if !VERSIONS.include(version) || version < since(command) {
         return None;
     }
     let mut out = Writer::new(Vec::new(), Layout::Growing);
     command.write(&mut out);
     Some(out.into_bytes())
+}
+
+/// The version that added a command.
+fn since(command: &Command) -> u32 {
+    match command {
+        Command::Placement(_) => VERSIONS.oldest,
+        Command::Conductor { command, .. } => since_of_conductor(command),
+    }
+}
+
+fn since_of_conductor(mut command: &super_conductor::Command) -> u32 {
+    use super_conductor::Command;
+    // What is guarded or limited is what counts: the rows and checks around it belong to the same things.
+    while let Command::Guarded { command: inner, .. } | Command::Limited { command: inner, .. } =
+        command
+    {
+        command = inner;
+    }
+    match command {
+        Command::Accounts(_) => 2,
+        Command::SetImage { .. } => 3,
+        _ => VERSIONS.oldest,
+    }
 }
 
 /// Reads a command.

@@ -5,6 +5,7 @@ mod cell_rows;
 mod conductor_commands;
 mod control_rows;
 mod hosts;
+mod images;
 mod instances;
 mod messages;
 mod placement;

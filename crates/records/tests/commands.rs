@@ -18,6 +18,7 @@ use placewright_conductor::{SharedText, Spec, SpecBody};
 use placewright_records::command::{VERSIONS, decode, encode};
 use placewright_records::{Form, Layout, Reader, Writer};
 use values::commands::{builds, conductor_commands, first_conductor_commands, placement_commands};
+use values::images::{all_commands, image_commands};
 use values::{AT, OTHER, spec};
 
 fn of_conductor(command: super_conductor::Command) -> Command {
@@ -40,7 +41,8 @@ fn commands_of(version: u32) -> Vec<Command> {
     let to_placement = placement_commands().into_iter().map(Command::Placement);
     let to_conductor = match version {
         1 => first_conductor_commands(),
-        _ => conductor_commands(),
+        2 => conductor_commands(),
+        _ => all_commands(),
     };
     let to_conductor = to_conductor.into_iter().map(of_conductor);
     to_placement.chain(to_conductor).collect()
@@ -75,11 +77,19 @@ fn commands_of_each_version_read_as_they_always_did() {
 }
 
 #[test]
+fn a_version_lacks_what_a_later_one_added() {
+    for command in image_commands().into_iter().map(of_conductor) {
+        assert_eq!(encode(2, &command), None);
+        assert!(encode(3, &command).is_some());
+    }
+}
+
+#[test]
 fn every_command_is_among_those_of_these_tests() {
     let numbers: BTreeSet<u64> = placement_commands().iter().map(number_of).collect();
     assert_eq!(numbers, (0..=21).collect());
-    let numbers: BTreeSet<u64> = conductor_commands().iter().map(number_of).collect();
-    assert_eq!(numbers, (0..=34).collect());
+    let numbers: BTreeSet<u64> = all_commands().iter().map(number_of).collect();
+    assert_eq!(numbers, (0..=35).collect());
 }
 
 #[test]

@@ -25,6 +25,7 @@ use placewright_records::message::{self, Versions};
 use placewright_records::{Form, cell};
 use super_conductor::Change;
 use values::accounts::account_changes;
+use values::images::image_changes;
 use values::quotas::quota_changes;
 use values::{INSTANCE, cell_changes, control_changes, reservation_changes};
 
@@ -74,6 +75,13 @@ fn records_of_control_read_as_they_always_did() {
     assert_eq!(
         control_records::decode(&golden("control_4_accounts")).unwrap(),
         account_changes()
+    );
+    let mut bytes = Vec::new();
+    control_records::encode(&image_changes(), &mut bytes);
+    assert_writes("control_4_images", &bytes);
+    assert_eq!(
+        control_records::decode(&golden("control_4_images")).unwrap(),
+        image_changes()
     );
     // A record of version 3 with one element, a spec (2) of template 7, which is missing.
     let without_template = [

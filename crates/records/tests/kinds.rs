@@ -353,10 +353,13 @@ fn test_requests(tested: &mut TestedRows) {
     tested.test("requests", [request]);
 }
 
-fn test_quotas(tested: &mut TestedRows) {
+fn test_quotas_and_images(tested: &mut TestedRows) {
     tested.test("quotas", [values::quotas::limits()]);
     tested.test("quotas", values::quotas::scopes());
     tested.test("quotas", values::quotas::usage().amounts().cloned());
+    tested.test("images", values::images::images());
+    tested.test("images", [values::images::content()]);
+    tested.test("images", values::images::members());
 }
 
 fn test_commands(tested: &mut TestedRows) {
@@ -374,10 +377,10 @@ fn test_commands(tested: &mut TestedRows) {
         "placement_commands",
         [ConsumerGeneration::Any, ConsumerGeneration::Is(Some(3))],
     );
-    tested.test("conductor_commands", commands::conductor_commands());
+    tested.test("conductor_commands", values::images::all_commands());
     tested.test("conductor_commands", [commands::ranked_candidates()]);
     tested.test("conductor_commands", commands::rebuild_events());
-    tested.test("conductor_commands", commands::limit_checks());
+    tested.test("conductor_commands", values::images::all_limit_checks());
     tested.test("conductor_commands", commands::builds(2));
     let commands = commands::placement_commands().into_iter();
     tested.test("command", commands.map(control::Command::Placement));
@@ -415,7 +418,7 @@ fn every_kind_of_row_grows() {
     test_guests(&mut tested);
     test_requests(&mut tested);
     test_servers(&mut tested);
-    test_quotas(&mut tested);
+    test_quotas_and_images(&mut tested);
     test_commands(&mut tested);
     let mut names = tested.names;
     names.extend(NOT_ROWS.map(str::to_owned));

@@ -4,6 +4,7 @@
 //! listens. Steps that can fail quickly come before the store is loaded.
 
 mod access;
+mod api_servers;
 mod api_threads;
 mod catalog;
 pub(crate) mod descriptors;
@@ -151,7 +152,9 @@ pub(crate) fn check_open_listeners(options: &Options) -> Result<Vec<String>, Con
     let mut warnings = Vec::new();
     let addresses = std::iter::once(options.placement.listen)
         .chain(options.scheduler.listen)
-        .chain(options.compute.listen);
+        .chain(options.compute.listen)
+        .chain(options.image.listen)
+        .chain(options.network.listen);
     for address in addresses {
         let is_open = options.auth.strategy == AuthStrategy::Noauth2 && !address.ip().is_loopback();
         if is_open && !options.auth.i_know_this_is_open {

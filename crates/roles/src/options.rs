@@ -26,7 +26,7 @@ options! {
     placement: PlacementOptions {
         /// Address and port to listen on. 8778 is Placement's port in OpenStack.
         listen: SocketAddr = "127.0.0.1:8778";
-        /// Most connections at the same time of each of the three APIs: placement, scheduler and compute. For a
+        /// Most connections at the same time of each of the APIs: placement, scheduler, compute, image and network. For a
         /// further connection, an idle one of the peer with the most connections is closed; while none is idle, the
         /// further one waits. If there are too few file descriptors, the limit is lower, and the log says so.
         #[unit("connections")]
@@ -328,6 +328,68 @@ options! {
         #[unit("passwords")]
         cache_entries: Number<1, 10_000_000> = "1024";
         /// A file with the certificate (PEM) that the identity API shows, then those of the authorities between it
+        /// and the root. With it the port takes HTTPS; docs/operations.md, "TLS". Not set: HTTP only.
+        tls_certificate: Option<PathBuf> = "";
+        /// The file with the private key of the certificate. Not set: the key is in the file `tls_certificate`, too.
+        tls_key: Option<PathBuf> = "";
+        /// A file with the authorities (PEM) that sign clients' certificates, with their revocation lists, if any.
+        tls_client_ca: Option<PathBuf> = "";
+        /// Whether clients show a certificate: `off` requests none, `optional` refuses certificates that are not
+        /// valid, `required` also refuses clients without one.
+        tls_client_certificates: ClientCertificateMode = "off";
+        /// Whether HTTP without TLS is served on the same port, or refused with 400.
+        tls_plain: PlainMode = "allow";
+    }
+
+    /// The image API (`docs/image-api.md`): what clients need of OpenStack Image v2, with the bytes of images in a
+    /// folder. With it, servers are created of the images that it has, and no others.
+    image: ImageApiOptions {
+        /// Address and port to listen on, 127.0.0.1:9292 for example. Not set: there is no image API.
+        listen: Option<SocketAddr> = "";
+        /// Scheme and host that clients use (`https://cloud.example:9292`), if they differ from those in the requests
+        /// that arrive, as behind a proxy. The catalog of `auth.strategy = "identity"` names them.
+        public_url: Option<String> = "";
+        /// The folder with the bytes of images, made when missing: a file for each, named by its UUID. Replicas of control
+        /// share one. Not set: `images` in the folder of the store.
+        folder: Option<PathBuf> = "";
+        /// The most images that a project may have.
+        #[unit("images")]
+        images_max: Number<0, 1_000_000> = "1000";
+        /// The most bytes that a project's images may have together, those that are arriving counted.
+        #[unit("bytes")]
+        project_bytes_max: Number<0, 1_125_899_906_842_624> = "1099511627776";
+        /// The most bytes of one image.
+        #[unit("bytes")]
+        image_bytes_max: Number<1, 1_125_899_906_842_624> = "274877906944";
+        /// How many bytes uploads leave free in the file system of the folder.
+        #[unit("bytes")]
+        free_bytes_min: Number<0, 1_125_899_906_842_624> = "1073741824";
+        /// The most uploads at the same time, and the most downloads. A project has a quarter of them at most.
+        #[unit("transfers")]
+        transfers_max: Number<4, 10_000> = "64";
+        /// A file with the certificate (PEM) that the image API shows, then those of the authorities between it
+        /// and the root. With it the port takes HTTPS; docs/operations.md, "TLS". Not set: HTTP only.
+        tls_certificate: Option<PathBuf> = "";
+        /// The file with the private key of the certificate. Not set: the key is in the file `tls_certificate`, too.
+        tls_key: Option<PathBuf> = "";
+        /// A file with the authorities (PEM) that sign clients' certificates, with their revocation lists, if any.
+        tls_client_ca: Option<PathBuf> = "";
+        /// Whether clients show a certificate: `off` requests none, `optional` refuses certificates that are not
+        /// valid, `required` also refuses clients without one.
+        tls_client_certificates: ClientCertificateMode = "off";
+        /// Whether HTTP without TLS is served on the same port, or refused with 400.
+        tls_plain: PlainMode = "allow";
+    }
+
+    /// The network API (`docs/compute-api.md`, "Networks"): what clients ask of OpenStack Networking before they do
+    /// anything else. There are no networks in it; with it, a server that asks for one is refused.
+    network: NetworkApiOptions {
+        /// Address and port to listen on, 127.0.0.1:9696 for example. Not set: there is no network API.
+        listen: Option<SocketAddr> = "";
+        /// Scheme and host that clients use (`https://cloud.example:9696`), if they differ from those in the requests
+        /// that arrive, as behind a proxy. The catalog of `auth.strategy = "identity"` names them.
+        public_url: Option<String> = "";
+        /// A file with the certificate (PEM) that the network API shows, then those of the authorities between it
         /// and the root. With it the port takes HTTPS; docs/operations.md, "TLS". Not set: HTTP only.
         tls_certificate: Option<PathBuf> = "";
         /// The file with the private key of the certificate. Not set: the key is in the file `tls_certificate`, too.
@@ -778,6 +840,9 @@ options! {
         /// Names of variables of the agent's environment that executables get, besides those that every program needs
         /// (docs/agents.md).
         command_environment: Vec<String> = "";
+        /// Where executables find images: the folder of the image API, as this host sees it, or the beginning of a URL.
+        /// They get it with a slash and the image's UUID. Not set: they get the UUID only.
+        images: Option<String> = "";
     }
 
     /// The secrets of servers (user data, passwords) are sealed in the stores of control and cells, with keys that are

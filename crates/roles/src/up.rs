@@ -5,6 +5,7 @@
 //! same directory, the installation continues where it was.
 
 mod certificates;
+mod demo_image;
 mod hosts;
 mod summary;
 
@@ -79,6 +80,8 @@ const COMPUTE_PORT: u16 = 8774;
 const CONTROL_PORT: u16 = 8775;
 const HEALTH_PORT: u16 = 8777;
 const SCHEDULER_PORT: u16 = 8779;
+const IMAGE_PORT: u16 = 9292;
+const NETWORK_PORT: u16 = 9696;
 const CELLS_PORT: u16 = 8780;
 
 /// How long simulated work under way may continue at the stop.
@@ -135,6 +138,12 @@ fn preferred_or_free(port: u16) -> std::io::Result<SocketAddr> {
     })
 }
 
+/// The address of the Placement API, which is always on.
+fn placement_address(control: &RunningControl) -> anyhow::Result<SocketAddr> {
+    let address = control.address("placement")?;
+    address.context("placement has no address")
+}
+
 impl Up {
     /// Sets the options that the user did not set to the values for an installation in one process.
     fn set_defaults(&self, config: &mut Config) -> anyhow::Result<()> {
@@ -170,6 +179,14 @@ impl Up {
         }
         if options.scheduler.listen.is_none() {
             options.scheduler.listen = Some(preferred_or_free(SCHEDULER_PORT)?);
+        }
+        if options.image.listen.is_none() {
+            options.image.listen = Some(preferred_or_free(IMAGE_PORT)?);
+        }
+        let images = &mut options.image.folder;
+        images.get_or_insert_with(|| self.folder.join("images"));
+        if options.network.listen.is_none() {
+            options.network.listen = Some(preferred_or_free(NETWORK_PORT)?);
         }
         if options.control.listen.is_none() {
             options.control.listen = Some(preferred_or_free(CONTROL_PORT)?);
@@ -228,10 +245,11 @@ impl Up {
         };
         control.reread_access_files(&config.options, hang_ups);
         let runtime = conductor_runtime(&control)?;
+        demo_image::ensure(&config.options, runtime.control()).await?;
         let engine = control.engine.clone();
-        let placement = control.placement_address()?;
+        let placement = placement_address(&control)?;
         let token = agents_token(&control);
-        let mut summary = self.summary(config, &control, simulation.hosts.len())?;
+        let mut summary = self.summary(config, &control, placement, simulation.hosts.len())?;
         let mut cell_servers = JoinSet::new();
         let cells = self.start_cells(config, &control, (&stops, &mut cell_servers));
         let (cells, addresses) = cells.await?;
@@ -312,14 +330,17 @@ impl Up {
         &self,
         config: &Config,
         control: &RunningControl,
+        placement: SocketAddr,
         hosts: usize,
     ) -> std::io::Result<summary::StartupSummary> {
         Ok(summary::StartupSummary {
-            placement: control.placement_address()?,
-            scheduler: control.scheduler_address()?,
-            compute: control.compute_address()?,
+            placement,
+            scheduler: control.address("scheduler")?,
+            compute: control.address("compute")?,
+            image: control.address("image")?,
+            network: control.address("network")?,
             health: control.health_address(),
-            identity: control.identity_address()?,
+            identity: control.address("identity")?,
             clouds_file: match control.own_identity() {
                 Some(_) => OwnIdentity::clouds_file(&config.options),
                 None => self.folder.join("clouds.yaml"),

@@ -56,6 +56,8 @@ pub(crate) fn control_warnings(config: &Config) -> Vec<String> {
             ("scheduler.tls_client_ca", &options.scheduler.tls_client_ca),
             ("compute.tls_client_ca", &options.compute.tls_client_ca),
             ("identity.tls_client_ca", &options.identity.tls_client_ca),
+            ("image.tls_client_ca", &options.image.tls_client_ca),
+            ("network.tls_client_ca", &options.network.tls_client_ca),
             ("health.tls_client_ca", &options.health.tls_client_ca),
         ],
     );
@@ -80,6 +82,7 @@ fn warn_of_plain_http(warnings: &mut Vec<String>, options: &Options) {
     let (placement, scheduler, compute) =
         (&options.placement, &options.scheduler, &options.compute);
     let identity = &options.identity;
+    let (image, network) = (&options.image, &options.network);
     let listeners = [
         (
             "placement",
@@ -89,6 +92,8 @@ fn warn_of_plain_http(warnings: &mut Vec<String>, options: &Options) {
         ("scheduler", scheduler.listen, &scheduler.tls_certificate),
         ("compute", compute.listen, &compute.tls_certificate),
         ("identity", identity.listen, &identity.tls_certificate),
+        ("image", image.listen, &image.tls_certificate),
+        ("network", network.listen, &network.tls_certificate),
     ];
     for (section, address, certificate) in listeners {
         if let Some(address) = address

@@ -10,8 +10,11 @@ use super::{find, show};
 use crate::routed_request::RoutedRequest;
 
 pub(crate) async fn addresses(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    check_exists(request, Rule::ServersShow).await?;
-    Reply::value(200, &json!({"addresses": {}}))
+    let reading = request.try_read(|control, views| {
+        let server = find(request, control, views, Rule::ServersShow)?;
+        Ok(show::addresses_json(request, &server.body().server))
+    });
+    Reply::value(200, &json!({"addresses": reading.await?}))
 }
 
 pub(crate) async fn interfaces(request: &RoutedRequest<'_>) -> ApiResult<Reply> {

@@ -23,10 +23,9 @@ use super::devices::{LIST_ITEMS_MAX, boots_from_volume, is_boot_device, parse_de
 use super::hints::Hints;
 use super::{metadata, secrets, tags};
 use crate::admin::zones;
-use crate::error;
 use crate::fields::{self, ObjectParser};
-use crate::flavors;
 use crate::routed_request::RoutedRequest;
+use crate::{error, flavors, image_lookup};
 
 /// The maximum number of servers of one request.
 const COUNT_MAX: i64 = 1000;
@@ -248,8 +247,8 @@ fn look_up(
     request_spec
         .requested_destination
         .clone_from(&create_request.destination);
-    let image = create_request.server.image.as_deref();
-    request_spec.image = image.and_then(|image| request.api_state.images().find(image));
+    let image = ("server.imageRef", create_request.server.image.as_deref());
+    request_spec.image = image_lookup::look_up(request, control, image, &request_spec.flavor)?;
     look_up_destination(control, create_request, &mut request_spec)?;
     let public_key = match &create_request.server.key_name {
         None => None,

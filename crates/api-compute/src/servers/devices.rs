@@ -30,6 +30,7 @@ pub(super) fn parse_devices(
         None => {}
         Some(value) => {
             check_networks(request, &parser.path_of("networks"), value)?;
+            check_served(request, parser, value)?;
             let networks = serde_json::from_value(value.clone());
             server.networks =
                 Some(networks.map_err(|error| parser.field_error("networks", error))?);
@@ -129,6 +130,20 @@ pub(super) fn boots_from_volume(devices: &[BlockDevice]) -> bool {
 /// The value of a block device's field, if it is a text.
 pub(super) fn text<'d>(device: &'d BlockDevice, name: &str) -> Option<&'d str> {
     device.get(name).and_then(ScalarValue::text)
+}
+
+/// Refuses networks where control itself answers for them, because it has none.
+fn check_served(
+    request: &RoutedRequest<'_>,
+    parser: &ObjectParser<'_>,
+    networks: &Value,
+) -> ApiResult<()> {
+    let asks_for_one = networks.as_array().is_some_and(|list| !list.is_empty());
+    if request.api_state.options.serves_networks && asks_for_one {
+        let message = "this installation has no networks: it must be empty, auto or none";
+        return Err(parser.field_error("networks", message));
+    }
+    Ok(())
 }
 
 fn check_networks(request: &RoutedRequest<'_>, path: &str, value: &Value) -> ApiResult<()> {

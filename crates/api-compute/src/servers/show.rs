@@ -6,7 +6,9 @@ use placewright_auth::Rule;
 use placewright_http::{ApiResult, Reply};
 use placewright_secrets::Secret;
 use placewright_types::flavor::Flavor;
-use placewright_types::server::{BlockDevice, ScalarValue, ServerBody};
+use placewright_types::server::{
+    BlockDevice, Networks, NetworksKeyword, ScalarValue, ServerBody, ServerFields,
+};
 use serde_json::{Value, json};
 
 use super::devices;
@@ -98,6 +100,16 @@ fn minimal_json(request: &RoutedRequest<'_>, server: &ServerView<'_>) -> Value {
     })
 }
 
+/// The addresses of a server, by network. Nobody knows any. Clients that let the cloud choose networks take a server
+/// whose object is empty for one that failed, so where there are no networks theirs says that in its only key.
+pub(super) fn addresses_json(request: &RoutedRequest<'_>, server: &ServerFields) -> Value {
+    let wants_none = server.networks == Some(Networks::Keyword(NetworksKeyword::None));
+    match request.api_state.options.serves_networks && !wants_none {
+        true => json!({"no-network": []}),
+        false => json!({}),
+    }
+}
+
 /// The JSON of a server in a listing with details.
 pub(crate) fn detailed_json(
     request: &RoutedRequest<'_>,
@@ -130,7 +142,7 @@ pub(crate) fn detailed_json(
         "flavor": flavor_json(request, &body),
         "created": time::format_seconds(server.mapping.created_at),
         "updated": time::format_seconds(server.updated_at()),
-        "addresses": {},
+        "addresses": addresses_json(request, server_fields),
         "accessIPv4": server_fields.access_ip_v4.as_deref().unwrap_or(""),
         "accessIPv6": server_fields.access_ip_v6.as_deref().unwrap_or(""),
         "links": request.links(&format!("/servers/{}", server.id)),

@@ -526,6 +526,39 @@ rules! {
     ExtensionsList = "os_compute_api:extensions", "@",
         "List the API's extensions.",
         ["GET" "/extensions"];
+    ImagesAllProjects = "image:all_projects", "rule:context_is_admin",
+        "See and change images of all projects, and give them to others.",
+        ["GET" "/v2/images", "GET" "/v2/images/{image_id}", "PATCH" "/v2/images/{image_id}"];
+    ImagesIndex = "image:list", "rule:project_reader_or_admin",
+        "List images, and see how many a project may have.",
+        ["GET" "/v2/images", "GET" "/v2/info/usage"];
+    ImagesShow = "image:show", "rule:project_reader_or_admin",
+        "Look at an image and its members.",
+        ["GET" "/v2/images/{image_id}", "GET" "/v2/images/{image_id}/members"];
+    ImagesCreate = "image:create", "rule:project_member_or_admin",
+        "Create images.",
+        ["POST" "/v2/images"];
+    ImagesUpdate = "image:update", "rule:project_member_or_admin",
+        "Change the attributes, properties and tags of an image.",
+        ["PATCH" "/v2/images/{image_id}", "PUT" "/v2/images/{image_id}/tags/{tag}"];
+    ImagesDelete = "image:delete", "rule:project_member_or_admin",
+        "Delete an image.",
+        ["DELETE" "/v2/images/{image_id}"];
+    ImagesUpload = "image:upload", "rule:project_member_or_admin",
+        "Upload the bytes of an image.",
+        ["PUT" "/v2/images/{image_id}/file"];
+    ImagesDownload = "image:download", "rule:project_reader_or_admin",
+        "Download the bytes of an image.",
+        ["GET" "/v2/images/{image_id}/file"];
+    ImagesPublicize = "image:publicize", "rule:context_is_admin",
+        "Show an image to all projects.",
+        ["POST" "/v2/images", "PATCH" "/v2/images/{image_id}"];
+    ImagesCommunitize = "image:communitize", "rule:project_member_or_admin",
+        "Let all projects use an image that ask for it.",
+        ["POST" "/v2/images", "PATCH" "/v2/images/{image_id}"];
+    ImagesShare = "image:share", "rule:project_member_or_admin",
+        "Share an image with other projects.",
+        ["POST" "/v2/images/{image_id}/members", "DELETE" "/v2/images/{image_id}/members/{member_id}"];
 }
 
 impl Rule {
@@ -542,6 +575,11 @@ impl Rule {
     /// Whether the rule belongs to the compute API.
     pub fn is_of_compute(self) -> bool {
         self.name().starts_with("os_compute_api:") || self.name().starts_with("compute:")
+    }
+
+    /// Whether the rule belongs to the Image API.
+    pub fn is_of_image(self) -> bool {
+        self.name().starts_with("image:")
     }
 
     /// The rule with this name.

@@ -5,6 +5,7 @@ use placewright_placement::Timestamp;
 use thiserror::Error;
 use uuid::Uuid;
 
+use super::image::Image;
 use super::rows::{Aggregate, Flavor, GroupTopology, Keypair, Labels, ServerGroup, Service};
 use super::state::Change;
 use crate::accounts::AccountCommand;
@@ -252,6 +253,13 @@ pub enum Command {
         /// The moves under way with what their new specifications count for.
         moves: Vec<(MigrationId, Usage)>,
     },
+    /// Creates, replaces or removes the record of an image.
+    SetImage {
+        /// The UUID of the image.
+        id: Uuid,
+        /// The new content; `None` removes it.
+        image: Option<Box<Image>>,
+    },
     /// Sets the administrative state of a host's compute service. The trait of disabled hosts
     /// follows in the same step.
     SetService {
@@ -290,6 +298,22 @@ pub enum LimitCheck {
     },
     /// The size of the records of a project's instances, counting the new ones.
     InstanceBytes {
+        /// The project that owns them.
+        project: String,
+        /// The number of bytes to be added.
+        added: u64,
+        /// The maximum number of bytes.
+        max: u64,
+    },
+    /// Images of a project, counting the new one.
+    Images {
+        /// The project that owns them.
+        project: String,
+        /// How many images the project may have.
+        max: u64,
+    },
+    /// The bytes of a project's images, counting the new ones.
+    ImageBytes {
         /// The project that owns them.
         project: String,
         /// The number of bytes to be added.
@@ -422,6 +446,12 @@ pub enum Refusal {
     /// The limit on the size of a project's instance records would be exceeded.
     #[error("the records of the project's instances would have more than {most} bytes")]
     TooManyBytes {
+        /// The maximum number of bytes.
+        most: u64,
+    },
+    /// The limit on the size of a project's images would be exceeded.
+    #[error("the images of the project would have more than {most} bytes")]
+    TooManyImageBytes {
         /// The maximum number of bytes.
         most: u64,
     },

@@ -4,6 +4,7 @@ mod accounts;
 mod build;
 mod cell;
 mod claim_request;
+mod image;
 mod moves;
 mod quota;
 mod rebuild;
@@ -120,6 +121,7 @@ impl<'a> DecisionContext<'a> {
             | Command::SetGroup { .. }
             | Command::SetAggregate { .. }
             | Command::SetService { .. } => self.decide_row(command),
+            Command::SetImage { id, image } => self.set_image(*id, image.as_deref()),
             Command::Rebuild { instance, event } => self.rebuild(*instance, event),
             Command::SetSpec { instance, spec } => self.set_spec(*instance, spec),
             Command::Reseal { instance, from, to } => Ok(self.reseal(*instance, from, to)),
@@ -180,6 +182,27 @@ impl<'a> DecisionContext<'a> {
                 // What adds nothing is not refused, even if the limit is exceeded already.
                 if *added > 0 && present.saturating_add(*added) > *max {
                     return Err(Refusal::TooManyBytes { most: *max });
+                }
+                return Ok(());
+            }
+            LimitCheck::Images { project, max } => {
+                let present = self.state.listing().image_usage(project).count;
+                let most = usize::try_from(*max).unwrap_or(usize::MAX);
+                (
+                    "images",
+                    usize::try_from(present).unwrap_or(usize::MAX),
+                    1,
+                    most,
+                )
+            }
+            LimitCheck::ImageBytes {
+                project,
+                added,
+                max,
+            } => {
+                let present = self.state.listing().image_usage(project).bytes;
+                if *added > 0 && present.saturating_add(*added) > *max {
+                    return Err(Refusal::TooManyImageBytes { most: *max });
                 }
                 return Ok(());
             }

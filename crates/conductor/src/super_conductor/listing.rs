@@ -7,6 +7,8 @@ use std::ops::Bound;
 use placewright_placement::Timestamp;
 use uuid::Uuid;
 
+use super::image::Image;
+use super::image_usages::{ImageUsage, ImageUsages};
 use super::project_usages::ProjectUsages;
 use super::record_sizes::RecordSizes;
 use super::rows::{Labels, Mapping, Move, ServerGroup};
@@ -17,7 +19,7 @@ use crate::spec::Spec;
 /// The position of an instance in lists: its time of creation, then its id.
 pub type ListKey = (Timestamp, InstanceId);
 
-/// All instances by age, and for each project its instances, server groups, record sizes and usage.
+/// All instances by age, and for each project its instances, server groups, record sizes, usage and images.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     all: BTreeSet<ListKey>,
@@ -25,6 +27,7 @@ pub struct Listing {
     groups: BTreeMap<String, BTreeSet<Uuid>>,
     record_sizes: RecordSizes,
     usages: ProjectUsages,
+    images: ImageUsages,
 }
 
 impl Listing {
@@ -70,6 +73,12 @@ impl Listing {
     #[must_use]
     pub fn usage(&self, project: &str) -> Option<&ProjectUsage> {
         self.usages.of(project)
+    }
+
+    /// The images of a project, counted.
+    #[must_use]
+    pub fn image_usage(&self, project: &str) -> ImageUsage {
+        self.images.of(project)
     }
 
     /// The number of server groups of a project.
@@ -138,6 +147,11 @@ impl Listing {
         after: Option<&Labels>,
     ) {
         self.record_sizes.update_labels(instance, before, after);
+    }
+
+    /// Updates the usage of projects for the new content of an image's row.
+    pub(super) fn update_image(&mut self, before: Option<&Image>, after: Option<&Image>) {
+        self.images.update(before, after);
     }
 
     /// Updates the index for the new content of a server group.

@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use super::image::Image;
 use super::listing::Listing;
 use super::rows::{
     Aggregate, BuildRequest, Buried, Cell, Deletion, Flavor, GroupTopology, HostMapping, Keypair,
@@ -70,6 +71,8 @@ tables! {
     revoked_tokens: RevokedToken((String, String) => RevokedToken),
     /// The keys that sign tokens; the one with the highest number is the newest.
     token_keys: TokenKey(u32 => TokenKey),
+    /// The images by UUID.
+    images: Image(Uuid => Image),
 }
 
 impl State {
@@ -119,6 +122,9 @@ impl Index<Change> for Listing {
             }
             (Change::Labels(instance, before), Change::Labels(_, after)) => {
                 self.update_labels(*instance, before.as_deref(), after.as_deref());
+            }
+            (Change::Image(_, before), Change::Image(_, after)) => {
+                self.update_image(before.as_deref(), after.as_deref());
             }
             _ => {}
         }

@@ -27,6 +27,8 @@ choice!(LimitCheck {
     2 KeypairQuota { project, user },
     3 InstanceBytes { project, added, max },
     4 Members { group, added, max },
+    5 Images { project, max },
+    6 ImageBytes { project, added, max },
 });
 
 choice!(Command {
@@ -65,6 +67,7 @@ choice!(Command {
     32 CountUsage { instances, moves },
     33 SetService { host, service },
     34 Accounts(command),
+    35 SetImage { id, image },
 });
 
 /// In a list, what specs of one request have in common is written once, as in `packed.rs`.

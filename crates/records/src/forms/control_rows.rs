@@ -149,6 +149,7 @@ choice!(Change {
     23 ApplicationCredential(key, row),
     24 RevokedToken(key, row),
     25 TokenKey(key, row),
+    26 Image(key, row),
 });
 
 /// Earlier releases wrote the rules as JSON in the first field. Now the first field is an empty text, and the

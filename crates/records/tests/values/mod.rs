@@ -9,6 +9,7 @@
 
 pub mod accounts;
 pub mod commands;
+pub mod images;
 pub mod quotas;
 
 use std::sync::Arc;

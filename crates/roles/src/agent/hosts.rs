@@ -41,6 +41,7 @@ pub(super) fn create_driver(options: &AgentOptions) -> Result<Arc<dyn Driver>, C
             command
                 .further_variables
                 .clone_from(&options.command_environment);
+            command.images.clone_from(&options.images);
             command.timeout = super::seconds(options.command_timeout_s);
             command.timeouts =
                 parse_by_operation::<Seconds>("command_timeouts_s", &options.command_timeouts_s)?

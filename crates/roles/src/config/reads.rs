@@ -115,6 +115,8 @@ static UP: CommandOptions = CommandOptions {
         ("placement", KeySet::All),
         ("compute", KeySet::All),
         ("scheduler", KeySet::All),
+        ("image", KeySet::All),
+        ("network", KeySet::All),
         ("control", KeySet::AllBut(&["replica_address"])),
     ],
     reads_other_sections: true,
@@ -126,6 +128,8 @@ static CONTROL: CommandOptions = CommandOptions {
         ("placement", KeySet::All),
         ("scheduler", KeySet::All),
         ("compute", KeySet::All),
+        ("image", KeySet::All),
+        ("network", KeySet::All),
     ],
     reads_other_sections: true,
 };

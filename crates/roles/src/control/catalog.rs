@@ -1,73 +1,65 @@
 //! The catalog of the installation's services: what clients learn when they sign in.
 //!
-//! A service that clients look for adds its entry here.
+//! A service that clients look for has its line in `SERVICES`.
 
 use std::net::SocketAddr;
 
 use placewright_api_identity::{Catalog, CatalogEntry};
 
+use super::api_servers::ApiServers;
 use super::tls::Tls;
 use crate::options::Options;
 
-/// The addresses on which the services of this process listen.
-pub(super) struct ServiceAddresses {
-    pub(super) identity: SocketAddr,
-    pub(super) placement: SocketAddr,
-    pub(super) scheduler: Option<SocketAddr>,
-    pub(super) compute: Option<SocketAddr>,
-}
+/// The services besides the identity API, in the order of the catalog: the section of the options, the type and name of
+/// the service, and the path behind its address.
+const SERVICES: [(&str, &str, &str, &str); 5] = [
+    ("compute", "compute", "placewright-compute", "/v2.1"),
+    ("placement", "placement", "placewright-placement", ""),
+    ("image", "image", "placewright-image", ""),
+    ("network", "network", "placewright-network", ""),
+    ("scheduler", "scheduler", "placewright-scheduler", ""),
+];
 
-/// The catalog of the services that listen on these addresses.
-pub(super) fn catalog(options: &Options, tls: &Tls, addresses: &ServiceAddresses) -> Catalog {
-    let entry = |section, service_type, name, address: SocketAddr, path| CatalogEntry {
-        service_type,
-        name,
-        scheme: tls.scheme(section),
-        port: address.port(),
-        path,
-        public_url: None,
-    };
+/// The catalog of the services of this process. `identity` is the address of the identity API.
+///
+/// # Errors
+///
+/// The system does not know an address.
+pub(super) fn catalog(
+    options: &Options,
+    tls: &Tls,
+    identity: SocketAddr,
+    apis: &ApiServers,
+) -> std::io::Result<Catalog> {
     let mut entries = vec![CatalogEntry {
+        service_type: "identity",
+        name: "placewright",
+        scheme: tls.scheme("identity"),
+        port: identity.port(),
+        path: "/v3",
         public_url: options.identity.public_url.clone(),
-        ..entry(
-            "identity",
-            "identity",
-            "placewright",
-            addresses.identity,
-            "/v3",
-        )
     }];
-    if let Some(address) = addresses.compute {
+    for (section, service_type, name, path) in SERVICES {
+        let Some(address) = apis.address(section)? else {
+            continue;
+        };
+        let public_url = match section {
+            "compute" => options.compute.public_url.clone(),
+            "image" => options.image.public_url.clone(),
+            "network" => options.network.public_url.clone(),
+            _ => None,
+        };
         entries.push(CatalogEntry {
-            public_url: options.compute.public_url.clone(),
-            ..entry(
-                "compute",
-                "compute",
-                "placewright-compute",
-                address,
-                "/v2.1",
-            )
+            service_type,
+            name,
+            scheme: tls.scheme(section),
+            port: address.port(),
+            path,
+            public_url,
         });
     }
-    let placement = addresses.placement;
-    entries.push(entry(
-        "placement",
-        "placement",
-        "placewright-placement",
-        placement,
-        "",
-    ));
-    if let Some(address) = addresses.scheduler {
-        entries.push(entry(
-            "scheduler",
-            "scheduler",
-            "placewright-scheduler",
-            address,
-            "",
-        ));
-    }
-    Catalog {
+    Ok(Catalog {
         region: options.identity.region.clone(),
         entries,
-    }
+    })
 }

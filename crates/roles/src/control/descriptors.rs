@@ -30,10 +30,14 @@ pub(crate) struct ConnectionLimits {
 /// of cells in its process.
 pub(crate) fn raise_and_divide_for_control(options: &Options, cells: usize) -> ConnectionLimits {
     let configured = configured(options);
-    let apis = 1
-        + usize::from(options.scheduler.listen.is_some())
-        + usize::from(options.compute.listen.is_some())
-        + usize::from(own_identity::address(options).is_some());
+    let optional = [
+        options.scheduler.listen,
+        options.compute.listen,
+        own_identity::address(options),
+        options.image.listen,
+        options.network.listen,
+    ];
+    let apis = 1 + optional.iter().flatten().count();
     let for_cells = usize::from(options.control.listen.is_some());
     divide_descriptors(configured, [apis, for_cells, cells])
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use placewright_api_image::ImageOptions;
 use placewright_api_placement::{CandidateOptions, PlacementOptions};
 use placewright_api_scheduler::KeepOptions;
 use placewright_auth::{
@@ -92,6 +93,21 @@ pub(super) fn placement(options: &Options) -> PlacementOptions {
         },
         entries_max: placement.entries_max.count(),
         groups_max: placement.groups_max.count(),
+    }
+}
+
+/// The options of the image API.
+pub(super) fn image(options: &Options) -> ImageOptions {
+    let image = &options.image;
+    ImageOptions {
+        public_url: image.public_url.clone(),
+        limits: placewright_api_image::Limits {
+            images_max: u64_or_zero(image.images_max),
+            project_bytes_max: u64_or_zero(image.project_bytes_max),
+            image_bytes_max: u64_or_zero(image.image_bytes_max),
+            free_bytes_min: u64_or_zero(image.free_bytes_min),
+            transfers_max: image.transfers_max.count(),
+        },
     }
 }
 
@@ -319,6 +335,7 @@ mod tests {
         assert_equal(&admission(&options), &AdmissionOptions::default());
         assert_equal(&handshakes(&options), &HandshakeLimits::default());
         assert_equal(&placement(&options), &PlacementOptions::default());
+        assert_equal(&image(&options), &ImageOptions::default());
         assert_equal(&candidate_retention(&options), &KeepOptions::default());
         assert_equal(
             &conductor(&options),

@@ -101,14 +101,13 @@ fn matches_option(local: SocketAddr, configured: SocketAddr) -> bool {
 }
 
 /// Copies of listening sockets, for the successor.
-pub(crate) fn copy_listeners<const COUNT: usize>(
-    listeners: [(&'static str, Option<&tokio::net::TcpListener>); COUNT],
+pub(crate) fn copy_listeners<'a>(
+    listeners: impl Iterator<Item = (&'static str, &'a tokio::net::TcpListener)>,
     health: Option<&TcpListener>,
 ) -> Vec<(&'static str, TcpListener)> {
     let mut copies = Vec::new();
     for (name, listener) in listeners {
-        let copy = listener.map(|listener| listener.as_fd().try_clone_to_owned());
-        if let Some(Ok(copy)) = copy {
+        if let Ok(copy) = listener.as_fd().try_clone_to_owned() {
             copies.push((name, TcpListener::from(copy)));
         }
     }

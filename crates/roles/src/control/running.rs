@@ -12,9 +12,7 @@ use placewright_control::{
     AuditMetrics, CellConfig, ClaimMetrics, ControlMachine, Placement, Runtime, SchedulerHandle,
 };
 use placewright_engine::Engine;
-use placewright_http::{
-    AdmissionControl, Gateway, HttpMetrics, HttpService, Server, Stopped, TlsMetrics,
-};
+use placewright_http::{AdmissionControl, Gateway, HttpMetrics, Stopped, TlsMetrics};
 use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
 use placewright_tasks::Task;
 use prometheus_client::registry::Registry;
@@ -23,8 +21,8 @@ use tokio::signal::unix::Signal;
 use tokio::sync::{oneshot, watch};
 
 use super::access::AccessFiles;
+use super::api_servers::{ApiServers, ListenerParts};
 use super::api_threads::ApiThreads;
-use super::catalog::{ServiceAddresses, catalog};
 use super::descriptors::{self, ConnectionLimits};
 use super::journal_metrics::JournalMetrics;
 use super::loading::end_predecessor_and_load;
@@ -33,9 +31,9 @@ use super::own_identity::OwnIdentity;
 use super::parts::{grpc_options, new_gateway, open_sealer, start_conductor};
 use super::replica::ControlReplica;
 use super::restart::{self, HandOver, InheritedSockets};
-use super::services::{complete_gateway, compute_api, http_server, placement_api, scheduler_api};
+use super::services::{add_apis, complete_gateway, placement_api, scheduler_api};
 use super::signals::wait_for_stops;
-use super::sockets::{ListeningSocket, Sockets};
+use super::sockets::Sockets;
 use super::tls::Tls;
 use super::{Checked, access, health, option_conversion, panics, quotas};
 use crate::audit_log;
@@ -56,11 +54,9 @@ pub(crate) struct RunningControl {
     /// What is needed to hand over to a successor.
     pub(crate) hand_over: Arc<HandOver>,
     gateway: Arc<Gateway>,
-    placement: ApiServer,
-    scheduler: Option<ApiServer>,
-    compute: Option<ApiServer>,
-    /// The identity API, if users sign in here, and what it needs besides.
-    identity_api: Option<(ApiServer, OwnIdentity)>,
+    apis: ApiServers,
+    /// What the identity API needs besides, if users sign in here.
+    own_identity: Option<OwnIdentity>,
     /// The listening socket of the gRPC server for cells, if there is one. In a replica, the gRPC server already uses
     /// a copy of the socket.
     grpc_listener: Option<TcpListener>,
@@ -74,18 +70,6 @@ pub(crate) struct RunningControl {
     directory: PathBuf,
     threads: ApiThreads,
     tls: Tls,
-}
-
-/// The server of one API, and the socket on which it listens.
-struct ApiServer {
-    server: Server,
-    socket: ListeningSocket,
-}
-
-impl ApiServer {
-    fn new(server: Server, socket: ListeningSocket) -> Self {
-        Self { server, socket }
-    }
 }
 
 /// The metrics of control's parts.
@@ -167,22 +151,19 @@ impl RunningControl {
         let gateway = new_gateway(http, &engine, checked.authenticator, checked.policy);
         let gateway = complete_gateway(gateway, (&metrics.admission, log), &threads, &placement);
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
-        let scheduler_service = scheduler_api(options, &gateway, &placement, &ranker);
-        let placement_service = placement_api(options, &gateway, placement, &loaded.replica);
-        let server = |service: Arc<dyn HttpService>, name| http_server(service, limits, &tls, name);
-        let placement = server(placement_service.clone(), "placement");
-        let parts = (metrics.audits, sealer, metrics.admission);
-        let runtime = start_conductor(options, &engine, ranker, &placement_service, parts)?;
-        let mut open = |socket| ListeningSocket::open_maybe(socket, &mut inherited);
-        let (identity_socket, compute) = (open(sockets.identity)?, open(sockets.compute)?);
-        let compute = compute.zip(runtime.as_ref()).map(|(socket, runtime)| {
-            let service = compute_api(options, &gateway, runtime)?;
-            anyhow::Ok(ApiServer::new(server(Arc::new(service), "compute"), socket))
-        });
-        let compute = compute.transpose()?;
-        let scheduler = server(Arc::new(scheduler_service), "scheduler");
-        let scheduler = open(sockets.scheduler)?.map(|socket| ApiServer::new(scheduler, socket));
-        let socket = ListeningSocket::open(sockets.placement, &mut inherited)?;
+        let scheduler = scheduler_api(options, &gateway, &placement, &ranker);
+        let placement = placement_api(options, &gateway, placement, &loaded.replica);
+        let audits = (metrics.audits, sealer, metrics.admission);
+        let runtime = start_conductor(options, &engine, ranker, &placement, audits)?;
+        let mut parts = ListenerParts {
+            limits,
+            tls: &tls,
+            inherited: &mut inherited,
+        };
+        let services = (placement, scheduler);
+        let conductor = runtime.as_deref();
+        let (apis, own_identity) =
+            add_apis(options, &gateway, conductor, services, sockets, &mut parts).await?;
         health_handle.set(Arc::clone(&gateway) as _);
         let mut running = Self {
             engine,
@@ -192,10 +173,8 @@ impl RunningControl {
             connection_limits: limits,
             hand_over: Arc::default(),
             gateway,
-            placement: ApiServer::new(placement, socket),
-            scheduler,
-            compute,
-            identity_api: None,
+            apis,
+            own_identity,
             grpc_listener: loaded.grpc_listener,
             replica: loaded.replica,
             serve_options,
@@ -204,20 +183,9 @@ impl RunningControl {
             threads,
             tls,
         };
-        running.complete(options, identity_socket, health).await?;
+        running.offer_restart(health)?;
+        running.prepare(options).await?;
         Ok(Some(running))
-    }
-
-    /// Adds what needs the other services: the identity API, which lists them, and the restart.
-    async fn complete(
-        &mut self,
-        options: &Options,
-        identity_socket: Option<ListeningSocket>,
-        health: Option<std::net::TcpListener>,
-    ) -> anyhow::Result<()> {
-        self.start_identity(options, identity_socket)?;
-        self.offer_restart(health)?;
-        self.prepare(options).await
     }
 
     /// The options of the gRPC server of a cell in this process.
@@ -229,47 +197,15 @@ impl RunningControl {
         }
     }
 
-    /// Starts the identity API, if there is a socket for it.
-    fn start_identity(
-        &mut self,
-        options: &Options,
-        socket: Option<ListeningSocket>,
-    ) -> anyhow::Result<()> {
-        let (Some(socket), Some(runtime)) = (socket, &self.runtime) else {
-            return Ok(());
-        };
-        let addresses = ServiceAddresses {
-            identity: socket.listener.local_addr()?,
-            placement: self.placement_address()?,
-            scheduler: self.scheduler_address()?,
-            compute: self.compute_address()?,
-        };
-        let catalog = catalog(options, &self.tls, &addresses);
-        let own = (addresses.identity, catalog);
-        let (own, service) = OwnIdentity::start(options, &self.gateway, runtime, own)?;
-        let service = Arc::new(service);
-        let server = http_server(service, self.connection_limits, &self.tls, "identity");
-        self.identity_api = Some((ApiServer::new(server, socket), own));
-        Ok(())
-    }
-
     /// Enables a restart that refuses no connections: offers the listening sockets to a successor.
     fn offer_restart(&mut self, health: Option<std::net::TcpListener>) -> std::io::Result<()> {
         let health = health.as_ref();
         self.health = health.map(|listener| listener.local_addr()).transpose()?;
-        let scheduler = self.scheduler.as_ref().map(|api| &api.socket.listener);
-        let compute = self.compute.as_ref().map(|api| &api.socket.listener);
-        let identity = self
-            .identity_api
-            .as_ref()
-            .map(|(api, _)| &api.socket.listener);
-        let listeners = [
-            ("placement", Some(&self.placement.socket.listener)),
-            ("scheduler", scheduler),
-            ("compute", compute),
-            ("identity", identity),
-            ("control", self.grpc_listener.as_ref()),
-        ];
+        let for_cells = self
+            .grpc_listener
+            .iter()
+            .map(|listener| ("control", listener));
+        let listeners = self.apis.listeners().chain(for_cells);
         self.hand_over =
             HandOver::offer(&self.directory, restart::copy_listeners(listeners, health));
         Ok(())
@@ -347,10 +283,12 @@ impl RunningControl {
         };
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
-            placement = url("placement", Some(self.placement_address()?)),
-            scheduler = url("scheduler", self.scheduler_address()?),
-            compute = url("compute", self.compute_address()?),
-            identity = url("identity", self.identity_address()?),
+            placement = url("placement", self.address("placement")?),
+            scheduler = url("scheduler", self.address("scheduler")?),
+            compute = url("compute", self.address("compute")?),
+            image = url("image", self.address("image")?),
+            network = url("network", self.address("network")?),
+            identity = url("identity", self.address("identity")?),
             health = url("health", self.health),
             auth = AuthStrategy::text(config.options.auth.strategy),
             config = %config.file.as_deref().map_or("none".into(), Path::to_string_lossy),
@@ -365,35 +303,14 @@ impl RunningControl {
         Ok(())
     }
 
-    /// The address of the Placement API.
-    pub(crate) fn placement_address(&self) -> std::io::Result<SocketAddr> {
-        self.placement.socket.listener.local_addr()
-    }
-
-    /// The address of the scheduler API, if it is enabled.
-    pub(crate) fn scheduler_address(&self) -> std::io::Result<Option<SocketAddr>> {
-        let listener = self.scheduler.as_ref().map(|api| &api.socket.listener);
-        listener.map(TcpListener::local_addr).transpose()
-    }
-
-    /// The address of the compute API, if it is enabled.
-    pub(crate) fn compute_address(&self) -> std::io::Result<Option<SocketAddr>> {
-        let listener = self.compute.as_ref().map(|api| &api.socket.listener);
-        listener.map(TcpListener::local_addr).transpose()
-    }
-
-    /// The address of the identity API, if there is one.
-    pub(crate) fn identity_address(&self) -> std::io::Result<Option<SocketAddr>> {
-        let listener = self
-            .identity_api
-            .as_ref()
-            .map(|(api, _)| &api.socket.listener);
-        listener.map(TcpListener::local_addr).transpose()
+    /// The address of the API whose options are in a section, if it is enabled.
+    pub(crate) fn address(&self, section: &str) -> std::io::Result<Option<SocketAddr>> {
+        self.apis.address(section)
     }
 
     /// What the identity API needs besides, if there is one.
     pub(crate) fn own_identity(&self) -> Option<&OwnIdentity> {
-        self.identity_api.as_ref().map(|(_, own)| own)
+        self.own_identity.as_ref()
     }
 
     /// The address for health checks and metrics.
@@ -433,20 +350,13 @@ impl RunningControl {
             served.context("cells cannot reach placement")
         };
         let threads = &self.threads;
-        let identity_api = self.identity_api.map(|(api, _)| api);
         let serve_apis = async {
-            let served = tokio::join!(
-                serve(threads, Some(self.placement), &self.hand_over, stops),
-                serve(threads, self.scheduler, &self.hand_over, stops),
-                serve(threads, self.compute, &self.hand_over, stops),
-                serve(threads, identity_api, &self.hand_over, stops),
-            );
+            let served = self.apis.serve(threads, &self.hand_over, stops).await;
             drop(apis_end);
             served
         };
-        let (apis, grpc) = tokio::join!(serve_apis, serve_grpc);
-        let (placement, scheduler, compute, identity) = apis;
-        if [placement?, scheduler?, compute?, identity?].contains(&Stopped::TimedOut) {
+        let (served, grpc) = tokio::join!(serve_apis, serve_grpc);
+        if served? == Stopped::TimedOut {
             tracing::warn!("the time to drain is over: connections were cut");
         }
         if let Some(log) = self.gateway.audit_log() {
@@ -459,24 +369,6 @@ impl RunningControl {
 fn stopped_while_loading() -> Option<RunningControl> {
     tracing::info!("stopped while the state was being loaded");
     None
-}
-
-/// Serves one of the APIs until the first signal, on the threads for APIs.
-async fn serve(
-    threads: &ApiThreads,
-    api: Option<ApiServer>,
-    hand_over: &Arc<HandOver>,
-    stops: &watch::Receiver<u32>,
-) -> anyhow::Result<Stopped> {
-    let Some(ApiServer { server, socket }) = api else {
-        return Ok(Stopped::Drained);
-    };
-    let (hand_over, stops) = (Arc::clone(hand_over), stops.clone());
-    let stop = async move {
-        wait_for_stops(&stops, 1).await;
-        hand_over.choose_successor()
-    };
-    threads.serve(server, socket, stop).await
 }
 
 /// Stops the conductor and closes the store.

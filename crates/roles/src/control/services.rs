@@ -1,33 +1,28 @@
 //! Creates control's REST services.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use placewright_api_compute::{ComputeOptions, ComputeService, Images, Limits};
+use placewright_api_image::{FolderError, ImageFolder, ImageService};
+use placewright_api_network::NetworkService;
 use placewright_api_placement::PlacementService;
 use placewright_api_scheduler::SchedulerService;
 use placewright_audit_log::AuditLog;
 use placewright_control::{Placement, Runtime, SchedulerHandle};
-use placewright_http::{AdmissionControl, Gateway, HttpService, Server};
+use placewright_http::{AdmissionControl, Gateway};
+use uuid::Uuid;
 
+use super::api_servers::{ApiServers, ListenerParts};
 use super::api_threads::ApiThreads;
-use super::descriptors::ConnectionLimits;
+use super::catalog::catalog;
 use super::option_conversion;
+use super::own_identity::OwnIdentity;
 use super::replica::ControlReplica;
-use super::tls::Tls;
+use super::sockets::{ListeningSocket, Sockets};
 use crate::config::ConfigErrors;
 use crate::options::{ComputeApiOptions, Options};
-
-/// A server with the limits of its listener, and with TLS if the listener has it.
-pub(super) fn http_server(
-    service: Arc<dyn HttpService>,
-    connection_limits: ConnectionLimits,
-    tls: &Tls,
-    section: &str,
-) -> Server {
-    let server = Server::new(service).with_limits(connection_limits.api);
-    server.with_tls(tls.acceptor(section))
-}
 
 /// Completes the gateway with admission control, the audit log, the threads for costly requests, and a
 /// readiness check that reports when the store fails.
@@ -69,18 +64,97 @@ pub(super) fn scheduler_api(
     gateway: &Arc<Gateway>,
     placement: &Placement,
     ranker: &SchedulerHandle,
-) -> SchedulerService {
+) -> Arc<SchedulerService> {
     let (gateway, placement) = (Arc::clone(gateway), placement.clone());
-    SchedulerService::new(
-        gateway,
-        placement,
-        ranker.clone(),
-        option_conversion::candidate_retention(options),
-    )
+    let keep_options = option_conversion::candidate_retention(options);
+    let service = SchedulerService::new(gateway, placement, ranker.clone(), keep_options);
+    Arc::new(service)
+}
+
+/// The servers of all APIs that have a socket, and what the identity API needs besides. Compute, image and identity are
+/// the conductor's.
+///
+/// # Errors
+///
+/// A file or folder in the options cannot be used, or the system refuses a socket.
+pub(super) async fn add_apis(
+    options: &Options,
+    gateway: &Arc<Gateway>,
+    runtime: Option<&Runtime>,
+    (placement, scheduler): (Arc<PlacementService>, Arc<SchedulerService>),
+    sockets: Sockets,
+    parts: &mut ListenerParts<'_>,
+) -> anyhow::Result<(ApiServers, Option<OwnIdentity>)> {
+    let mut apis = ApiServers::default();
+    if let Some(runtime) = runtime {
+        if sockets.compute.is_some() {
+            let service = compute_api(options, gateway, runtime)?;
+            apis.add("compute", Arc::new(service), sockets.compute, parts)?;
+        }
+        if sockets.image.is_some() {
+            let service = image_api(options, gateway, runtime).await?;
+            apis.add("image", Arc::new(service), sockets.image, parts)?;
+        }
+    }
+    let network = Arc::new(NetworkService::new(
+        Arc::clone(gateway),
+        options.network.public_url.clone(),
+    ));
+    apis.add("network", network, sockets.network, parts)?;
+    apis.add("scheduler", scheduler, sockets.scheduler, parts)?;
+    apis.add("placement", placement, Some(sockets.placement), parts)?;
+    let socket = ListeningSocket::open_maybe(sockets.identity, parts.inherited)?;
+    let Some((socket, runtime)) = socket.zip(runtime) else {
+        return Ok((apis, None));
+    };
+    // It comes last, because its catalog has the addresses of the others.
+    let own_address = socket.listener.local_addr()?;
+    let catalog = catalog(options, parts.tls, own_address, &apis)?;
+    let (own, service) = OwnIdentity::start(options, gateway, runtime, (own_address, catalog))?;
+    apis.push("identity", Arc::new(service), socket, parts);
+    Ok((apis, Some(own)))
+}
+
+/// The image API of a running control. What earlier processes left over in the folder is removed first.
+async fn image_api(
+    options: &Options,
+    gateway: &Arc<Gateway>,
+    runtime: &Runtime,
+) -> anyhow::Result<ImageService> {
+    let path = options.image.folder.clone();
+    let path = path.unwrap_or_else(|| options.store.directory().join("images"));
+    let control = runtime.control().clone();
+    let known = control.read(|state, _| {
+        let images = state.conductor.images().iter();
+        let with_bytes = images.filter(|(_, image)| image.content.is_some());
+        with_bytes.map(|(id, _)| *id).collect::<BTreeSet<Uuid>>()
+    });
+    let known = known.await;
+    let open = move || {
+        let folder = ImageFolder::open(path)?;
+        match folder.remove_left_over(|image| known.contains(&image)) {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(removed, "files of unfinished images were removed"),
+            Err(error) => tracing::warn!(%error, "the folder of images cannot be cleaned up"),
+        }
+        Ok(folder)
+    };
+    let folder = tokio::task::spawn_blocking(open).await?;
+    let folder = folder.map_err(|error: FolderError| {
+        let error = crate::config::chain(&error);
+        ConfigErrors(vec![format!("image.folder: {error}")])
+    })?;
+    let options = option_conversion::image(options);
+    Ok(ImageService::new(
+        Arc::clone(gateway),
+        control,
+        folder,
+        options,
+    ))
 }
 
 /// The compute API of a running control.
-pub(super) fn compute_api(
+fn compute_api(
     options: &Options,
     gateway: &Arc<Gateway>,
     runtime: &Runtime,
@@ -93,15 +167,17 @@ pub(super) fn compute_api(
         None => Images::default(),
     };
     let limits = limits(&options.compute);
-    let options = ComputeOptions {
+    let compute = ComputeOptions {
         public_url: options.compute.public_url.clone(),
         limits,
         translate: runtime
             .scheduler()
             .with_state(|scheduler, _| scheduler.translate_options()),
         images: Arc::new(images),
+        serves_images: options.image.listen.is_some(),
+        serves_networks: options.network.listen.is_some(),
     };
-    Ok(ComputeService::new(Arc::clone(gateway), runtime, options))
+    Ok(ComputeService::new(Arc::clone(gateway), runtime, compute))
 }
 
 /// The limits of the compute API's requests.

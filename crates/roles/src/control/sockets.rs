@@ -49,6 +49,8 @@ pub(crate) struct Sockets {
     pub(crate) scheduler: Option<Socket>,
     pub(crate) compute: Option<Socket>,
     pub(crate) identity: Option<Socket>,
+    pub(crate) image: Option<Socket>,
+    pub(crate) network: Option<Socket>,
     pub(crate) for_cells: Option<Socket>,
     pub(crate) health: Option<Socket>,
 }
@@ -71,6 +73,8 @@ impl Sockets {
             scheduler: take_if_configured(options.scheduler.listen, "scheduler")?,
             compute: take_if_configured(options.compute.listen, "compute")?,
             identity: take_if_configured(own_identity::address(options), "identity")?,
+            image: take_if_configured(options.image.listen, "image")?,
+            network: take_if_configured(options.network.listen, "network")?,
             for_cells: take_if_configured(options.control.listen, "control")?,
             health: take_if_configured(options.health.listen, "health")?,
             placement: Socket::take(inherited, options.placement.listen, "placement")?,
@@ -79,7 +83,8 @@ impl Sockets {
 
     /// Whether a service that needs the conductor has a socket.
     pub(crate) fn need_conductor(&self) -> bool {
-        self.compute.is_some() || self.for_cells.is_some() || self.identity.is_some()
+        let of_conductor = [&self.compute, &self.image, &self.identity, &self.for_cells];
+        of_conductor.iter().any(|socket| socket.is_some())
     }
 }
 

@@ -33,7 +33,7 @@ struct ListenerOptions<'a> {
 }
 
 /// The TLS options of all listeners that can have TLS.
-fn listeners(options: &Options) -> [ListenerOptions<'_>; 5] {
+fn listeners(options: &Options) -> [ListenerOptions<'_>; 7] {
     macro_rules! of_section {
         ($section:ident) => {
             ListenerOptions {
@@ -51,6 +51,8 @@ fn listeners(options: &Options) -> [ListenerOptions<'_>; 5] {
         of_section!(scheduler),
         of_section!(compute),
         of_section!(identity),
+        of_section!(image),
+        of_section!(network),
         of_section!(health),
     ]
 }

@@ -12,6 +12,8 @@ pub(super) struct StartupSummary {
     pub(super) placement: SocketAddr,
     pub(super) scheduler: Option<SocketAddr>,
     pub(super) compute: Option<SocketAddr>,
+    pub(super) image: Option<SocketAddr>,
+    pub(super) network: Option<SocketAddr>,
     /// The identity API, if users sign in there.
     pub(super) identity: Option<SocketAddr>,
     pub(super) health: Option<SocketAddr>,
@@ -52,6 +54,11 @@ impl StartupSummary {
         if let Some(scheduler) = self.scheduler {
             text.push_str(&format!("  scheduler  http://{scheduler}\n"));
         }
+        for (name, address) in [("image", self.image), ("network", self.network)] {
+            if let Some(address) = address {
+                text.push_str(&format!("  {name:<9}  http://{address}\n"));
+            }
+        }
         if let Some(health) = self.health {
             text.push_str(&format!("  health     http://{health} (and /metrics)\n"));
         }
@@ -80,9 +87,20 @@ clouds:
       token: admin
     compute_endpoint_override: http://{compute}/v2.1
     placement_endpoint_override: http://{}
-"#,
-            self.placement
+{}"#,
+            self.placement,
+            self.further_endpoints()
         )
+    }
+
+    /// The lines of `clouds.yaml` for the services that may be off.
+    fn further_endpoints(&self) -> String {
+        let services = [("image", self.image), ("network", self.network)];
+        let lines = services.iter().filter_map(|(name, address)| {
+            let address = (*address)?;
+            Some(format!("    {name}_endpoint_override: http://{address}\n"))
+        });
+        lines.collect()
     }
 
     fn things_to_try(&self) -> String {
@@ -94,8 +112,7 @@ Three things to try, in another terminal:
   # 1. a flavor, and three servers of it (pip install python-openstackclient)
   export OS_CLIENT_CONFIG_FILE={clouds_file} OS_CLOUD=placewright
   openstack flavor create --id small --vcpus 1 --ram 512 --disk 1 small
-  openstack server create --flavor small --image 6a1b5a0e-0000-4000-8000-000000000001 \
-    --min 3 --max 3 --no-network web
+  openstack server create --flavor small --image demo --min 3 --max 3 --no-network web
   openstack server list --long
 
   # 2. the same as a user who is no administrator
@@ -120,7 +137,7 @@ Three things to try, in another terminal:
   curl -s $H http://{compute}/v2.1/flavors \
     -d '{{"flavor": {{"id": "small", "name": "small", "vcpus": 1, "ram": 512, "disk": 1}}}}'
   curl -s $H http://{compute}/v2.1/servers -d '{{"server": {{"name": "web", "flavorRef": "small",
-    "imageRef": "6a1b5a0e-0000-4000-8000-000000000001", "min_count": 3, "max_count": 3}}}}'
+    "imageRef": "70ace000-0000-4000-8000-000000000001", "min_count": 3, "max_count": 3}}}}'
   curl -s $H http://{compute}/v2.1/servers/detail
 
   # 2. the same with the openstack client (pip install python-openstackclient)

@@ -19,9 +19,9 @@ use super::super::server_view::ServerView;
 use super::super::show::{self, Visibility};
 use super::super::update::remove_newer_fields;
 use super::super::{common_fields, create, find_unlocked, labels, metadata, secrets};
-use crate::error;
 use crate::fields::ObjectParser;
 use crate::routed_request::RoutedRequest;
+use crate::{error, image_lookup};
 
 /// A parsed rebuild request: the fields that change. `Some(None)` removes the value of a field.
 struct RebuildRequest {
@@ -236,7 +236,8 @@ fn new_specification(
     let mut requests = None;
     if body.server.image.as_ref() != Some(&rebuild_request.image) {
         let before = body.request.clone();
-        body.request.image = request.api_state.images().find(&rebuild_request.image);
+        let image = ("rebuild.imageRef", Some(rebuild_request.image.as_str()));
+        body.request.image = image_lookup::look_up(request, control, image, &before.flavor)?;
         requests = Some((before, body.request.clone()));
     }
     let server_fields = &mut body.server;

@@ -1,0 +1,56 @@
+//! Who sees an image, and who may change it. The rest is for policies.
+
+use placewright_conductor::super_conductor::Image;
+use placewright_http::{ApiError, ApiResult};
+use uuid::Uuid;
+
+use crate::error;
+use crate::request::RoutedRequest;
+
+/// Who asks for images.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Viewer<'a> {
+    pub(crate) project: &'a str,
+    pub(crate) is_administrator: bool,
+}
+
+impl<'a> Viewer<'a> {
+    pub(crate) fn of(request: &'a RoutedRequest<'_>) -> Self {
+        Self {
+            project: request.project(),
+            is_administrator: request.is_administrator(),
+        }
+    }
+
+    /// Whether the viewer may know of an image.
+    pub(crate) fn sees(self, image: &Image) -> bool {
+        self.is_administrator || image.is_visible_to(self.project)
+    }
+
+    /// Checks that the viewer may know of an image.
+    ///
+    /// # Errors
+    ///
+    /// 404, as for an image that does not exist.
+    pub(crate) fn check_sees(self, id: Uuid, image: &Image) -> ApiResult<()> {
+        if self.sees(image) {
+            return Ok(());
+        }
+        Err(error::image_not_found(id))
+    }
+
+    /// Checks that the viewer may change an image.
+    ///
+    /// # Errors
+    ///
+    /// 404 when it may not even know of it, else 403.
+    pub(crate) fn check_changes(self, id: Uuid, image: &Image) -> ApiResult<()> {
+        self.check_sees(id, image)?;
+        if self.is_administrator || image.is_owned_by(self.project) {
+            return Ok(());
+        }
+        Err(ApiError::forbidden(format!(
+            "Image {id} belongs to another project, which alone may change it."
+        )))
+    }
+}

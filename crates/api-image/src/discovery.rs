@@ -1,0 +1,50 @@
+//! What the service says of itself.
+
+use placewright_auth::Rule;
+use placewright_http::{ApiResult, Reply};
+use serde_json::{Value, json};
+
+use crate::request::RoutedRequest;
+
+/// The newest version that is offered: the last one before stores and imports, which are not.
+const NEWEST: u8 = 7;
+
+/// The list of versions.
+pub(crate) fn versions(origin: &str) -> Value {
+    let version = |number: u8| {
+        json!({
+            "id": format!("v2.{number}"),
+            "status": if number == NEWEST { "CURRENT" } else { "SUPPORTED" },
+            "links": [{"rel": "self", "href": format!("{origin}/v2/")}],
+        })
+    };
+    let versions: Vec<Value> = (0..=NEWEST).rev().map(version).collect();
+    json!({"versions": versions})
+}
+
+/// `GET /v2/info/import`: images are uploaded, never fetched from elsewhere.
+pub(crate) fn imports() -> Value {
+    json!({"import-methods": {
+        "description": "Import methods available.",
+        "type": "array",
+        "value": [],
+    }})
+}
+
+/// `GET /v2/info/usage`: what the caller's project uses of its limits, in images and MiB.
+pub(crate) async fn usage(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::ImagesIndex, request.project())?;
+    let project = request.project();
+    let used = request.read(|state| state.conductor.listing().image_usage(project));
+    let (used, limits) = (used.await, &request.api_state.options.limits);
+    Reply::value(
+        200,
+        &json!({"usage": {
+            "image_count_total": {"limit": limits.images_max, "usage": used.count},
+            "image_size_total": {
+                "limit": limits.project_bytes_max >> 20,
+                "usage": used.bytes.div_ceil(1 << 20),
+            },
+        }}),
+    )
+}

@@ -1,0 +1,78 @@
+//! Error responses in the form of the Image API, and the conversion of refusals to them.
+
+use std::time::Duration;
+
+use placewright_conductor::super_conductor::Refusal;
+use placewright_http::{ApiError, reason_phrase};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// The time after which a client may try again when there was no room, or the store did not answer.
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// A 404 for a path that does not exist.
+pub(crate) fn path_not_found() -> ApiError {
+    ApiError::not_found("There is nothing at this path.")
+}
+
+/// A 404 for an image that does not exist, or that the caller may not see.
+pub(crate) fn image_not_found(id: Uuid) -> ApiError {
+    ApiError::not_found(format!("There is no image {id}."))
+}
+
+/// The JSON body of an error response.
+pub(crate) fn body(error: &ApiError) -> Value {
+    let status = error.status();
+    let title = match status {
+        501 => "Not Implemented",
+        507 => "Insufficient Storage",
+        status => reason_phrase(status),
+    };
+    let message = match error.detail() {
+        "" => title,
+        detail => detail,
+    };
+    if status == 401 {
+        // Clients expect the form of the errors of Keystone's middleware.
+        return json!({"error": {"code": 401, "title": title, "message": message}});
+    }
+    json!({"code": format!("{status} {title}"), "title": title, "message": message})
+}
+
+/// The response to a refusal of the state machine.
+pub(crate) fn from_refusal(refusal: &Refusal) -> ApiError {
+    match refusal {
+        Refusal::NotFound { .. } => ApiError::not_found(sentence(refusal)),
+        Refusal::TooMany { .. } => {
+            ApiError::too_large(format!("{} image.images_max says so.", sentence(refusal)))
+        }
+        Refusal::TooManyImageBytes { most } => over_project_bytes(*most),
+        Refusal::WrongState {
+            state: "protected",
+            id,
+            ..
+        } => ApiError::forbidden(format!(
+            "Image {id} is protected: it cannot be deleted before protected is false."
+        )),
+        _ => ApiError::conflict(sentence(refusal)),
+    }
+}
+
+/// The response when the images of a project would become too large.
+pub(crate) fn over_project_bytes(most: u64) -> ApiError {
+    ApiError::too_large(format!(
+        "The images of the project would have more than {most} bytes; image.project_bytes_max \
+         allows no more."
+    ))
+}
+
+fn sentence(refusal: &Refusal) -> String {
+    let text = refusal.to_string();
+    let mut chars = text.chars();
+    let first: String = chars
+        .next()
+        .into_iter()
+        .flat_map(char::to_uppercase)
+        .collect();
+    format!("{first}{}.", chars.as_str())
+}

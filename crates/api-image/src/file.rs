@@ -1,0 +1,174 @@
+//! `/v2/images/{image_id}/file`: the bytes of an image.
+
+use std::fs::File;
+use std::io;
+
+use hyper::header::{HeaderName, HeaderValue};
+use placewright_auth::{Identity, Rule};
+use placewright_conductor::super_conductor::{Image, LimitCheck, Refusal};
+use placewright_engine::Reading;
+use placewright_http::{ApiError, ApiResult, Body, BodySink, FileBody, Reply, content_type};
+use uuid::Uuid;
+
+use crate::access::Viewer;
+use crate::request::{ApiState, RoutedRequest};
+use crate::upload::{self, Received, Slot, Upload};
+use crate::{error, images};
+
+/// The type of the bytes.
+const MEDIA_TYPE: &str = "application/octet-stream";
+
+/// The header with the MD5 of the bytes, in the hexadecimal digits that clients of this API expect there.
+const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
+
+/// Checks the type of an upload.
+///
+/// # Errors
+///
+/// 415.
+pub(crate) fn check_media_type(headers: &hyper::HeaderMap) -> ApiResult<()> {
+    match content_type(headers) {
+        MEDIA_TYPE => Ok(()),
+        other => Err(ApiError::new(
+            415,
+            format!("The content type is {other:?}; it must be {MEDIA_TYPE}."),
+        )),
+    }
+}
+
+/// Where the bytes of an upload go. The image, and what its project uses, are looked at again when they are there.
+///
+/// # Errors
+///
+/// The caller may not upload to the image, or the image has its bytes already.
+pub(crate) fn begin(
+    api_state: &ApiState,
+    identity: &Identity,
+    id: Uuid,
+    declared: Option<u64>,
+    slot: &Slot,
+) -> ApiResult<Box<dyn BodySink>> {
+    let viewer = Viewer {
+        project: identity.project_id().unwrap_or(""),
+        is_administrator: api_state.is_administrator(identity),
+    };
+    let look_up = |state: &placewright_conductor::ControlState| {
+        let image = state.conductor.images().get(&id);
+        let image = image.ok_or_else(|| error::image_not_found(id))?;
+        viewer.check_changes(id, image)?;
+        check_queued(id, image)?;
+        let usage = state.conductor.listing().image_usage(&image.owner);
+        Ok((image.owner.clone(), usage.bytes))
+    };
+    let control = &api_state.control;
+    let looked_up: ApiResult<(String, u64)> =
+        control.read_part(&mut Reading::default(), |state, _| look_up(state));
+    let (owner, bytes_in_use) = looked_up?;
+    api_state.authorize(identity, Rule::ImagesUpload, &owner)?;
+    let transfer = api_state.uploads.begin(&owner)?;
+    let to = (api_state.folder.clone(), api_state.options.limits.clone());
+    let upload = Upload::begin(to, transfer, bytes_in_use, declared, slot.clone())?;
+    Ok(Box::new(upload))
+}
+
+fn check_queued(id: Uuid, image: &Image) -> ApiResult<()> {
+    if image.content.is_none() {
+        return Ok(());
+    }
+    let detail = format!("Image {id} has its bytes already, which never change.");
+    Err(ApiError::conflict(detail))
+}
+
+/// Gives an image the bytes that were received.
+pub(crate) async fn upload(request: &RoutedRequest<'_>, slot: &Slot) -> ApiResult<Reply> {
+    let received = slot.lock().take();
+    let Some(received) = received else {
+        return Err(ApiError::bad_request("The image has no bytes."));
+    };
+    let Received {
+        file,
+        content,
+        _transfer,
+    } = received;
+    let (id, folder) = (request.image, request.api_state.folder.clone());
+    let finished = upload::run(move || match folder.finish(file, id) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        finished => finished.map(|()| true),
+    });
+    if !finished.await? {
+        return Err(ApiError::conflict(format!(
+            "Another upload to image {id} was faster, or ended with its process: look whether the \
+             image is active, or delete it and make it anew."
+        )));
+    }
+    let activated = activate(request, content).await;
+    if activated.is_err() {
+        let folder = request.api_state.folder.clone();
+        upload::run(move || folder.remove(id)).await?;
+    }
+    activated.map(|()| Reply::empty(204))
+}
+
+async fn activate(
+    request: &RoutedRequest<'_>,
+    content: placewright_conductor::super_conductor::ImageContent,
+) -> ApiResult<()> {
+    let id = request.image;
+    loop {
+        let known = images::visible(request).await?;
+        check_queued(id, &known)?;
+        let check = LimitCheck::ImageBytes {
+            project: known.owner.clone(),
+            added: content.size,
+            max: request.api_state.options.limits.project_bytes_max,
+        };
+        let next = Image {
+            content: Some(content.clone()),
+            updated_at: request.now(),
+            ..known.clone()
+        };
+        let answer = request
+            .api_state
+            .set_image(id, Some(known), Some(next), vec![check]);
+        match answer.await? {
+            Ok(_) => return Ok(()),
+            // Each time another change of the image was made, so this ends.
+            Err(Refusal::Changed) => {}
+            Err(refusal) => return Err(error::from_refusal(&refusal)),
+        }
+    }
+}
+
+pub(crate) async fn download(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::ImagesDownload, request.project())?;
+    let image = images::visible(request).await?;
+    let Some(content) = image.content else {
+        return Ok(Reply::empty(204));
+    };
+    let transfer = request.api_state.downloads.begin(request.project())?;
+    let path = request.api_state.folder.path_of(request.image);
+    let opened = tokio::task::spawn_blocking(move || {
+        let file = File::open(path)?;
+        let size = file.metadata()?.len();
+        io::Result::Ok((file, size))
+    });
+    let file = match opened.await {
+        Ok(Ok((file, size))) if size == content.size => file,
+        _ => {
+            tracing::error!(image = %request.image, "the bytes of an image are missing");
+            let detail = "The bytes of the image are missing in the folder of images.";
+            return Err(ApiError::new(500, detail));
+        }
+    };
+    let body = Body::File(FileBody::new(file, content.size, transfer));
+    let reply = Reply {
+        body,
+        content_type: Some(MEDIA_TYPE),
+        ..Reply::empty(200)
+    };
+    let md5 = HeaderValue::from_str(&content.md5);
+    Ok(match md5 {
+        Ok(md5) => reply.with_header(CONTENT_MD5, md5),
+        Err(_) => reply,
+    })
+}

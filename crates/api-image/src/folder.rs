@@ -1,0 +1,155 @@
+//! The folder with the bytes of images: a file for each, with the image's UUID as its name.
+//!
+//! A file that is being written has another name. It gets its final one when all of it is on the disk, and is
+//! never written again. All of this blocks, so callers run it on threads that may.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use placewright_conductor::super_conductor::ImageContent;
+use tempfile::NamedTempFile;
+use thiserror::Error;
+use uuid::Uuid;
+
+use crate::hashing_writer::HashingWriter;
+
+/// How the names of files begin that are still being written.
+const UNFINISHED: &str = ".upload-";
+
+/// Files that belong to no image are removed when they are older than this. Younger ones may be those of uploads
+/// that other processes on the same folder are about to finish.
+const LEFT_OVER_AGE: Duration = Duration::from_secs(24 * 3600);
+
+/// Why a folder of images cannot be used.
+#[derive(Debug, Error)]
+#[error("{}: it cannot be used as the folder of images: {error}", path.display())]
+pub struct FolderError {
+    path: PathBuf,
+    #[source]
+    error: io::Error,
+}
+
+/// The folder with the bytes of images.
+#[derive(Clone, Debug)]
+pub struct ImageFolder {
+    path: PathBuf,
+}
+
+impl ImageFolder {
+    /// Opens a folder, which is made if it does not exist. Others than its owner and group may not read what is in it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be made, or not written to.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, FolderError> {
+        let folder = Self { path: path.into() };
+        let opened = folder.make().and_then(|()| folder.begin().map(drop));
+        match opened {
+            Ok(()) => Ok(folder),
+            Err(error) => Err(FolderError {
+                path: folder.path,
+                error,
+            }),
+        }
+    }
+
+    fn make(&self) -> io::Result<()> {
+        if self.path.is_dir() {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.path)?;
+        fs::set_permissions(&self.path, Permissions::from_mode(0o750))
+    }
+
+    /// The file of an image.
+    pub(crate) fn path_of(&self, image: Uuid) -> PathBuf {
+        self.path.join(image.to_string())
+    }
+
+    /// Begins a file, which is removed when it is dropped before [`Self::finish`].
+    pub(crate) fn begin(&self) -> io::Result<NamedTempFile> {
+        let mut builder = tempfile::Builder::new();
+        let builder = builder
+            .prefix(UNFINISHED)
+            .permissions(Permissions::from_mode(0o640));
+        builder.tempfile_in(&self.path)
+    }
+
+    /// Gives a file that is complete its final name. Both are on the disk when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::AlreadyExists`] when the image has a file already; it stays as it is.
+    pub(crate) fn finish(&self, file: NamedTempFile, image: Uuid) -> io::Result<()> {
+        file.as_file().sync_all()?;
+        file.persist_noclobber(self.path_of(image))
+            .map_err(|error| error.error)?;
+        self.sync()
+    }
+
+    /// Writes the file of an image that comes with the program. A file that the image has already is replaced.
+    ///
+    /// # Errors
+    ///
+    /// The disk fails, or is full.
+    pub fn put(&self, image: Uuid, bytes: &[u8]) -> io::Result<ImageContent> {
+        self.remove(image)?;
+        let mut writer = HashingWriter::new(self.begin()?);
+        writer.write(bytes)?;
+        let (file, content) = writer.finish();
+        self.finish(file, image)?;
+        Ok(content)
+    }
+
+    /// Removes the file of an image, if there is one.
+    pub(crate) fn remove(&self, image: Uuid) -> io::Result<()> {
+        match fs::remove_file(self.path_of(image)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// How many bytes are free in the file system of the folder.
+    pub(crate) fn free_bytes(&self) -> io::Result<u64> {
+        let system = rustix::fs::statvfs(&self.path)?;
+        Ok(system.f_bavail.saturating_mul(system.f_frsize))
+    }
+
+    /// Removes what uploads and deletes left over that ended with their process, and returns the number of files.
+    /// `is_known` says which images have bytes.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be read. A file that cannot be removed is left where it is.
+    pub fn remove_left_over(&self, is_known: impl Fn(Uuid) -> bool) -> io::Result<usize> {
+        let mut removed = 0;
+        for entry in fs::read_dir(&self.path)? {
+            let path = entry?.path();
+            let name = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .unwrap_or("");
+            let is_of_no_image = match Uuid::try_parse(name) {
+                Ok(image) => !is_known(image),
+                Err(_) => name.starts_with(UNFINISHED),
+            };
+            if is_of_no_image && is_old(&path) && fs::remove_file(&path).is_ok() {
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+}
+
+fn is_old(path: &Path) -> bool {
+    let modified = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+    let age = modified.map(|modified| SystemTime::now().duration_since(modified));
+    matches!(age, Ok(Ok(age)) if age > LEFT_OVER_AGE)
+}

@@ -1,0 +1,33 @@
+//! The Image API, as OpenStack's version 2 has it: what images are for whom, and their bytes.
+//!
+//! Records are rows of control's state. Bytes are files of one folder, written piece by piece beside their
+//! final names and never changed after that.
+
+mod access;
+mod attributes;
+mod create;
+mod discovery;
+mod error;
+mod file;
+mod filter;
+mod folder;
+mod hashing_writer;
+mod images;
+mod list;
+mod members;
+mod options;
+mod patch;
+mod properties;
+mod request;
+mod routes;
+mod schemas;
+mod service;
+mod tags;
+mod time;
+mod transfers;
+mod upload;
+mod view;
+
+pub use folder::{FolderError, ImageFolder};
+pub use options::{ImageOptions, Limits};
+pub use service::ImageService;

@@ -1,0 +1,179 @@
+//! The network API's service, for the dispatcher.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::body::Body as HttpBody;
+use hyper::header;
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, Uri};
+use placewright_auth::Identity;
+use placewright_http::{
+    Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, Running,
+    latin1_path, reason_phrase,
+};
+use serde_json::{Value, json};
+
+use crate::resources::Resource;
+
+/// The network API without sockets: it takes requests and returns responses.
+pub struct NetworkService {
+    gateway: Arc<Gateway>,
+    /// Scheme and host under which clients reach the API; `None` for those of each request.
+    public_url: Option<String>,
+}
+
+impl fmt::Debug for NetworkService {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("NetworkService")
+            .finish_non_exhaustive()
+    }
+}
+
+impl NetworkService {
+    /// Creates the service, behind the gateway of the other ones. `public_url` is the scheme and host under which clients
+    /// reach it, if those of their requests are others.
+    pub fn new(gateway: Arc<Gateway>, public_url: Option<String>) -> Self {
+        Self {
+            gateway,
+            public_url,
+        }
+    }
+
+    /// Scheme and host of the API as the client addresses it.
+    fn origin(&self, parts: &Parts) -> String {
+        if let Some(url) = &self.public_url {
+            return url.trim_end_matches('/').to_owned();
+        }
+        let host = parts.headers.get(header::HOST);
+        let host = host.and_then(|value| value.to_str().ok());
+        let host = host.or_else(|| parts.uri.authority().map(|authority| authority.as_str()));
+        let scheme = placewright_http::scheme(&parts.extensions);
+        format!("{scheme}://{}", host.unwrap_or("localhost"))
+    }
+
+    /// Answers a request. Errors are responses too.
+    pub async fn handle<B>(
+        self: &Arc<Self>,
+        request: Request<B>,
+        remote: Option<SocketAddr>,
+    ) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: fmt::Display,
+    {
+        placewright_http::handle(self, request, remote).await
+    }
+}
+
+/// What a request asks for, found from its path.
+pub struct MatchedRequest {
+    resource: Resource,
+    /// Scheme and host of the API as the client addresses it.
+    origin: String,
+}
+
+impl Api for NetworkService {
+    const NAME: &str = "network";
+
+    type Version = ();
+    type Request = MatchedRequest;
+
+    fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
+    fn required_access(&self, parts: &Parts, context: &mut RequestContext) -> ApiResult<Access> {
+        match Resource::parse(&latin1_path(parts.uri.path())) {
+            Ok(Resource::Versions) => {
+                context.set_route(Resource::Versions.route());
+                Ok(Access::Open)
+            }
+            _ => Ok(Access::Identified),
+        }
+    }
+
+    fn route(
+        &self,
+        parts: &Parts,
+        _: Option<&Identity>,
+        context: &mut RequestContext,
+    ) -> ApiResult<Routed<MatchedRequest>> {
+        let resource = Resource::parse(&latin1_path(parts.uri.path()))?;
+        context.set_route(resource.route());
+        match parts.method {
+            Method::GET => {}
+            Method::POST | Method::PUT | Method::DELETE => {
+                return Err(ApiError::not_implemented(
+                    "This installation has no networks, and nothing of them can be made or changed.",
+                ));
+            }
+            _ => {
+                let detail = "There is only GET here.";
+                return Err(ApiError::new(405, detail).with_allow("GET"));
+            }
+        }
+        Ok(Routed {
+            request: MatchedRequest {
+                resource,
+                origin: self.origin(parts),
+            },
+            body_bytes_max: None,
+        })
+    }
+
+    fn is_costly(&self, _: &MatchedRequest, _: &[u8]) -> bool {
+        false
+    }
+
+    fn reads_newest(&self, _: &MatchedRequest) -> bool {
+        false
+    }
+
+    fn run<'a>(
+        self: &'a Arc<Self>,
+        request: &'a MatchedRequest,
+        _: &'a Uri,
+        _: Option<&'a Identity>,
+        _: &'a [u8],
+    ) -> Running<'a> {
+        Box::pin(async move { Reply::value(200, &request.resource.show(&request.origin)?) })
+    }
+
+    fn error_body(
+        &self,
+        _: &Parts,
+        error: &ApiError,
+        context: &RequestContext,
+    ) -> (Vec<u8>, Option<&'static str>) {
+        // The pages that every service has, such as `/metrics`, have errors in plain text.
+        if context.is_page() {
+            return (error.detail().as_bytes().to_vec(), None);
+        }
+        let body = error_value(error).to_string().into_bytes();
+        (body, Some("application/json"))
+    }
+}
+
+/// The JSON body of an error response.
+fn error_value(error: &ApiError) -> Value {
+    let status = error.status();
+    let message = match error.detail() {
+        "" => reason_phrase(status),
+        detail => detail,
+    };
+    if status == 401 {
+        // Clients expect the form of the errors of Keystone's middleware.
+        return json!({"error": {"code": 401, "title": "Unauthorized", "message": message}});
+    }
+    let kind = match status {
+        404 => "HTTPNotFound",
+        405 => "HTTPMethodNotAllowed",
+        501 => "HTTPNotImplemented",
+        _ => "HTTPError",
+    };
+    json!({"NeutronError": {"type": kind, "message": message, "detail": ""}})
+}

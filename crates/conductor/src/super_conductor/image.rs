@@ -1,0 +1,111 @@
+//! The rows of images. Their bytes are files, which are no part of the state.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use placewright_placement::Timestamp;
+
+/// An image from which instances are built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// The name that users see; several images may have the same one.
+    pub name: Option<String>,
+    /// The project that owns the image.
+    pub owner: String,
+    /// Which projects see it, besides its owner.
+    pub visibility: Visibility,
+    /// Whether it cannot be deleted until somebody takes the protection away.
+    pub is_protected: bool,
+    /// Whether lists omit it unless they ask for hidden images.
+    pub is_hidden: bool,
+    /// What the bytes are packed in, `bare` for example; none until somebody says so.
+    pub container_format: Option<String>,
+    /// The format of the disk, `raw` for example; none until somebody says so.
+    pub disk_format: Option<String>,
+    /// The smallest root disk of an instance of it, in GiB.
+    pub min_disk_gb: u32,
+    /// The least memory of an instance of it, in MiB.
+    pub min_ram_mb: u32,
+    /// The tags that its owner gave it.
+    pub tags: BTreeSet<String>,
+    /// What the scheduler and drivers read, and whatever else its owner noted.
+    pub properties: BTreeMap<String, String>,
+    /// The projects with which a shared image is shared.
+    pub members: BTreeMap<String, Member>,
+    /// The bytes; none until they are uploaded. They never change.
+    pub content: Option<ImageContent>,
+    /// The time of creation.
+    pub created_at: Timestamp,
+    /// The time of the last change.
+    pub updated_at: Timestamp,
+}
+
+impl Image {
+    /// What a project said to the image that is shared with it; `None` if it is not.
+    #[must_use]
+    pub fn membership(&self, project: &str) -> Option<MemberStatus> {
+        let is_shared = self.visibility == Visibility::Shared;
+        let member = self.members.get(project).filter(|_| is_shared);
+        member.map(|member| member.status)
+    }
+
+    /// Whether a project owns the image.
+    #[must_use]
+    pub fn is_owned_by(&self, project: &str) -> bool {
+        !project.is_empty() && self.owner == project
+    }
+
+    /// Whether a project may know of the image, and use it.
+    #[must_use]
+    pub fn is_visible_to(&self, project: &str) -> bool {
+        self.is_owned_by(project)
+            || matches!(self.visibility, Visibility::Public | Visibility::Community)
+            || self.membership(project).is_some()
+    }
+}
+
+/// Which projects see an image, besides its owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Visibility {
+    /// None.
+    Private,
+    /// Its members.
+    #[default]
+    Shared,
+    /// All that ask for it; it is in nobody's list.
+    Community,
+    /// All, and it is in everybody's list.
+    Public,
+}
+
+/// A project with which an image is shared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// What the project says to it.
+    pub status: MemberStatus,
+    /// The time at which it was shared.
+    pub created_at: Timestamp,
+    /// The time of the last change.
+    pub updated_at: Timestamp,
+}
+
+/// What a project says to an image that is shared with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MemberStatus {
+    /// Nothing yet: it may use the image, and does not see it in its list.
+    Pending,
+    /// It sees the image in its list.
+    Accepted,
+    /// It does not see the image in its list.
+    Rejected,
+}
+
+/// The bytes of an image, as they were uploaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageContent {
+    /// How many bytes there are.
+    pub size: u64,
+    /// Their MD5, in hexadecimal digits.
+    pub md5: String,
+    /// Their SHA-512, in hexadecimal digits.
+    pub sha512: String,
+}
