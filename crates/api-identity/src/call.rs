@@ -114,10 +114,9 @@ impl Call<'_> {
                 Err(ApiError::too_large("The change is too large."))
             }
             Err(error) => {
-                tracing::warn!("a change of accounts was not made: {}", chain(&error));
-                Err(ApiError::unavailable(
-                    "The change was not made: try again later.",
-                ))
+                let effect = error.effect();
+                tracing::warn!("a change of accounts: {effect}: {}", chain(&error));
+                Err(ApiError::unavailable(format!("{effect}: try again later.")))
             }
         }
     }

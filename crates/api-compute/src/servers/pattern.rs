@@ -111,8 +111,7 @@ impl MatchBudget {
             if self.spent > self.limit {
                 return Err(ApiError::bad_request(format!(
                     "The regular expressions took more than {} ms for {} servers; \
-                     compute.match_ms_max allows no more. Ask for more of a name, or for less at a \
-                     time.",
+                     compute.match_ms_max allows no more. Give a simpler expression, or a lower `limit`.",
                     self.limit.as_millis(),
                     self.server_count
                 )));

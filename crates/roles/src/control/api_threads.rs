@@ -21,6 +21,10 @@ use crate::options::Options;
 /// disk, another one computes.
 const COSTLY_PER_PROCESSOR: usize = 2;
 
+/// The nice value of the threads for costly requests. They get about a third of the processor time of another thread
+/// that wants the same processor, so a thread for sockets seldom waits for them within a poll.
+const COSTLY_NICE: i32 = 5;
+
 /// Two Tokio runtimes: one for sockets and requests that are not costly, one for costly requests.
 pub(crate) struct ApiThreads {
     sockets: Option<Runtime>,
@@ -36,14 +40,18 @@ impl ApiThreads {
     /// The system cannot start a thread.
     pub(crate) fn start(options: &Options) -> io::Result<Self> {
         let processors = available_parallelism().map_or(1, usize::from);
-        let runtime = |name: &str| {
-            Builder::new_multi_thread()
+        let builder = |name: &str| {
+            let mut builder = Builder::new_multi_thread();
+            builder
                 .worker_threads(processors)
                 .thread_name(name)
-                .enable_all()
-                .build()
+                .enable_all();
+            builder
         };
-        let (sockets, costly) = (runtime("pw-api")?, runtime("pw-costly")?);
+        let sockets = builder("pw-api").build()?;
+        let costly = builder("pw-costly")
+            .on_thread_start(lower_priority)
+            .build()?;
         let placement = &options.placement;
         let running_max = match placement.costly_running_max.count() {
             0 => processors * COSTLY_PER_PROCESSOR,
@@ -90,6 +98,12 @@ impl ApiThreads {
         let served = runtime.spawn(supervise(Task::Serving, serve));
         served.await.context("a server panicked")?
     }
+}
+
+/// Gives the calling thread the priority of costly requests.
+fn lower_priority() {
+    // For Linux, no process means the calling thread. A lower priority needs no right; without it, only times get worse.
+    let _ = rustix::process::setpriority_process(None, COSTLY_NICE);
 }
 
 impl Drop for ApiThreads {

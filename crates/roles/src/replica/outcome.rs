@@ -17,11 +17,12 @@ pub(crate) fn to_follower(reply: ForwardReply) -> Option<HandedOutcome> {
         ForwardReply::Failed(failure) => failure,
     };
     let failure = match failure {
-        // This leader is shutting down or does not know the outcome. The follower learns it from the journal: it
-        // answers the command when it applies its entry, and sends a command without an entry to the next leader.
-        SubmitError::ShuttingDown | SubmitError::HandedOver | SubmitError::Unknown(_) => {
-            return None;
-        }
+        // The follower learns the outcome from the journal: it answers the command when it applies its entry, and sends
+        // a command without an entry to the next leader.
+        SubmitError::ShuttingDown | SubmitError::HandedOver => return None,
+        // This replica may go on leading, as it does when the store has lost entries and they are appended again. The
+        // follower would wait for a next leader in vain.
+        SubmitError::Unknown(reason) => HandedFailure::UnknownOutcome(chain(&*reason)),
         SubmitError::NotLeading => return Some(HandedOutcome::NotLeading),
         SubmitError::Unavailable(reason) => HandedFailure::Unavailable(chain(&*reason)),
         SubmitError::Overloaded => HandedFailure::Overloaded,
