@@ -59,7 +59,7 @@ macro_rules! table {
                 method: stringify!($method),
                 handler: |call| Box::pin($handler(call)),
             } ),+ ],
-            allow: concat!($( stringify!($method), " ", )+),
+            allow: concat!($( stringify!($method), ", ", )+),
         } ),+ ]
     };
 }

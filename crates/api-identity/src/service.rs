@@ -128,7 +128,8 @@ impl IdentityService {
         let (route, values) = self.find_route(path).ok_or_else(error::path_not_found)?;
         context.set_route(route.path);
         let operation = route.operation(parts.method.as_str()).ok_or_else(|| {
-            ApiError::new(405, "The method is not allowed here.").with_allow(route.allow.trim_end())
+            ApiError::new(405, "The method is not allowed here.")
+                .with_allow(route.allow.trim_end_matches(", "))
         })?;
         let mut parameters = Vec::with_capacity(values.len());
         for (name, value) in route.parameters().zip(values) {

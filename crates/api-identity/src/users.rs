@@ -34,8 +34,21 @@ fn to_json(call: &Call<'_>, id: &str, row: &User) -> Value {
     user
 }
 
-/// `GET /v3/users`.
+/// `GET /v3/users`. Users may look for themselves by name, as clients do that are given a name.
 pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+    if let Some(name) = call.query.get("name")
+        && !call.is_admin()
+    {
+        let id = call.caller_id();
+        let own = call
+            .read(|state| {
+                let row = state.users().get(id).filter(|row| row.name == name)?;
+                Some(to_json(call, id, row))
+            })
+            .await;
+        let own = own.ok_or_else(error::forbidden)?;
+        return call.list("users", "/users", vec![own]);
+    }
     call.require_admin()?;
     let is_own_domain = call.passes_domain();
     let items = call
