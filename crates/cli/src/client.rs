@@ -112,7 +112,8 @@ impl Client {
         }
         let response = self
             .credentials
-            .add_to(request)?
+            .add_to(request)
+            .await?
             .send()
             .await
             .with_context(|| format!("no answer from {url}"))?;

@@ -9,6 +9,10 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use reqwest::RequestBuilder;
 
+use crate::cloud::CloudArgs;
+
+/// The token of an administrator where clients are believed.
+const NOAUTH2_ADMINISTRATOR: &str = "admin";
 /// The variable with the password of `--user`.
 const PASSWORD_VARIABLE: &str = "PLACEWRIGHT_PASSWORD";
 /// How many bytes of a file with a password are read at most.
@@ -17,14 +21,12 @@ const PASSWORD_FILE_BYTES_MAX: u64 = 4096;
 /// Arguments that authenticate requests.
 #[derive(Debug, Args)]
 pub(crate) struct Credentials {
-    /// The token to show; `noauth2` takes `admin`
-    #[arg(
-        long,
-        env = "OS_TOKEN",
-        default_value = "admin",
-        hide_env_values = true
-    )]
-    token: String,
+    /// The token to show, in place of signing in; `noauth2` takes `admin`, which is shown without --cloud
+    #[arg(long, env = "OS_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+
+    #[command(flatten)]
+    cloud: CloudArgs,
 
     /// The user, for `http_basic`. The password is that of --password-file, or of the variable
     /// PLACEWRIGHT_PASSWORD
@@ -46,15 +48,23 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// Adds the credentials to a request.
+    /// Adds the credentials to a request, after signing in if a cloud is named.
     ///
     /// # Errors
     ///
-    /// There is no password for the user, or a header has no colon.
-    pub(crate) fn add_to(&self, mut request: RequestBuilder) -> anyhow::Result<RequestBuilder> {
-        request = match &self.user {
-            Some(user) => request.basic_auth(user, Some(self.password()?)),
-            None => request.header("x-auth-token", &self.token),
+    /// There is no password for the user, a header has no colon, or the cloud does not let the user sign in.
+    pub(crate) async fn add_to(
+        &self,
+        mut request: RequestBuilder,
+    ) -> anyhow::Result<RequestBuilder> {
+        request = match (&self.user, &self.token, &self.cloud.cloud) {
+            (Some(user), _, _) => request.basic_auth(user, Some(self.password()?)),
+            (None, Some(token), _) => request.header("x-auth-token", token),
+            (None, None, Some(cloud)) => {
+                let signed_in = self.cloud.sign_in(cloud).await?;
+                request.header("x-auth-token", signed_in.token.expose())
+            }
+            (None, None, None) => request.header("x-auth-token", NOAUTH2_ADMINISTRATOR),
         };
         for header in &self.headers {
             let (name, value) = header
@@ -66,16 +76,29 @@ impl Credentials {
     }
 
     fn password(&self) -> anyhow::Result<String> {
-        let text = match &self.password_file {
-            Some(file) => read(file).with_context(|| format!("--password-file {}", file.display())),
-            None => std::env::var(PASSWORD_VARIABLE).with_context(|| {
+        match &self.password_file {
+            Some(file) => read_password(file),
+            None => first_line(&std::env::var(PASSWORD_VARIABLE).with_context(|| {
                 format!("--user: neither --password-file nor {PASSWORD_VARIABLE}")
-            }),
-        }?;
-        match text.lines().next() {
-            None | Some("") => bail!("--user: the password is empty"),
-            Some(password) => Ok(password.to_owned()),
+            })?),
         }
+    }
+}
+
+/// The password in the first line of a file; `-` is standard input.
+///
+/// # Errors
+///
+/// The file cannot be read, or its first line is empty.
+pub(crate) fn read_password(file: &Path) -> anyhow::Result<String> {
+    let text = read(file).with_context(|| format!("--password-file {}", file.display()))?;
+    first_line(&text)
+}
+
+fn first_line(text: &str) -> anyhow::Result<String> {
+    match text.lines().next() {
+        None | Some("") => bail!("the password is empty"),
+        Some(password) => Ok(password.to_owned()),
     }
 }
 

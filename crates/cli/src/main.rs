@@ -1,9 +1,11 @@
 //! The `placewright` program: all commands and roles.
 
+mod accounts;
 mod audit;
 mod bench_program;
 mod check;
 mod client;
+mod cloud;
 mod credentials;
 mod explain;
 mod journal;
@@ -71,6 +73,12 @@ enum Command {
     /// Print the rules that a policy file may have
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Look after users, where `auth.strategy` is `identity`
+    User(accounts::UserArgs),
+    /// Look after projects, where `auth.strategy` is `identity`
+    Project(accounts::ProjectArgs),
+    /// Look after roles: who has which one, where `auth.strategy` is `identity`
+    Role(accounts::RoleArgs),
     /// Say where hosts stand: racks, rows, rooms
     #[command(subcommand)]
     Topology(topology::TopologyCommand),
@@ -166,6 +174,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Openapi(command) => command.run()?,
         Command::Policy(PolicyCommand::Sample) => print(&placewright_auth::sample_policy())?,
         Command::Topology(command) => command.run()?,
+        Command::User(arguments) => arguments.run()?,
+        Command::Project(arguments) => arguments.run()?,
+        Command::Role(arguments) => arguments.run()?,
         Command::Replay(forwarded) => return Err(forwarded.execute(&["replay"])),
         Command::Bench(forwarded) => return Err(forwarded.execute(&[])),
         #[cfg(feature = "fault-injection")]
