@@ -16,6 +16,9 @@ const SUBJECT_TOKEN: HeaderName = HeaderName::from_static("x-subject-token");
 /// `POST /v3/auth/tokens`.
 pub(crate) async fn sign_in(call: &Call<'_>) -> ApiResult<Reply> {
     let body = SignInBody::parse(&call.json()?)?;
+    // Another replica may have made the user a moment ago, or disabled it. The dispatcher confirms the state for requests
+    // with a token only.
+    call.state.gateway.confirm_state().await?;
     let issued = call.issue(body).await?;
     let value = call.token_body(&issued.details).await;
     Reply::value(201, &value)?.with_subject_token(&issued.text)

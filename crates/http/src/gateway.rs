@@ -165,7 +165,7 @@ impl Gateway {
     /// # Errors
     ///
     /// 503 when the store has not confirmed the state in time.
-    pub(crate) async fn confirm_state(&self) -> ApiResult<()> {
+    pub async fn confirm_state(&self) -> ApiResult<()> {
         let Some(confirming) = (self.confirm)() else {
             return Ok(());
         };
