@@ -52,6 +52,9 @@ pub static ALL: &[&Filter] = &[
     &metrics::FILTER,
     &left_to_placement::NUMA_TOPOLOGY,
     &left_to_placement::PCI_PASSTHROUGH,
+    &left_to_placement::CORE,
+    &left_to_placement::RAM,
+    &left_to_placement::DISK,
 ];
 
 /// The names of all filters, for error messages.

@@ -455,7 +455,7 @@ fn options_without_effect_get_a_warning() {
         ]
     );
     let broken = SchedulerConfig {
-        enabled_filters: vec!["CoreFilter".to_owned()],
+        enabled_filters: vec!["NoSuchFilter".to_owned()],
         host_subset_size: 0,
         pci_weight_multiplier: -1.0,
         ram_weight_multiplier: f64::NAN,
@@ -467,7 +467,24 @@ fn options_without_effect_get_a_warning() {
     let lists_filters = errors.iter().any(|error| {
         error
             .text
-            .starts_with("there is no filter \"CoreFilter\"; there are ComputeFilter, ")
+            .starts_with("there is no filter \"NoSuchFilter\"; there are ComputeFilter, ")
     });
     assert!(lists_filters, "{errors:?}");
+}
+
+#[test]
+fn filters_that_placement_made_needless_only_give_a_warning() {
+    let names = [
+        "CoreFilter",
+        "nova.scheduler.filters.ram_filter.RamFilter",
+        "DiskFilter",
+    ];
+    let mut config = SchedulerConfig::default();
+    config.enabled_filters.extend(names.map(str::to_owned));
+    let (errors, warnings) = policy::check(&config);
+    assert!(errors.is_empty(), "{errors:?}");
+    let warned = warnings
+        .iter()
+        .filter(|warning| warning.text.contains("has nothing to do"));
+    assert_eq!(warned.count(), 3, "{warnings:?}");
 }

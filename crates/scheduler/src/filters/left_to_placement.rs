@@ -19,3 +19,20 @@ pub(super) const PCI_PASSTHROUGH: Filter = Filter {
     runs_on_rebuild: false,
     compile: |_| Ok(Verdict::All),
 };
+
+/// `CoreFilter`: placement counts processors. Configurations of older clouds still name it.
+pub(super) const CORE: Filter = amounts("CoreFilter");
+/// `RamFilter`: placement counts memory.
+pub(super) const RAM: Filter = amounts("RamFilter");
+/// `DiskFilter`: placement counts disks.
+pub(super) const DISK: Filter = amounts("DiskFilter");
+
+/// A filter for an amount of which placement knows how much is free; it lets every host pass.
+const fn amounts(name: &'static str) -> Filter {
+    Filter {
+        name,
+        is_once_per_request: false,
+        runs_on_rebuild: false,
+        compile: |_| Ok(Verdict::All),
+    }
+}

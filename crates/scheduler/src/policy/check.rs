@@ -84,6 +84,10 @@ impl Checker<'_> {
                     "PciPassthroughFilter has nothing to do: PCI devices are request groups, which \
                      placement fits into the hosts' device providers",
                 ),
+                "CoreFilter" | "RamFilter" | "DiskFilter" => self.add_warning(
+                    "enabled_filters",
+                    format!("{name} has nothing to do: placement knows how much of it is free"),
+                ),
                 "AllHostsFilter" => {
                     self.add_warning("enabled_filters", "AllHostsFilter has no effect");
                 }
