@@ -263,6 +263,12 @@ async fn the_servers_of_a_cell_that_is_down_stay_in_lists() {
     assert!(unknown > 0);
     let list = api.get("/servers?status=UNKNOWN").await.expect(200);
     assert_eq!(list["servers"].as_array().unwrap().len(), unknown);
+    // As docs/compute-api.md says.
+    let id = list["servers"][0]["id"].as_str().unwrap();
+    let rebuild = api.run_action(id, json!({"rebuild": {"imageRef": IMAGE}}));
+    rebuild.await.expect_error(409, "conflictingRequest");
+    let shelve = api.run_action(id, json!({"shelve": null}));
+    shelve.await.expect_error(503, "serviceUnavailable");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
