@@ -40,7 +40,8 @@ pub struct Options {
     pub is_guest_log_durable: bool,
     /// How to reach placement. If none, somebody else reports the hosts' inventories.
     pub placement: Option<placement::Options>,
-    /// The interval at which placement is compared with the hosts; 0 for never.
+    /// How long after the last write to placement all hosts are compared with placement again; 0 for
+    /// never.
     pub resync_interval: Duration,
     /// The interval at which the driver inspects its hosts; 0 for never.
     pub inspect_interval: Duration,

@@ -50,7 +50,8 @@ impl Operation {
         Self::Destroy,
     ];
 
-    /// The name in configuration and messages, which is also the name of the executable.
+    /// The name in configuration and messages. It is also the name of the executable that the driver of
+    /// `command.rs` runs for the operation.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

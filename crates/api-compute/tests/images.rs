@@ -1,4 +1,6 @@
-//! Servers of control's own images: which may be named, and what they have to fit into.
+//! Servers that are created from images which control itself serves: which images a request may name, that an image
+//! has to fit into the flavor, and that its properties decide about hosts. Also which networks a request may ask for
+//! where control answers for networks.
 
 #![allow(
     clippy::unwrap_used,

@@ -27,7 +27,8 @@ async fn versions_are_shown_to_everybody() {
     );
 }
 
-/// What only an administrator may do, with ids of others: method, path below `/v3`, body.
+/// The calls that only an administrator may make, each with its method, path and body. `ADMIN`, `PROJECT` and `ROLE`
+/// stand for the ids of the user, the project and the role named `admin`, and `OWN` for the id of the user `demo`.
 async fn management(site: &Site) -> Vec<(&'static str, String, Option<Value>)> {
     let admin = site.id("users", "admin").await;
     let own = site.id("users", "demo").await;
@@ -157,7 +158,8 @@ async fn an_application_credential_has_no_more_than_it_was_given() {
     let token = &signed_in.body["token"];
     assert_eq!(token["roles"].as_array().unwrap().len(), 1);
     assert_eq!(token["application_credential"]["restricted"], true);
-    // It cannot make or remove others, nor can a token that is made of its token.
+    // The credential's token can make no further application credential and cannot remove its own; a token that
+    // is issued for that token can make none either.
     let robot = signed_in.token();
     assert_eq!(create(&robot, json!({"name": "child"})).await.status, 403);
     let identity = json!({"methods": ["token"], "token": {"id": robot}});

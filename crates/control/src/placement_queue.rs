@@ -34,8 +34,9 @@ pub(crate) use submit::Submitted;
 
 /// The most commands that wait for their answers.
 const COMMANDS_UNDER_WAY_MAX: usize = 128;
-/// The most claims that wait for their answers, unless a single command has more: such commands are
-/// decided one at a time, with others in between.
+/// The most claims that wait for their answers once a command with several claims is submitted. A command with more
+/// claims than this is submitted only when no claims wait, so that the commands of APIs and cells are decided between
+/// two such commands. A command with one claim is submitted regardless of this limit.
 const CLAIMS_UNDER_WAY_MAX: usize = 512;
 /// The most reservations and moves that are ranked together.
 const WORK_AT_ONCE: usize = 16;
@@ -217,7 +218,7 @@ impl Shared {
                     queue.commands_under_way += 1;
                     queue.claims_under_way += command.claims;
                     drop(queue);
-                    // The receiver is gone because control is shutting down.
+                    // Sending fails only while control shuts down, when the receiver is gone.
                     let _ = submitted.send(command);
                 }
             }

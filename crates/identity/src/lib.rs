@@ -11,9 +11,10 @@
 //! | `placewright://INSTALLATION/cell/CELL/host/PREFIX*` | an agent: all hosts whose names begin with PREFIX |
 //! | `placewright://INSTALLATION/cell/CELL/service/NAME` | an agent: a service host of several hosts |
 //!
-//! The certificate of an agent has any number of the last four; certificates of other roles have one URI.
-//! Other names in a certificate are ignored. `/host/*` means every host of the cell, whatever its
-//! UUID.
+//! The certificate of an agent has at least one URI with `host` and any number with `service`, all of the same cell and
+//! at most [`NAMES_MAX`] together; certificates of other roles have one URI. A URI with this scheme that is in none of
+//! these forms is an error. URIs with other schemes, DNS names and addresses say nothing about the identity. `/host/*`
+//! means every host of the cell, whatever its UUID.
 //!
 //! [`Identity`] is parsed from the URIs of a certificate, and [`Identity::check_call`] decides whether its
 //! holder may make a call. This crate does no I/O, and does not parse certificates.

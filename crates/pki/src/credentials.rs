@@ -23,7 +23,7 @@ use crate::{files, holder, verify};
 /// The protocol inside of TLS, as ALPN names it.
 pub(crate) const PROTOCOL: &[u8] = b"h2";
 
-/// The certificate of a role and the authorities that it trusts, always as they are now.
+/// The certificate of a role and the authorities that it trusts, as its folder was loaded last.
 pub struct Credentials {
     directory: PathBuf,
     /// The file of the authority's revocation list, if this process has the authority.

@@ -39,8 +39,8 @@ pub(super) async fn inspect_periodically(
     }
 }
 
-/// Writes hosts to placement when they have changed, and all of them after each `resync_interval`. Hosts that could not
-/// be written are tried again until they are written.
+/// Writes hosts to placement when they have changed, and all of them when none was written for `resync_interval`,
+/// unless that is zero. Hosts that could not be written are tried again until they are written.
 pub(super) async fn write_changed(
     placement: PlacementWriter,
     mut changed: mpsc::UnboundedReceiver<Arc<HostDescription>>,

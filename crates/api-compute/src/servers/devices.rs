@@ -16,7 +16,8 @@ pub(super) const LIST_ITEMS_MAX: usize = 128;
 /// The maximum number of fields of a block device.
 const DEVICE_FIELDS_MAX: usize = 32;
 
-/// Parses networks and block devices, which are stored unchanged.
+/// Parses networks and block devices. They are stored as the request has them, except that block devices in the older
+/// form, `block_device_mapping`, are converted to the newer one.
 pub(super) fn parse_devices(
     request: &RoutedRequest<'_>,
     parser: &mut ObjectParser<'_>,
@@ -132,7 +133,8 @@ pub(super) fn text<'d>(device: &'d BlockDevice, name: &str) -> Option<&'d str> {
     device.get(name).and_then(ScalarValue::text)
 }
 
-/// Refuses networks where control itself answers for them, because it has none.
+/// Refuses a list of networks that is not empty, if control itself serves the Network API: such an installation has no
+/// networks.
 fn check_served(
     request: &RoutedRequest<'_>,
     parser: &ObjectParser<'_>,

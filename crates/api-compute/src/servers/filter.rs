@@ -165,7 +165,8 @@ impl Filter {
                     let message = "there is no such query parameter";
                     return Err(ApiError::field(key, message));
                 }
-                // Before version 2.75, parameters that are unknown or not allowed are ignored.
+                // Ignored: before version 2.75 a parameter that is unknown, and in every version one that
+                // this caller may not use or that only a later version has.
                 _ => continue,
             }
             filter.add_condition(request, key, value)?;
@@ -282,7 +283,7 @@ impl Filter {
                     let message = format!("there is no status {unknown}");
                     return Err(ApiError::field("status", message));
                 }
-                // Before version 2.38 no server has an unknown status.
+                // Before version 2.38 an unknown status is not an error, but no server has it.
                 Some(_) if statuses.len() == 1 => self.matches_nothing = true,
                 _ => {}
             }

@@ -26,7 +26,8 @@ impl<'a> Target<'a> {
             .with("user_id", identity.user_id())
     }
 
-    /// The target of `GET /usages`: the project of the query, which may be absent.
+    /// A target with a project and without a user. The project is `None` if the request names none, as `GET /usages`
+    /// may.
     pub fn project(project_id: Option<&'a str>) -> Self {
         Self::new().with("project_id", project_id)
     }

@@ -80,7 +80,8 @@ impl Connection {
         self.exchange_with(request, BodyPart::All).await
     }
 
-    /// Sends a request and reads the whole response, but stores only the beginning of a long one.
+    /// Sends a request and reads the whole response, but stores only the beginning of a long body whose length is
+    /// in the response's head. Other bodies are stored whole.
     ///
     /// # Errors
     ///

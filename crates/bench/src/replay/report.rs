@@ -255,7 +255,8 @@ fn allocated_resources(totals: &Amounts, samples: &[Sample]) -> Vec<Allocated> {
 fn normalized_reason(reason: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     for word in reason.split_whitespace().map(normalized_word) {
-        // "GPU with GPU with GPU" comes from several groups with the same resource; it becomes "GPU".
+        // "GPU with GPU with GPU" comes from several groups with the same resource; it becomes "GPU". So a word after
+        // "with" is left out, together with the "with", if it is the same as the word before the "with".
         let is_repeated = words.len() >= 2 && words[words.len() - 1] == "with";
         if is_repeated && words[words.len() - 2] == word.trim_end_matches('.') {
             words.pop();

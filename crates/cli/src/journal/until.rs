@@ -39,7 +39,7 @@ pub(super) struct RestorePoint {
     until: Option<Until>,
     /// The last entry of the batches before the first one that is later than `until`.
     last: Option<u64>,
-    /// When that entry was appended.
+    /// When the last entry to restore was appended. It is set for [`Until::Sequence`], too, where `last` stays `None`.
     last_at: Option<i64>,
     /// The first and the last entry of the batches after `last` that have no time.
     untimed: Option<(u64, u64)>,

@@ -18,7 +18,8 @@ use crate::options::{AuthStrategy, Options};
 ///
 /// # Errors
 ///
-/// An option or a file is missing or not valid; all such errors together.
+/// An option or a file is missing or not valid. Policies are read only if authentication could be set up, so errors of
+/// both are not returned together.
 pub(super) fn load(
     options: &Options,
     warnings: &mut Vec<String>,

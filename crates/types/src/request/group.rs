@@ -112,7 +112,7 @@ pub enum Strength {
 }
 
 impl TopologyRule {
-    /// A hard rule about the members of the request's group and its other instances.
+    /// A hard rule about the members of the request's server group and the other instances of the request.
     #[must_use]
     pub fn hard(level: &str, relation: TopologyRelation) -> Self {
         Self {

@@ -1,4 +1,7 @@
 //! Measures claims while very many other requests are refused: explanations must not slow claims down.
+//!
+//! A connection is a task that calls the scheduler's service in this process, one request after the other; there are
+//! no sockets.
 
 use std::fmt;
 use std::sync::Arc;
