@@ -3,9 +3,9 @@
 //! A file that is being written has another name. It gets its final one when all of it is on the disk, and is
 //! never written again. All of this blocks, so callers run it on threads that may.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -39,7 +39,8 @@ pub struct ImageFolder {
 }
 
 impl ImageFolder {
-    /// Opens a folder, which is made if it does not exist. Others than its owner and group may not read what is in it.
+    /// Opens a folder, which is made for its owner alone if it does not exist. Where an operator lets the folder's
+    /// group read it, for agents that run as another user, the group may read the files too.
     ///
     /// # Errors
     ///
@@ -60,8 +61,16 @@ impl ImageFolder {
         if self.path.is_dir() {
             return Ok(());
         }
-        fs::create_dir_all(&self.path)?;
-        fs::set_permissions(&self.path, Permissions::from_mode(0o750))
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.path)
+    }
+
+    /// The permissions of the files: their owner writes them, and the folder's group reads them if it reads the folder.
+    fn file_permissions(&self) -> io::Result<Permissions> {
+        let folder = fs::metadata(&self.path)?.permissions().mode();
+        Ok(Permissions::from_mode(0o600 | (folder & 0o040)))
     }
 
     /// The file of an image.
@@ -71,11 +80,10 @@ impl ImageFolder {
 
     /// Begins a file, which is removed when it is dropped before [`Self::finish`].
     pub(crate) fn begin(&self) -> io::Result<NamedTempFile> {
-        let mut builder = tempfile::Builder::new();
-        let builder = builder
+        tempfile::Builder::new()
             .prefix(UNFINISHED)
-            .permissions(Permissions::from_mode(0o640));
-        builder.tempfile_in(&self.path)
+            .permissions(self.file_permissions()?)
+            .tempfile_in(&self.path)
     }
 
     /// Gives a file that is complete its final name. Both are on the disk when this returns.
@@ -152,4 +160,28 @@ fn is_old(path: &Path) -> bool {
     let modified = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
     let age = modified.map(|modified| SystemTime::now().duration_since(modified));
     matches!(age, Ok(Ok(age)) if age > LEFT_OVER_AGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn images_are_for_their_owner_unless_the_group_may_read_the_folder() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("site/images");
+        let folder = ImageFolder::open(&path).unwrap();
+        let (first, second) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        folder.put(first, b"bytes").unwrap();
+        assert_eq!(mode(&path), 0o700);
+        assert_eq!(mode(&folder.path_of(first)), 0o600);
+
+        fs::set_permissions(&path, Permissions::from_mode(0o750)).unwrap();
+        folder.put(second, b"bytes").unwrap();
+        assert_eq!(mode(&folder.path_of(second)), 0o640);
+    }
 }
