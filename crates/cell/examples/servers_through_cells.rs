@@ -4,9 +4,9 @@
 //! cargo run --release -p placewright-cell --example servers_through_cells -- [CELLS] [HOSTS] [SERVERS]
 //! ```
 //!
-//! The cells keep their stores in a temporary directory. Agents answer at once; for each cell there
-//! is a follower, as control is one. The processor time is that of the whole process: cells,
-//! agents, follower and driver.
+//! The cells keep their stores in a temporary directory. Agents answer at once. Each cell has one
+//! follower, in place of control. The processor time is that of the whole process: cells, agents,
+//! followers, and the tasks that deliver control's messages.
 
 #![allow(
     clippy::unwrap_used,

@@ -236,7 +236,7 @@ pub(crate) fn restart_session(shared: &Shared, host: HostId) -> Reply {
 }
 
 /// Session starts that were submitted and are not decided yet. However the submission ends, even by a panic, agents are
-/// ordered to begin the undecided sessions again, because they announce each only once.
+/// ordered to begin new sessions in place of the undecided ones, because an agent announces a session only once.
 struct PendingSessions {
     /// By host, the number of the session that is not decided yet.
     undecided: BTreeMap<HostId, u64>,
@@ -248,8 +248,8 @@ struct PendingSessions {
 impl Drop for PendingSessions {
     fn drop(&mut self) {
         for (host, after) in std::mem::take(&mut self.undecided) {
-            // If the queue is full, the agent does not begin a session, and the host is marked down after
-            // a time-out.
+            // If the queue is full, the order is lost, and the session stays undecided until the agent begins
+            // another one.
             let _ = self.to_agent.try_send(ToAgent::StartAgain { host, after });
         }
     }

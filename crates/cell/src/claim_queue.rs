@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use placewright_conductor::{ClaimRequest, InstanceId};
 use tokio::sync::Notify;
 
-/// The queue of requests to placement. Each instance has at most one, the latest.
+/// The queue of requests to placement. At most one request for each instance waits, the latest.
 #[derive(Default)]
 pub(crate) struct ClaimQueue {
     state: Mutex<QueueState>,

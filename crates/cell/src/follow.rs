@@ -29,7 +29,8 @@ impl Drop for Subscription {
     }
 }
 
-/// Sends a follower the initial listing and every change, until the cell or the follower ends.
+/// Sends a follower the initial listing and then the changes, until the cell or the follower ends, or the follower
+/// takes no event for too long.
 pub(crate) async fn send_stream(
     subscription: Subscription,
     wake: Arc<Notify>,

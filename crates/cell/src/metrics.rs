@@ -9,7 +9,7 @@ use crate::shared::{Parts, Shared};
 pub struct CellMetrics {
     /// The number of instances.
     pub instances: u64,
-    /// The number of hosts that ever began a session.
+    /// The number of hosts that have begun a session with the cell.
     pub hosts: u64,
     /// The number of hosts that are up.
     pub hosts_up: u64,
@@ -24,7 +24,7 @@ pub struct CellMetrics {
     pub claim_requests: u64,
     /// Claim requests that placement did not answer; they are repeated.
     pub claim_requests_failed: u64,
-    /// Effects that were repeated because there was no answer.
+    /// Effects that were repeated because there was no answer, and session starts that were submitted again.
     pub repeated: u64,
     /// The present number of followers.
     pub followers: u64,

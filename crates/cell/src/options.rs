@@ -47,10 +47,10 @@ pub struct Options {
     /// The most hosts of the cell; further ones are ignored. Default 200,000.
     pub hosts_max: usize,
     /// A replica that leads stands by after it could not make sure for this long that it still leads, because another
-    /// replica may lead. The time is longer than a replicated store needs to elect a new leader of its own. Default 5
-    /// s.
+    /// replica may lead. The time is longer than a replicated store needs to elect a new leader of its own.
+    /// Default 5 s.
     pub leader_patience: Duration,
-    /// Seals and opens the secrets of instances. Default: with a key that ends with the process.
+    /// Seals and opens the secrets of instances. Default: with a key that is lost when the process ends.
     pub sealer: Sealer,
 }
 

@@ -116,7 +116,8 @@ pub(crate) fn carry_out(shared: &Shared, effects: Vec<Effect>) {
     shared.claim_requests.add(claim_requests.into_iter());
 }
 
-/// Recovers after changes were missed: reloads everything from the state and follows again.
+/// Recovers after changes were missed: loads the read model from the state and follows again. What the missed changes
+/// require of agents and placement is left to the timers.
 async fn follow_again(shared: &Shared, error: &FollowError) -> Option<Follower<CellMachine>> {
     tracing::warn!(%error, "changes were missed; everything is taken from the state");
     loop {

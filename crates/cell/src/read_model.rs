@@ -244,7 +244,7 @@ impl ReadModel {
         self.follower_queues.queue_host(id, view.as_ref());
     }
 
-    /// Records the session that a host's agent began on a connection, which is not durable yet.
+    /// Records that a host's agent began a session on a connection. The session is not durable yet.
     pub(crate) fn start_session(&mut self, id: HostId, name: &str, route: Route, at: Timestamp) {
         let host = self.host_or_new(id, at);
         if host.name.as_deref() != Some(name) {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use placewright_placement::Timestamp;
 
 /// A schedule of repetitions of a request: the first when the request is as old as the first interval, each further one
-/// when its age has doubled, and from an age of `longest_us` on at intervals of `longest_us`.
+/// when its age has doubled. After the first repetition at an age of at least `longest_us`, the intervals are
+/// `longest_us`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RetrySchedule {
     first_us: i64,

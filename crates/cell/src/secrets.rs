@@ -190,8 +190,9 @@ async fn reseal_all(shared: &Shared, with_bodies: bool) -> usize {
     replaced
 }
 
-/// The specifications with secrets of up to [`INSTANCES_AT_ONCE`] instances after one, or all their
-/// specifications if secrets may be in bodies; and the last of these instances, or `None` at the end.
+/// Looks at up to [`INSTANCES_AT_ONCE`] instances that follow `after`. Returns those of their specifications
+/// that have sealed secrets, or all of them if `with_bodies`, because the bodies may have secrets; and the
+/// last of these instances, or `None` if no instance follows.
 fn specs_after(
     state: &State,
     after: Option<InstanceId>,

@@ -1,8 +1,8 @@
 //! Puts the numbered updates of one host in order, after loss, duplication and reordering.
 //!
 //! The update with the next number is applied, a later one is buffered, an earlier one is dropped. A
-//! full update is applied whatever precedes it. If an update stays missing, a full one has to be
-//! requested from the agent.
+//! later one that is full is applied at once, although updates before it are missing. If an update stays
+//! missing, a full one has to be requested from the agent.
 
 use std::collections::BTreeMap;
 

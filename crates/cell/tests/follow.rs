@@ -44,7 +44,7 @@ struct View {
     full_updates: usize,
     is_complete: bool,
     heartbeats: usize,
-    /// The number of hosts that were reported alive, each time counted.
+    /// How often hosts were reported alive, over all hosts.
     alive: usize,
 }
 
@@ -199,7 +199,7 @@ async fn a_slow_follower_gets_the_newest_state_and_not_the_backlog() {
     for sequence in 2..=last {
         connection.to_cell.send(load(sequence)).await.unwrap();
     }
-    // A follower that keeps up meanwhile receives everything.
+    // Another follower reads its events at once, until it has the last update.
     let mut quick = link.follow().await.unwrap();
     let has_last = |view: &View| {
         let state = view.states.get(&host(0, 0));

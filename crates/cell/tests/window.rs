@@ -189,7 +189,7 @@ proptest! {
                 cell.check(&agent);
             }
         }
-        // The full update that a cell requests when a gap does not close, and after a silence.
+        // A full update, as a cell requests it when a gap does not close.
         let last = agent.full();
         cell.receive(last);
         cell.check(&agent);

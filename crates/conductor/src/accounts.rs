@@ -15,7 +15,7 @@ pub const DEFAULT_DOMAIN: &str = "default";
 /// The name of the role that may manage everything. It cannot be removed, because nobody could bring it back.
 pub const ADMIN_ROLE: &str = "admin";
 
-/// The hash of a password, or a sealed key: nothing for logs, so `Debug` does not show it.
+/// The hash of a password or secret, or a sealed key. `Debug` does not show it, so that no log has it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct HiddenText(pub String);
 
@@ -42,8 +42,9 @@ pub struct User {
     pub password: HiddenText,
     /// When the password was set.
     pub password_set_at: Timestamp,
-    /// A count that increases when all tokens of the user become invalid: with a new password, and when the user is
-    /// disabled. Tokens contain the count of the time when they were issued.
+    /// A count that increases when all tokens of the user become invalid: with a new password, when the user is
+    /// disabled, and when too many single tokens are revoked. A token contains the count of the time when it was
+    /// issued.
     pub epoch: u64,
     /// When the user was created.
     pub created_at: Timestamp,
@@ -71,7 +72,7 @@ pub struct Role {
     pub name: String,
     /// A text of the administrator.
     pub description: Option<String>,
-    /// The ids of the roles that everybody has who has this one.
+    /// The ids of further roles: whoever has this role has them too.
     pub implies: BTreeSet<String>,
 }
 
@@ -104,7 +105,7 @@ pub struct ApplicationCredential {
     pub description: Option<String>,
     /// The id of the project.
     pub project: String,
-    /// The ids of the roles. Those that the user has no longer do not count.
+    /// The ids of the roles. A role that was taken from the user does not count.
     pub roles: BTreeSet<String>,
     /// The hash of the secret, in the form of PHC strings.
     pub secret: HiddenText,
@@ -200,7 +201,7 @@ pub enum AccountCommand {
     },
     /// Adds a key that signs tokens from now on. The oldest ones are dropped.
     AddTokenKey {
-        /// The number of the key, which is one more than that of the newest.
+        /// The number of the key: one more than that of the newest key, or 0 if there is none.
         number: u32,
         /// The sealed key.
         key: TokenKey,

@@ -11,8 +11,8 @@
 //!
 //! # The contract of an agent
 //!
-//! - It increments its session at each start and each new connection, begins each session with the
-//!   list of its guests (after removing partly built ones), and refuses steps of other sessions.
+//! - It increments the number of its session at each start and each new connection, begins each session
+//!   with the list of its guests (after removing partly built ones), and refuses steps of other sessions.
 //! - Within a session it begins a step of an attempt once. A known attempt is answered again; an
 //!   attempt smaller than the greatest known one of the instance is ignored.
 //! - It never builds a guest that it was ordered to destroy. Destroying a guest that does not exist,

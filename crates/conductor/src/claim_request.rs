@@ -1,9 +1,9 @@
 //! Requests of a cell to placement, the only requests of a cell's conductor to control.
 //!
 //! The claim requests for one instance are numbered in one sequence with the claims that control
-//! makes for it. Control stores the number of the last one and its response. A repeated number gets the
-//! same response, a smaller one gets [`ClaimResponse::Stale`]: a claim request takes effect once, however
-//! often it is delivered (idempotence).
+//! makes for it. Control stores the number of the latest of them and, if that is a claim request, its
+//! response. A claim request with the same number gets the same response, one with a smaller number gets
+//! [`ClaimResponse::Stale`]: it takes effect once, however often it is delivered (idempotence).
 
 use crate::fault::Fault;
 use crate::ids::{InstanceId, MigrationId};
@@ -14,7 +14,7 @@ use crate::spec::Candidate;
 pub struct ClaimRequest {
     /// The instance whose allocations are concerned.
     pub instance: InstanceId,
-    /// Its sequence number, greater than those of all earlier claims and claim requests of the
+    /// The number of the request, greater than those of all earlier claims and claim requests for the
     /// instance.
     pub number: u64,
     /// The change of allocations that is requested.

@@ -107,7 +107,9 @@ pub enum MoveDecision {
 /// The reply of a cell to a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The cell has the message in its journal, from this delivery or an earlier one.
+    /// The cell does not refuse the message: its journal has what the message changes, from this delivery or an
+    /// earlier one, or there is nothing to change. A decision about a move that does not wait for one yet has
+    /// no effect, and control sends it again.
     Accepted,
     /// The cell refuses the message for this reason, and would refuse it again.
     Refused(String),

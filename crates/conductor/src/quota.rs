@@ -21,7 +21,7 @@ pub const UNLIMITED: i64 = -1;
 
 /// The prefix of resource classes in the names of resources.
 const CLASS_PREFIX: &str = "class:";
-/// The most characters of the name of a resource class, as in placement.
+/// The maximum length of the name of a resource class, as in placement.
 const CLASS_CHARS_MAX: usize = 255;
 
 /// A resource that quotas limit, in the order in which refusals name them.
@@ -29,9 +29,9 @@ const CLASS_CHARS_MAX: usize = 255;
 pub enum Resource {
     /// The instances of a project.
     Instances,
-    /// The virtual processors of their flavors.
+    /// The virtual processors in the flavors of a project's instances.
     Cores,
-    /// The memory of their flavors, in MiB.
+    /// The memory in the flavors of a project's instances, in MiB.
     Ram,
     /// The key pairs of a user.
     KeyPairs,
@@ -103,7 +103,7 @@ impl fmt::Display for Resource {
 }
 
 /// Limits by resource. [`UNLIMITED`] means that a resource is not limited. The limit of a resource
-/// without an entry is that of the next scope.
+/// without an entry is that of the scope with the next lower precedence; see [`QuotaScope`].
 pub type Limits = BTreeMap<Resource, i64>;
 
 /// Whom limits are for.
@@ -126,7 +126,7 @@ pub enum QuotaScope {
 /// The limits of a scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaSet {
-    /// The limits of the scope; other resources have the limit of the next scope.
+    /// The limits of the scope; other resources have the limits of scopes with a lower precedence.
     pub limits: Limits,
 }
 

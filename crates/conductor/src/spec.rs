@@ -35,8 +35,8 @@ pub struct Spec {
     pub created_at: Timestamp,
     /// What the instance counts for in quotas.
     pub usage: Usage,
-    /// Sealed secrets for the first build, or for the rebuild that is under way. They are forgotten
-    /// once the guest exists. Conductors cannot read them.
+    /// Sealed secrets for the first build, or for the rebuild that is under way. Control removes them when
+    /// the cell has accepted the instance, the cell when the job has ended. Conductors cannot read them.
     pub build_secrets: SharedText,
     /// Sealed secrets that are needed each time the guest is built again.
     pub secrets: SharedText,
@@ -78,8 +78,8 @@ impl Spec {
         }
     }
 
-    /// The digest of the same spec with its body as a text, which releases without typed bodies
-    /// have.
+    /// The digest of the same spec with its body as a JSON text, as releases without typed bodies compute
+    /// it.
     #[must_use]
     pub fn digest_with_json(&self, json: &str) -> u64 {
         self.digest_with(json)
@@ -172,8 +172,8 @@ impl From<&str> for SpecBody {
 pub struct SharedRow {
     common: Arc<[u8]>,
     own: Box<[u8]>,
-    /// Whether it has secrets in the clear: then `Debug` does not show it, and its memory is
-    /// overwritten when the last copy is dropped.
+    /// Whether the row has secrets in the clear: then `Debug` does not show it, and the memory of `common`
+    /// is overwritten when the last copy of the row is dropped.
     is_hidden: bool,
 }
 
@@ -189,7 +189,7 @@ impl SharedRow {
         }
     }
 
-    /// A row with secrets in the clear in its first part, which it shares with no other.
+    /// A row with secrets in the clear in its first part, which no row of another spec shares.
     #[must_use]
     pub fn hidden(common: Arc<[u8]>, own: impl Into<Box<[u8]>>) -> Self {
         let mut row = Self::from_parts(common, own);
@@ -247,8 +247,8 @@ impl Drop for SharedRow {
 pub struct SharedText {
     common: Arc<str>,
     own: Box<str>,
-    /// Whether it has secrets in the clear: then `Debug` does not show it, and its memory is
-    /// overwritten when it is dropped.
+    /// Whether the text has secrets in the clear, all of them in `own`: then `Debug` does not show the text,
+    /// and the memory of `own` is overwritten when the text is dropped.
     is_hidden: bool,
 }
 
@@ -412,7 +412,7 @@ impl Deref for Rules {
 pub struct HardRule {
     /// The relation that must hold between the places.
     pub rule: Rule,
-    /// The other instances; empty for the members of the instance's server group.
+    /// The other instances; an empty list means the members of the instance's server group.
     pub others: Vec<Uuid>,
 }
 

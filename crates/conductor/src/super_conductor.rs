@@ -4,9 +4,10 @@
 //! conductor's record of it are decided together, so that neither ever exists without the other.
 //! [`State::effects`] derives from the state what has to be done outside.
 //!
-//! An instance has a build request until its cell has accepted it, and a mapping during its whole
-//! life. A race between a delete and a build is decided by the order of changes: whichever removes
-//! the waiting build request wins.
+//! An instance has a build request until its cell has accepted it, it is deleted, or no host is found,
+//! and a mapping during its whole life. A race between a delete and a placement is decided by their
+//! order: after the delete there is no build request to place, after the placement the delete is a
+//! message to the cell.
 
 mod accounts;
 mod command;

@@ -7,7 +7,7 @@
 use crate::ids::InstanceId;
 use crate::spec::Spec;
 
-/// A kind of fact, some of which write the spec of an instance.
+/// A type of facts, some of which write the spec of an instance.
 pub trait SpecRow: Sized {
     /// The spec that the fact writes, if it writes one.
     fn spec(&self) -> Option<(InstanceId, &Spec)>;

@@ -162,7 +162,7 @@ fn names_are_unique_and_a_row_may_keep_its_own() {
 }
 
 #[test]
-fn a_new_password_and_a_disabled_user_end_all_tokens_and_nothing_else_does() {
+fn a_new_password_and_a_disabled_user_end_all_tokens_and_no_other_change_of_the_row_does() {
     let mut control = control();
     let epoch = |control: &Control| control.state().users()["u"].epoch;
     let begun = epoch(&control);

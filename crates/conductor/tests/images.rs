@@ -1,4 +1,4 @@
-//! Rows of images: what is refused, and how much a project has.
+//! Rows of images: which changes are refused, and how a project's images are counted and limited.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 

@@ -42,7 +42,8 @@ fn spec_of(project: &str, usage: Usage, at: Timestamp) -> Spec {
     }
 }
 
-/// The usage of each project, counted instance by instance: the larger of both flavors of each.
+/// The usage of each project, counted instance by instance. For an instance that is moved, the larger amount
+/// of both flavors counts, resource by resource.
 fn recount(state: &State) -> BTreeMap<String, ProjectUsage> {
     let mut projects: BTreeMap<String, ProjectUsage> = BTreeMap::new();
     for (id, spec) in state.specs() {

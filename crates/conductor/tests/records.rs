@@ -337,7 +337,7 @@ fn a_rule_without_others_is_about_the_members_of_the_group() {
         reservation: Uuid::from_u128(0x7),
         builds: builds.to_vec(),
     });
-    // All prefer the same host, in one command: each excludes the next from it.
+    // All three prefer the same host, in one command. Each instance excludes the later ones from its host.
     let ranked = |number| RankedCandidates {
         instance: instance(number),
         candidates: vec![candidate(host(0, 0), 1), candidate(host(0, 1), 1)],
@@ -485,7 +485,7 @@ fn an_answer_of_an_old_attempt_or_session_is_refused() {
     world.check_at_rest();
 }
 
-/// Decides an event of this cell and applies its changes.
+/// Decides an event of a cell and applies its changes.
 fn happen(state: &mut cell_conductor::State, event: &Event, world: &World) -> Vec<Change> {
     let mut changes = Vec::new();
     cell_conductor::decide(state, event, world.at, &world.options, &mut changes).unwrap();

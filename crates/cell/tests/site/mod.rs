@@ -148,7 +148,7 @@ impl Site {
         self.cells.insert(id, opened.await.unwrap());
     }
 
-    /// Starts all cells in memory, and all agents.
+    /// Starts this many cells, with journals in memory, and all their agents.
     pub async fn start(&mut self, cells: u32) {
         for number in 0..cells {
             self.open(cell(number), MemoryJournal::new()).await;
@@ -174,7 +174,7 @@ impl Site {
         self.start_agents_on(link, hosts);
     }
 
-    /// Starts agents that reach their cell through a link of their own.
+    /// Starts agents that reach their cell through the given link.
     pub fn start_agents_on(&mut self, link: Arc<dyn AgentLink>, hosts: Vec<HostId>) {
         let world = Arc::clone(&self.control.world);
         self.agents

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::{Control, options};
 
-/// One process of the cell.
+/// One replica of the cell. It stands for a process of its own.
 #[derive(Clone)]
 pub struct Member {
     pub origin: u64,
@@ -112,7 +112,8 @@ impl Group {
         }
     }
 
-    /// Suspends a replica: the other replicas hear nothing from it, and its appends wait. Or lets it continue.
+    /// Suspends a replica, so that the other replicas hear nothing from it and its appends wait, or lets a suspended one
+    /// continue.
     pub fn suspend(&self, origin: u64, is_suspended: bool) {
         let mut members = self.members.write();
         let Some(member) = members.iter_mut().find(|member| member.origin == origin) else {

@@ -16,7 +16,7 @@ use crate::message::Reply;
 use crate::spec::Spec;
 use unit_of_work::UnitOfWork;
 
-/// The time limits for agents.
+/// What operators may configure of a cell's decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The limit for each step of a build or move, in milliseconds.
@@ -201,8 +201,8 @@ impl<'a> DecisionContext<'a> {
                 work.handle_host_failed("The host did not answer in time.");
                 work.store(changes);
             }
-            // The host of an awaited guest may have been marked down in the same event in which the job
-            // began to wait, which then did not end the wait.
+            // The event that marked the host of an awaited guest down may be the one in which the job began to
+            // wait. Then that event did not end the wait.
             if matches!(job.stage, Stage::AwaitDestroyed(_))
                 && let Some(mut work) = UnitOfWork::load(self, *instance)
             {

@@ -64,7 +64,7 @@ pub struct Order {
     pub guest_number: u32,
     /// Whether the guest runs while it is moved.
     pub is_live: bool,
-    /// The specification of the instance.
+    /// The specification to build: the new one if the job changes it.
     pub spec: Spec,
     /// The allocations of the instance on the target; empty without a target.
     pub amounts: Vec<Amounts>,
@@ -197,8 +197,8 @@ impl State {
         effects
     }
 
-    /// The instances that have guests on a host, or doomed ones, in rising order. All jobs that have
-    /// requested a step from the host, or wait for it to destroy a guest, are among theirs.
+    /// The instances that have guests on a host, or doomed ones, in rising order. If a job has requested a
+    /// step from the host, or waits for the host to destroy a guest, its instance is among them.
     pub(crate) fn instances_on(&self, host: HostId) -> BTreeSet<InstanceId> {
         let range = (host, InstanceId(uuid::Uuid::nil()), 0)..;
         let expected = self.guests.range(range).map(|(key, _)| *key);
@@ -236,8 +236,8 @@ impl State {
         Some(host.session)
     }
 
-    /// The effect of a job; `None` if the job waits for control, for its owner or for the end of guests, or
-    /// if its host is down.
+    /// The effect of a job; `None` if the job waits for control, for the instance's owner or for the
+    /// destruction of guests, or if the host of its step is down.
     fn job_effect(&self, id: InstanceId, job: &Job) -> Option<Effect> {
         let row = self.instances.get(&id)?;
         let request_claim = |change| {

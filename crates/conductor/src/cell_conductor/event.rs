@@ -94,7 +94,8 @@ pub enum Event {
     },
     /// Time has passed: deadlines are checked against the time of the event.
     Tick,
-    /// Deletions before a time can be forgotten, because messages are never that late.
+    /// The cell forgets deletions before a time. It then refuses to create instances from messages that
+    /// were sent before that time.
     Forget {
         /// The time before which deletions are forgotten.
         before: Timestamp,

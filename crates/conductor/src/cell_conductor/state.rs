@@ -70,7 +70,7 @@ pub struct Instance {
     pub move_number: u32,
     /// The number of actions in its history, which is the number of the latest action.
     pub action_count: u32,
-    /// The last failure, if there was any.
+    /// The latest failure; `None` if there was none, or if a later move or rebuild succeeded.
     pub fault: Option<Fault>,
     /// The time at which the instance was requested.
     pub created_at: Timestamp,
@@ -108,7 +108,7 @@ pub struct GuestRef {
 pub struct Job {
     /// The kind of the job.
     pub kind: JobKind,
-    /// The move that it carries out, if it is one.
+    /// The move that the job carries out; `None` if the job is not a move.
     pub migration: Option<MigrationId>,
     /// How far the job has come.
     pub stage: Stage,
@@ -124,7 +124,7 @@ pub struct Job {
     pub origin: Option<GuestRef>,
     /// The new specification, if the job changes it.
     pub spec: Option<Spec>,
-    /// The state that is restored if the job fails.
+    /// The state when the job began, which the instance has again if a move fails or is reverted.
     pub state_before: VmState,
     /// Whether restoring that state failed.
     pub is_broken: bool,

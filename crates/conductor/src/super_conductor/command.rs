@@ -41,7 +41,7 @@ pub enum Command {
         /// True if the cell does not answer.
         is_down: bool,
     },
-    /// Adds the hosts of a cell; hosts that are already mapped to it stay.
+    /// Adds hosts to a cell, or renames them. The other hosts of the cell stay.
     MapHosts {
         /// The UUID of the cell.
         cell: CellId,
@@ -79,7 +79,7 @@ pub enum Command {
         /// The UUID of the instance.
         instance: InstanceId,
     },
-    /// Restores the allocations of an instance that is on a host and holds nothing.
+    /// Restores the allocations of an instance that is on a host and holds nothing of it.
     Reclaim {
         /// The UUID of the instance.
         instance: InstanceId,
@@ -111,7 +111,7 @@ pub enum Command {
         /// The UUID of the move.
         migration: MigrationId,
     },
-    /// The cell refuses the move, which ends here.
+    /// The cell refuses to reserve the instance, or to carry out the move. The move ends.
     MoveRefused {
         /// The UUID of the move.
         migration: MigrationId,
@@ -144,7 +144,7 @@ pub enum Command {
         /// The UUID of the move.
         migration: MigrationId,
     },
-    /// Confirms or reverts a move that waits for it.
+    /// Confirms or reverts a cold migration or a resize that its cell has accepted.
     ConfirmOrRevert {
         /// The UUID of the move.
         migration: MigrationId,
@@ -158,13 +158,13 @@ pub enum Command {
         /// The new content; `None` removes it.
         flavor: Option<Flavor>,
     },
-    /// Creates, replaces or removes a key pair.
+    /// Creates or removes a key pair. One that exists is not replaced.
     SetKeypair {
         /// The user who owns it.
         user: String,
         /// The name, unique for the user.
         name: String,
-        /// The new content; `None` removes it.
+        /// The content of a new key pair; `None` removes it.
         keypair: Option<Keypair>,
     },
     /// Creates or removes a server group. Placement's group follows in the same step.
@@ -199,8 +199,8 @@ pub enum Command {
         /// The specification that replaces the present one.
         spec: Box<Spec>,
     },
-    /// Replaces a specification by one that differs only in its sealed secrets: as that of the
-    /// instance, of its rebuild and of its moves. A specification that has changed meanwhile stays.
+    /// Replaces a specification by one that differs only in its sealed secrets, wherever the instance, its
+    /// rebuild or one of its moves has it. A specification that has changed meanwhile stays.
     Reseal {
         /// The UUID of the instance.
         instance: InstanceId,
@@ -209,7 +209,7 @@ pub enum Command {
         /// The specification with other sealed secrets.
         to: Box<Spec>,
     },
-    /// Replaces the name, metadata and tags of an instance.
+    /// Replaces the name, metadata, tags, lock and other labels of an instance.
     SetLabels {
         /// The UUID of the instance.
         instance: InstanceId,
@@ -237,7 +237,7 @@ pub enum Command {
         scope: QuotaScope,
         /// The limits to set.
         limits: Limits,
-        /// Whether the command is carried out even if a limit of a project is less than what it holds.
+        /// Whether the command is carried out even if a project's limit becomes less than what it holds.
         force: bool,
     },
     /// Replaces all limits of scopes, or removes them.
@@ -417,7 +417,7 @@ pub enum Refusal {
         /// The UUID or name in the command.
         id: String,
     },
-    /// Another object depends on it.
+    /// The object cannot be removed or renamed, because another one or the installation depends on it.
     #[error("{what} {id} is in use")]
     InUse {
         /// The kind of the object, for the message.

@@ -15,8 +15,8 @@ use crate::spec::Spec;
 /// and must be idempotent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Rank hosts for these instances. `Command::Place` ends the effect, and `Command::Bury` for
-    /// instances without a host.
+    /// Rank hosts for these instances. The effect ends for an instance when `Command::Place` claims a host
+    /// for it, `Command::Bury` moves it to cell0, or it is deleted.
     Schedule {
         /// The UUID of the API request that created them.
         reservation: Uuid,
@@ -163,7 +163,7 @@ impl State {
     }
 }
 
-/// A specification without what only control needs to know.
+/// A specification without the usage, which only control needs to know.
 fn for_cell(spec: &Spec) -> Spec {
     Spec {
         usage: Usage::default(),

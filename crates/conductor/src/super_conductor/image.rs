@@ -11,23 +11,23 @@ pub struct Image {
     pub name: Option<String>,
     /// The project that owns the image.
     pub owner: String,
-    /// Which projects see it, besides its owner.
+    /// Which projects may use the image, besides its owner.
     pub visibility: Visibility,
     /// Whether it cannot be deleted until somebody takes the protection away.
     pub is_protected: bool,
     /// Whether lists omit it unless they ask for hidden images.
     pub is_hidden: bool,
-    /// What the bytes are packed in, `bare` for example; none until somebody says so.
+    /// What the bytes are packed in, `bare` for example; `None` until it is set.
     pub container_format: Option<String>,
-    /// The format of the disk, `raw` for example; none until somebody says so.
+    /// The format of the disk, `raw` for example; `None` until it is set.
     pub disk_format: Option<String>,
-    /// The smallest root disk of an instance of it, in GiB.
+    /// The smallest root disk of an instance that is built from the image, in GiB.
     pub min_disk_gb: u32,
-    /// The least memory of an instance of it, in MiB.
+    /// The least memory of an instance that is built from the image, in MiB.
     pub min_ram_mb: u32,
     /// The tags that its owner gave it.
     pub tags: BTreeSet<String>,
-    /// What the scheduler and drivers read, and whatever else its owner noted.
+    /// Properties by name: those that the scheduler and drivers read, and any others that the owner has set.
     pub properties: BTreeMap<String, String>,
     /// The projects with which a shared image is shared.
     pub members: BTreeMap<String, Member>,
@@ -40,7 +40,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// What a project said to the image that is shared with it; `None` if it is not.
+    /// The answer of a project with which the image is shared; `None` if it is not shared with the project.
     #[must_use]
     pub fn membership(&self, project: &str) -> Option<MemberStatus> {
         let is_shared = self.visibility == Visibility::Shared;
@@ -63,24 +63,24 @@ impl Image {
     }
 }
 
-/// Which projects see an image, besides its owner.
+/// Which projects may use an image, besides its owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Visibility {
-    /// None.
+    /// No other project.
     Private,
-    /// Its members.
+    /// The members of the image.
     #[default]
     Shared,
-    /// All that ask for it; it is in nobody's list.
+    /// All projects; lists of other projects omit the image unless they ask for community images.
     Community,
-    /// All, and it is in everybody's list.
+    /// All projects, and the image is in the lists of all.
     Public,
 }
 
 /// A project with which an image is shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// What the project says to it.
+    /// Whether the project has accepted the image.
     pub status: MemberStatus,
     /// The time at which it was shared.
     pub created_at: Timestamp,
@@ -88,14 +88,14 @@ pub struct Member {
     pub updated_at: Timestamp,
 }
 
-/// What a project says to an image that is shared with it.
+/// The answer of a project to an image that is shared with it. The project may use the image with each answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MemberStatus {
-    /// Nothing yet: it may use the image, and does not see it in its list.
+    /// No answer yet: the project's list omits the image.
     Pending,
-    /// It sees the image in its list.
+    /// The project's list has the image.
     Accepted,
-    /// It does not see the image in its list.
+    /// The project's list omits the image.
     Rejected,
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::image::Image;
 
-/// The images of a project, counted.
+/// The number of a project's images, and their size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImageUsage {
     /// How many images the project has.

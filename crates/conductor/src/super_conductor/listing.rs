@@ -75,7 +75,7 @@ impl Listing {
         self.usages.of(project)
     }
 
-    /// The images of a project, counted.
+    /// The number of a project's images, and their size.
     #[must_use]
     pub fn image_usage(&self, project: &str) -> ImageUsage {
         self.images.of(project)
@@ -149,7 +149,7 @@ impl Listing {
         self.record_sizes.update_labels(instance, before, after);
     }
 
-    /// Updates the usage of projects for the new content of an image's row.
+    /// Updates the count and size of projects' images for the new content of an image's row.
     pub(super) fn update_image(&mut self, before: Option<&Image>, after: Option<&Image>) {
         self.images.update(before, after);
     }

@@ -112,7 +112,8 @@ impl RecordSizes {
     }
 }
 
-/// The size of a spec. Shared parts count for each spec, because each cell has a copy for each.
+/// The size of a spec in bytes. A part that several specs share counts for each of them, because in a cell
+/// each spec has a copy of its own.
 #[must_use]
 pub fn spec_bytes(spec: &Spec) -> u64 {
     // Sealed secrets are in base 64: they count as many bytes as they would in the clear.

@@ -165,7 +165,7 @@ pub struct Migration {
     pub kind: MoveKind,
     /// The outcome so far.
     pub status: MigrationStatus,
-    /// The cell in which it happened.
+    /// The cell of the instance.
     pub cell: CellId,
     /// The source host; `None` for an unshelve.
     pub source: Option<HostId>,
@@ -173,7 +173,7 @@ pub struct Migration {
     pub target: Option<HostId>,
     /// The time of the request.
     pub created_at: Timestamp,
-    /// The time of the last change of status.
+    /// The time of the last change of this row.
     pub updated_at: Timestamp,
     /// The reason of a failure; `None` otherwise.
     pub fault: Option<Fault>,
@@ -190,7 +190,7 @@ pub enum MigrationStatus {
     Confirmed,
     /// The instance went back at the user's request.
     Reverted,
-    /// The move failed; the instance is on the source.
+    /// The move failed and the instance is where it was before, or the instance was deleted meanwhile.
     Error,
 }
 
@@ -208,8 +208,9 @@ impl MigrationStatus {
 
 /// A rebuild that was requested from a cell.
 ///
-/// Only the cell knows whether it is complete, which it reports by the digest of the instance's
-/// spec. A failed one stays here without effect, until the next one or the end of the instance.
+/// Only the cell knows whether the rebuild is complete. It reports that by the digest of the instance's
+/// spec. The row of a failed rebuild has no effect; it stays until the next rebuild of the instance, or
+/// until the instance is removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rebuild {
     /// The specification that the rebuild requests.

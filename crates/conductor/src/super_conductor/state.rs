@@ -49,11 +49,11 @@ tables! {
     aggregates: Aggregate(Uuid => Aggregate),
     /// The administrative state of compute services, by host.
     services: Service(HostId => Service),
-    /// Names, metadata and tags that users changed.
+    /// Names, metadata, tags, locks and other labels that users changed.
     labels: Labels(InstanceId => Labels),
     /// The topology rules of server groups; groups without any have no row.
     group_topologies: GroupTopology(Uuid => GroupTopology),
-    /// The last requested rebuild of each instance.
+    /// The latest rebuild of each instance, until it is complete or refused.
     rebuilds: Rebuild(InstanceId => Rebuild),
     /// The limits of each quota scope.
     quotas: Quota(QuotaScope => QuotaSet),
@@ -76,7 +76,7 @@ tables! {
 }
 
 impl State {
-    /// The index of instances in list order.
+    /// The index of the state: the instances in list order, and counts for each project.
     #[must_use]
     pub fn listing(&self) -> &Listing {
         &self.index

@@ -23,8 +23,8 @@ impl DecisionContext<'_> {
         guests: &[(InstanceId, u32)],
         changes: &mut Vec<Change>,
     ) -> Result<(), Refusal> {
-        // A recorded session at the end of the number range counts as none: no later session could be
-        // accepted, and the host would be lost.
+        // A recorded session at the end of the number range counts as none. Otherwise no later session
+        // could be accepted, and the host would be lost.
         let latest = self.state.hosts.get(&host).map(|row| row.session);
         let latest = latest.filter(|latest| *latest < NUMBER_END);
         if session >= NUMBER_END || latest.is_some_and(|latest| latest >= session) {
@@ -122,7 +122,7 @@ impl DecisionContext<'_> {
             session: row.session,
         };
         changes.push(Change::Host(host, Some(Box::new(row))));
-        // Nobody waits for the guests of a host that is down: they count as gone.
+        // No job waits for the guests of a host that is down: they count as gone.
         let counts_as_gone = |_: &GuestKey| true;
         self.continue_waiting_jobs(host, &counts_as_gone, changes);
         for instance in self.state.instances_on(host) {

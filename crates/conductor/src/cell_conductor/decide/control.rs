@@ -90,8 +90,8 @@ impl DecisionContext<'_> {
     }
 
     fn delete(self, instance: InstanceId, claim_number: u64, changes: &mut Vec<Change>) -> Reply {
-        // An instance that is not known is deleted like others, because control may still hold its
-        // claim: the delete may have overtaken the create, or control was restored from a backup that
+        // An instance that is not known is deleted like any other, because control may still hold its
+        // claim: this message may have overtaken the create, or control was restored from a backup that
         // is older than an earlier deletion. If this is a late copy of the message, the release of the
         // claim changes nothing.
         let work = UnitOfWork::load(self, instance);

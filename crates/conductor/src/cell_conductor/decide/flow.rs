@@ -109,8 +109,8 @@ impl UnitOfWork<'_> {
                 self.destroy_then(origin, Continuation::Settle(MoveSide::Target));
             }
             JobKind::Move(MoveKind::Evacuate | MoveKind::Unshelve) => {
-                // The old host is down. Its guest has to be destroyed before the host counts as up
-                // again.
+                // The old host of an evacuated instance is down. Its guest is destroyed when the host's
+                // agent has begun a new session.
                 if let Some(origin) = origin {
                     self.mark_for_destruction(origin);
                 }

@@ -147,8 +147,7 @@ impl<'a> UnitOfWork<'a> {
         }
     }
 
-    /// Replaces a specification by one with other sealed secrets: as that of the instance and of its
-    /// job.
+    /// Replaces a specification by one with other sealed secrets, wherever the instance or its job has it.
     pub(super) fn reseal(&mut self, from: &Spec, to: &Spec) {
         let of_job = self.job.as_mut().and_then(|job| job.spec.as_mut());
         for spec in self.spec.as_mut().into_iter().chain(of_job) {
@@ -182,7 +181,7 @@ impl<'a> UnitOfWork<'a> {
         !is_doomed || state.is_down(guest.host)
     }
 
-    /// Marks the rows of the instance for removal; only its tombstone remains.
+    /// Marks the rows of the instance for removal. A tombstone takes their place.
     pub(super) fn mark_for_removal(&mut self) {
         self.is_removed = true;
     }

@@ -273,7 +273,7 @@ impl DecisionContext<'_> {
         Ok(())
     }
 
-    /// Revokes a token, and forgets tokens of the user that have expired meanwhile.
+    /// Revokes a token, and removes the rows of the user's revoked tokens that have expired meanwhile.
     fn revoke_token(
         &mut self,
         user: &str,

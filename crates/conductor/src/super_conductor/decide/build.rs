@@ -183,8 +183,8 @@ impl<'a> DecisionContext<'a> {
         Ok(Outcome::Done)
     }
 
-    /// Ends the build request of an instance that its cell has accepted. A late reply, after which
-    /// the build request is gone or waits for a host, changes nothing.
+    /// Ends the build request of an instance that its cell has accepted. A reply that arrives when the
+    /// build request is gone, or waits for a host, changes nothing.
     pub(super) fn create_accepted(&mut self, instance: InstanceId) -> Outcome {
         let build = self.state.builds.get(&instance);
         if build.is_some_and(|build| build.stage != BuildStage::Waiting) {

@@ -1,4 +1,4 @@
-//! Images: what may become of a row.
+//! Images: which changes of their rows are refused.
 
 use uuid::Uuid;
 
@@ -19,7 +19,7 @@ impl DecisionContext<'_> {
             (Some(known), None) if known.is_protected => {
                 return Err(wrong_state("image", &id, "protected"));
             }
-            // Whoever has read the bytes, or their hashes, may rely on them.
+            // The bytes of an image never change, so that whoever has read them or their hashes may rely on them.
             (Some(known), Some(image))
                 if known.content.is_some() && known.content != image.content =>
             {

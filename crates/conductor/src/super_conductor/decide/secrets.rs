@@ -17,8 +17,8 @@ impl DecisionContext<'_> {
         }
     }
 
-    /// Replaces a specification by one with other sealed secrets: as that of the instance, of its
-    /// rebuild and of its moves.
+    /// Replaces a specification by one with other sealed secrets, wherever the instance, its rebuild or one
+    /// of its moves has it.
     pub(super) fn reseal(&mut self, instance: InstanceId, from: &Spec, to: &Spec) -> Outcome {
         if self.state.specs.get(&instance) == Some(from) {
             self.record(Change::Spec(instance, Some(Box::new(to.clone()))));
