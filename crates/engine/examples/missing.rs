@@ -36,7 +36,7 @@ use placewright_journal::{SqliteJournal, SqliteOptions, verify};
 const WINDOW_BYTES: usize = 64 << 10;
 const PAGE_BYTES: usize = 4096;
 const SECTOR_BYTES: usize = 512;
-/// Of the bytes of a snapshot every sixteenth is flipped.
+/// A bit is flipped in every sixteenth byte of a snapshot.
 const SNAPSHOT_STEP: usize = 16;
 /// The size of the header of SQLite's write-ahead log.
 const LOG_HEAD_BYTES: usize = 32;

@@ -235,7 +235,8 @@ impl<M: Machine> Engine<M> {
         self.inner.shared.queue.lock().waiting.len()
     }
 
-    /// The time since the store last failed to append, or a replica to follow it; `None` once that has succeeded again.
+    /// The time since an append last failed, or since this replica last failed to follow the journal; `None` once
+    /// appending or following has succeeded again.
     pub fn time_since_failed_append(&self) -> Option<Duration> {
         let failed = *self.inner.shared.append_failed.lock();
         failed.map(|failed_at| failed_at.elapsed())

@@ -62,7 +62,7 @@ impl EntryChunk {
         (0..self.ends.len()).map(|index| (self.first + index as u64, self.record(index)))
     }
 
-    /// Removes all but the first entries.
+    /// Removes all but the first `entries` entries.
     pub(crate) fn truncate(&mut self, entries: usize) {
         self.ends.truncate(entries);
         self.buffer.truncate(self.ends.last().copied().unwrap_or(0));

@@ -22,7 +22,7 @@ pub struct Leadership {
 /// Why a replica began to lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TakeoverReason {
-    /// The journal has no entry any more that says who led before.
+    /// The journal has no entry that says who led before.
     #[default]
     NoneKnown,
     /// The one that led before could not be reached.

@@ -14,7 +14,7 @@ pub trait Observer: Send + Sync + 'static {
         let _ = progress;
     }
 
-    /// The snapshot at `sequence` is not usable; the previous one is tried.
+    /// The snapshot at `sequence` is not usable; an older one is tried, or all entries are replayed.
     fn snapshot_unusable(&self, sequence: u64, reason: &dyn Error) {
         let _ = (sequence, reason);
     }
@@ -24,7 +24,8 @@ pub trait Observer: Send + Sync + 'static {
         let _ = commit;
     }
 
-    /// An append failed; `commands` commands were undone and answered with the reason.
+    /// An append failed, or the store cannot be used at present. `commands` commands have no effect, and were answered
+    /// with the reason.
     fn append_failed(&self, reason: &StoreError, commands: usize) {
         let _ = (reason, commands);
     }

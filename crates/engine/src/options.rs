@@ -20,8 +20,9 @@ pub struct Options {
     /// The maximum size of a record: a command that would need a larger one has no effect and is
     /// answered with [`crate::SubmitError::TooLarge`]. Default 16 MiB.
     pub record_bytes_max: usize,
-    /// The maximum size of the records in one append; only a single larger record exceeds it. During an append
-    /// its records are in memory three times: as decided, as written, and for followers. Default 2 MiB.
+    /// The size of the records from which on no further record is added to an append, so that an append exceeds it by
+    /// its last record at most. During an append its records are in memory three times: as decided, as written, and
+    /// for followers. Default 2 MiB.
     pub batch_bytes_max: usize,
     /// How many commands have to wait during an append before a second thread decides them, while the append
     /// is still under way. With fewer, waking that thread costs more than it gains. Default 64.

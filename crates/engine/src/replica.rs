@@ -143,7 +143,8 @@ impl<M: Machine> Replica<M> {
         commands.any(|command| command.sent_in_epoch == epoch)
     }
 
-    /// The time since the store last failed to append; `None` once an append has succeeded again.
+    /// The time since an append last failed, or since this replica last failed to follow the journal; `None` once
+    /// appending or following has succeeded again.
     pub fn time_since_failed_append(&self) -> Option<Duration> {
         let failed = *self.shared()?.append_failed.lock();
         failed.map(|failed_at| failed_at.elapsed())

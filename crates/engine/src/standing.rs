@@ -49,7 +49,8 @@ impl<M: Machine> Engine<M> {
     /// request.
     ///
     /// # Errors
-    /// [`SubmitError::Unavailable`] when the store does not answer, or the engine was shut down.
+    /// [`SubmitError::Unavailable`] when the store does not answer or has lost entries, and
+    /// [`SubmitError::ShuttingDown`] when the engine is shut down.
     pub fn confirm(&self) -> impl Future<Output = Result<(), SubmitError>> + Send + use<M> {
         confirm(Arc::clone(self.shared()))
     }

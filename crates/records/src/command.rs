@@ -16,8 +16,8 @@ use placewright_conductor::super_conductor;
 use crate::form::{Form, FormError, Layout, Reader, Writer};
 use crate::message::Versions;
 
-/// The versions of commands that this release supports.
-/// A replica whose leader is of an older release cannot hand over what that one lacks.
+/// The versions of commands that this release supports. A replica whose leader is of an older release cannot hand over
+/// the commands that the leader's release lacks.
 pub const VERSIONS: Versions = Versions {
     oldest: 1,
     newest: 3,
@@ -49,7 +49,8 @@ fn since(command: &Command) -> u32 {
 
 fn since_of_conductor(mut command: &super_conductor::Command) -> u32 {
     use super_conductor::Command;
-    // What is guarded or limited is what counts: the rows and checks around it belong to the same things.
+    // Only the innermost command counts: the version that added it also added the rows and checks that can be
+    // around it.
     while let Command::Guarded { command: inner, .. } | Command::Limited { command: inner, .. } =
         command
     {

@@ -9,7 +9,8 @@
 //! - [`Layout::Positional`] is the layout of earlier releases: the same values without lengths, in the
 //!   encoding of the `postcard` crate. This layout never changes, so it lacks the fields that were added later.
 //!
-//! Integers are LEB128, signed ones after zigzag encoding. Texts and lists are preceded by their length.
+//! Integers of more than one byte are LEB128, signed ones after zigzag encoding. Texts and lists are preceded by
+//! their length.
 
 mod basic;
 mod reader;

@@ -45,7 +45,7 @@ fn records_of_control_read_as_they_always_did() {
         ("control_3", packed.clone()),
         ("control_4", control_changes()),
         ("control_4_packed", packed.clone()),
-        // Written since the rules of groups are rows instead of a text.
+        // Written by releases that write the rules of groups as rows instead of as a text.
         ("control_4_rules", control_changes()),
         ("control_4_packed_rules", packed),
     ] {

@@ -31,7 +31,8 @@ use placewright_types::host_state::{HostReport, HostUpdate, NumberedUpdate};
 use placewright_types::server::{Networks, ServerFields};
 use values::{AT, HOST, INSTANCE, OTHER, accounts};
 
-/// Types with a form that is not a row: they are written as the value in them, or as bytes that are rows.
+/// Types that are not tested as rows here: their form is not a row, or, as that of `SpecOfTemplate`, it is private to
+/// the crate and has a test of its own below.
 const NOT_ROWS: [&str; 10] = [
     "control::Change",
     "instances::Rules",
@@ -45,7 +46,8 @@ const NOT_ROWS: [&str; 10] = [
     "requests::ImageProperties",
 ];
 
-/// The names of all declarations below `src`, each with its file.
+/// The names of all types that are declared as rows or have a form of their own, in the files of `src` and `src/forms`;
+/// each with its file.
 fn declared_types() -> BTreeSet<String> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut types = BTreeSet::new();

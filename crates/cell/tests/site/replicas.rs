@@ -112,8 +112,8 @@ impl Group {
         }
     }
 
-    /// Suspends a replica, so that the other replicas hear nothing from it and its appends wait, or lets a suspended one
-    /// continue.
+    /// Suspends a replica, so that the other replicas hear nothing from it and its appends wait; or lets a suspended
+    /// replica continue.
     pub fn suspend(&self, origin: u64, is_suspended: bool) {
         let mut members = self.members.write();
         let Some(member) = members.iter_mut().find(|member| member.origin == origin) else {

@@ -152,8 +152,8 @@ choice!(Change {
     26 Image(key, row),
 });
 
-/// Earlier releases wrote the rules as JSON in the first field. Now the first field is an empty text, and the
-/// rules are written as a field that was added later.
+/// Earlier releases wrote the rules as JSON in the first field. This release writes an empty text as the first field,
+/// and the rules as a field that was added later.
 impl Form for GroupTopology {
     fn write(&self, out: &mut Writer) {
         out.row(|out| {

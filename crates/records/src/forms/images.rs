@@ -1,4 +1,4 @@
-//! Images.
+//! The rows of images.
 
 use placewright_conductor::super_conductor::{
     Image, ImageContent, Member, MemberStatus, Visibility,
