@@ -1,9 +1,9 @@
 //! The data that the engine's threads and handles share.
 //!
 //! Lock order: `state`, then a replica's `pending`, then `queue`, then `recent` or `snapshot_schedule`. No thread waits
-//! for the journal while it holds one of these locks, with rare exceptions: the entries of another writer are read while
-//! `state` is locked after an append that conflicted with them, after an append whose outcome was not known, and after
-//! the leadership was handed over.
+//! for the journal while it holds one of these locks, with rare exceptions: the entries of another writer are read
+//! while `state` is locked after an append that conflicted with them, after an append whose outcome was not known, and
+//! after the leadership was handed over.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

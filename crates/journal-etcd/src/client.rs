@@ -147,8 +147,8 @@ impl Client {
         self.wait(async move { connections.authenticate().await })
     }
 
-    /// The status of each member by its address, in the order of the addresses. Requests go to the leader
-    /// from now on, if it is among them, because other members would only pass them on.
+    /// The status of each member by its address, in the order of the addresses. If one of the members is the leader,
+    /// requests go to it from now on, because other members would only pass them on.
     pub(crate) fn statuses(&self) -> Vec<(String, Result<StatusResponse, Failure>)> {
         let connections = &self.connections;
         let mut statuses = Vec::new();

@@ -24,10 +24,10 @@ pub use seal::EtcdHead;
 
 /// A journal in etcd.
 ///
-/// Every call blocks its thread until etcd has answered, but no longer than [`EtcdOptions::request_timeout`]; for
-/// requests that can be repeated, three times as long. The requests themselves run on a thread of the store, which all
-/// handles share, so a call may be made on any thread; on a thread of an asynchronous runtime use the runtime's section
-/// for blocking work.
+/// Every call blocks its thread until etcd has answered its requests. A request without an answer fails after
+/// [`EtcdOptions::request_timeout`]; one that can be repeated fails after three times as long, and not before every
+/// member was tried. The requests themselves run on a thread of the store, which all handles share, so a call may be
+/// made on any thread; on a thread of an asynchronous runtime use the runtime's section for blocking work.
 pub struct EtcdJournal {
     store: Arc<Store>,
     /// The head as this handle saw it last. An append is compared with it.

@@ -46,7 +46,7 @@ impl Keys {
         self.key(format_args!("trim"))
     }
 
-    /// A batch, or the end of a range of batches before it.
+    /// The key of the batch that begins with the entry `first`; also the end of the range of the batches before it.
     pub(crate) fn batch(&self, first: u64) -> Bytes {
         self.key(format_args!("b/{first:016x}"))
     }
@@ -60,7 +60,7 @@ impl Keys {
         self.key(format_args!("q/{first:016x}/{number:08x}"))
     }
 
-    /// The end of the range of the parts before those of a batch.
+    /// The beginning of the parts of a batch; also the end of the range of the parts before them.
     pub(crate) fn parts(&self, first: u64) -> Bytes {
         self.key(format_args!("q/{first:016x}/"))
     }
@@ -73,7 +73,7 @@ impl Keys {
         self.key(format_args!("p/{first:016x}/{id:032x}/{number:08x}"))
     }
 
-    /// The end of the range of the uploaded parts before those of a batch.
+    /// The beginning of the uploaded parts of the batches at `first`; also the end of the range of those before them.
     pub(crate) fn uploads(&self, first: u64) -> Bytes {
         self.key(format_args!("p/{first:016x}/"))
     }

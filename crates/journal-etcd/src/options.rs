@@ -24,8 +24,8 @@ const ENDPOINTS_MAX: usize = 16;
 pub struct EtcdOptions {
     /// The members' client addresses as `host:port`. One suffices; with more, another is used when one fails.
     pub endpoints: Vec<String>,
-    /// The beginning of the store's keys. Stores on one cluster need different prefixes, none of which may be another
-    /// one followed by a slash and more.
+    /// The beginning of the store's keys, before a slash. Stores on one cluster need different prefixes, and no prefix
+    /// may begin with that of another store and a slash.
     pub prefix: String,
     /// TLS, if the members require it.
     pub tls: Option<EtcdTls>,

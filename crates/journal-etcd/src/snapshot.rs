@@ -156,7 +156,7 @@ fn into_io(error: JournalError) -> io::Error {
     io::Error::new(kind, error)
 }
 
-/// Writes one snapshot in chunks of several keys, and at last the manifest that makes it valid.
+/// Writes one snapshot: its chunks, each to a key of its own, and at last the manifest that makes the snapshot visible.
 pub(crate) struct Writer {
     store: Arc<Store>,
     sequence: u64,

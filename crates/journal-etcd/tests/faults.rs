@@ -177,7 +177,7 @@ fn write(journal: &mut dyn Journal, writer: u8, progress: &Progress) -> Outcomes
     while !progress.is_over.load(Ordering::Relaxed) {
         let mut record = vec![writer];
         record.extend_from_slice(&outcomes.acknowledged.to_le_bytes());
-        // Large ones are in several keys.
+        // Every sixteenth append is so large that its batch is in several keys.
         record.resize(
             if outcomes.acknowledged % 16 == 0 {
                 40_000

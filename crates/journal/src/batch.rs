@@ -102,7 +102,7 @@ pub fn check<'a>(
     Ok((first..).zip(records))
 }
 
-/// The checksum of a chunk of a snapshot: of the chunk's checksum before, and of the chunk's bytes.
+/// The checksum of a chunk of a snapshot, which covers the checksum of the chunk before.
 pub fn chunk_checksum(before: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&before.to_le_bytes());

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why an operation on a journal failed. A failed operation leaves no trace.
+/// Why an operation on a journal failed.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The disk, the quota or the configured size is exhausted. Later appends succeed once there
@@ -181,7 +181,7 @@ pub enum JournalError {
         path: PathBuf,
     },
 
-    /// A batch is larger than SQLite can store in one value.
+    /// A batch is larger than the engine that keeps the journal can store.
     #[error("a batch of {bytes} bytes is too large: the most is {bytes_max}")]
     TooLarge {
         /// The size of the batch in bytes.
@@ -256,7 +256,7 @@ pub enum JournalError {
     },
 }
 
-/// Why an append was not made.
+/// Why an append was not acknowledged.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
     /// Another writer was first. Read the missed entries, decide again, append after them.

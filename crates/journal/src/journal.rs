@@ -148,8 +148,9 @@ pub trait Journal: Send {
     /// [`JournalError::Sealed`] from now on, also those of other handles and processes. There is no way back. Returns
     /// the last entry.
     ///
-    /// # Errors [`JournalError::Sealed`] when it is sealed with another address, or the store cannot be written, in
-    /// which case it may be sealed nevertheless.
+    /// # Errors
+    /// [`JournalError::Sealed`] when it is sealed with another address, or the store cannot be written, in which case
+    /// it may be sealed nevertheless.
     fn seal(&mut self, moved_to: &str) -> Result<u64, JournalError>;
 
     /// Checks the implementation's own files beyond entries and snapshots.

@@ -28,7 +28,7 @@ pub fn create_directory(path: &Path) -> io::Result<()> {
         create_directory(parent)?;
     }
     match create_single_directory(path) {
-        // Another process created it, or it is a file, which the next operation reports.
+        // Another process has created the directory meanwhile.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         result => result,
     }

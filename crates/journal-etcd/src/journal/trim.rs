@@ -30,7 +30,8 @@ impl EtcdJournal {
             });
         }
         let trimmed = self.move_trim(before_sequence)?;
-        // Readers see the mark before the batches disappear, so that they never take this for damage.
+        // Readers see the new value of the key `trim` before the batches disappear, so they never take the missing
+        // batches for damage.
         let keys = &self.store.keys;
         let first_held = trimmed.last + 1;
         self.delete_range(keys.batch(0), keys.batch(first_held))?;

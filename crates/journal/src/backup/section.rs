@@ -40,8 +40,7 @@ pub(super) struct Base {
     pub(super) before: LogEnd,
     /// When the batch before the first one was appended, in microseconds since the epoch.
     pub(super) appended_at: Option<i64>,
-    /// The snapshot after which the state can be restored from the entries; 0 if they begin with the first of
-    /// all.
+    /// The snapshot that the entries follow; 0 if there is none, and the entries begin with entry 1.
     pub(super) snapshot: u64,
     /// The last entry in the backup.
     pub(super) end: u64,

@@ -56,7 +56,7 @@ pub struct WrittenBackup {
     pub path: PathBuf,
     /// The backup has everything that was acknowledged before this time, in microseconds since the epoch.
     pub made_at: i64,
-    /// The snapshot that the entries of the backup follow; 0 if the entries begin with the first of all.
+    /// The snapshot that the entries of the backup follow; 0 if there is none, and the entries begin with entry 1.
     pub snapshot: u64,
     /// The last entry of the backup.
     pub end: u64,

@@ -33,7 +33,8 @@ impl SqliteJournal {
     /// Files that are no longer useful are renamed with the suffix `.lost`.
     ///
     /// # Errors
-    /// [`JournalError::NoBase`] when no whole state can be made of what is left, or the store failed; or as [`SqliteJournal::open`].
+    /// [`JournalError::NoBase`] when no whole state can be made of what is left, or the store failed; or as
+    /// [`SqliteJournal::open`].
     pub fn accept_loss(directory: &Path) -> Result<AcceptedLoss, JournalError> {
         if !directory.is_dir() {
             return Err(JournalError::NotFound {

@@ -442,7 +442,7 @@ pub fn first_conductor_commands() -> Vec<Command> {
     .concat()
 }
 
-/// One of each command to the conductor.
+/// One of each command to the conductor that version 2 has.
 pub fn conductor_commands() -> Vec<Command> {
     let accounts = accounts::account_commands();
     let accounts = accounts.into_iter().map(Command::Accounts);

@@ -83,7 +83,7 @@ pub fn image_changes() -> Vec<control::Change> {
     all.map(control::Change::Conductor).collect()
 }
 
-/// The checks of limits that version 2 of commands added.
+/// The checks of limits that version 3 of commands added.
 pub fn limit_checks() -> [LimitCheck; 2] {
     [
         LimitCheck::Images {
@@ -98,7 +98,7 @@ pub fn limit_checks() -> [LimitCheck; 2] {
     ]
 }
 
-/// The commands that version 2 added.
+/// The commands that version 3 added.
 pub fn image_commands() -> Vec<Command> {
     let set = |image: Option<Image>| Command::SetImage {
         id: OTHER,
