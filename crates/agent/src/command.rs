@@ -173,7 +173,8 @@ struct OrderInput<'a> {
     resources: Vec<ResourceInput<'a>>,
     origin: Option<GuestRefInput>,
     target: Option<GuestRefInput>,
-    /// Where the image is: a path or a URL; none if the instance has none, or nobody said where images are.
+    /// Where the image is: a path or a URL. None if the instance has no image with a UUID, or if [`Options::images`] is
+    /// not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<String>,
     /// The specification's body as control wrote it: flavor, image, networks and the like.

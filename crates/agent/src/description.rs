@@ -60,7 +60,7 @@ pub struct NestedProvider {
     pub name: String,
     /// The provider's UUID. If none, it is derived from the name.
     pub uuid: Option<Uuid>,
-    /// The name of the parent, which is another nested provider. If none, it is the root provider.
+    /// The name of the parent, which is the root provider or another nested provider. If none, it is the root provider.
     pub parent: Option<String>,
     /// The provider's inventories, by resource class.
     pub inventories: BTreeMap<String, Inventory>,
@@ -169,7 +169,7 @@ impl HostDescription {
         HostId(uuid_of(self.uuid, &self.name))
     }
 
-    /// All providers: the root first, each other one after its parent.
+    /// All providers: the root provider first, then the nested ones in their order.
     pub fn providers(&self) -> impl Iterator<Item = DescribedProvider<'_>> {
         let root = DescribedProvider {
             uuid: self.id().0,

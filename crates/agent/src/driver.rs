@@ -137,7 +137,7 @@ pub trait Driver: Send + Sync + 'static {
     /// Describes the present hosts. Called at the start and periodically.
     fn inspect(&self) -> DriverFuture<'_, Vec<HostDescription>>;
 
-    /// Lists all guests of the hosts. None if the driver cannot, so that the agent's guest log alone
+    /// Lists all guests of the hosts. Returns none if the driver cannot list them: then the agent's guest log alone
     /// says which guests there are. Called at the start.
     fn list(&self) -> DriverFuture<'_, Option<Vec<ListedGuest>>>;
 

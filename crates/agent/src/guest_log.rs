@@ -1,7 +1,7 @@
 //! The guest log: the states of guests, kept in a file so that an agent knows its guests after it was killed.
 //!
-//! The file is an append-only log with an entry and a checksum for each change of a guest. An incomplete entry at
-//! its end, which a kill leaves, is cut off. When most entries are obsolete, the file is compacted.
+//! The file is an append-only log with an entry and a checksum for each change of a guest. An incomplete entry at its
+//! end, which a kill leaves, is cut off. When the file has grown long, it is rewritten without obsolete entries.
 //!
 //! The file needs no high-water mark, because lost entries do no harm: the cell knows which guests a host should
 //! have, the driver knows which it has, and a guest without an entry is added as [`GuestState::Uncertain`]. So a
@@ -325,7 +325,7 @@ impl GuestLog {
         }
     }
 
-    /// Rewrites the file if it has grown so much that most of its entries are obsolete.
+    /// Rewrites the file without obsolete entries if it is at least four times as long as after the latest compaction.
     fn compact_if_obsolete(&mut self) -> io::Result<()> {
         let must_compact = self.file.as_ref().is_some_and(|file| {
             file.size_bytes >= COMPACT_BYTES_MIN
@@ -334,7 +334,8 @@ impl GuestLog {
         if must_compact { self.compact() } else { Ok(()) }
     }
 
-    /// Replaces the file by one that has only an entry for each present guest, in the present version.
+    /// Replaces the file by one with an entry for the latest session and one for each present guest, in the present
+    /// version.
     fn compact(&mut self) -> io::Result<()> {
         let Some(log_file) = &mut self.file else {
             return Ok(());

@@ -252,7 +252,7 @@ impl Host {
         }
     }
 
-    /// Forgets guests that were destroyed so long ago that no delayed order for them can arrive.
+    /// Forgets guests that were destroyed so long ago that no delayed order for them is expected.
     pub fn forget_destroyed(&mut self, now_ms: u64) {
         while let Some((expires_ms, key)) = self.destroyed_expiry.front().copied() {
             if expires_ms > now_ms {
@@ -450,6 +450,6 @@ impl Host {
     }
 }
 
-/// How long destroyed guests are remembered: longer than a cell waits for any step, so that a
-/// delayed order does not build them again.
+/// How long destroyed guests are remembered: longer than a cell waits for a step by default, so that a delayed order
+/// does not build them again.
 const REMEMBERED_MS: u64 = 20 * 60 * 1000;

@@ -64,7 +64,7 @@ pub enum PlacementError {
     /// Placement cannot be reached, or the connection was lost.
     #[error("placement cannot be reached: {0}")]
     Unreachable(String),
-    /// Concurrent writes to the same provider conflicted too often.
+    /// A concurrent write changed the same provider, also in the last attempt.
     #[error("others change provider {0} at the same time")]
     Conflict(String),
     /// Placement refused a request.

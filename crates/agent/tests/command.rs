@@ -38,7 +38,7 @@ fn script(directory: &Path, name: &str, text: &str) {
     assert!(shell.wait().unwrap().success());
 }
 
-/// A driver with these executables, and the directory that they write to.
+/// A driver with these executables, and the directory that has them and, in `state`, the files that they write.
 fn driver(scripts: &[(&str, &str)]) -> (TempDir, CommandDriver) {
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in [

@@ -4,7 +4,7 @@
 ///
 /// # Errors
 ///
-/// The text is not a number, or the number is not finite and above 0.
+/// The text is not a finite number above 0.
 pub(crate) fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() && number > 0.0 => Ok(number),

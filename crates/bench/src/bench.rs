@@ -1,5 +1,5 @@
-//! The benchmarks. Some measure any running server, the others check the project's own performance targets, which
-//! the output and the documents call bars.
+//! The benchmarks. `bench http` measures any Placement server. The others check the project's own performance targets,
+//! which the output and the documents call bars.
 
 mod boots;
 mod cold;

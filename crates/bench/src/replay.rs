@@ -98,7 +98,8 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 const SAMPLE_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
 impl Replay {
-    /// Runs the replay; returns whether every task ended active or was refused with a reason.
+    /// Runs the replay; returns whether every task ended active or was refused with a reason, and the user did not stop
+    /// it.
     ///
     /// # Errors
     ///

@@ -63,8 +63,7 @@ impl Gateway {
     }
 }
 
-/// The label of a method in metrics; `other` for methods that no route has, so that clients cannot create
-/// labels.
+/// The label of a method in metrics; `other` for all further methods, so that clients cannot create labels.
 pub(crate) fn method_label(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",

@@ -33,8 +33,9 @@ pub enum Body {
 }
 
 impl Body {
-    /// A response of existing pieces, none of them empty. Each piece is dropped when the client has received it,
-    /// and `permit`, which is for the memory of all pieces, is given back with the last.
+    /// A response of existing pieces, none of them empty. Each of several pieces is dropped when the client has
+    /// received it, and `permit`, which is for the memory of all pieces, is given back with the last. For a single
+    /// piece, `permit` is given back at once.
     #[must_use]
     pub fn of_pieces(mut pieces: Vec<Bytes>, permit: Option<MemoryPermit>) -> Self {
         if pieces.len() > 1 {
@@ -191,8 +192,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Reads the body of a request of this caller.
 ///
 /// # Errors
-/// 413 when the body is longer than it may be, 408 when it does not arrive within the time-out, 400 when the
-/// client breaks off, 503 when other bodies occupy the memory for as long.
+/// 413 when the body is longer than it may be, 408 when it does not arrive within the time-out, 400 when the client
+/// breaks off, 503 when other bodies occupy the memory.
 pub(crate) async fn read<B>(
     body: B,
     limits: Limits<'_>,

@@ -327,7 +327,7 @@ where
     }
 }
 
-/// Reads the body of a request, or hands it to the service's sink; then it is empty here.
+/// Reads the body of a request, or hands it to the service's sink; then the returned body is empty.
 async fn read_content<A: Api, B>(
     api: &A,
     request: &A::Request,
@@ -341,7 +341,7 @@ where
     let gateway = api.gateway();
     match caller {
         Some(caller) if api.streams_body(request) => {
-            // What the body is for may have been made by another process.
+            // The object to which the body belongs may have been created by another process.
             gateway.confirm_state().await?;
             let sink = api.body_sink(request, caller, body.size_hint().exact())?;
             streamed::receive(body, sink, gateway.options().body_timeout).await?;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use hyper::header::{self, HeaderMap, HeaderValue};
 
-/// An error response. The request has changed nothing, but for a 503 because the store or another replica did not say
-/// whether the change was made: then the change may have been made.
+/// An error response. The request has changed nothing, with two exceptions: a change may have been made before a 500
+/// after a panic, and before a 503 because the store or another replica did not say whether it was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     status: u16,

@@ -210,7 +210,7 @@ impl Gateway {
         self.stopping.send_replace(true);
     }
 
-    /// Whether a request is a CORS preflight request of a browser.
+    /// Whether a request is handled as a CORS preflight request: any `OPTIONS` request, if CORS is configured.
     pub(crate) fn is_preflight(&self, parts: &Parts) -> bool {
         self.options.cors.is_some() && parts.method == Method::OPTIONS
     }

@@ -43,8 +43,8 @@ impl fmt::Debug for Health {
 }
 
 impl Health {
-    /// The most connections of a health listener, in all and for each peer. A monitoring client
-    /// makes one connection for each check, or keeps one.
+    /// The most connections of a health listener. One peer may have half of them. A monitoring client makes one
+    /// connection for each check, or keeps one.
     pub const CONNECTIONS_MAX: usize = 64;
     // No options set these limits, so messages name the listener in place of an option.
     const LIMITS: Limits = Limits {

@@ -41,7 +41,7 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// The error response.
+    /// 405 for another method than GET, 400 for a malformed query, 404 for metrics that the options hide.
     pub(crate) fn show(self, gateway: &Gateway, parts: &Parts) -> ApiResult<Reply> {
         if parts.method.as_str() != "GET" {
             let detail = "The method specified is not allowed for this resource.";

@@ -101,7 +101,8 @@ pub fn check(config: &Config) -> Result<(Option<Token>, Vec<String>), ConfigErro
                 .to_owned(),
         ]));
     }
-    // Everybody who reaches such a listener could make the calls of control or of an agent.
+    // Such a listener has no TLS: only the token, if there is one, keeps others from the calls of control and of
+    // agents.
     let is_open = !cell.listen.ip().is_loopback() && cell.identity_path.is_none();
     if is_open && !options.auth.i_know_this_is_open {
         return Err(ConfigErrors(vec![identities::open_listener_error(
@@ -263,7 +264,7 @@ async fn serve_until_stopped(
     Ok(())
 }
 
-/// Reads the keys for secrets, on a thread that may block, because a command may have the keys.
+/// Reads the keys for secrets, on a thread that may block, because a command may have to be run to get them.
 async fn open_sealer(config: &Config, registry: &mut Registry) -> anyhow::Result<Sealer> {
     let options = config.options.secrets.clone();
     let store = config.options.cell.directory();

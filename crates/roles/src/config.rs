@@ -67,7 +67,7 @@ pub struct Config {
     pub file: Option<PathBuf>,
 }
 
-/// All errors of a configuration, in one sentence each.
+/// Errors of a configuration, one sentence each.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 pub struct ConfigErrors(pub Vec<String>);
@@ -95,7 +95,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// All errors of all layers together, in the order of the layers.
+    /// All errors of all layers together: first unknown names and values of a wrong kind, then values that their
+    /// options do not allow.
     pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigErrors> {
         let mut errors = Vec::new();
         let mut given: Vec<GivenValue> = Vec::new();

@@ -146,8 +146,8 @@ impl Checked {
 /// The backlog of the listening socket: connections that wait to be accepted.
 pub(crate) const BACKLOG: u32 = 4096;
 
-/// Refuses a configuration that gives everybody full access, unless `auth.i_know_this_is_open` is set; then
-/// it returns warnings.
+/// Refuses addresses other than loopback for REST APIs with noauth2, and for the listener for cells if control has no
+/// certificate. If `auth.i_know_this_is_open` is set, it returns warnings instead.
 pub(crate) fn check_open_listeners(options: &Options) -> Result<Vec<String>, ConfigErrors> {
     let mut warnings = Vec::new();
     let addresses = std::iter::once(options.placement.listen)

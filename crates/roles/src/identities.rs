@@ -46,7 +46,7 @@ impl ControlIdentity {
     ///
     /// # Errors
     ///
-    /// A folder is not complete, or the certificate is not control's.
+    /// A folder is not complete, or the certificate is not control's or has expired.
     pub(crate) fn open(options: &Options) -> Result<Self, ConfigErrors> {
         let control = &options.control;
         let key = "control.authority_path";
@@ -112,7 +112,8 @@ pub(crate) fn identity_path(options: &Options) -> Option<PathBuf> {
     control.identity_path.clone().or_else(in_authority)
 }
 
-/// Issues a certificate into a folder, unless there is one of this identity that has not expired.
+/// Issues a certificate into a folder, unless there is a valid one of this identity. Refuses to replace a certificate
+/// that Placewright does not renew.
 pub(crate) fn ensure(
     authority: &Authority,
     folder: &Path,

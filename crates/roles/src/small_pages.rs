@@ -1,8 +1,7 @@
 //! Disables huge pages for the roles that hold a state in memory.
 
-/// Makes the system give this process memory in small pages only, as Redis does for itself
-/// (`disable-thp`). It is called before the first thread starts, by roles that start no other
-/// programs, because those would inherit the setting.
+/// Makes the system give this process memory in small pages only, as Redis does for itself (`disable-thp`). It is
+/// called before the first thread starts, by all roles but the agent, whose executables would inherit the setting.
 ///
 /// The allocator asks for huge pages, and the first access to one waits until 2 MiB are available.
 /// In a virtual machine whose unused memory the host reclaims, this wait takes 5 ms: while a new service took up

@@ -82,11 +82,11 @@ impl Store {
         }
     }
 
-    /// Reads the address of a store: that of an engine, `sqlite:DIRECTORY`, or a directory.
+    /// Reads the address of a store: a URL of etcd or PostgreSQL, `sqlite:DIRECTORY`, or a directory.
     ///
     /// # Errors
     ///
-    /// What is not valid.
+    /// A sentence about what is not valid in the address.
     pub fn parse(address: &str) -> Result<Self, String> {
         let directory = match address.strip_prefix(SQLITE_SCHEME) {
             Some(directory) => directory,
@@ -99,7 +99,7 @@ impl Store {
         Ok(Self::Directory(directory.into(), SqliteOptions::default()))
     }
 
-    /// Reads the address of an engine that has servers.
+    /// Reads a URL of etcd or PostgreSQL.
     fn on_servers(url: &str) -> Result<Self, String> {
         match url.split_once("://") {
             Some(("etcd" | "etcds", _)) => {

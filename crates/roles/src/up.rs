@@ -1,5 +1,5 @@
-//! `placewright up`: a whole installation in one process, on embedded stores under one directory:
-//! control with its three APIs, cells, and simulated hosts.
+//! `placewright up`: a whole installation in one process, on embedded stores under one directory: control with its
+//! APIs, cells, and simulated hosts.
 //!
 //! Cells also listen for agents, so that hosts of other machines can join. When `up` is started again on the
 //! same directory, the installation continues where it was.

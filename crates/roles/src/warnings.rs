@@ -164,7 +164,7 @@ fn warn_of_commands(warnings: &mut Vec<String>, directory: Option<&Path>) {
     }
 }
 
-/// Warns about a configuration file with secrets that others may read.
+/// Warns about a configuration file that others may write, or that has secrets and others may read.
 fn config_file_warnings(config: &Config) -> Vec<String> {
     let Some(file) = &config.file else {
         return Vec::new();
@@ -229,7 +229,7 @@ fn warn_of_secret_file(warnings: &mut Vec<String>, key: &str, file: Option<&Path
     }
 }
 
-/// Warns about a certificate whose private key others may read.
+/// Warns about a certificate whose private key others may read or write.
 fn warn_of_private_key(warnings: &mut Vec<String>, key: &str, folder: Option<&Path>) {
     let Some(folder) = folder else { return };
     for file in ["identity.pem", "tls.key"] {

@@ -28,7 +28,8 @@ type Connecting = Pin<Box<dyn Future<Output = Result<AgentConnection, LinkError>
 /// The maximum number of received messages, and of ended pieces of work, that are handled before
 /// anything is sent.
 const BATCH_MAX: usize = 256;
-/// While at least this many messages wait to be sent to the cell, no soft state is added to them.
+/// While at least this many messages wait to be sent to the cell, no heartbeats and no changed soft state are added to
+/// them.
 const OUTBOX_STATE_MAX: usize = 4096;
 /// While at least this many messages wait to be sent, nothing more is received from the cell.
 const OUTBOX_MAX: usize = 1 << 20;

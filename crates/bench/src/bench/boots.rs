@@ -79,7 +79,7 @@ pub(crate) struct BootsBench {
 const BOOTS_PER_SECOND_MIN: f64 = 1500.0;
 /// Target: the servers that get active, in percent.
 const ACTIVE_PERCENT_MIN: f64 = 99.8;
-/// The number of servers that did not get active and are printed.
+/// The maximum number of servers that did not get active and are printed.
 const NOT_ACTIVE_SHOWN_MAX: usize = 3;
 
 /// The longest wait for the hosts to be available.
@@ -99,7 +99,7 @@ struct Figures {
     boots_per_second: f64,
     latency_p50_ms: f64,
     latency_p99_ms: f64,
-    /// The VCPU allocated beyond those of the active servers; `None` if other users may use the
+    /// By how many the allocated VCPU differ from those of the active servers; `None` if other users may use the
     /// installation, too.
     allocations_left: Option<u64>,
     bars: Vec<TargetedFigure>,
@@ -302,7 +302,8 @@ async fn wait_for_hosts(api: &Api, hosts_min: usize) -> anyhow::Result<()> {
 }
 
 /// Waits until the allocations of failed builds are released, which may be a moment after the servers show their
-/// status. Returns the VCPU that are allocated beyond one for each active server after that, or after a time-out.
+/// status. Returns by how many the allocated VCPU then differ from one for each active server: 0, or another number
+/// after a time-out.
 async fn wait_for_releases(api: &Api, progress: &TaskProgress) -> anyhow::Result<u64> {
     let server = progress.any_server().context("no server was accepted")?;
     let project = servers::show(api, server).await?.tenant_id;

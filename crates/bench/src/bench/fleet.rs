@@ -92,8 +92,7 @@ async fn submit_fleet(engine: Engine<ControlMachine>, size: FleetSize) -> anyhow
         engine,
         pending: VecDeque::new(),
     };
-    // The engine may decide pending commands in any order, so each step ends before the next one, which
-    // depends on it.
+    // Each step ends before the next one, which depends on it.
     submitter
         .submit(Command::SyncStandardNames { at: time })
         .await?;

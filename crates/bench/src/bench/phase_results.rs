@@ -8,11 +8,11 @@ use serde::Serialize;
 /// The measurements of one or more connections.
 #[derive(Debug, Default)]
 pub(crate) struct Measurements {
-    /// The duration of each request, in microseconds.
+    /// The duration of each request that got a response, in microseconds.
     pub(crate) latencies_us: Vec<u32>,
     /// The number of responses by status; 0 stands for a broken connection.
     pub(crate) by_status: BTreeMap<u16, u64>,
-    /// The body of the first response that was not a success.
+    /// The first failure: the beginning of the response's body, or why there was no response.
     pub(crate) first_error: Option<String>,
 }
 

@@ -1,6 +1,6 @@
-//! `placewright bench refusals`: the cost of explanations. The scheduler's service of this process gets requests
-//! that no host can serve, without sockets. The figures include parsing, the decision and the response. A
-//! host changes between two requests, so that no explanation comes from a cache.
+//! `placewright bench refusals`: the cost of explanations. The scheduler's service in this process gets requests that
+//! no host can serve; there are no sockets. The figures include parsing, the decision and the response. A host changes
+//! between two requests, so that no explanation comes from a cache.
 
 use std::sync::Arc;
 use std::time::Instant;

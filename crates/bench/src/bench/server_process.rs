@@ -30,7 +30,7 @@ const READY_CHECK_MAX: Duration = Duration::from_secs(5);
 /// The number of lines of a server's log that an error contains.
 const LOG_LINES_SHOWN: usize = 10;
 
-/// The clock ticks of a second in `/proc/*/stat`: 100 on every Linux.
+/// The clock ticks of a second in `/proc/*/stat`: 100 on all common platforms of Linux.
 const TICKS_PER_S: f64 = 100.0;
 
 /// The processor time that a process has used in all its threads, in seconds.

@@ -71,9 +71,9 @@ impl ReplayRun {
         let watcher = tokio::spawn(Arc::clone(self).watch_servers(all_requested));
         let deleter = tokio::spawn(Arc::clone(self).delete_all());
         creators.join_all().await;
-        // An error means that the watcher has ended already, because the run was given up.
+        // An error means that the watcher has panicked.
         let _ = all_requested_sender.send(true);
-        // A panic in one of them is a bug of this program; the results of the run are still shown.
+        // A panic in the watcher or the deleter is a bug of this program; the results of the run are still shown.
         let _ = watcher.await;
         let _ = deleter.await;
     }
@@ -120,7 +120,7 @@ impl ReplayRun {
         }
     }
 
-    /// Lists the servers repeatedly until all have ended.
+    /// Lists the servers repeatedly until all builds have ended or were given up.
     async fn watch_servers(self: Arc<Self>, all_requested: watch::Receiver<bool>) {
         let mut since = None;
         let mut last_counts = self.task_progress.counts();
@@ -242,7 +242,7 @@ impl ReplayRun {
             if self.is_stopped() {
                 return;
             }
-            // The wait has a time-out, because the build may have ended between the check and the wait.
+            // The wait has a time-out, so that it ends soon after the user has stopped the run.
             let _ = tokio::time::timeout(LISTING_INTERVAL, ended).await;
         };
         let (Some(server), Ok(_connection)) = (server, connections.acquire().await) else {

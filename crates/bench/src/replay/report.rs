@@ -257,8 +257,8 @@ fn normalized_reason(reason: &str) -> String {
     for word in reason.split_whitespace().map(normalized_word) {
         // "GPU with GPU with GPU" comes from several groups with the same resource; it becomes "GPU". So a word after
         // "with" is left out, together with the "with", if it is the same as the word before the "with".
-        let is_repeated = words.len() >= 2 && words[words.len() - 1] == "with";
-        if is_repeated && words[words.len() - 2] == word.trim_end_matches('.') {
+        let follows_with = words.len() >= 2 && words[words.len() - 1] == "with";
+        if follows_with && words[words.len() - 2] == word.trim_end_matches('.') {
             words.pop();
         } else {
             words.push(word);

@@ -11,7 +11,8 @@ use uuid::Uuid;
 use super::api::{Api, CallError, Service};
 use super::task_progress::TaskEnd;
 
-/// The image of servers. Placewright stores the reference and does not look the image up.
+/// The image of servers: the one that a new installation of `placewright up` has. An installation without an image API
+/// accepts any UUID.
 const IMAGE: &str = "70ace000-0000-4000-8000-000000000001";
 /// The number of servers on a page of a listing.
 const PAGE_SERVERS: usize = 1000;
@@ -30,7 +31,7 @@ struct CreatedServer {
 #[derive(Debug, Deserialize)]
 pub(crate) struct ServerView {
     pub(crate) id: Uuid,
-    /// The status; only in detailed listings.
+    /// The status; empty in listings that are not detailed.
     #[serde(default)]
     pub(crate) status: String,
     #[serde(default)]

@@ -12,7 +12,7 @@ use uuid::Uuid;
 pub(crate) enum TaskEnd {
     /// The server of the task is active.
     Active,
-    /// There was no host for the server, or the request was not valid; with the reason.
+    /// There was no host for the server, or the request was refused; with the reason.
     Refused(String),
     /// The task ended in a way that must not occur; with what happened.
     Lost(String),
@@ -97,7 +97,7 @@ impl TaskProgress {
         self.state.lock().task_states.clone()
     }
 
-    /// The time at which the last task ended, so far.
+    /// The latest time so far at which the build of a server was seen to end active or refused.
     pub(crate) fn last_end(&self) -> Option<Instant> {
         self.state.lock().last_end
     }
@@ -161,7 +161,7 @@ impl TaskProgress {
         state.counts.deleted += 1;
     }
 
-    /// Ends all tasks that have not ended, because the run is given up.
+    /// Ends all tasks whose servers are being built, because the run is given up.
     pub(crate) fn give_up(&self, reason: &str) {
         let mut state = self.state.lock();
         let unfinished: Vec<_> = state.building.keys().copied().collect();

@@ -20,7 +20,8 @@ pub(super) struct OpenCell {
 }
 
 impl OpenCell {
-    /// Opens a cell on its store. `client_options` are those for another replica, at an address.
+    /// Opens a cell on its store. `client_options` gives, for the address of another replica, the options with which to
+    /// connect to it.
     ///
     /// # Errors
     ///

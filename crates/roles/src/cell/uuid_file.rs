@@ -18,7 +18,7 @@ pub const UUID_FILE: &str = "cell-uuid";
 ///
 /// # Errors
 ///
-/// The store belongs to another cell, or cannot be written.
+/// The store belongs to another cell than the configured one, or the file cannot be read or written, or has no UUID.
 pub(super) fn read_or_create(directory: &Path, configured: Option<Uuid>) -> anyhow::Result<Uuid> {
     let path = directory.join(UUID_FILE);
     match fs::read_to_string(&path) {

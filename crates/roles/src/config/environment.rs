@@ -6,7 +6,7 @@ use super::{GivenValue, Source, Value, nearest_hint};
 use crate::options::OPTIONS;
 
 /// Variables with the prefix `PLACEWRIGHT_` that are not options: the path of the configuration file, the servers'
-/// addresses and the credentials for client commands, and those of the scripts under `tests/`.
+/// addresses and the credentials for client commands, and the program that the scripts under `tests/` run.
 const NOT_OPTIONS: [&str; 8] = [
     "PLACEWRIGHT_CONFIG",
     "PLACEWRIGHT_URL",

@@ -48,8 +48,8 @@ pub(super) struct AccessFiles {
     pub(super) tls: Arc<Listeners>,
 }
 
-/// Reads all files again with each signal, and after each `check_interval` the files of TLS that have
-/// changed, until the runtime ends. Errors are logged, and the previous settings stay in effect.
+/// Reads all files again with each signal, and after each `check_interval` those files of TLS and authorities of
+/// Keystone that have changed, until the runtime ends. Errors are logged, and the previous settings stay in effect.
 pub(super) async fn reread_on_signals(
     mut signals: Signal,
     check_interval: Duration,
@@ -81,7 +81,7 @@ impl AccessFiles {
         !self.tls.is_empty() || self.gateway.authenticator().has_authorities()
     }
 
-    /// Reads the files of TLS that have changed again.
+    /// Reads those files of TLS and authorities of Keystone again that have changed.
     fn reread_changed(&self) {
         self.tls.reread_changed();
         if let Err(error) = self.gateway.authenticator().reread_authorities_if_changed() {

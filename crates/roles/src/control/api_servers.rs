@@ -35,12 +35,12 @@ pub(super) struct ListenerParts<'a> {
 }
 
 impl ApiServers {
-    /// Adds the server of an API, with the limits of its listener, and with TLS if the listener has it; nothing without a
-    /// socket. Clients can connect from now on; they wait until they are served.
+    /// Adds the server of an API, with the limits of its listener, and with TLS if the listener has it. Does nothing
+    /// without a socket. Clients can connect from then on; they wait until they are served.
     ///
     /// # Errors
     ///
-    /// The system refuses.
+    /// The socket cannot listen.
     pub(super) fn add(
         &mut self,
         section: &'static str,
@@ -75,7 +75,7 @@ impl ApiServers {
     ///
     /// # Errors
     ///
-    /// The system does not know it.
+    /// The system cannot tell the address of the socket.
     pub(super) fn address(&self, section: &str) -> std::io::Result<Option<SocketAddr>> {
         let mut listeners = self.listeners();
         let found = listeners.find(|(name, _)| *name == section);
@@ -92,7 +92,7 @@ impl ApiServers {
     ///
     /// # Errors
     ///
-    /// A server panicked.
+    /// A server panicked, or a socket could not be moved to the threads for APIs.
     pub(super) async fn serve(
         self,
         threads: &ApiThreads,

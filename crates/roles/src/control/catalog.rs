@@ -1,6 +1,6 @@
 //! The catalog of the installation's services: what clients learn when they sign in.
 //!
-//! A service that clients look for has its line in `SERVICES`.
+//! Each service besides the identity API has its line in `SERVICES`.
 
 use std::net::SocketAddr;
 
@@ -24,7 +24,7 @@ const SERVICES: [(&str, &str, &str, &str); 5] = [
 ///
 /// # Errors
 ///
-/// The system does not know an address.
+/// The system cannot tell the address of a socket.
 pub(super) fn catalog(
     options: &Options,
     tls: &Tls,

@@ -12,7 +12,8 @@ use crate::options::Options;
 const RESERVED: usize = 160;
 /// Further descriptors that are reserved for each cell in the process.
 const RESERVED_PER_CELL: usize = 16;
-/// The smallest limit of connections of a listener, however few descriptors there are.
+/// The smallest limit of connections of a listener, however few descriptors there are, unless a smaller one is
+/// configured.
 const CONNECTIONS_MIN: usize = 4;
 
 /// The limits of each kind of listener in a process.
@@ -120,7 +121,7 @@ fn reduced_limits<const KINDS: usize>(
     });
     // Each listener may hold one further connection that it has just accepted.
     let reserved = reserved + counts.iter().sum::<usize>();
-    // However many are reserved, clients get a quarter.
+    // However many are reserved, clients get at least a quarter.
     let available = descriptors
         .saturating_sub(reserved)
         .max(descriptors / 4)

@@ -84,8 +84,8 @@ impl CloudsFile {
         private::create_file(&self.path)?.write_all(text.as_bytes())
     }
 
-    /// Replaces the addresses in the file, because a port may have changed. A file that is missing stays so: nobody
-    /// knows the passwords any more.
+    /// Replaces the addresses in the file, because a port may have changed. A missing file is not written again,
+    /// because the store has only hashes of the passwords.
     ///
     /// # Errors
     ///

@@ -39,11 +39,11 @@ impl JournalMetrics {
     /// Registers the journal's metrics.
     pub(crate) fn new(registry: &mut Registry) -> Self {
         let metrics = Self {
-            // From one command to the largest batch (4,096 by default).
+            // From 1 to 8,192 commands; the largest batch has 4,096 by default.
             batch_commands: histogram(1.0, 2.0, 14),
             // From 256 bytes to 4 MiB.
             batch_bytes: histogram(256.0, 4.0, 8),
-            // From 50 µs (no disk is faster) to 13 s (a disk that hangs).
+            // From 50 µs (a very fast disk) to 13 s (a disk that hangs).
             append_duration: histogram(50e-6, 2.0, 19),
             // From 1 µs to 4 s.
             decide_duration: histogram(1e-6, 4.0, 12),

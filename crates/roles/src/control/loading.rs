@@ -18,7 +18,7 @@ use crate::identities::ControlIdentity;
 use crate::options::Options;
 use crate::store::Store;
 
-/// What was loaded from the store, and how it is shared.
+/// The engine with the state from the store, and the sockets and the replica that were opened before it.
 pub(super) struct Loaded {
     pub(super) inherited: InheritedSockets,
     pub(super) engine: Engine<ControlMachine>,

@@ -85,7 +85,7 @@ mod tests {
     use super::super::log_capture::CapturedLines;
     use super::*;
 
-    /// Logs lines of each level, from the `log` crate, and within a span.
+    /// Logs a line of each level, one of them with another target, and a line within a span.
     fn lines<E>(format: E, is_coloured: bool) -> Vec<String>
     where
         E: FormatEvent<

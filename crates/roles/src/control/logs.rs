@@ -17,11 +17,12 @@ use super::log_lines::LogLines;
 use crate::config::ConfigErrors;
 use crate::options::{LogFormat, LogOptions};
 
-/// From now on all log lines are written to standard error, until the returned [`Log`] is dropped.
+/// From then on all log lines are written to standard error: by a thread of their own until the returned [`Log`] is
+/// dropped, and then by the threads that log.
 ///
 /// # Errors
 ///
-/// The filter is not valid.
+/// The filter is not valid, or the system has no thread.
 pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
     let filter = EnvFilter::builder().parse(&options.filter).map_err(|error| {
         ConfigErrors(vec![format!(
@@ -52,13 +53,13 @@ pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
 const QUEUE_BYTES_MAX: usize = 8 << 20;
 
 /// While the queue is full, this many bytes of the newest lines are kept in addition to the queue, and older ones among
-/// them are dropped and counted. So the last lines of a program are never lost.
+/// them are dropped and counted. So the last lines of a program are written even if the queue was full.
 const NEWEST_BYTES_MAX: usize = 64 << 10;
 
 /// The wait before the next attempt when the output accepts nothing.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Memory allocated in advance for lines, so that a server under load does not stop to allocate.
+/// Memory allocated in advance for lines, so that a server under load seldom waits for an allocation.
 const INITIAL_BYTES: usize = 256 << 10;
 
 /// How long lines are collected after a write, so that a server under load writes many at a time.
@@ -159,8 +160,8 @@ impl LogQueue {
         }
     }
 
-    /// Whether this is the thread that writes. The line about its own panic cannot be queued: nobody would
-    /// write it.
+    /// Whether the calling thread is the one that writes. Its own lines, such as the one about its panic, are not
+    /// queued, because nobody would write them.
     fn is_writer(&self) -> bool {
         self.writer.get() == Some(&std::thread::current().id())
     }

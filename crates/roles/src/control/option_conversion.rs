@@ -117,7 +117,7 @@ pub(crate) fn grpc_for_cells(options: &Options, limits: Limits) -> ServeOptions 
     ServeOptions {
         limits,
         first_call_timeout: timeout,
-        // The description of the option promises this.
+        // The description of `control.first_call_timeout_ms` promises a third.
         first_byte_timeout: timeout / 3,
         ..ServeOptions::default()
     }
@@ -129,7 +129,7 @@ pub(crate) fn grpc_of_cell(options: &Options, limits: Limits) -> ServeOptions {
     ServeOptions {
         limits,
         first_call_timeout: timeout,
-        // The description of the option promises this.
+        // The description of `cell.first_call_timeout_ms` promises a third.
         first_byte_timeout: timeout / 3,
         ..ServeOptions::default()
     }

@@ -81,7 +81,7 @@ impl OwnIdentity {
         &self.process_token
     }
 
-    /// The file for clients.
+    /// The path of the `clouds.yaml` with which clients find the installation.
     pub(crate) fn clouds_file(options: &Options) -> PathBuf {
         match &options.identity.clouds_file {
             Some(file) => file.clone(),
@@ -93,7 +93,7 @@ impl OwnIdentity {
         }
     }
 
-    /// Creates the first accounts if there are none, and writes or updates the file for clients.
+    /// Creates the first accounts if there are none, and writes or updates the `clouds.yaml`.
     ///
     /// # Errors
     ///

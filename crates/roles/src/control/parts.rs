@@ -65,8 +65,8 @@ pub(super) fn start_conductor(
     Ok(Some(runtime))
 }
 
-/// Reads the keys for secrets, on a thread that may block, because a command may have the keys. `None` without
-/// a conductor: there is nothing to seal then, and no key is needed.
+/// Reads the keys for secrets, on a thread that may block, because a command may have to be run to get them. `None`
+/// without a conductor: there is nothing to seal then, and no key is needed.
 pub(super) async fn open_sealer(
     options: &Options,
     cells: usize,

@@ -182,7 +182,7 @@ impl PlacementLink for LatePlacement {
     fn authorize(&self, cell: &str, requests: &[ClaimRequest]) -> Result<(), String> {
         match self.0.get() {
             Some(placement) => placement.authorize(cell, requests),
-            // What is not checked is not done, also if placement is complete a moment later.
+            // A request that was not checked must not be carried out, even if placement is there a moment later.
             None => Err(STARTING.into()),
         }
     }

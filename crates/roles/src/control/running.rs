@@ -1,5 +1,5 @@
-//! Control's services in one process: placement, the scheduler, and the conductor if there are
-//! cells or the compute API. They start and end together.
+//! Control's services in one process: placement, the scheduler, the other APIs, and the conductor if there are cells, a
+//! listener for cells, or an API that needs it. They start and end together.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ pub(crate) struct RunningControl {
     pub(crate) hand_over: Arc<HandOver>,
     gateway: Arc<Gateway>,
     apis: ApiServers,
-    /// What the identity API needs besides, if users sign in here.
+    /// What the identity API needs besides its server, if users sign in here.
     own_identity: Option<OwnIdentity>,
     /// The listening socket of the gRPC server for cells, if there is one. In a replica, the gRPC server already uses
     /// a copy of the socket.
@@ -249,8 +249,8 @@ impl RunningControl {
         Ok(())
     }
 
-    /// Seals the secrets that an earlier release stored in the clear, adds the configured cells and
-    /// applies the configured quotas, before any request is served.
+    /// Seals the secrets that an earlier release stored in the clear, creates the first accounts, adds the configured
+    /// cells and applies the configured quotas, before any request is served.
     async fn prepare(&self, options: &Options) -> anyhow::Result<()> {
         let Some(runtime) = &self.runtime else {
             return Ok(());
@@ -308,7 +308,7 @@ impl RunningControl {
         self.apis.address(section)
     }
 
-    /// What the identity API needs besides, if there is one.
+    /// What the identity API needs besides its server, if there is one.
     pub(crate) fn own_identity(&self) -> Option<&OwnIdentity> {
         self.own_identity.as_ref()
     }
@@ -322,7 +322,7 @@ impl RunningControl {
     ///
     /// # Errors
     ///
-    /// The gRPC server failed.
+    /// The gRPC server failed, or a server of an API panicked.
     pub(crate) async fn serve(self, stops: &watch::Receiver<u32>) -> anyhow::Result<()> {
         let (apis_end, apis_ended) = oneshot::channel::<()>();
         let placement = self.runtime.as_ref();

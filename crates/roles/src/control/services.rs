@@ -24,8 +24,8 @@ use super::sockets::{ListeningSocket, Sockets};
 use crate::config::ConfigErrors;
 use crate::options::{ComputeApiOptions, Options};
 
-/// Completes the gateway with admission control, the audit log, the threads for costly requests, and a
-/// readiness check that reports when the store fails.
+/// Completes the gateway with admission control, the audit log, the threads for costly requests, the confirmation that
+/// the state is the newest, and a readiness check that reports when the store fails.
 pub(super) fn complete_gateway(
     gateway: Gateway,
     (admission, audit_log): (&AdmissionControl, Option<AuditLog>),
@@ -71,8 +71,8 @@ pub(super) fn scheduler_api(
     Arc::new(service)
 }
 
-/// The servers of all APIs that have a socket, and what the identity API needs besides. Compute, image and identity are
-/// the conductor's.
+/// The servers of all APIs that have a socket, and what the identity API needs besides its server. The compute, image
+/// and identity APIs need the conductor.
 ///
 /// # Errors
 ///
@@ -107,7 +107,7 @@ pub(super) async fn add_apis(
     let Some((socket, runtime)) = socket.zip(runtime) else {
         return Ok((apis, None));
     };
-    // It comes last, because its catalog has the addresses of the others.
+    // The identity API comes last, because its catalog has the addresses of the other APIs.
     let own_address = socket.listener.local_addr()?;
     let catalog = catalog(options, parts.tls, own_address, &apis)?;
     let (own, service) = OwnIdentity::start(options, gateway, runtime, (own_address, catalog))?;

@@ -74,7 +74,7 @@ impl TlsFiles {
     ///
     /// # Errors
     ///
-    /// All errors of the options and files of all listeners.
+    /// The first error in the options or files of each listener.
     pub(super) fn load(
         options: &Options,
         warnings: &mut Vec<String>,

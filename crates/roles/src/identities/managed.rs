@@ -58,7 +58,7 @@ impl ManagedCredentials {
         }
     }
 
-    /// Reloads changed files, renews the certificate and fetches the revocation list, if each is due.
+    /// Reloads changed files, and renews the certificate and fetches the revocation list when each is due.
     async fn keep_valid(&mut self) {
         self.reload();
         let current = self.credentials.current();
@@ -145,7 +145,7 @@ fn renewal_time(current: &LoadedCredentials) -> i64 {
     issued_at + (expires_at - issued_at).max(0) * 2 / 3
 }
 
-/// Gets a certificate for a new key, and replaces the previous ones in the folder.
+/// Gets a certificate for a new key, and replaces the previous key and certificate in the folder.
 async fn renew(
     credentials: &Credentials,
     current: &LoadedCredentials,

@@ -30,7 +30,7 @@ impl StoreOptions {
     }
 }
 
-/// An address without what may be secret of it: the part before an `@`, and that after a `?`.
+/// An address without its parts that may be secret, which are before an `@` and after a `?`. Empty without a scheme.
 fn without_secrets(url: &str) -> String {
     let url = url.split('?').next().unwrap_or_default();
     match url.split_once("://") {

@@ -24,7 +24,7 @@ pub enum ValueSyntax {
 
 /// A type that can be the value of an option.
 pub trait OptionType: Sized {
-    /// Its syntax in the configuration file.
+    /// The syntax of its values in the configuration file.
     const SYNTAX: ValueSyntax = ValueSyntax::Text;
 
     /// Parses a value; `None` if the text is not valid.

@@ -1,4 +1,4 @@
-//! What the options of a replica have to be.
+//! Checks the options of a process that is one of several replicas.
 
 use std::net::IpAddr;
 
@@ -52,7 +52,7 @@ pub(crate) fn check_cell(options: &Options, store: &Store) -> Result<(), ConfigE
     check_keys(&options.secrets).map_err(error)
 }
 
-/// Checks that other processes can connect to the address HOST:PORT.
+/// Checks that an address has the form HOST:PORT, and does not stand for all addresses of a machine.
 fn check_address(address: &str) -> Result<(), &'static str> {
     let (host, port) = address.rsplit_once(':').ok_or("allowed: HOST:PORT")?;
     let is_one_word = !host.contains([',', '/', '@']) && !host.contains(char::is_whitespace);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 const RETURN_TIME: Duration = Duration::from_secs(10);
 /// For how long a false alarm counts.
 const MEMORY: Duration = Duration::from_secs(60);
-/// The longest pause.
+/// The longest pause before a leader is reported as gone.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// The leaders that this follower reported as gone. Two replicas that reach the store but not each other would take

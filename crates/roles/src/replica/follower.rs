@@ -43,7 +43,7 @@ pub(crate) struct Follower<M: ReplicatedMachine> {
 enum Ended {
     /// The leader cannot be reached, or the connection was lost.
     Lost(String),
-    /// The leader is silent, or another process has its address, so it does not help to connect again.
+    /// The leader or its store does not answer, or another process has its address: connecting again does not help.
     Gone(String),
     /// The replica that was asked does not lead, or does not know yet that it leads.
     NotLeading,
@@ -55,7 +55,7 @@ impl<M: ReplicatedMachine> Follower<M> {
         let mut leaders = self.outgoing.leader();
         let mut alarms = FalseAlarms::default();
         let mut led_before = false;
-        // The replica that took over from this one, if this one cannot reach it either.
+        // The replica that took over from this one, if this one cannot reach it.
         let mut unreachable = None;
         loop {
             let leader = leaders.borrow_and_update().clone();

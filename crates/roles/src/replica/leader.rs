@@ -25,10 +25,10 @@ const COMMANDS_MAX: usize = 65_536;
 /// The most replies that are put into a message at a time.
 const REPLIES_AT_A_TIME: usize = 1_024;
 
-/// The number of heartbeats without an outcome of any command, while some are being carried out, after which the store
-/// counts as away.
+/// The number of heartbeats without an outcome of any command, while some are being carried out, after which the
+/// followers are told that the store does not answer.
 const STALLED_TICKS_MAX: u32 = 4;
-/// The time for which appends have to fail before the store counts as away.
+/// The time for which appends have to fail before the followers are told that the store does not answer.
 const FAILING_MAX: Duration = Duration::from_secs(1);
 
 /// This replica as the other ones reach it.
@@ -143,7 +143,7 @@ struct FollowerStream<M: ReplicatedMachine> {
     replica: Replica<M>,
     start: FollowStart,
     joined: Joined,
-    /// What to say next.
+    /// What is sent to the follower next.
     news: LeaderNews,
     /// Whether `news` has to be sent now.
     has_news: bool,

@@ -17,8 +17,8 @@ pub(crate) fn to_follower(reply: ForwardReply) -> Option<HandedOutcome> {
         ForwardReply::Failed(failure) => failure,
     };
     let failure = match failure {
-        // The follower learns the outcome from the journal: it answers the command when it applies its entry, and sends
-        // a command without an entry to the next leader.
+        // The follower learns the outcome from the journal: it answers the command when it applies the command's entry,
+        // and sends a command without an entry to the next leader.
         SubmitError::ShuttingDown | SubmitError::HandedOver => return None,
         // This replica may go on leading, as it does when the store has lost entries and they are appended again. The
         // follower would wait for a next leader in vain.

@@ -44,7 +44,7 @@ impl Outgoing {
         }
     }
 
-    /// The replica that leads, and each change of that.
+    /// The replica that leads. The receiver also sees when another one leads.
     pub(crate) fn leader(&self) -> watch::Receiver<Leadership> {
         self.leader.subscribe()
     }

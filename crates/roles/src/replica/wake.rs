@@ -71,7 +71,7 @@ impl Wake {
     }
 }
 
-/// A journal whose readers wait for what a leader tells.
+/// A journal whose readers wait until a leader tells of new entries.
 pub(crate) struct WakingJournal {
     pub(crate) inner: Box<dyn Journal>,
     pub(crate) wake: Arc<Wake>,

@@ -1,4 +1,4 @@
-//! The certificates of an installation in one process. All are issued at the first start.
+//! The certificates of an installation in one process. They are issued at the first start that needs them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -18,7 +18,7 @@ pub(super) struct StartupSummary {
     pub(super) identity: Option<SocketAddr>,
     pub(super) health: Option<SocketAddr>,
     pub(super) cells: Vec<(CellId, SocketAddr)>,
-    /// The file for clients. With an identity API it exists already.
+    /// The path of the `clouds.yaml`. With an identity API the file exists already.
     pub(super) clouds_file: PathBuf,
     pub(super) hosts: usize,
 }
@@ -75,7 +75,7 @@ impl StartupSummary {
         crate::output::print(&text)
     }
 
-    /// The file for clients of an installation that believes what they say.
+    /// The content of `clouds.yaml` for an installation with noauth2, which needs no passwords.
     fn open_clouds_yaml(&self, compute: SocketAddr) -> String {
         format!(
             r#"# How the openstack client and openstacksdk reach this installation.

@@ -47,7 +47,7 @@ pub(super) struct RaceResults {
     pub(super) failed_with_room: u64,
     /// The number of hosts that a claim named, summed over all claims.
     pub(super) named: u64,
-    /// The time spent on applying the changes of others, in seconds, summed over the schedulers.
+    /// The time spent on updating the copies of the state, in seconds, summed over the schedulers.
     pub(super) catching_up_s: f64,
     /// Instances that were ended.
     pub(super) ended: u64,
@@ -182,8 +182,7 @@ impl RacingScheduler {
         Ok(self.results)
     }
 
-    /// Makes one decision and claims its host. True if the copy should be updated, because other schedulers have
-    /// changed many of the hosts.
+    /// Makes one decision and claims its host. True if the copy should be updated before the next decision.
     fn decide(&mut self, request: RequestSpec) -> anyhow::Result<bool> {
         self.results.decisions += 1;
         let instance = self.random.uuid();

@@ -47,7 +47,8 @@ const CONNECTION: u8 = b'K';
 
 /// Time-out for messages that the other side can send without delay.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time-out for the end of the old process, which is longer than its drain time-out.
+/// Time-out for each message of the old process while it ends, and for its end. It is longer than the default drain
+/// time-outs.
 const END_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A path to the Unix socket that is short enough for a socket address, however long the path of the
