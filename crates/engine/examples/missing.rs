@@ -83,7 +83,7 @@ struct SoundStore {
     files: BTreeMap<String, Vec<u8>>,
     /// The last entry that was acknowledged.
     acknowledged: u64,
-    /// For a start from each snapshot, and from 0 without one: the digest that is expected after each entry.
+    /// By the snapshot from which a start recovers, 0 for a start without one: the expected digest after each entry.
     expected_digests: BTreeMap<u64, BTreeMap<u64, u64>>,
 }
 

@@ -17,7 +17,7 @@ use crate::undo::{
 };
 use crate::{Commit, Machine, resolve, snapshot};
 
-/// Figures of a successful append, by which the writer decides how long to wait for commands before the next one.
+/// Figures of a successful append, by which the writer decides how long to wait for commands before the next append.
 pub(crate) struct Appended {
     /// How long the append took.
     pub(crate) append_time: Duration,

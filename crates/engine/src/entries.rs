@@ -122,8 +122,9 @@ impl RecentEntries {
 pub struct Entry<'a> {
     /// Its place in the journal.
     pub sequence: u64,
-    /// The id of the command whose effect the entry is, if another replica submitted it. `None` for a command that was
-    /// submitted to the replica that led, and in a journal that one process alone writes.
+    /// The id of the command whose effect the entry is, if another replica submitted the command. `None` for a command
+    /// that was submitted to the replica that led, for the entry with which a replica began to lead, and in a journal
+    /// that one process alone writes.
     pub command: Option<CommandId>,
     /// The machine's record, for [`crate::Machine::decode`].
     pub record: &'a [u8],

@@ -45,18 +45,18 @@ pub enum AppendAgainError {
     /// Nothing is lost: the journal has every entry that this process has applied.
     #[error("no entry is missing that this process has applied")]
     NothingLost,
-    /// The journal has other entries in their place.
+    /// The journal has other entries in their place, or it may have: no entry is in memory to compare with.
     #[error(
         "entries {first} to {last} cannot be appended again: the journal has other entries in their place, \
          or none of those before them is in memory to compare; start this process anew to take the journal as it is"
     )]
     Replaced {
-        /// The first entry that differs.
+        /// The first entry that differs; if none can be compared, the last that this process has applied.
         first: u64,
         /// The last entry that this process has applied.
         last: u64,
     },
-    /// This process does not have all of the lost entries in memory.
+    /// This process does not have all of the lost entries, and the one before them, in memory.
     #[error(
         "entries {first} to {last} cannot be appended again: this process does not have all of them, and the one \
          before them, in memory; try another replica"

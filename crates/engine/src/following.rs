@@ -68,8 +68,8 @@ pub(crate) fn follow_journal<M: Machine>(
     true
 }
 
-/// Finds out whether this replica still leads, after it has appended nothing for a while: only an append or this shows
-/// that another replica took over.
+/// Finds out whether this replica still leads, after it has appended nothing for a while. Without an append, only this
+/// check shows that another replica took over.
 pub(crate) fn check_leadership<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) {
     // Other errors show at the next append.
     if let Err(StoreError::Journal(error)) = read_and_apply(shared, journal) {
@@ -77,7 +77,7 @@ pub(crate) fn check_leadership<M: Machine>(shared: &Shared<M>, journal: &mut dyn
     }
 }
 
-/// The reason why this replica has to take over now; `None` if it has not to.
+/// The reason why this replica has to take over now; `None` if there is none.
 fn reason_to_take_over<M: Machine>(replica: &ReplicaState<M>) -> Option<TakeoverReason> {
     let leadership = replica.leadership.borrow();
     if leadership.is_own {

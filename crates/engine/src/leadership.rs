@@ -2,10 +2,10 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Which replica leads, as far as this one knows from the journal.
+/// Which replica leads, as far as this replica knows from the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Leadership {
-    /// The entry with which the replica began to lead; 0 if none is known.
+    /// The entry with which the leading replica began to lead; 0 if none is known.
     pub epoch: u64,
     /// The replica that leads.
     pub origin: u64,
@@ -13,9 +13,10 @@ pub struct Leadership {
     pub address: String,
     /// Whether this replica is the one that leads.
     pub is_own: bool,
-    /// The time at which it began to lead, by its own clock, in milliseconds since 1970; 0 if that is not known.
+    /// The time at which the leading replica began to lead, by its own clock, in milliseconds since 1970; 0 if that is
+    /// not known.
     pub since_ms: u64,
-    /// Why it began to lead.
+    /// Why the leading replica began to lead.
     pub reason: TakeoverReason,
 }
 
@@ -25,9 +26,9 @@ pub enum TakeoverReason {
     /// The journal has no entry that says who led before.
     #[default]
     NoneKnown,
-    /// The one that led before could not be reached.
+    /// The replica that led before could not be reached.
     Unreachable,
-    /// The one that led before handed over.
+    /// The replica that led before handed over.
     HandedOver,
     /// A reason of a later release.
     Other,

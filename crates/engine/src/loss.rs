@@ -12,13 +12,14 @@ use crate::error::{AppendAgainError, StoreError};
 /// Entries that the store has lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
-    /// The first entry that is missing.
+    /// The first entry that is missing or replaced.
     pub first: u64,
     /// The last missing entry, as far as this process knows: the last entry that it has applied.
     pub last: u64,
     /// The first entry that this process has in memory; `None` if it has none.
     pub first_in_memory: Option<u64>,
-    /// Whether the journal has other entries in place of some that this process has applied.
+    /// Whether the journal has other entries in place of some that this process has applied; true also if that cannot
+    /// be excluded, because no entry is in memory to compare with.
     pub is_replaced: bool,
 }
 
@@ -34,8 +35,8 @@ impl Loss {
         if self.is_replaced {
             return Some(AppendAgainError::Replaced { first, last });
         }
-        // The entry before the lost ones has to be in memory too: it shows that the journal has the same entry there,
-        // so that the lost ones follow the entries that they followed before.
+        // The entry before the lost ones has to be in memory, too: if the journal has the same entry there, the lost
+        // entries can be appended after it.
         let is_in_memory = first_in_memory.is_some_and(|held| held < first || first == 1);
         (!is_in_memory).then_some(AppendAgainError::NotInMemory { first, last })
     }

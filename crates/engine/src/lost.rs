@@ -21,7 +21,7 @@ use crate::undo::{
 };
 use crate::{Machine, pending};
 
-/// The interval of checks whether the journal has the entries again.
+/// The interval of checks whether the journal has the lost entries again.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// If something points to a loss, finds out whether entries are lost, and waits until the journal has them again.

@@ -21,9 +21,8 @@ pub trait Machine: Send + Sync + Sized + 'static {
     /// The state before the first change.
     fn empty() -> Self;
 
-    /// Decides a command on this state: adds the command's changes to `changes`, or refuses the command, and
-    /// changes that were added before the refusal are ignored. An accepted command without changes is not
-    /// journaled.
+    /// Decides a command on this state: adds the command's changes to `changes`, or refuses the command. Changes that
+    /// were added before a refusal are ignored. An accepted command without changes is not journaled.
     ///
     /// `changes` may already hold the changes of earlier commands, which have to stay.
     ///

@@ -303,8 +303,8 @@ pub(crate) fn close<M: Machine>(replica: &ReplicaState<M>) {
     }
 }
 
-/// Ends the commands that were sent to a leader, without an outcome: this replica has skipped entries, and theirs may
-/// be among these.
+/// Ends the commands that were sent to a leader, without an outcome: this replica has skipped entries of the journal,
+/// and the commands' entries may be among the skipped ones.
 pub(crate) fn forget_sent<M: Machine>(replica: &ReplicaState<M>) {
     let mut pending = replica.pending.lock();
     let commands = std::mem::take(&mut pending.commands);

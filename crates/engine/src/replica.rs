@@ -182,7 +182,7 @@ impl<M: Machine> Replica<M> {
         })
     }
 
-    /// Which replica leads, as far as this one knows, and each change of that.
+    /// Which replica leads, as far as this replica knows, and each change of that.
     pub fn leadership(&self) -> Option<watch::Receiver<Leadership>> {
         let shared = self.shared()?;
         let replica = shared.replica.as_ref()?;
@@ -199,15 +199,15 @@ pub struct ReplicaStatus {
     pub address: String,
     /// Who leads, as far as this replica knows.
     pub leadership: Leadership,
-    /// The last entry that it has applied.
+    /// The last entry that this replica has applied.
     pub applied: u64,
     /// The last entry of the journal that this replica knows of, applied or not.
     pub known_end: u64,
-    /// The number of commands that it has sent to leaders since its start.
+    /// The number of commands that this replica has sent to leaders since its start.
     pub sent_commands: u64,
-    /// How many commands wait for another replica now.
+    /// The number of commands that wait for another replica now.
     pub waiting_commands: usize,
-    /// How often the leader changed since its start.
+    /// How often the leader changed since the start of this replica.
     pub takeovers: u64,
 }
 

@@ -76,8 +76,8 @@ pub(crate) fn answer_unavailable<M: Machine>(
     shared.observer.append_failed(reason, commands);
 }
 
-/// Returns undone commands to the front of the queue, in their order; if another replica leads by now, hands them to
-/// that one.
+/// Returns undone commands to the front of the queue, in their order; or, if another replica leads by now, gives them
+/// back as [`pending::give_back`] does.
 pub(crate) fn requeue<M: Machine>(shared: &Shared<M>, undone: Vec<Submission<M>>) {
     if let Some(replica) = &shared.replica {
         // The lock keeps the leader from changing meanwhile.
@@ -109,7 +109,7 @@ pub(crate) fn wait_for_second_thread<M: Machine>(shared: &Shared<M>) {
     queue.writer_wakes_at = 0;
 }
 
-/// Applies the entries that another writer has appended.
+/// Applies the entries that are in the journal and not in this state.
 pub(crate) fn catch_up<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,

@@ -1,7 +1,7 @@
 //! Measures how fast the core decides: `cargo bench -p placewright-placement`.
 //!
-//! The bars are named in each group: one claim at most 5 µs, the first 1,000 candidates of 10,000
-//! hosts at most 1 ms, the first candidate of a wide tree at most 1 ms and 1,000 at most 20 ms.
+//! The bars are in the names of the groups: one claim at most 5 µs, the first 1,000 candidates of 10,000 hosts at most
+//! 1 ms, the first candidate of a wide tree at most 1 ms and 1,000 at most 20 ms. Explanations have no bar.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -71,7 +71,7 @@ fn flat_fleet() -> State {
     state
 }
 
-/// A fleet of hosts, each with this many devices below it, and each of these with so many units.
+/// A fleet of hosts, each with `children` devices below it. Each device has `units` units.
 fn wide_trees(hosts: u128, children: u128, units: i32) -> State {
     let mut state = empty();
     for host in 0..hosts {

@@ -4,13 +4,13 @@
 //!
 //! With a name, only those kinds of requests are measured whose names contain it.
 //!
-//! Every host is considered. A decision observes the changes of placement since the last one,
-//! prepares the request, and ranks the best three hosts. In one of eight decisions the parts are
-//! timed instead of the whole, because reading the time takes as long as some of the parts. The
-//! claim that follows is decided and applied by placement. Then other instances are deleted, so
-//! that the fleet stays as full as it is. Each kind of requests starts with a randomly filled
-//! fleet; the last row starts when the scheduler has placed all instances: then all hosts have
-//! almost equal scores, and a search has to look at more of them.
+//! Every host is considered. A decision observes the changes of placement since the last one, prepares the request, and
+//! ranks the best three hosts. In one of eight decisions the parts are timed instead of the whole, because reading the
+//! time takes as long as some of the parts. The claim that follows is decided and applied by placement. Then other
+//! instances are deleted, so that the fleet stays as full as it is. The first row and the rows of repeated or grouped
+//! requests start with a randomly filled fleet. The last row starts after unmeasured decisions, in which the scheduler
+//! itself has placed nearly all instances: then all hosts have almost equal scores, and a search has to look at more of
+//! them.
 
 #![expect(
     clippy::disallowed_methods,
@@ -109,7 +109,8 @@ fn zone(number: u64) -> Uuid {
     Uuid::from_u128(0xa000 + u128::from(number))
 }
 
-/// Hosts of three sizes; one in ten is a tree whose two NUMA nodes hold its CPUs. Three in four have each trait.
+/// Creates hosts of three sizes. One in ten is a tree whose two NUMA nodes hold its CPUs. Each trait is on three
+/// quarters of the hosts.
 #[expect(clippy::too_many_lines, reason = "one fleet, described in a row")]
 fn fleet(host_count: u32, numbers: &mut RandomNumbers) -> State {
     let mut state = State::default();
@@ -293,7 +294,7 @@ impl Bench {
         }
     }
 
-    /// Fills hosts at random until 80 % of the memory is in use.
+    /// Fills each host with random instances until 60 % to 100 % of its memory is in use: 80 % on average.
     fn fill(&mut self, host_count: u32) {
         for number in 0..host_count {
             let slot = self
@@ -359,7 +360,7 @@ impl Bench {
         claimed
     }
 
-    /// Deletes instances until no more memory is in use than at the start.
+    /// Deletes random instances until no more memory is in use than after the fleet was filled.
     fn delete_instances(&mut self) {
         while self.used_mb > self.used_max_mb {
             let index = self.numbers.below(self.instances.len() as u64) as usize;
@@ -369,7 +370,7 @@ impl Bench {
         }
     }
 
-    /// The same fleet, with a scheduler whose caches are empty.
+    /// A copy with the same fleet, and with a scheduler whose caches are empty.
     fn fork(&self) -> Self {
         let mut scheduler = self.scheduler.fork();
         scheduler.observe(&self.state, AT);
@@ -509,7 +510,7 @@ fn main() {
 }
 
 impl Bench {
-    /// Plain requests in turn, each bound by a group or by a rule of topology.
+    /// Measures plain requests that are in a server group, or that have a topology rule.
     fn groups(&mut self, plain: &[RequestSpec], decisions: usize) {
         let numbers = || 0..u32::try_from(decisions).unwrap_or(u32::MAX);
         let request = |number: u32| plain[number as usize % plain.len()].clone();

@@ -1,10 +1,10 @@
 //! Evaluates filters and weighers for given hosts. Input and output are one JSON object a line.
 //!
 //! `cargo run --example nova_filters -- --list` writes the names, flags and default options.
-//! Without `--list`, each input line has `config`, `aggregates`, `hosts`, `request`, `instance` and
-//! `all_filters`. Its output line has the hosts that pass each single filter (`filters`), those that
-//! pass all of `all_filters`, those that `MetricsWeigher` does not exclude (`measured`), the values of
-//! each single weigher, and the weights and the order of hosts by `config.weight_classes`.
+//! Without `--list`, each input line has `config`, `aggregates`, `hosts`, `request`, `instance` and `all_filters`. Its
+//! output line says of each host, in the order of the input, whether it passes each single filter (`filters`), whether
+//! it passes all of `all_filters`, and whether `MetricsWeigher` does not exclude it (`measured`). It also has the
+//! hosts' scores by each single weigher, and their scores and order by `config.weight_classes`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// The time of the decision; hosts reported a given number of seconds earlier.
+/// The time of the decision, in s. A host's last report is older by its `silent_s`.
 const NOW_S: i64 = 1_000_000;
 
 #[derive(Deserialize)]
@@ -122,8 +122,7 @@ fn policy(config: SchedulerConfig) -> Policy {
     Policy::new(config).unwrap_or_else(|errors| panic!("{errors:?}"))
 }
 
-/// For each host, whether it passes these filters and what these weighers exclude; or the refusal of the
-/// request.
+/// Says of each host whether it passes the filters and none of the weighers excludes it; or why the request is refused.
 fn passing(
     input: &Input,
     hosts: &HostTable,

@@ -4,17 +4,15 @@
 //! `cargo run --release -p placewright-scheduler --example packing NODES.csv TASKS.csv [ORDERS]`
 //!
 //! The files are those of the Alibaba trace cluster-trace-gpu-v2023 (repository alibaba/clusterdata):
-//! `sn,cpu_milli,memory_mib,gpu,model` and
-//! `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,…`.
-//! All tasks arrive in random order; random ones of them arrive a second time, until 130 % of the
-//! GPUs were requested. A task that fits on no host is refused; no task ends. All heuristics consider
-//! every host. The fragmentation heuristic uses the same loss cache as the scheduler, and its demand
-//! histogram only has the tasks that arrived. ORDERS is the number of random orders; the default is
-//! 10.
+//! `sn,cpu_milli,memory_mib,gpu,model` and `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,…`. All
+//! tasks arrive in random order. Random tasks arrive again, until 130 % of the GPUs were requested. A task that fits on
+//! no host is refused; no task ends. All heuristics consider every host. The fragmentation heuristic uses the same loss
+//! cache as the scheduler, and its demand histogram only has the tasks that arrived. ORDERS is the number of random
+//! orders; the default is 10.
 //!
-//! Each decision is measured in wall-clock time and in CPU time, which other programs do not
-//! affect. The exit code is 1 if the fragmentation heuristic misses its targets: 95 % of the devices,
-//! and less than 1 ms of CPU time for every decision.
+//! Each decision is measured in wall-clock time and in CPU time, which other programs do not affect. The exit code is 1
+//! if the fragmentation heuristic misses its targets: 95 % of the devices as the mean over the orders, and less than 1
+//! ms of CPU time for every decision.
 
 #![expect(clippy::disallowed_methods, reason = "measures time")]
 
@@ -30,7 +28,7 @@ use placewright_trace::{TraceError, nodes, tasks};
 
 /// The total demand as a share of the total capacity.
 const REQUESTED_SHARE: f64 = 1.3;
-/// The forecast is renewed after this many arrivals.
+/// The forecast is renewed after this many arrivals, and at each power of two, which matters at the start.
 const FORECAST_INTERVAL: usize = 100;
 /// The target for the allocated share of devices, in percent.
 const SHARE_TARGET: f64 = 95.0;
@@ -43,7 +41,7 @@ struct Node {
     memory: u64,
     /// By device: its free shares.
     devices: Vec<u32>,
-    /// The bit of the model of its devices.
+    /// The model of the node's devices, as one bit.
     model: u32,
 }
 
@@ -129,12 +127,12 @@ impl RandomNumbers {
     }
 }
 
-/// The shares of devices that a task requests.
+/// What a task requests of devices, in the unit in which a device has [`WHOLE_DEVICE`].
 fn shares(task: &Task) -> u64 {
     u64::from(task.demand.devices) * u64::from(task.demand.share)
 }
 
-/// Tasks in a random order, up to the given total demand.
+/// All tasks in random order, with random repetitions until they request [`REQUESTED_SHARE`] of the capacity.
 fn arrivals(tasks: &[Task], capacity: u64, numbers: &mut RandomNumbers) -> Vec<Task> {
     let mut tasks_in_order = tasks.to_vec();
     let mut requested: u64 = tasks_in_order.iter().map(shares).sum();

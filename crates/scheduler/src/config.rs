@@ -1,7 +1,7 @@
 //! The options of filters and weighers, under the names that operators know.
 //!
-//! Names and defaults are those of the `[filter_scheduler]` and `[metrics]` sections of Nova 34,
-//! so that a configuration can be reused literally.
+//! The options that Nova 34 has in its sections `[filter_scheduler]` and `[metrics]` have the same names and defaults
+//! here, so that a configuration can be reused literally.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

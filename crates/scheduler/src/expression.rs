@@ -93,7 +93,7 @@ impl fmt::Debug for Expression {
     }
 }
 
-/// The line and column, from 1, of a byte offset.
+/// The line and column, from 1, of an offset in characters.
 fn line_and_column(source: &str, offset: usize) -> (usize, usize) {
     let before: Vec<char> = source.chars().take(offset).collect();
     let line = before

@@ -44,7 +44,7 @@ pub struct Policy {
     filters: Vec<&'static Filter>,
     weighers: Vec<&'static Weigher>,
     expressions: Arc<[Expression]>,
-    /// Whether hosts that lack a metric are excluded: `MetricsWeigher` is enabled and requires all.
+    /// Whether hosts that lack a metric are excluded: `MetricsWeigher` is enabled, and its metrics are required.
     excludes_lacking_metrics: bool,
 }
 
@@ -181,8 +181,7 @@ impl Policy {
                 verdict,
             });
         }
-        // Expressions select hosts for new instances; an instance that stays on its host skips
-        // them.
+        // A rebuild leaves the instance on its host, so expressions do not apply to it.
         for expression in self
             .expressions
             .iter()
@@ -282,8 +281,8 @@ fn nodes_of_destination<'a>(hosts: &'a HostTable, destination: &Destination) -> 
 }
 
 impl<'a> CompiledFilters<'a> {
-    /// The filters that exclude any hosts, in order: first the restrictions of the request, then
-    /// the configured filters.
+    /// The filters that may exclude hosts, in order: the restrictions of the request, the configured filters, the
+    /// expressions, and the metrics that `MetricsWeigher` requires.
     #[must_use]
     pub fn filters(&self) -> &[CompiledFilter<'a>] {
         &self.filters

@@ -39,7 +39,7 @@ fn repeated_requests_are_cached_and_one_off_requests_evict_nothing() {
         assert!(!other.class.unwrap().is_repeated, "{memory_mb}");
     }
     assert!(Arc::ptr_eq(&second, &prepare(1)));
-    // Requests that differ in anything are of different classes.
+    // Requests of different projects are of different classes.
     let mut other = request(1);
     other.project_id = "p".to_owned();
     let other = scheduler.prepare_cached(&state, &other).unwrap();

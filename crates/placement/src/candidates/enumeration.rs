@@ -88,7 +88,7 @@ pub(crate) struct Enumeration {
     is_bounded_below_limit: bool,
     candidates: Candidates,
     scratch: Scratch,
-    /// Indexes of the candidates of sharing providers only, which several trees can produce.
+    /// Indexes of the candidates that use sharing providers only, which several trees can produce.
     shared_only: HashTable<usize>,
     /// The signatures of the trees opened so far: see [`TreeSearch::sharing_signature`].
     sharing_signatures: Map<Vec<u32>, ()>,
@@ -420,8 +420,8 @@ impl Enumeration {
         is_open
     }
 
-    /// Opens a tree that was not searched before. False if it is clear at once that it has no candidate,
-    /// or only candidates of sharing providers that another tree has produced.
+    /// Opens a tree that was not searched before. False if it is clear at once that the tree has no candidate, or only
+    /// candidates that use sharing providers only and that another tree has produced.
     fn open_root(&mut self, plan: &Plan<'_>, search: &mut TreeSearch, root: ProviderId) -> bool {
         if !self.open_tree(plan, search, root) {
             return false;

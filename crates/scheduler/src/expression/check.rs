@@ -62,7 +62,7 @@ pub(super) struct Analysis {
 struct Estimate {
     /// The cost of evaluating it, in the steps of [`COST_MAX`].
     cost: u64,
-    /// The characters and elements of its value, those of the value's elements included.
+    /// The characters and elements of its value, including those of elements within the value.
     size: u64,
     /// How many elements a loop over its value visits.
     count: u64,

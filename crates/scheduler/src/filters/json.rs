@@ -33,7 +33,7 @@ fn compile<'a>(context: &Context<'a>) -> Result<Verdict<'a>, BadRequest> {
     let condition = Condition::parse(query).map_err(malformed)?;
     let hosts = context.hosts;
     Ok(Verdict::Each(Box::new(move |slot| {
-        // A host whose values cannot be compared does not pass.
+        // A host does not pass if the condition has no value for it.
         let result = condition.evaluate(hosts, slot);
         result.is_some_and(|result| match result {
             Value::Array(results) => results.iter().any(is_true),
@@ -96,7 +96,7 @@ impl Condition {
         })
     }
 
-    /// The value of the condition for a host; `None` if its operands cannot be compared.
+    /// The value of the condition for a host; `None` if an operand has no value, or if operands cannot be compared.
     fn evaluate(&self, hosts: &HostTable, slot: u32) -> Option<Value> {
         let mut values = Vec::with_capacity(self.operands.len());
         for operand in &self.operands {

@@ -1,5 +1,6 @@
-//! Filters of Nova that placement replaces: the query requests pinned CPUs, NUMA nodes and PCI
-//! devices as suffixed groups over nested providers. The names are accepted with a warning.
+//! Filters of Nova whose work placement does, so they let every host pass. Placement counts CPUs, memory and disk, and
+//! the query requests pinned CPUs, NUMA nodes and PCI devices as suffixed groups over nested providers. The filters'
+//! names are accepted with a warning.
 
 use super::filter::Filter;
 use crate::hosts::verdict::Verdict;

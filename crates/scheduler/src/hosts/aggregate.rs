@@ -33,7 +33,7 @@ pub struct Aggregate {
 /// aggregates.
 pub type CombinationId = u32;
 
-/// When more combinations than this, and more than half of all, have no hosts any more, they are dropped.
+/// Combinations without hosts are dropped when they outnumber those with hosts by more than this.
 const UNUSED_COMBINATIONS_MAX: usize = 64;
 
 /// A set of aggregates that some hosts have in common, with its merged metadata.
@@ -75,7 +75,8 @@ pub struct Aggregates {
     memberships: Vec<Option<Box<[Uuid]>>>,
     /// By aggregate: the number of its hosts.
     member_counts: HashMap<Uuid, u32, foldhash::quality::FixedState>,
-    /// All metadata keys of aggregates, and possibly some that no aggregate has any more.
+    /// All metadata keys of aggregates. After an aggregate without hosts was replaced, also the keys that it had
+    /// before.
     keys: BTreeSet<String>,
     /// By option and combination: the number that overrides the option.
     overrides: BTreeMap<String, Vec<Option<f64>>>,
@@ -152,13 +153,13 @@ impl Aggregates {
             .map(|(uuid, aggregate)| (*uuid, aggregate))
     }
 
-    /// Whether any aggregate has a metadata key.
+    /// Whether [`Self::keys`] has a metadata key.
     #[must_use]
     pub fn has_key(&self, key: &str) -> bool {
         self.keys.contains(key)
     }
 
-    /// Whether any aggregate has a metadata key with this prefix.
+    /// Whether [`Self::keys`] has a metadata key with this prefix.
     #[must_use]
     pub fn has_key_prefix(&self, prefix: &str) -> bool {
         let mut keys_from_prefix = self
@@ -169,7 +170,8 @@ impl Aggregates {
             .is_some_and(|key| key.starts_with(prefix))
     }
 
-    /// The metadata keys of all aggregates, in alphabetical order.
+    /// The metadata keys of all aggregates, in alphabetical order. Keys that an aggregate without hosts had before it
+    /// was replaced may be among them.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.keys.iter().map(String::as_str)
     }
@@ -183,7 +185,7 @@ impl Aggregates {
         )
     }
 
-    /// Whether no aggregate has any metadata.
+    /// Whether [`Self::keys`] is empty, so that no aggregate has metadata.
     #[must_use]
     pub fn have_no_metadata(&self) -> bool {
         self.keys.is_empty()
@@ -286,7 +288,7 @@ impl Aggregates {
         }
     }
 
-    /// Removes a host that no longer exists.
+    /// Takes a host out of its combination and out of the aggregates' numbers of hosts.
     pub fn remove_host(&mut self, slot: u32) {
         let membership = self.memberships.get_mut(slot as usize);
         let Some(membership) = membership.and_then(Option::take) else {
@@ -354,7 +356,7 @@ impl Aggregates {
         }
     }
 
-    /// Recomputes all combinations, which is needed after a change of metadata.
+    /// Recomputes all combinations, after a change of metadata, or to drop combinations without hosts.
     fn rebuild(&mut self) {
         let aggregates = std::mem::take(&mut self.aggregates);
         let memberships = std::mem::take(&mut self.memberships);

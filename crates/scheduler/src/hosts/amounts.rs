@@ -34,7 +34,8 @@ pub struct Amounts {
 }
 
 impl Amounts {
-    /// CPUs that are neither reserved nor allocated: the total times the allocation ratio, minus those.
+    /// The free CPUs with overcommit: the total times the allocation ratio, minus the CPUs that are reserved or
+    /// allocated.
     #[must_use]
     pub fn cpus_free(&self) -> f64 {
         self.vcpus_total as f64 * self.cpu_ratio - self.vcpus_used as f64

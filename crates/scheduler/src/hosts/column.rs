@@ -99,7 +99,8 @@ impl Column {
         at_least(self.block(block), minimum)
     }
 
-    /// The 64 values of a block. Beyond the last host they are zeros; no mask contains such slots.
+    /// The 64 values of a block. Slots without a host have the default, or 0 if the whole block is beyond the column's
+    /// end; no mask contains such slots.
     #[must_use]
     pub(crate) fn block(&self, block: usize) -> &[f64; BLOCK_HOSTS] {
         static ZEROS: [f64; BLOCK_HOSTS] = [0.0; BLOCK_HOSTS];

@@ -29,7 +29,7 @@ pub struct FragmentationData {
 }
 
 impl FragmentationData {
-    /// An empty value for devices of a resource class.
+    /// The data before any host or request, for devices of a resource class.
     pub(crate) fn new(class_name: &str) -> Self {
         Self {
             class_name: class_name.to_owned(),

@@ -86,7 +86,7 @@ impl PropertyCounts {
             .map_or(0, |index| counts[index].instance_count)
     }
 
-    /// Adds the properties of an instance, and returns their numbers.
+    /// Counts one more instance with these properties, and returns the numbers of their pairs.
     pub(super) fn add_instance(&mut self, properties: &ImageProperties) -> Box<[u32]> {
         let counted = counted_properties(properties).into_iter();
         counted
@@ -94,7 +94,7 @@ impl PropertyCounts {
             .collect()
     }
 
-    /// Removes the properties of an instance.
+    /// Counts one instance less with each of these pairs.
     pub(super) fn remove_instance(&mut self, numbers: &[u32]) {
         for number in numbers {
             let counted_pair = &mut self.pairs[*number as usize];
@@ -107,7 +107,7 @@ impl PropertyCounts {
         }
     }
 
-    /// Adds an instance's properties to the counts of a host.
+    /// Adds an instance to a host's counts of these pairs.
     pub(super) fn add_to_host(&mut self, slot: u32, numbers: &[u32]) {
         let index = slot as usize;
         if index >= self.by_host.len() {
@@ -128,7 +128,7 @@ impl PropertyCounts {
         }
     }
 
-    /// Removes an instance's properties from the counts of a host.
+    /// Removes an instance from a host's counts of these pairs.
     pub(super) fn remove_from_host(&mut self, slot: u32, numbers: &[u32]) {
         let Some(counts) = self.by_host.get_mut(slot as usize) else {
             return;

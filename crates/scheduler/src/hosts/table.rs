@@ -232,7 +232,7 @@ impl HostTable {
         &self.platforms
     }
 
-    /// The hosts that an instance is on; several during a move.
+    /// The hosts on which an instance is, or is pending; several during a move.
     #[must_use]
     pub fn hosts_of(&self, instance: Uuid) -> &[u32] {
         self.by_instance

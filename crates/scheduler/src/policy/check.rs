@@ -127,7 +127,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the ranges of numbers, and options without any effect.
+    /// Checks the ranges of numbers, and warns of options that never have an effect.
     fn check_numbers(&mut self) {
         let config = self.config;
         if config.host_subset_size < 1 {
@@ -189,7 +189,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Warns of options of filters that are not enabled.
+    /// Warns of options that were set although the filters that read them are not enabled.
     fn check_filter_options(&mut self) {
         let (config, default) = (self.config, SchedulerConfig::default());
         let namespace = &config.aggregate_image_properties_isolation_namespace;
@@ -311,7 +311,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Warns of multipliers of weighers that are not enabled.
+    /// Warns of multipliers that were set although their weighers are not enabled.
     fn check_multipliers(&mut self) {
         let default = SchedulerConfig::default();
         for weigher in crate::weighers::ALL {

@@ -10,7 +10,7 @@ use crate::weighers::CompiledWeighers;
 /// Tests every host, and weighs all that are feasible.
 #[derive(Debug)]
 pub struct Linear<'r, 'a> {
-    /// The number of blocks that have hosts.
+    /// The number of blocks up to that of the last host.
     pub block_count: usize,
     /// The weighers of the request.
     pub weighers: &'r CompiledWeighers<'a>,

@@ -11,8 +11,8 @@ pub struct Weights {
     pub is_from_fallback: bool,
     /// The number of feasible hosts that were compared.
     pub compared: usize,
-    /// For each of the best hosts, in order: the contribution of each weigher. Empty if a single
-    /// host is feasible, because nothing is weighed then.
+    /// For each of the best hosts, in order: the contribution of each weigher. For a single feasible host the list of
+    /// contributions is empty, because nothing is weighed then.
     pub of_best: Vec<Vec<Weight>>,
     /// For the requested hosts that were compared, best first: their ranks and contributions.
     pub of_requested: Vec<RankedWeights>,

@@ -215,7 +215,8 @@ impl Rules {
         self.rules.push(bound_rule);
     }
 
-    /// The hosts in the only places that a rule allows; `None` if no rule lists allowed places.
+    /// The hosts in the places that are allowed by the first rule that lists its allowed places; `None` if no rule
+    /// does.
     #[must_use]
     pub fn listed_hosts(&self, state: &State) -> Option<SlotSet> {
         let allowed = self.rules.iter().find_map(|rule| rule.allowed.as_ref())?;

@@ -22,8 +22,8 @@ pub(super) enum RankingMethod<'w> {
     Linear(Option<&'w mut Weights>),
 }
 
-/// The best hosts for a query, best first. If `listed` has hosts, no other host can be feasible; these
-/// hosts are few, so each of them is weighed without an index.
+/// The best hosts for a query, best first. If `listed` is given, no other host can be feasible; these hosts are few, so
+/// each of them is weighed without an index.
 pub(super) fn best(
     context: &RequestContext<'_>,
     query: &CandidateQuery,

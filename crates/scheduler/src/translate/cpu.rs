@@ -78,7 +78,7 @@ impl<'a> GuestRequirements<'a> {
                     "an image cannot change what the flavor fixes",
                 ))
             }
-            // With the flavor's policy "prefer", the image's policy is ignored and no conflict.
+            // If the flavor's policy is "prefer", the image's policy is ignored: it is no conflict.
             (Some(CpuThreadPolicy::Prefer), _) => Ok(flavor_value),
             _ => Ok(flavor_value.or(image_value)),
         }

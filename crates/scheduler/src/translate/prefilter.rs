@@ -35,11 +35,11 @@ pub const COMPUTE_VERSION_OWNER: u32 = 73;
 pub struct PrefilterOptions {
     /// Only hosts in the tenant's aggregates (metadata `filter_tenant_id…`), if the tenant has any.
     pub limit_tenants_to_placement_aggregate: bool,
-    /// Refuse requests of tenants that have no aggregate.
+    /// With `limit_tenants_to_placement_aggregate`: refuse requests of tenants that have no aggregate.
     pub placement_aggregate_required_for_tenants: bool,
     /// Only hosts in the requested zone.
     pub map_az_to_placement_aggregate: bool,
-    /// The zone of hosts that have no other. Requesting it adds no constraint.
+    /// The zone of hosts that have no other. Requesting it adds no constraint, unless it is the zone of an aggregate.
     pub default_availability_zone: String,
     /// Only hosts that support the image's disk format.
     pub query_placement_for_image_type_support: bool,

@@ -35,8 +35,8 @@ pub struct Prepared {
     pub class: Option<RequestClass>,
 }
 
-/// A request class: the requests that are equal except for the instance and the members of the
-/// server group.
+/// A request class: the requests that are equal except for the instance, the members of the server group and the
+/// topology rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestClass {
     /// The number of the class, unique within a scheduler.

@@ -23,7 +23,7 @@ pub enum CandidateRule {
         /// Whether a device that is below no NUMA node is acceptable.
         may_lack_numa_node: bool,
     },
-    /// The host's aggregates, for a query that requests no resources of the root provider.
+    /// The host's aggregates, for a query whose unsuffixed group requests no resources.
     Host {
         /// The host must be in one aggregate of each inner list.
         member_of: Vec<Vec<Uuid>>,

@@ -32,8 +32,8 @@ pub(super) const WEIGHER: Weigher = Weigher {
     },
 };
 
-/// Those of the image properties of the request that any instance has: each pair of a property and its
-/// value by its number, with its ratio.
+/// The image properties of the request that some instance has as well: each pair of a property and its value by the
+/// pair's number, with the property's ratio.
 fn pairs_with_ratios(context: &Context<'_>) -> Vec<(u32, f64)> {
     let Some(image) = context.request.image.as_ref() else {
         return Vec::new();

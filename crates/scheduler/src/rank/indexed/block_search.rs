@@ -38,9 +38,8 @@ impl BlockSearch {
         self.block_bounds.resize(of_class.len(), f64::NEG_INFINITY);
     }
 
-    /// The block with the largest bound, the first of equals, with its bound; `None` if no block
-    /// has a bound any more. Changes of bounds since the start of the search take effect when their
-    /// group is opened.
+    /// The block with the largest bound, the first of equals, with its bound; `None` if all bounds are minus infinity,
+    /// so that no host is left. Changes of bounds since the start of the search take effect when their group is opened.
     pub(super) fn next(&mut self, of_class: &mut Bounds, shared: &Bounds) -> Option<(usize, f64)> {
         loop {
             let largest = block::max(&self.group_bounds);

@@ -23,8 +23,8 @@ const ROUNDING: f64 = 1e-12;
 
 /// The index of one request class: which hosts may be feasible, and upper bounds of their scores.
 ///
-/// Every feasible host is in the masks, which may contain other hosts too. No score is above the
-/// bound of its block.
+/// Every feasible host is in the masks, which may contain other hosts too. No feasible host has a score above the bound
+/// of its block.
 #[derive(Debug, Default)]
 pub struct ClassIndex {
     masks: ClassMasks,
