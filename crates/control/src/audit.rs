@@ -108,7 +108,8 @@ impl AuditSearch<'_> {
         }
     }
 
-    /// Checks every consumer of the conductor: whether something exists that needs it.
+    /// Checks every consumer that is an instance or a migration: whether control has the instance or move that needs
+    /// it.
     fn check_consumers(&mut self) {
         let mut first_slot = 0;
         loop {

@@ -420,7 +420,7 @@ impl CellFollower {
         }
     }
 
-    /// Records in the views and in the state whether the cell is down.
+    /// Records in the views whether the cell is down, and also in the state if this process leads.
     async fn set_down(&mut self, is_down: bool) {
         {
             let mut views = self.control().shared.views.write();

@@ -11,8 +11,8 @@
 //!   (`placement_queue`, `plan`), sends messages to cells (`outbox`), follows cells (`cell_follower`),
 //!   and passes to the scheduler what operators, cells and agents report of hosts (`fleet`,
 //!   `availability`).
-//! - [`placer`] ranks hosts, claims them, and decides again when others were faster.
-//! - [`destinations`] selects and claims hosts for instances that others build.
+//! - [`placer`] ranks hosts, claims them, and searches again when other claims were faster.
+//! - [`destinations`] selects and claims hosts for instances that other systems build.
 //! - [`accounts`]: tokens of the installation's own, for one that has no Keystone.
 //! - Quotas: what instances count for, and the limits of the configuration and of Keystone
 //!   (`quotas`).

@@ -1,5 +1,4 @@
-//! Places the instances of a request: ranks hosts, claims them, and decides again when others were
-//! faster.
+//! Places the instances of a request: ranks hosts, claims them, and searches again when other claims were faster.
 //!
 //! [`Placing`] is the state of one request until its hosts are claimed. It reads a scheduler and a
 //! state, makes one command that claims hosts for all of its instances, and applies the response. It

@@ -58,7 +58,7 @@ pub struct ProviderView {
     pub uuid: Uuid,
     /// Unique among providers; changed by an update.
     pub name: String,
-    /// Incremented by each write of the provider.
+    /// Incremented by most changes of its inventories, traits, aggregates and allocations.
     pub generation: u64,
     /// The parent provider; `None` for a root.
     pub parent: Option<Uuid>,
@@ -66,7 +66,7 @@ pub struct ProviderView {
     pub root: Uuid,
     /// When it was created.
     pub created_at: Timestamp,
-    /// When it was last written; `None` if it never was.
+    /// When it was last written; `None` for a child that was never written since its creation.
     pub updated_at: Option<Timestamp>,
 }
 

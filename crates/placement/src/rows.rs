@@ -24,11 +24,12 @@ pub struct Provider {
     pub root: ProviderId,
     /// Its children in rising order of slot.
     pub children: Vec<ProviderId>,
-    /// Incremented by changes that clients must have seen before they write to it.
+    /// Incremented by most changes of its inventories, traits, aggregates and allocations. A client that changes the
+    /// provider names the generation that it saw.
     pub generation: u64,
     /// When it was created.
     pub created_at: Timestamp,
-    /// When it was last written; none for a child that was never written since its creation.
+    /// When it was last written; `None` for a child that was never written since its creation.
     pub updated_at: Option<Timestamp>,
     /// Its inventories in rising order of class.
     pub inventories: Vec<InventoryRow>,

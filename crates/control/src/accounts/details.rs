@@ -16,7 +16,7 @@ pub struct TokenDetails {
     pub project_name: Option<String>,
     /// The roles in its scope, implied ones too: ids and names.
     pub roles: Vec<(String, String)>,
-    /// Whether the token may manage application credentials: not one that a restricted credential was used for.
+    /// Whether the token may manage application credentials. A token for which a restricted one was used may not.
     pub manages_credentials: bool,
 }
 
@@ -24,7 +24,7 @@ pub struct TokenDetails {
 ///
 /// # Errors
 ///
-/// The state does not allow it.
+/// Why the state does not allow the token.
 pub(super) fn details(
     state: &State,
     content: TokenContent,

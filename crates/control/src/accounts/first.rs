@@ -15,9 +15,9 @@ use super::handle::Accounts;
 /// The hashes of the passwords of the first users.
 #[derive(Clone, Debug)]
 pub struct FirstPasswords {
-    /// That of the user `admin`.
+    /// The hash of the password of the user `admin`.
     pub admin: HiddenText,
-    /// That of the user `demo`.
+    /// The hash of the password of the user `demo`.
     pub demo: HiddenText,
 }
 

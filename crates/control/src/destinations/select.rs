@@ -170,7 +170,8 @@ impl SelectionRequest {
         Ok(placing.selected_count())
     }
 
-    /// Counts the instances where their claims put them, as far as the search expected another host.
+    /// Corrects on which hosts instances are counted, where a claim put an instance on another host than the search
+    /// expected.
     fn correct(&self, corrections: &[Correction]) {
         if !corrections.is_empty() {
             self.shared.with_scheduler(|scheduler, state| {

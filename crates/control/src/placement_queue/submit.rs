@@ -103,7 +103,7 @@ impl Shared {
             Ok(Err(Refusal::Placement(refusal))) => self
                 .scheduler
                 .update_contention(|contention| placing.apply_refused(Some(refusal), contention)),
-            // One of the instances was deleted meanwhile; hosts are searched again for the others.
+            // One of the instances was deleted meanwhile; hosts are searched again for the other instances.
             Ok(Err(_)) if ongoing.migration.is_none() => {
                 self.correct(&ongoing.placing.reopen_claiming());
                 self.requeue(ongoing);
@@ -141,7 +141,8 @@ impl Shared {
         self.bury(unclaimed.into_iter().map(InstanceId).collect(), fault)
     }
 
-    /// Counts instances on the hosts that they got, where these are not the hosts that were expected.
+    /// Corrects on which hosts instances are counted, where a claim put an instance on another host than the search
+    /// expected.
     fn correct(&self, corrections: &[Correction]) {
         if !corrections.is_empty() {
             self.scheduler.with_state(|scheduler, control| {
