@@ -103,7 +103,7 @@ fn bytes_never_change_and_a_protected_image_stays() {
 }
 
 #[test]
-fn a_project_has_no_more_than_it_may() {
+fn a_project_has_no_more_images_or_bytes_than_its_limits_allow() {
     let mut state = ControlState::default();
     let limited = |id: u128, image: Image, check: LimitCheck| Command::Limited {
         checks: vec![check],
@@ -143,7 +143,7 @@ fn a_project_has_no_more_than_it_may() {
 }
 
 #[test]
-fn of_two_changes_of_what_was_seen_the_second_is_refused() {
+fn of_two_changes_that_expect_the_same_row_the_second_is_refused() {
     let mut state = ControlState::default();
     carry_out(&mut state, set(ID, Some(image(None)))).unwrap();
     let rename = |name: &str| Command::Guarded {

@@ -204,7 +204,7 @@ impl Simulation {
             self.instances += count;
             self.accepted += 1;
         } else {
-            // All or nothing.
+            // A refused request changes nothing, for none of its instances.
             assert_eq!(Some(self.state()), before.as_ref());
             self.refused += 1;
         }

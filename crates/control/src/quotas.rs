@@ -154,7 +154,7 @@ fn uncounted_moves(state: &State) -> Vec<(MigrationId, Spec)> {
 }
 
 /// Some of the instances of which it is not known what they count for, from those after `after`; and the
-/// instance after which the search continues, or none when it has seen all.
+/// instance after which the search continues, or `None` when all were seen.
 fn uncounted_instances(
     state: &State,
     after: Option<InstanceId>,

@@ -15,7 +15,7 @@ const SILENT_AFTER: Duration = Duration::from_secs(2);
 
 /// The number of known replicas beyond which those that were silent for long are forgotten.
 const REPLICAS_MAX: usize = 64;
-/// A replica that is not known.
+/// The number that stands for a replica that is not known.
 const UNKNOWN: u64 = 0;
 
 /// The builds and moves that wait for a host, and the replicas that took them.

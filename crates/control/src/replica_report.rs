@@ -11,25 +11,25 @@ use crate::machine::ControlMachine;
 pub struct ReplicaReport {
     /// The release of the program.
     pub release: &'static str,
-    /// The newest version of the journal's records that it reads, and the one that it writes.
+    /// The newest version of the journal's records that this process reads, which is also the one that it writes.
     pub record_version: u8,
-    /// What it does at present.
+    /// What the process does among the replicas at present.
     pub role: Role,
     /// The address at which other replicas reach it; `None` if this process alone writes the journal.
     pub address: Option<String>,
     /// The replica that leads; `None` if none is known, or there are no replicas.
     pub leader: Option<Leader>,
-    /// The last entry that it has applied.
+    /// The number of the last entry that this process has applied.
     pub applied: u64,
-    /// How many entries it knows of and has not applied.
+    /// How many entries this process knows of and has not applied.
     pub lag: u64,
-    /// How many commands it handed to other replicas since its start.
+    /// How many commands this process handed to other replicas since its start.
     pub commands_handed_over: u64,
     /// How many commands wait for another replica now.
     pub commands_waiting: usize,
-    /// How often the leader changed since its start.
+    /// How often the leader changed since this process started.
     pub takeovers: u64,
-    /// The acknowledged entries that the store has lost, if it has.
+    /// The acknowledged entries that the store has lost; `None` if it has lost none.
     pub lost: Option<LostEntries>,
 }
 
@@ -52,11 +52,11 @@ pub enum Role {
 pub struct Leader {
     /// The address at which other replicas reach the leader.
     pub address: String,
-    /// The entry with which it began to lead.
+    /// The number of the entry with which the leader began to lead.
     pub epoch: u64,
-    /// The time at which it began to lead, by its own clock, in milliseconds since 1970.
+    /// The time at which the leader began to lead, by its own clock, in milliseconds since 1970.
     pub since_ms: u64,
-    /// Why it began to lead.
+    /// Why the leader began to lead.
     pub reason: &'static str,
 }
 

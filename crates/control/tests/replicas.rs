@@ -68,7 +68,7 @@ async fn what_a_replica_took_before_it_was_killed_is_done_by_the_others() {
     let mut site = ReplicatedSite::start(3, 2, 4).await;
     let mut created = Vec::new();
     for round in 0..3 {
-        // In the first round the leader, and then another replica in each.
+        // The first round kills the leader; each later round kills the replica that many places after the leader.
         let leader = site.leader().unwrap_or(0);
         let index = (leader + round) % site.replicas.len();
         let first = round * 10;

@@ -52,7 +52,7 @@ pub enum Event {
         /// The host that is removed.
         host: HostId,
     },
-    /// An agent completed a step.
+    /// An agent ended a step, with success or without.
     StepEnded {
         /// The host of the agent.
         host: HostId,

@@ -64,7 +64,7 @@ pub enum Command {
     Place {
         /// The candidates of each instance; each instance once.
         ranked_candidates: Vec<RankedCandidates>,
-        /// How many must find a host; with fewer, nothing changes at all.
+        /// How many instances must find a host; with fewer, nothing changes at all.
         least: usize,
     },
     /// Moves instances without a host to cell0.

@@ -31,7 +31,8 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// The instances that follow a position in list order: of a project or all, and from the oldest
+    /// The instances, of one project or all, that follow the position `after` in list order: from the oldest on or, if
+    /// `descends`, from the youngest on. `None` is the position before the first one.
     /// on or, if it descends, from the youngest on. `None` is the position before the first one.
     pub fn after(
         &self,
@@ -69,7 +70,7 @@ impl Listing {
         self.record_sizes.bytes(project)
     }
 
-    /// What the instances of a project count for in quotas; none if it has no instances.
+    /// What the instances of a project count for in quotas; `None` if it has no instances.
     #[must_use]
     pub fn usage(&self, project: &str) -> Option<&ProjectUsage> {
         self.usages.of(project)

@@ -12,7 +12,7 @@ pub(super) struct ProjectUsages {
 }
 
 impl ProjectUsages {
-    /// The usage of a project; none if it has no instances.
+    /// The usage of a project; `None` if it has no instances.
     pub(super) fn of(&self, project: &str) -> Option<&ProjectUsage> {
         self.projects.get(project)
     }

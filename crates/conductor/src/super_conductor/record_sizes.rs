@@ -8,8 +8,7 @@ use super::rows::{Labels, Mapping};
 use crate::ids::InstanceId;
 use crate::spec::Spec;
 
-/// The fixed size that each instance counts for: its rows here and in its cell, and its host's
-/// record.
+/// The fixed size that each instance counts for: its rows in control and in its cell, and its host's record.
 pub const INSTANCE_BYTES: u64 = 2048;
 
 /// The bytes of each project, and of each of its instances.

@@ -40,8 +40,8 @@ pub struct Placing {
     full_slots: Vec<u32>,
     /// The hosts of the instances that are found but not claimed, if rules between them may apply.
     found_hosts: Vec<(ConsumerUuid, ProviderId)>,
-    /// The slots of hosts that were feasible for the last instance but for the room that other
-    /// instances of the request take.
+    /// The slots of the hosts that would have been feasible for the last instance if other instances of the request
+    /// did not take their room.
     taken_slots: Vec<u32>,
     /// The indexes of the instances in the claim that is under way, in the order of its command.
     claiming: Vec<usize>,
@@ -167,8 +167,8 @@ impl Placing {
         &self.found_hosts
     }
 
-    /// The slots of hosts that were feasible for the last instance but for the room that other
-    /// instances of the request take.
+    /// The slots of the hosts that would have been feasible for the last instance if other instances of the request
+    /// did not take their room.
     #[must_use]
     pub fn taken_slots(&self) -> &[u32] {
         &self.taken_slots

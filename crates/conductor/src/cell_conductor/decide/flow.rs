@@ -251,8 +251,7 @@ impl UnitOfWork<'_> {
             return false;
         }
         match (stage, response) {
-            // Control has advanced the number itself meanwhile, so the claim request is repeated with a
-            // later one.
+            // Control has advanced the number itself meanwhile, so the claim request is repeated with a later number.
             (_, ClaimResponse::Stale) => {
                 self.row.claim_number = self.row.claim_number.saturating_add(1);
             }
@@ -325,7 +324,8 @@ impl UnitOfWork<'_> {
         self.finish_job();
     }
 
-    /// Deletes the instance, interrupting any job. `claim_number` is the last one that control knows.
+    /// Deletes the instance, interrupting any job. `claim_number` is the number of the last claim or claim request that
+    /// control knows.
     pub(super) fn delete(&mut self, claim_number: u64) {
         self.row.claim_number = self.row.claim_number.max(claim_number);
         if self.job_kind() == Some(JobKind::Delete) {

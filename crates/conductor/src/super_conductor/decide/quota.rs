@@ -1,4 +1,4 @@
-//! Quotas: whether what a command adds is within them, and the limits themselves.
+//! Decides whether what a command adds is within the quotas, and decides the commands that set limits.
 //!
 //! The checks read the state that the command is decided on, so no order of commands can exceed
 //! a limit. A limit may be set to less than what is held; then nothing can be added to what is held.
