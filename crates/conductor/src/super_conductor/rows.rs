@@ -207,8 +207,6 @@ impl MigrationStatus {
 }
 
 /// A rebuild that was requested from a cell.
-/// Only the cell knows whether the rebuild is complete: it reports the digest of the spec that the instance has. The
-/// row of a failed rebuild stays without effect until the next rebuild, or until the end of the instance.
 ///
 /// Only the cell knows whether the rebuild is complete. It reports that by the digest of the instance's
 /// spec. The row of a failed rebuild has no effect; it stays until the next rebuild of the instance, or
