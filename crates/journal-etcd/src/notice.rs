@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A condition found when a store was opened. None of them prevents its use.
+/// A condition found when a store was opened. No such condition prevents the use of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EtcdNotice {
     /// A member runs a release with a known fault.
@@ -16,7 +16,7 @@ pub enum EtcdNotice {
     NoAnswer {
         /// The address at which the member was asked.
         endpoint: String,
-        /// What it, or the connection, said.
+        /// What the member, or the connection to it, said.
         reason: String,
     },
     /// A member's database is near its quota, at which all writes stop.

@@ -166,7 +166,7 @@ pub(crate) enum Place {
     Inline,
     /// In keys of their own that were written in the transaction of the batch.
     Parts,
-    /// In keys that were written before.
+    /// In keys of their own that were written before the transaction of the batch.
     Upload,
 }
 
@@ -187,7 +187,7 @@ pub(crate) struct BatchHeader {
 }
 
 impl BatchHeader {
-    /// Its place in the chain.
+    /// The place of the batch in the chain.
     pub(crate) fn link(&self) -> Link {
         Link {
             first: self.first,

@@ -265,7 +265,7 @@ pub(crate) struct Reader {
     manifest: Manifest,
     /// Chunks that were read and not verified yet.
     waiting: VecDeque<KeyValue>,
-    /// What is left of the current chunk.
+    /// The bytes of the current chunk that were not returned yet.
     chunk: Bytes,
     /// The number of verified chunks, their size, and the checksum of the last one.
     chunks: u64,

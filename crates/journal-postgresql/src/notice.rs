@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A condition found when a store was opened. None of them prevents its use.
+/// A condition found when a store was opened. No such condition prevents the use of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PostgresqlNotice {
     /// A server did not answer.

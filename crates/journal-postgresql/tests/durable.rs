@@ -233,7 +233,7 @@ fn what_was_acknowledged_is_handed_out_without_a_standby() {
     }
     cluster.stop(1).unwrap();
     assert_eq!(read(&mut reader, 1).unwrap(), [b"a"]);
-    // What the end is now cannot be told.
+    // While the standby is suspended, nobody can tell which entry is the last durable one.
     assert!(matches!(
         reader.durable_end(),
         Err(JournalError::Unreachable { .. })

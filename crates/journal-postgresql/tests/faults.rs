@@ -198,7 +198,7 @@ fn write(journal: &mut dyn Journal, writer: u8, progress: &Progress) -> Outcomes
     while !progress.is_over.load(Ordering::Relaxed) {
         let mut record = vec![writer];
         record.extend_from_slice(&outcomes.acknowledged.to_le_bytes());
-        // PostgreSQL stores large records outside of their row.
+        // The records of every sixteenth append are so large that PostgreSQL stores them outside of their row.
         record.resize(
             if outcomes.acknowledged % 16 == 0 {
                 40_000

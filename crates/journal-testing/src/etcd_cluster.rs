@@ -244,7 +244,7 @@ impl EtcdCluster {
         let health_url = format!("http://127.0.0.1:{}", member.health_port);
         let mut command = Command::new("etcd");
         for (name, _) in std::env::vars_os() {
-            // They would override options.
+            // These variables would override the options.
             if name.to_string_lossy().starts_with("ETCD_") {
                 command.env_remove(name);
             }
@@ -286,7 +286,7 @@ impl EtcdCluster {
 impl Drop for EtcdCluster {
     fn drop(&mut self) {
         for process in self.members.iter_mut().filter_map(|m| m.process.as_mut()) {
-            // It fails if the process ended by itself.
+            // Killing fails if the process ended by itself.
             let _ = process.kill();
             let _ = process.wait();
         }

@@ -159,7 +159,7 @@ impl PostgresqlCluster {
         self.wait_until_ready(index)
     }
 
-    /// Writes a server's own settings. Those before them stay in its other files.
+    /// Writes a server's own settings. Settings that it had before stay in its other files.
     fn configure(&self, index: usize) -> io::Result<()> {
         let server = &self.servers[index];
         let mut settings = format!(
@@ -241,7 +241,7 @@ impl PostgresqlCluster {
     }
 
     /// Runs statements in the database `placewright` of a server as its administrator, and returns the rows, their
-    /// columns parted by `|`. They wait for no standby.
+    /// columns parted by `|`. The statements wait for no standby.
     ///
     /// # Errors
     /// What the server says.

@@ -29,7 +29,7 @@ pub struct CopyProgress {
     pub bytes: u64,
 }
 
-/// What a copy did.
+/// The result of a copy that was finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copied {
     /// The last entry, with which the source is sealed.

@@ -68,7 +68,8 @@ pub(crate) fn write_row(row: &impl Form, out: &mut Writer) {
 /// Writes packed elements, and knows which specs share parts.
 #[derive(Default)]
 pub(crate) struct Packer<'s> {
-    /// By the addresses of the shared parts. The map is never iterated, so no order depends on addresses.
+    /// The groups by the addresses of the parts that their specs share. The map is never iterated, so no order depends
+    /// on addresses.
     by_address: BTreeMap<(usize, usize), SpecGroup<'s>>,
     has_shared_parts: bool,
     /// The number of templates written so far.

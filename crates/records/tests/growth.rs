@@ -106,8 +106,8 @@ fn a_row_of_each_kind_grows() {
 
 #[test]
 fn a_spec_grows_after_fields_that_were_not_written() {
-    // Four fields were added to specs earlier. The first spec is written without all four, whose defaults take 5 bytes,
-    // and the second one without the last two.
+    // Four fields were added to specs earlier. The first spec is written without any of the four, whose defaults take 5
+    // bytes, and the second one without the last two.
     for (spec, default_bytes) in [(values::spec(), 5), (values::quotas::spec_with_usage(), 2)] {
         let mut out = Writer::new(Vec::new(), Layout::Growing);
         out.row(|out| {

@@ -66,7 +66,7 @@ pub struct ServerFields {
     /// The names of its security groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub security_groups: Vec<String>,
-    /// The administrator's password. It is a secret, as the user data.
+    /// The administrator's password. It is a secret, as the user data is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_pass: Option<String>,
     /// The IPv4 address under which it can be reached, as its owner declared it.

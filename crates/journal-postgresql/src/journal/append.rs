@@ -178,7 +178,7 @@ impl PostgresqlJournal {
         })
     }
 
-    /// The error for an append whose place another writer, or a seal, took.
+    /// The error for an append that is not in the log, because another writer appended first or the store was sealed.
     fn not_kept(&self) -> AppendError {
         match self.store.sealed(&self.known) {
             Some(sealed) => sealed.into(),
@@ -202,8 +202,8 @@ impl PostgresqlJournal {
     /// Reads the head, and sends the statement again if the head is unchanged. Even a definite failure of the
     /// repeated statement proves nothing: the first one may still be under way.
     fn find_out(&mut self, pending: &Arc<Pending>) -> Result<Verdict, JournalError> {
-        // Only one attempt of each is made, so that the caller, who repeats this, can refuse other commands between the
-        // attempts.
+        // Only one attempt at each request is made, so that the caller, who repeats this, can refuse other commands
+        // between the attempts.
         match self.judge(pending)? {
             Verdict::Open => {}
             verdict => return Ok(verdict),
@@ -234,7 +234,7 @@ impl PostgresqlJournal {
         {
             return Ok(Verdict::Open);
         }
-        // A head with another id may have moved on from our batch.
+        // If the head names another batch, later batches may have been appended after this one.
         let is_kept = now.batch_id == pending.id
             || (now.end.last >= pending.head.end.last && self.is_batch_of(pending)?);
         if is_kept {

@@ -111,7 +111,7 @@ impl PostgresqlJournal {
         Ok(found.unwrap_or(sequence))
     }
 
-    /// The end of the batch before the one that starts at `first`; `None` if there is none.
+    /// The end of the batch before the one that starts at `first`, or of the trimmed entries if no batch is before it.
     fn end_before(&mut self, first: u64) -> Result<Option<LogEnd>, JournalError> {
         if self.verified.last + 1 == first {
             return Ok(Some(self.verified));

@@ -16,7 +16,7 @@ impl PostgresqlJournal {
                 Some(_) => return self.store.sealed(&head).map_or(Ok(head.end.last), Err),
                 None => {}
             }
-            // Whether this seal was made or another append came first: the next round of the loop sees it.
+            // The next round of the loop sees whether this seal was made or another append came first.
             self.send_seal(head, moved_to)?;
         }
     }
@@ -32,7 +32,7 @@ impl PostgresqlJournal {
                 let path = self.store.path();
                 return Err(JournalError::NotEmpty { path, end });
             }
-            // Whether it was made, the next round sees.
+            // The next round of the loop sees whether this change was made.
             let begun = self
                 .connection
                 .repeat(|session| async move { session.write(BEGIN, &[&int(sequence)]).await });

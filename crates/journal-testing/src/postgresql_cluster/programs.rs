@@ -71,7 +71,7 @@ impl Programs {
             }
         };
         for (name, _) in std::env::vars_os() {
-            // They would override options.
+            // These variables would override the options.
             if name.to_string_lossy().starts_with("PG") {
                 command.env_remove(name);
             }

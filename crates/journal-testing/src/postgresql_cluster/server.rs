@@ -1,4 +1,4 @@
-//! One PostgreSQL server: its main process, and the processes that this one started.
+//! One PostgreSQL server: its main process, and the processes that the main process started.
 
 use std::fs;
 use std::io;
@@ -92,14 +92,15 @@ impl Server {
         for process in self.processes()? {
             let _ = kill_process(process, signal);
         }
-        // Processes that it started before it was suspended.
+        // Now the processes are signalled that the main process started after they were listed and before it was
+        // suspended.
         for process in self.processes()? {
             let _ = kill_process(process, signal);
         }
         Ok(())
     }
 
-    /// The server's process, and those that it started.
+    /// The server's main process, and the processes that it started.
     fn processes(&self) -> io::Result<Vec<Pid>> {
         let process = self.process.as_ref();
         let process = process.ok_or_else(|| io::Error::other("the server does not run"))?;
@@ -131,7 +132,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It fails if the server does not run.
+        // Killing fails if the server does not run.
         let _ = self.kill();
     }
 }

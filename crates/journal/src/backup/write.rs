@@ -23,7 +23,8 @@ use crate::{Journal as _, JournalError, SqliteJournal};
 const READ_BYTES: usize = 1 << 20;
 /// The snapshot's content is copied in pieces of this size.
 const PIECE_BYTES: usize = 256 << 10;
-/// How often a backup is tried. It fails when the service removes a snapshot or entries that the backup was
+/// How many attempts are made at a backup. An attempt fails when the service removes a snapshot or entries that the
+/// backup was about to read.
 /// about to read.
 const ATTEMPTS: usize = 5;
 

@@ -76,7 +76,7 @@ pub fn images() -> [Image; 4] {
     ]
 }
 
-/// Changes of images.
+/// A change for each image, and a removal.
 pub fn image_changes() -> Vec<control::Change> {
     let rows = images().map(|image| Change::Image(OTHER, some(image)));
     let all = rows.into_iter().chain([Change::Image(OTHER, None)]);
