@@ -16,11 +16,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// How many flows without open requests are kept, so that what they have used still counts when they send requests
-/// again.
+/// At most how many flows without open requests are kept, so that what they have used still counts when they send
+/// requests again.
 const IDLE_FLOWS_MAX: usize = 1024;
 
-/// The number of further flows without open requests after which idle flows are looked for and forgotten.
+/// The number of new flows after which idle flows are looked for and forgotten again.
 const FORGET_EVERY: usize = 1024;
 
 /// The lead of a project with one open request: the cost of this many of its requests, but at most `LEAD_MAX_US`
@@ -235,7 +235,7 @@ impl<W> FairPool<W> {
         self.waiting
     }
 
-    /// How many projects it knows.
+    /// How many projects the pool knows.
     pub(crate) fn flows(&self) -> usize {
         self.flows.len()
     }

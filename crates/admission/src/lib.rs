@@ -4,7 +4,8 @@
 //! Requests belong to priority levels. Each level has its own *seats*, the number of requests that run at
 //! a time, so that no level takes those of another one.
 //!
-//! - Health and metrics are never queued, and do not come here. Nor do the roles, which use gRPC.
+//! - Requests for health and metrics are never queued, and this crate does not see them. It does not see the calls
+//!   between roles either, which use gRPC.
 //! - [`SeatCounter`] is the level of operators and services. Taking a free seat is one atomic operation.
 //! - [`TenantLevel`] is the level of tenants. Projects get fair shares of its seats, and the users of
 //!   a project get fair shares of what the project gets.

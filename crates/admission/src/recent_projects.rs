@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// For how long a project counts as present after its last request. One that waits for each answer before
-/// it sends its next request is present all the time.
+/// For how long a project counts as present after its last request. A project that waits for each answer before it
+/// sends its next request is present all the time.
 const PRESENT_FOR: Duration = Duration::from_secs(1);
 
 /// The two projects whose requests came last.

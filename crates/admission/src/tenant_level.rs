@@ -84,16 +84,17 @@ pub struct Seat {
     pool: PoolKind,
     estimate: u64,
     crowd: u64,
-    /// When the request got it.
+    /// When the request got the seat.
     taken_at: Duration,
-    /// Whether it still takes a seat of the pool.
+    /// Whether the request still takes the seat. False while the request waits, and after the seat was given back
+    /// early.
     is_taken: bool,
     /// Whether the request was refused, so that no instances are built.
     is_refused: bool,
 }
 
 impl Seat {
-    /// The pool that it belongs to.
+    /// The pool that the seat belongs to.
     #[must_use]
     pub fn pool(&self) -> PoolKind {
         self.pool
@@ -436,7 +437,7 @@ impl<W> TenantLevel<W> {
         }
     }
 
-    /// How many projects it has something to remember of.
+    /// The number of flows that the pools remember. A project has one in each pool that it used lately.
     #[must_use]
     pub fn projects(&self) -> usize {
         let pools = [&self.cheap, &self.costly, &self.multi_create];

@@ -43,12 +43,12 @@ impl Group {
     }
 }
 
-/// What a group got.
+/// The results of one group.
 #[derive(Debug, Clone, Default)]
 struct Outcome {
     done: usize,
     busy: Duration,
-    /// After the first second, in which costs are learned.
+    /// The longest wait for a seat after the first second, in which the costs are learned.
     longest_wait: Duration,
 }
 
@@ -315,7 +315,7 @@ fn requests_for_many_instances_wait_for_the_work_that_was_accepted_before() {
             Err(refusal) => unreachable!("{refusal}"),
         }
     }
-    // Thousands are accepted at once; after that, each request holds its seat for 1.8 s.
+    // Requests for thousands of instances are accepted at once; after that, each request holds its seat for 1.8 s.
     let at_once = accepted_at
         .iter()
         .filter(|at| **at < Duration::from_secs(1));

@@ -116,7 +116,7 @@ impl Identity {
         })
     }
 
-    /// Why the holder may not make a call; none if it may.
+    /// Why the holder may not make a call; `None` if it may.
     fn refusal_reason(&self, installation: &str, call: &Call<'_>) -> Option<String> {
         if self.installation() != installation {
             return Some(format!("this is the installation {installation:?}"));
@@ -128,7 +128,7 @@ impl Identity {
             | (Call::RenewCertificate, _) => None,
             (Call::ControlCell { .. }, _) => only_for("control"),
             (Call::RequestClaims, _) => only_for("a cell"),
-            // No cell has an empty name.
+            // No cell has an empty name, so the empty text stands for control.
             (Call::JoinReplicas { cell: "" }, Role::Control) => None,
             (Call::JoinReplicas { cell: "" }, _) => only_for("control"),
             (Call::JoinReplicas { cell }, Role::Cell(own)) if own == cell => None,

@@ -94,7 +94,7 @@ impl HostPattern {
         }
     }
 
-    /// The name or the prefix; none if the pattern has neither.
+    /// The name or the prefix; `None` if the pattern has neither.
     pub(crate) fn name_or_prefix(&self) -> Option<&str> {
         match self {
             Self::Named(name) | Self::WithUuid(name, _) | Self::Prefix(name) => Some(name),

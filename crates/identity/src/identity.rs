@@ -128,7 +128,7 @@ impl Identity {
         &self.role
     }
 
-    /// The name of the cell, or of an agent's cell; none for control.
+    /// The name of the cell, or of an agent's cell; `None` for control.
     #[must_use]
     pub fn cell(&self) -> Option<&str> {
         match &self.role {
@@ -168,8 +168,7 @@ impl Identity {
     }
 }
 
-/// The part of a URI that follows [`SCHEME`], which may be in upper case; none for URIs of other
-/// schemes.
+/// The part of a URI that follows [`SCHEME`], which may be in upper case; `None` for URIs of other schemes.
 fn strip_scheme(uri: &str) -> Option<&str> {
     let (scheme, path) = uri.split_once("://")?;
     scheme.eq_ignore_ascii_case(SCHEME).then_some(path)

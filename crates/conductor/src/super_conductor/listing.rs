@@ -33,7 +33,6 @@ pub struct Listing {
 impl Listing {
     /// The instances, of one project or all, that follow the position `after` in list order: from the oldest on or, if
     /// `descends`, from the youngest on. `None` is the position before the first one.
-    /// on or, if it descends, from the youngest on. `None` is the position before the first one.
     pub fn after(
         &self,
         project: Option<&str>,

@@ -25,7 +25,6 @@ const READ_BYTES: usize = 1 << 20;
 const PIECE_BYTES: usize = 256 << 10;
 /// How many attempts are made at a backup. An attempt fails when the service removes a snapshot or entries that the
 /// backup was about to read.
-/// about to read.
 const ATTEMPTS: usize = 5;
 
 /// The options of a backup.
