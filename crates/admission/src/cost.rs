@@ -18,7 +18,7 @@ pub struct Kind {
     pub is_declared_costly: bool,
 }
 
-/// What a request of an unknown kind is assumed to take.
+/// What a request is assumed to take before one of its kind was measured.
 const GUESS: Duration = Duration::from_micros(100);
 const GUESS_IF_COSTLY: Duration = Duration::from_millis(5);
 
@@ -64,7 +64,7 @@ impl CostTable {
         }
     }
 
-    /// For how long a request is expected to keep a processor busy.
+    /// For how long a request is expected to keep a processor busy, in microseconds.
     fn busy(&self, kind: Kind, instances: u32) -> u64 {
         let mean_ns = match self.means_ns.get(&kind) {
             Some(mean) => *mean,

@@ -55,7 +55,7 @@ impl Share {
 /// The place of a flow among those that are ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
-    /// When its request runs, this is the virtual time.
+    /// When the next request of the flow runs, the virtual time becomes at least this.
     virtual_start: u64,
     virtual_cost: u64,
     /// A number that grows with each flow that becomes ready, so that flows with equal starts are served in the order
@@ -199,7 +199,7 @@ impl<W> FairPool<W> {
         self.taken
     }
 
-    /// Says whether several projects are present.
+    /// Notes whether several projects are present.
     pub(crate) fn set_shared(&mut self, is_shared: bool) {
         if self.is_shared == is_shared {
             return;
@@ -212,8 +212,8 @@ impl<W> FairPool<W> {
         }
     }
 
-    /// The most seats that one project may have now. While several projects are present, one seat is left to the
-    /// others, unless the pool has only one.
+    /// The most seats that one project may have now. While several projects are present, at least one seat is left to
+    /// other projects, unless only one seat may be used then.
     fn seats_of_one_now(&self) -> usize {
         match self.is_shared {
             true => self
@@ -235,7 +235,7 @@ impl<W> FairPool<W> {
         self.waiting
     }
 
-    /// How many projects the pool knows.
+    /// The number of projects that have a flow.
     pub(crate) fn flows(&self) -> usize {
         self.flows.len()
     }
@@ -302,7 +302,7 @@ impl<W> FairPool<W> {
         Some(request.waiter)
     }
 
-    /// Removes a waiting request from its queue, and no longer counts it as open.
+    /// Removes a waiting request from its queue, and stops counting it as open.
     pub(crate) fn remove(&mut self, id: u64, project: u64, user: u64) -> Option<W> {
         let flow = self.flows.get_mut(&project)?;
         let queue = &mut flow.users.get_mut(&user)?.queue;
@@ -404,7 +404,8 @@ impl<W> FairPool<W> {
         if flow.taken >= seats_of_one {
             return;
         }
-        // A project that had no further seat because it had as many as it may have does not save up a share meanwhile.
+        // While a project has as many seats as it may have, its requests wait for a seat of its own. It does not save
+        // up a share in this time.
         flow.virtual_start = flow.virtual_start.max(self.virtual_time);
         let Some(request) = flow.next_request() else {
             return;

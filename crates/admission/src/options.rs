@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-/// Tenants' cheap requests that run at a time, for each processor: while one waits for the disk, others
-/// compute.
+/// How many cheap requests of tenants run at a time, for each processor: while one waits for the disk, others compute.
 const CHEAP_PER_PROCESSOR: usize = 4;
 const CHEAP_MIN: usize = 8;
 
@@ -12,7 +11,7 @@ const CHEAP_MIN: usize = 8;
 pub struct AdmissionOptions {
     /// Whether admission control is enabled. Without it every request runs at once.
     pub is_enabled: bool,
-    /// Requests of operators and services that run at a time.
+    /// The number of requests of operators and services that run at a time.
     pub operator_seats: usize,
     /// The number of tenants' cheap requests that run at a time; 0: four for each processor, at least eight.
     pub tenant_seats: usize,
@@ -21,7 +20,7 @@ pub struct AdmissionOptions {
     pub tenant_costly_seats: usize,
     /// The most waiting requests of one project.
     pub queue_max: usize,
-    /// The most waiting requests of a level, over all projects.
+    /// The most waiting requests of a priority level, over all projects.
     pub queue_total_max: usize,
     /// For how long a request waits.
     pub queue_time: Duration,

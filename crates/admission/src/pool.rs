@@ -12,8 +12,8 @@ pub(crate) struct Hold {
     /// Distinguishes holds that end at the same time.
     pub(crate) id: u64,
     pub(crate) project: u64,
-    /// Whether no project may take the held seat. Otherwise only the project whose request ended may have one seat
-    /// less.
+    /// Whether no project may take the held seat. If false, other projects may take it, and only the project whose
+    /// request ended may have one seat less.
     pub(crate) is_from_all: bool,
 }
 

@@ -3,11 +3,11 @@
 /// A pool of seats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolKind {
-    /// For requests that compute for less than a millisecond, and may wait for the disk.
+    /// For requests that are expected to compute for less than a millisecond. They may wait for the disk.
     Cheap,
-    /// For requests that compute for longer.
+    /// For requests that are expected to compute for longer, or whose kind is declared costly.
     Costly,
-    /// For requests for many instances, if building these takes more than a millisecond of a processor.
+    /// For requests for two or more instances, because building these takes a millisecond of a processor or more.
     MultiCreate,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// sends its next request is present all the time.
 const PRESENT_FOR: Duration = Duration::from_secs(1);
 
-/// The two projects whose requests came last.
+/// The last two projects that sent requests, each with the time of its last request.
 #[derive(Debug, Default)]
 pub(crate) struct RecentProjects {
     last: Option<(u64, Duration)>,
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_are_present_for_a_second() {
+    fn a_project_is_present_for_a_second_after_its_last_request() {
         let mut projects = RecentProjects::default();
         let at = Duration::from_millis;
         projects.note(1, at(0));

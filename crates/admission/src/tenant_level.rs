@@ -50,7 +50,8 @@ pub enum Refusal {
     /// Too many requests of the project wait.
     #[error("{0} requests of this project wait already, which is the most (admission.queue_max)")]
     ProjectQueueFull(usize),
-    /// Too many requests wait in all, and no other project has a longer queue from which one could be removed instead.
+    /// Too many requests wait in all, and none is removed to make room: with this request in its queue, the project's
+    /// queue would be at least as long as that of every other project in the same pool.
     #[error("{0} requests wait already, which is the most")]
     QueueFull(usize),
     /// The request has waited for too long.
@@ -118,9 +119,10 @@ impl Seat {
 pub struct PoolStatus {
     /// The seats of the pool, taken or free. While several projects are present, fewer may be in use.
     pub seats: usize,
-    /// Seats that are taken, held ones included.
+    /// Seats that are taken, including those in `held`.
     pub taken: usize,
-    /// Seats that are held after their request.
+    /// Seats that are held after a costly or multi-create request. The seat that is held after a cheap request is not
+    /// counted: other projects may take it.
     pub held: usize,
     /// Requests that wait for a seat of this pool now.
     pub waiting: usize,
@@ -130,7 +132,7 @@ pub struct PoolStatus {
     pub timed_out: u64,
 }
 
-/// A request that waits in a pool: what its caller knows of it, and its seat for later.
+/// A request that waits in a pool: what the user of the level keeps for it, and the seat that it will get.
 #[derive(Debug)]
 struct Queued<W> {
     seat: Seat,
@@ -140,8 +142,8 @@ struct Queued<W> {
 /// The priority level of tenants. `W` is what the user of the level keeps for each waiting request, in order to let it
 /// continue.
 ///
-/// After [`Self::finish`], [`Self::give_back_early`], and at the time that `finish` returned, call
-/// [`Self::start_next`] until it returns nothing.
+/// After [`Self::finish`], [`Self::give_back_early`] and [`Self::abandon`], and at the time that `finish` returned,
+/// call [`Self::start_next`] until it returns nothing.
 #[derive(Debug)]
 pub struct TenantLevel<W> {
     queue_max: usize,
@@ -193,12 +195,12 @@ impl<W> TenantLevel<W> {
         }
     }
 
-    /// Lets a request run, or puts it into the queue of its project together with `waiter`.
+    /// Lets a request run, or puts it into the queue of its project together with `waiter`. If a waiting request of
+    /// another project has to be removed to make room, the `waiter` of that request is dropped.
     ///
     /// # Errors
     ///
-    /// Too many requests wait. If a waiting request of another project was removed for this one, its `waiter` is
-    /// dropped.
+    /// Too many requests wait.
     pub fn arrive(
         &mut self,
         request: IncomingRequest,
@@ -297,8 +299,8 @@ impl<W> TenantLevel<W> {
     /// Ends a request that kept a processor busy for this time.
     ///
     /// The project is charged for the time that the request really took. While several projects are present, the seat
-    /// may be held for a while: after a cheap request only its project may not have it, otherwise no project. Then the
-    /// end of the hold is returned.
+    /// may be held for a while, and the end of the hold is returned. The seat of a cheap request is held from the
+    /// project of the request only; that of another request is held from all projects.
     #[must_use = "the hold ends at that time only if somebody calls `start_next`"]
     pub fn finish(&mut self, seat: Seat, busy: Duration, now: Duration) -> Option<Duration> {
         let IncomingRequest {
@@ -437,7 +439,7 @@ impl<W> TenantLevel<W> {
         }
     }
 
-    /// The number of flows that the pools remember. A project has one in each pool that it used lately.
+    /// The number of flows in all pools. A project has a flow in each pool in which it has requests or is remembered.
     #[must_use]
     pub fn projects(&self) -> usize {
         let pools = [&self.cheap, &self.costly, &self.multi_create];

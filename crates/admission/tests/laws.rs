@@ -283,7 +283,7 @@ fn a_newcomer_finds_room_in_a_full_queue() {
         kind: kind(false),
         instances: 0,
     };
-    // Two projects take all seats, then three fill the queue with more than four each.
+    // Two projects take all seats. Then three projects fill the queue, with four requests each.
     let mut arrive = |project| level.arrive(request(project), Duration::ZERO, || project);
     for project in [1, 1, 2, 2] {
         assert!(matches!(arrive(project), Ok(Arrival::Started(_))));
@@ -295,7 +295,8 @@ fn a_newcomer_finds_room_in_a_full_queue() {
     }
     assert!(matches!(arrive(4), Ok(Arrival::Waiting(_))));
     assert!(matches!(arrive(4), Ok(Arrival::Waiting(_))));
-    // Another request of a project whose queue is already as long as the longest is refused.
+    // For the two requests of project 4, one request of project 3 and one of project 2 were removed. Another request of
+    // project 2 is refused: its queue would become as long as the longest.
     assert!(matches!(arrive(2), Err(Refusal::QueueFull(12))));
     let status = level.status(PoolKind::Cheap);
     assert_eq!((status.waiting, status.refused), (12, 3));

@@ -48,7 +48,7 @@ impl Group {
 struct Outcome {
     done: usize,
     busy: Duration,
-    /// The longest wait for a seat after the first second, in which the costs are learned.
+    /// The longest wait of a request that started after the first second, in which costs are learned.
     longest_wait: Duration,
 }
 
@@ -219,8 +219,8 @@ fn a_project_with_one_request_at_a_time_hardly_waits_beside_a_hundred_floods() {
     assert!(least > Some(500), "{least:?}");
 }
 
-/// How many processors a flood uses beside a project that sends one request after the other, which never
-/// waits.
+/// Returns how many processors a flood uses beside a project that sends one request after the other. Checks that the
+/// requests of this project never wait.
 fn busy_beside_a_sequential_project(flood: Group) -> f64 {
     let mut sequential = Group::new(2, 1, "/sequential", 300);
     sequential.pause = Duration::from_millis(2);
@@ -315,7 +315,8 @@ fn requests_for_many_instances_wait_for_the_work_that_was_accepted_before() {
             Err(refusal) => unreachable!("{refusal}"),
         }
     }
-    // Requests for thousands of instances are accepted at once; after that, each request holds its seat for 1.8 s.
+    // About ten requests are accepted at once, for 1000 instances each. After that, each request holds its seat for
+    // 1.8 s.
     let at_once = accepted_at
         .iter()
         .filter(|at| **at < Duration::from_secs(1));

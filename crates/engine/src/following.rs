@@ -1,5 +1,5 @@
-//! What the writer's thread does while another replica leads: it applies the entries of the journal, and takes over when
-//! the leader is gone.
+//! What the writer's thread does while another replica leads: it applies the entries of the journal, and takes over
+//! when the leader is gone.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -22,7 +22,8 @@ pub fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// The text of the innermost source, which is the most specific: "connection refused".
+/// The text of the innermost source, which is the most specific, such as "connection refused". An error without sources
+/// gives its own text.
 #[must_use]
 pub fn innermost(error: &dyn Error) -> String {
     sources(error)

@@ -38,9 +38,9 @@ pub enum Call<'a> {
     },
     /// A cell sends claim requests to placement.
     RequestClaims,
-    /// A replica of control, or of a cell, joins the others.
+    /// A replica of control, or of a cell, joins the other replicas.
     JoinReplicas {
-        /// The cell whose replica is called; empty if it is one of control.
+        /// The name of the cell whose replica is called; empty if a replica of control is called.
         cell: &'a str,
     },
     /// The caller has its own certificate renewed.

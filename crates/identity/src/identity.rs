@@ -18,7 +18,7 @@ pub struct Identity {
     role: Role,
 }
 
-/// A role; of an agent with the hosts for which it may send messages.
+/// A role, with the names that a certificate of the role contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Control of the installation. It has no name of its own, because an installation has one control.
@@ -32,11 +32,11 @@ pub enum Role {
 /// The names in an agent's certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentNames {
-    /// The name of its cell.
+    /// The name of the agent's cell.
     pub cell: String,
-    /// The hosts for which it may send messages.
+    /// The hosts for which the agent may send messages.
     pub hosts: BTreeSet<HostPattern>,
-    /// Names of service hosts, besides the names of its hosts.
+    /// The names of service hosts that the agent may report, besides the names of its hosts.
     pub services: BTreeSet<String>,
 }
 
@@ -76,7 +76,8 @@ impl Identity {
     ///
     /// # Errors
     ///
-    /// There is no URI with [`SCHEME`], a URI is not in a known form, or the URIs are of several roles.
+    /// There is no URI with [`SCHEME`], a URI is not in a known form, the URIs are of several roles, or [`Self::new`]
+    /// refuses the names.
     pub fn parse<'a>(uris: impl IntoIterator<Item = &'a str>) -> Result<Self, NameError> {
         let mut merged: Option<(&str, Self)> = None;
         let mut count = 0;

@@ -13,16 +13,17 @@ pub enum NameError {
     /// The text is not a URI in one of the known forms.
     #[error("{0:?} is no name of a role: see `placewright pki issue --help` for their forms")]
     UnknownForm(String),
-    /// The name of an installation has characters that are not allowed, or too many.
+    /// The name of an installation is empty, too long, or has characters that are not allowed where they are.
     #[error(
         "{0:?} is no name of an installation: up to 63 of a-z, 0-9, - and ., beginning with a \
          letter or digit"
     )]
     Installation(String),
-    /// The name of a cell, host or service is empty, too long, or has control characters.
+    /// The name of a cell, host or service is empty, too long, or has control characters; or the UUID in a host's
+    /// argument is not valid.
     #[error("{0:?} is no name of a cell, host or service: 1 to 255 bytes, no control characters")]
     Name(String),
-    /// None of the names is that of a role.
+    /// None of the names is that of a role, or an agent has no host.
     #[error("there is no name of a role among the names")]
     NoRole,
     /// The names are of several roles, cells or installations.

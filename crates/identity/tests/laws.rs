@@ -78,7 +78,7 @@ proptest! {
         let uris = identity.uris();
         let parsed = Identity::parse(uris.iter().map(String::as_str)).unwrap();
         prop_assert_eq!(&parsed, &identity);
-        // Other names in the certificate are ignored.
+        // URIs with other schemes are ignored.
         let other_names = ["spiffe://x/y", "https://example.org"].into_iter();
         let parsed = Identity::parse(uris.iter().map(String::as_str).chain(other_names)).unwrap();
         prop_assert_eq!(parsed, identity);

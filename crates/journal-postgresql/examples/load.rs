@@ -4,7 +4,8 @@
 //! cargo run --release -p placewright-journal-postgresql --example load [URL]
 //! ```
 //!
-//! Without an address it starts a primary with one synchronous standby on this machine, whose disk and processors they share.
+//! Without an address it starts a primary with one synchronous standby on this machine, whose disk and processors they
+//! share.
 
 use std::ops::ControlFlow;
 use std::process::ExitCode;

@@ -50,7 +50,8 @@ impl Connection {
         self.call(Kind::Repeatable, 0, work)
     }
 
-    /// Makes a request once, for callers that repeat it themselves.
+    /// Makes a request that is sent again only while it is certain that it did nothing, for callers that repeat it
+    /// themselves.
     pub(crate) fn once<T, F>(&mut self, work: impl Fn(Arc<Session>) -> F) -> Result<T, Failure>
     where
         T: Send + 'static,

@@ -26,10 +26,11 @@ use append::Pending;
 
 /// A journal in PostgreSQL.
 ///
-/// Every call blocks its thread until the primary has answered, but no longer than
-/// [`PostgresqlOptions::request_timeout`]; for requests that can be repeated, three times as long. The requests
-/// themselves run on a thread of the store, which all handles share, so a call may be made on any thread; on a thread
-/// of an asynchronous runtime use the runtime's section for blocking work. Each handle has a session of its own.
+/// Every call blocks its thread until the primary has answered its requests. A request without an answer fails after
+/// [`PostgresqlOptions::request_timeout`], to which a large append adds; one that can be repeated fails after three
+/// times as long. The requests themselves run on a thread of the store, which all handles share, so a call may be made
+/// on any thread; on a thread of an asynchronous runtime use the runtime's section for blocking work. Each handle has a
+/// session of its own.
 pub struct PostgresqlJournal {
     store: Arc<Store>,
     connection: Connection,

@@ -17,7 +17,7 @@ pub enum PostgresqlNotice {
         /// The address of the primary, with its port.
         host: String,
     },
-    /// Writes wait for one particular standby. While that standby is down, nothing can be written.
+    /// Writes wait for every named standby, often a single one. While one of them is down, nothing can be written.
     SingleStandby {
         /// The address of the primary, with its port.
         host: String,

@@ -153,7 +153,7 @@ pub(crate) const STATS: &str = "
         pg_total_relation_size('batch'::regclass)
     FROM head h CROSS JOIN trim t";
 
-/// What is wrong with the order of the batches: the first one that does not follow the one before it.
+/// The first entry of the first batch that does not follow the batch before it, if there is such a batch.
 pub(crate) const FIND_GAP: &str = "
     SELECT first FROM (SELECT first, last, lag(last) OVER (ORDER BY first) AS before FROM batch) ordered
     WHERE last < first OR first <> before + 1 ORDER BY first LIMIT 1";

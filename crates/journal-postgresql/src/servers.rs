@@ -228,10 +228,10 @@ impl Shared {
         Ok(config)
     }
 
-    /// The settings of each session. What the role or the database has is overridden.
+    /// The settings of each session. They override those of the role and of the database.
     fn settings(&self) -> String {
-        // The time-out is shorter than that of a request, so that the server ends a statement before its caller stops
-        // waiting.
+        // The time-out for locks is shorter than that of a request, so that the server ends a statement that waits for
+        // a lock before the caller stops waiting.
         let lock_timeout = self.options.request_timeout.as_millis() * 3 / 4;
         format!(
             "SET synchronous_commit TO on; SET default_transaction_isolation TO 'read committed'; \

@@ -73,7 +73,7 @@ impl Session {
         Failure::from_error(&self.address, error)
     }
 
-    /// Runs a statement, and returns its rows. A statement that writes is then committed.
+    /// Runs a statement, and returns its rows. Outside of a transaction, what the statement wrote is then committed.
     pub(crate) async fn query(
         &self,
         sql: &'static str,

@@ -33,7 +33,7 @@ impl Store {
         }
     }
 
-    /// A connection of its own.
+    /// A new connection, for one handle.
     pub(crate) fn connection(&self) -> Connection {
         Connection::new(&self.servers)
     }

@@ -39,7 +39,7 @@ fn an_entry_that_no_standby_has_is_neither_acknowledged_nor_handed_out() {
     let mut writer = PostgresqlJournal::open(&options).unwrap();
     let mut reader = PostgresqlJournal::open(&options).unwrap();
     writer.append(1, &[b"a"]).unwrap();
-    // The standby is killed and not suspended: a suspended one would have the entry in the buffer of its connection,
+    // The standbys are killed and not suspended: a suspended one would have the entry in the buffer of its connection,
     // and write it when it is resumed.
     cluster.kill(1).unwrap();
     cluster.kill(2).unwrap();

@@ -120,7 +120,7 @@ impl PostgresqlCluster {
             Some(password) => format!(" PASSWORD '{password}'"),
             None => String::new(),
         };
-        // The setting that makes writes wait for standbys is not made yet, because there are no standbys.
+        // There are no standbys yet, so neither of these two commands waits for them: `synchronous_commit` is `local`.
         self.sql_in(
             0,
             "postgres",
@@ -353,8 +353,8 @@ impl PostgresqlCluster {
         }
     }
 
-    /// Promotes the standby that has received most to be the primary, as a failover does. The other standby follows it.
-    /// The old primary has to be killed before.
+    /// Promotes the standby that has received most to be the primary, as a failover does. The other standbys that run
+    /// follow it. The old primary has to be killed before.
     ///
     /// # Errors
     /// No standby runs, or it cannot be promoted.
@@ -371,7 +371,7 @@ impl PostgresqlCluster {
         self.promote(newest.ok_or_else(|| io::Error::other("no standby runs"))?)
     }
 
-    /// Promotes a standby to be the primary, however much it has received. The other standby follows it.
+    /// Promotes a standby to be the primary, however much it has received. The other standbys that run follow it.
     ///
     /// # Errors
     /// It cannot be promoted.

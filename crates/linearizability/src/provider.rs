@@ -136,7 +136,7 @@ pub enum Output {
 }
 
 impl Input {
-    /// Whether the consumers that it names exist.
+    /// Whether the consumers that the input names exist, and are two in a move.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         match *self {

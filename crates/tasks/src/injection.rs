@@ -47,7 +47,7 @@ pub(crate) fn panic_if_pending(name: &str) {
     }
 }
 
-/// As [`panic_if_pending`], when a future is polled. The future is woken when it is to panic.
+/// As [`panic_if_pending`], for a future that is polled. The signal wakes the future, so that it is polled and panics.
 pub(crate) fn panic_in_poll_if_pending(name: &str, context: &Context<'_>) {
     if chosen_task() == Some(name) {
         let mut wakers = WAKERS.lock();

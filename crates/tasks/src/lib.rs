@@ -2,14 +2,15 @@
 //!
 //! A role whose outbox, timer or writer has ended looks healthy and makes no progress. So all tasks that
 //! live as long as their role are in one list ([`Task`]) and are started by this crate. When such a
-//! task panics, or ends although it was not stopped, its name is logged and the process exits with
-//! [`EXIT_CODE`], so that its supervisor restarts it. Everything acknowledged is durable by then.
+//! task panics, or a task of a group ([`Tasks`]) ends although it was not stopped, its name is logged
+//! and the process exits with [`EXIT_CODE`], so that systemd or another supervisor starts the process
+//! again. Everything acknowledged is durable by then.
 //!
 //! Work for one request, connection or order is contained instead ([`ContainedWork`]): a panic in it
 //! is logged and counted, the caller gets an error, and other callers are not affected.
 //!
 //! A process enables this by calling [`install`]. In a process that did not (tests, users of the
-//! library) a panic has its usual effects.
+//! library) a panic has its usual effects, but for one: the panic of a long-lived thread aborts the process.
 
 mod context;
 mod group;

@@ -111,7 +111,7 @@ tasks! {
     ControlCell = "control-cell" in OF_CONTROL;
     /// Audits control's state for inconsistencies.
     ControlAudits = "control-audits" in OF_CONTROL;
-    /// Works as the cell as long as the process is the one that leads.
+    /// Runs the cell while this replica leads.
     CellLeadership = "cell-leadership" in OF_CELLS;
     /// Carries out the effects of a cell's durable changes.
     CellOutbox = "cell-outbox" in OF_CELLS;

@@ -32,7 +32,7 @@ impl std::error::Error for Panicked {}
 
 type Flush = Box<dyn Fn() + Send + Sync>;
 
-/// Flushes the log. While it is not set, panics of tasks do not end the process.
+/// Flushes the log. Set by [`install`]. While it is not set, the process does not end with [`EXIT_CODE`].
 static FLUSH: OnceLock<Flush> = OnceLock::new();
 static PANICS: AtomicU64 = AtomicU64::new(0);
 static HAS_FAILED_TASK: AtomicBool = AtomicBool::new(false);
@@ -140,7 +140,7 @@ pub(crate) fn thread_panicked() -> ! {
     std::process::abort()
 }
 
-/// Ends the process because a task ended although it was not stopped.
+/// Ends the process because a task ended although it was not stopped. Without [`install`] it only logs this.
 pub fn task_ended(task: Task, why: &dyn std::fmt::Display) {
     let task = task.name();
     if FLUSH.get().is_none() {

@@ -24,7 +24,7 @@ pub fn injection_point(task: Task) {
 }
 
 pin_project! {
-    /// The future that [`supervise`] returns: it polls `future`, and its panic ends the process.
+    /// The future that [`supervise`] returns: it polls `future`, and ends the process when `future` panics.
     struct Supervised<F> {
         task: Task,
         #[pin]
@@ -53,12 +53,12 @@ impl<F: Future> Future for Supervised<F> {
     }
 }
 
-/// Starts a task that lives as long as the process. It may end by itself, but must not panic.
+/// Starts a long-lived task. The task may end by itself; its panic ends the process.
 pub fn spawn(task: Task, future: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(supervise(task, future));
 }
 
-/// Starts a thread that lives as long as the process. It may end by itself, but must not panic.
+/// Starts a long-lived thread. The thread may end by itself; its panic ends the process.
 ///
 /// # Errors
 /// If the system cannot start a thread.

@@ -2,9 +2,9 @@
 //!
 //! `cargo run -p placewright-trace --example generate -- crates/trace/data`
 //!
-//! It has 60 machines, 52 of them with 192 GPUs of three models, and 400 tasks in two days. A third of
-//! the tasks need no GPU, half of them a part of one. Together they request a little more GPU than the
-//! machines have, so that a replay without deletions ends with refusals.
+//! It has 60 machines, of which 52 have 192 GPUs of three models, and 400 tasks in two days. A third of
+//! the tasks need no GPU, and half of the tasks need a part of one. Together the tasks request a little more GPU than
+//! the machines have, so that a replay without deletions ends with refusals.
 
 use std::fmt::Write as _;
 use std::path::Path;

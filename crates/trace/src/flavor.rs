@@ -21,9 +21,9 @@ pub struct Flavor {
 
 /// The flavor of a task.
 ///
-/// CPU and memory are in the group without a suffix. Each GPU is a group of its own (`_GPU1`,
-/// `_GPU2`, …), and all groups are served by different providers. A single model is a required trait; of
-/// several models, each is acceptable: `placewright:any_trait_GPU1`.
+/// CPU and memory are in the group without a suffix. Each GPU is a group of its own (`_GPU1`, `_GPU2`, …), and these
+/// groups are served by different providers. A single model is a required trait; of several models, each is acceptable:
+/// `placewright:any_trait_GPU1`.
 #[must_use]
 pub fn flavor(task: &Task) -> Flavor {
     let mut extra_specs = BTreeMap::new();

@@ -17,7 +17,7 @@ pub struct Node {
     pub memory_mib: u32,
     /// The number of GPUs, all of one model.
     pub gpus: u32,
-    /// The model of the GPUs; `None` if the file has no model.
+    /// The model of the GPUs; `None` if the machine has no GPU or the file does not name the model.
     pub gpu_model: Option<String>,
 }
 

@@ -73,7 +73,7 @@ pub(crate) struct Row<'a> {
     record: &'a csv::StringRecord,
 }
 
-/// The index of a column; `None` for an optional column that the file lacks.
+/// A column. Its index is `None` if the column is optional and the file lacks it.
 #[derive(Clone, Copy)]
 pub(crate) struct Column {
     name: &'static str,
@@ -212,6 +212,6 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The longest name in characters: names of providers, servers and flavors, which contain it, stay within
-/// their limits.
+/// The longest name in characters. The names of providers, servers and flavors contain such a name, and have to stay
+/// within their own limits.
 const NAME_LENGTH_MAX: usize = 200;

@@ -1,5 +1,4 @@
-//! Files that differ from the standard form: columns in another order, additional columns, and
-//! errors.
+//! What machines and tasks become, files with other columns or wrong values, and the trace that is part of the project.
 
 use std::path::Path;
 
