@@ -1,4 +1,4 @@
-//! What kinds of requests cost, learned from what they took.
+//! The costs of kinds of requests, learned from the times that requests took.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub struct Kind {
 const GUESS: Duration = Duration::from_micros(100);
 const GUESS_IF_COSTLY: Duration = Duration::from_millis(5);
 
-/// What building one instance costs behind the API, where the cost cannot be measured: placing the instance, and
+/// The cost of building one instance behind the API, where the cost cannot be measured: placing the instance, and
 /// recording it in control and in its cell. `placewright bench boots` builds 3,300 a second on two processors.
 const INSTANCE_COST_US: u64 = 500;
 
@@ -33,7 +33,7 @@ const COSTLY_FROM_US: u64 = 1000;
 /// grow beyond it.
 const KINDS_MAX: usize = 1024;
 
-/// What one request counts for at most: a minute.
+/// The most that one request counts for: a minute.
 const COST_MAX_US: u64 = 60_000_000;
 
 /// The divisor of a new measurement's weight in the mean: the weight is 1 / `MEAN_OVER`.

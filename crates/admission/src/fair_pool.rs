@@ -95,7 +95,7 @@ struct Flow<W> {
     waiting: usize,
     users: BTreeMap<u64, UserFlow<W>>,
     users_virtual_time: u64,
-    /// Its rank if it is ready.
+    /// The rank of the flow if it is ready.
     ready: Option<Rank>,
 }
 

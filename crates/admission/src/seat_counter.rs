@@ -39,7 +39,7 @@ pub enum Exit {
     PassOn,
 }
 
-/// What one waiting request adds to [`SeatCounter::state`].
+/// The amount that one waiting request adds to [`SeatCounter::state`].
 const ONE_WAITS: u64 = 1 << 32;
 
 fn taken(state: u64) -> u64 {

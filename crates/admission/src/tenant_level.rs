@@ -29,13 +29,13 @@ pub struct IncomingRequest {
     pub project: u64,
     /// The user of the request, whose fair share of the project's share the request uses.
     pub user: u64,
-    /// Its route and method, from which its cost is estimated.
+    /// The route and method of the request, from which its cost is estimated.
     pub kind: Kind,
     /// How many instances it asks to be built.
     pub instances: u32,
 }
 
-/// What becomes of a request that was not refused.
+/// The outcome of the arrival of a request that was not refused.
 #[derive(Debug)]
 pub enum Arrival {
     /// The request runs now. Its seat has to be given back with [`TenantLevel::finish`].
@@ -114,7 +114,7 @@ impl Seat {
     }
 }
 
-/// What a pool is doing.
+/// The state of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolStatus {
     /// The seats of the pool, taken or free. While several projects are present, fewer may be in use.
@@ -421,7 +421,7 @@ impl<W> TenantLevel<W> {
         self.recent.are_several(now)
     }
 
-    /// What a pool is doing.
+    /// The state of a pool now.
     #[must_use]
     pub fn status(&self, pool: PoolKind) -> PoolStatus {
         let pool = match pool {

@@ -1,4 +1,4 @@
-//! What projects get while others flood the level, in simulated time.
+//! How many requests of a project run while other projects flood the level, in simulated time.
 //!
 //! Each client sends a request, waits for its response, and sends the next one. A request takes its time
 //! as soon as it has a seat.

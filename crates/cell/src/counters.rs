@@ -1,4 +1,4 @@
-//! What a cell counts.
+//! The counters of a cell.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -19,7 +19,7 @@ use crate::options::Options;
 use crate::read_model::ReadModel;
 use crate::retry_schedule::micros;
 
-/// What a cell has during its whole life, whether it leads or stands by.
+/// The parts that a cell has during its whole life, whether it leads or stands by.
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) options: Arc<Options>,

@@ -141,7 +141,7 @@ impl Cell {
     }
 }
 
-/// What the network does to a message.
+/// The delay and the loss or duplication of a message in the network.
 struct Fate {
     /// The number of later messages that are sent before it arrives.
     delay: usize,

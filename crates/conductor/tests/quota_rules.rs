@@ -1,4 +1,4 @@
-//! What counts for a quota, when, and which limit holds.
+//! Which objects count for a quota, when they count, and which limit holds.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 

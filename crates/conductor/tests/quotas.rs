@@ -329,7 +329,7 @@ impl Simulation {
             for resource in resources() {
                 let limit = self.state().quota_limit(Some(project), &resource);
                 let limit = u64::try_from(limit).unwrap_or(u64::MAX);
-                // What was held before a limit was lowered may still be held.
+                // The amount that was held before a limit was lowered may still be held.
                 let max = limit.max(before.amount(&resource));
                 let amount = counted.amount(&resource);
                 assert!(
@@ -355,7 +355,7 @@ fn no_project_ever_holds_more_than_its_quota_and_nothing_that_fits_is_refused() 
             };
             let were_unknown = unknown(simulation.state());
             simulation.step();
-            // What was created without being counted may exceed the quota once it is counted.
+            // Instances that were created without being counted may exceed the quota once they are counted.
             let counts_old = unknown(simulation.state()) < were_unknown;
             simulation.check(&before, counts_old);
         }

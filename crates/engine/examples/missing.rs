@@ -87,7 +87,7 @@ struct SoundStore {
     expected_digests: BTreeMap<u64, BTreeMap<u64, u64>>,
 }
 
-/// What is done to a file.
+/// The kinds of damage that are done to a file.
 #[derive(Clone)]
 enum Damage {
     /// Flips a bit of the byte at this offset.

@@ -120,7 +120,7 @@ impl RecentEntries {
 /// One durable entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Its place in the journal.
+    /// The entry's place in the journal.
     pub sequence: u64,
     /// The id of the command whose effect the entry is, if another replica submitted the command. `None` for a command
     /// that was submitted to the replica that led, for the entry with which a replica began to lead, and in a journal

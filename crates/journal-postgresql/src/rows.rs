@@ -1,4 +1,4 @@
-//! What the rows of a store say.
+//! The contents of the rows of a store.
 
 use tokio_postgres::Row;
 
@@ -36,7 +36,7 @@ pub(crate) struct Head {
     pub(crate) moved_to: Option<String>,
 }
 
-/// What one look at a store shows.
+/// The data that one look at a store shows.
 #[derive(Clone, Debug)]
 pub(crate) struct Look {
     pub(crate) format: u32,

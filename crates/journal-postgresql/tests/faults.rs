@@ -91,7 +91,7 @@ fn no_acknowledged_entry_is_lost_or_doubled() {
     }
 }
 
-/// What became of the appends of one writer.
+/// How the appends of one writer ended.
 #[derive(Debug, Default)]
 struct Outcomes {
     acknowledged: u64,
@@ -104,7 +104,7 @@ struct Outcomes {
     longest: Duration,
 }
 
-/// What the writers tell the test.
+/// The data that the writers share with the test.
 #[derive(Default)]
 struct Progress {
     appends: [AtomicU64; 2],

@@ -31,7 +31,7 @@ pub struct ServerTlsFiles {
     pub client_authorities: PathBuf,
 }
 
-/// What members are started with beside their defaults.
+/// The settings of members that differ from the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct EtcdClusterOptions {
     /// The files for TLS. Without them clients connect without TLS.

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The pause between two looks at a server.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-/// What servers are started with beside their defaults.
+/// The settings of servers that differ from the defaults.
 #[derive(Clone, Debug)]
 pub struct PostgresqlClusterOptions {
     /// The files for TLS. Without them clients connect without TLS; with them only with TLS and a certificate.

@@ -19,7 +19,7 @@ pub enum JournalError {
     ReadOnly {
         /// The store, or the file in it.
         path: PathBuf,
-        /// What refused the write.
+        /// The reason why the write was refused.
         reason: String,
     },
 

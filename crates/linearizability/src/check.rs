@@ -24,11 +24,11 @@ pub struct Operation<I, O> {
     pub call: u64,
     /// When the answer came, and the answer. `None` if the outcome is not known.
     pub answer: Option<(u64, O)>,
-    /// What the client asked for.
+    /// The request of the client.
     pub input: I,
 }
 
-/// What is known of a history.
+/// The result of checking a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// There is an order that explains every answer.

@@ -14,13 +14,13 @@ mod timeline;
 
 pub use check::{Operation, Verdict, check};
 
-/// What an object does, one operation after the other.
+/// The behaviour of an object, one operation after the other.
 pub trait Model {
     /// The state of the object.
     type State: Clone + Eq + std::hash::Hash + std::fmt::Debug;
-    /// What a client asks the object for.
+    /// The requests of clients to the object.
     type Input: std::fmt::Debug;
-    /// What the object answers, as far as it is compared.
+    /// The answers of the object, as far as they are compared.
     type Output: PartialEq + std::fmt::Debug;
 
     /// The state before the first operation.

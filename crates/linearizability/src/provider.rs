@@ -40,7 +40,7 @@ pub enum Expected {
     Is(u64),
 }
 
-/// What a client asks for. Consumers are numbered.
+/// The requests of clients. Consumers are numbered.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "do")]
 pub enum Input {
@@ -95,7 +95,7 @@ pub enum Input {
     ShowUsage,
 }
 
-/// What a client is told.
+/// The answers to clients.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 pub enum Output {
@@ -117,7 +117,7 @@ pub enum Output {
         /// The total of the inventory; `None` without an inventory.
         total: Option<u64>,
     },
-    /// What a consumer has; its amount is 0 if it has nothing.
+    /// The allocation of a consumer; the amount is 0 if the consumer has none.
     Allocation {
         /// How much it has.
         amount: u64,
@@ -126,7 +126,7 @@ pub enum Output {
         /// The provider's generation at the answer.
         provider_generation: Option<u64>,
     },
-    /// What is in use; `None` without an inventory.
+    /// The amount in use; `None` without an inventory.
     Usage {
         /// The provider's generation at the answer.
         generation: u64,

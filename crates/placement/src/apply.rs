@@ -44,7 +44,7 @@ enum UndoStep {
     HostAssignment(ConsumerId, Option<HostAssignment>),
 }
 
-/// What happens to an entry of a list.
+/// The change of an entry of a list.
 #[derive(Clone, Copy)]
 enum ListEdit {
     Add,

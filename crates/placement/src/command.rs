@@ -283,7 +283,7 @@ pub struct ConsumerClaim {
     pub project: String,
     /// The user that owns the consumer.
     pub user: String,
-    /// Its type; without one an existing consumer keeps what it has (before microversion 1.38).
+    /// The type of the consumer; without one (before microversion 1.38) an existing consumer keeps its type.
     pub consumer_type: Option<String>,
     /// The allocations that it gets.
     pub allocations: Vec<AllocationRequest>,

@@ -31,7 +31,7 @@ use crate::state::State;
 use constraint::ConstraintList;
 use constraint_table::{ConstraintTable, FleetIndex};
 
-/// What each constraint of a query does to the roots of a fleet.
+/// Why roots of a fleet cannot serve a query: how many of them each constraint excludes, and which come nearest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The number of roots.

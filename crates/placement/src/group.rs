@@ -17,10 +17,10 @@ pub enum RuleScope {
     Level(String),
 }
 
-/// What must hold between the place of a claim and the places of others.
+/// The relation that must hold between the place of a claim and the places of other claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Relation {
-    /// The same place as every other.
+    /// The same place as every other claim.
     Same,
     /// A place with fewer than this many of the others: 1 means a place of its own.
     FewerThan(u32),

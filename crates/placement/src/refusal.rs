@@ -162,9 +162,9 @@ pub enum Refusal {
     ConsumerGenerationConflict {
         /// The consumer that the claim names.
         consumer: ConsumerUuid,
-        /// Its generation; `None` if it does not exist.
+        /// The consumer's present generation; `None` if the consumer does not exist.
         actual: Option<u64>,
-        /// What the client gave.
+        /// The generation that the client gave.
         given: Option<u64>,
     },
     /// The consumer has no allocations.

@@ -16,13 +16,13 @@ use crate::inventory::Inventory;
 pub struct Provider {
     /// The UUID by which clients name it.
     pub uuid: Uuid,
-    /// Its name, unique among providers.
+    /// The name, unique among providers.
     pub name: Box<str>,
     /// The parent provider; `None` for a root.
     pub parent: Option<ProviderId>,
     /// The root of its tree; itself for a root.
     pub root: ProviderId,
-    /// Its children in rising order of slot.
+    /// The children of the provider in rising order of slot.
     pub children: Vec<ProviderId>,
     /// Incremented by most changes of its inventories, traits, aggregates and allocations. A client that changes the
     /// provider names the generation that it saw.
@@ -31,13 +31,13 @@ pub struct Provider {
     pub created_at: Timestamp,
     /// When it was last written; `None` for a child that was never written since its creation.
     pub updated_at: Option<Timestamp>,
-    /// Its inventories in rising order of class.
+    /// The inventories of the provider in rising order of class.
     pub inventories: Vec<InventoryRow>,
-    /// Its traits, in rising order.
+    /// The traits of the provider, in rising order.
     pub traits: Vec<TraitId>,
-    /// Its aggregates, in rising order of number.
+    /// The aggregates of the provider, in rising order of number.
     pub aggregates: Vec<AggregateId>,
-    /// Its consumers in rising order of slot.
+    /// The consumers that hold allocations from the provider, in rising order of slot.
     pub consumers: Vec<ConsumerId>,
 }
 

@@ -158,7 +158,7 @@ fn the_digest_of_a_typed_spec_is_what_it_always_was() {
     assert_writes("spec_digest_typed", &spec().digest().to_be_bytes());
 }
 
-/// What the compute API of a release before typed bodies wrote.
+/// A body as the compute API of a release before typed bodies wrote it.
 const OLD_BODY: &str = r#"{"request":{"flavor":{"name":"small","vcpus":1,"memory_mb":512,"root_gb":0,
     "ephemeral_gb":0,"swap_mb":0,"extra_specs":{}},"image":{"id":"70ace000-0000-4000-8000-000000000001",
     "name":null,"disk_format":null,"properties":{}},"is_bfv":false,"project_id":"p","user_id":"u",

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Platform {
-    /// What runs the instances: `QEMU`, `ironic`, …
+    /// The hypervisor or service that runs the instances: `QEMU`, `ironic`, …
     pub hypervisor_type: Option<String>,
     /// The hypervisor's version as one number: 6002001 for 6.2.1.
     pub hypervisor_version: Option<i32>,

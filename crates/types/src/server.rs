@@ -18,9 +18,9 @@ pub struct ServerBody {
     pub request: RequestSpec,
     /// The minimum number of servers of one request for which a host has to be found; `None` for all.
     pub min_count: Option<u32>,
-    /// What all servers of one request have in common.
+    /// The fields that all servers of one request have in common.
     pub server: ServerFields,
-    /// What differs between the servers of one request.
+    /// The fields that differ between the servers of one request.
     pub own: OwnFields,
 }
 

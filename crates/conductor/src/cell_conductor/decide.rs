@@ -16,7 +16,7 @@ use crate::message::Reply;
 use crate::spec::Spec;
 use unit_of_work::UnitOfWork;
 
-/// What operators may configure of a cell's decisions.
+/// The settings of a cell's decisions that operators may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The limit for each step of a build or move, in milliseconds.

@@ -58,7 +58,7 @@ pub struct Host {
 pub struct Instance {
     /// The instance's lifecycle state.
     pub vm_state: VmState,
-    /// Its guest, which names the host; `None` without one.
+    /// The guest of the instance, which names the host; `None` without one.
     pub guest: Option<GuestRef>,
     /// The availability zone of its candidate.
     pub zone: Option<String>,

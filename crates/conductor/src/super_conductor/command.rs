@@ -188,7 +188,7 @@ pub enum Command {
     Rebuild {
         /// The UUID of the instance.
         instance: InstanceId,
-        /// What happened to the rebuild.
+        /// The progress of the rebuild.
         event: RebuildEvent,
     },
     /// Replaces the specification of an instance in parts that its cell does not use: what the API
@@ -465,7 +465,7 @@ pub enum Refusal {
         resource: Resource,
         /// The limit that was to be set.
         limit: i64,
-        /// What the project holds.
+        /// The amount that the project holds.
         used: u64,
     },
     /// The object was changed since the caller read it.

@@ -179,7 +179,7 @@ impl<'a> DecisionContext<'a> {
                 max,
             } => {
                 let present = self.state.listing().record_bytes(project);
-                // What adds nothing is not refused, even if the limit is exceeded already.
+                // A command that adds nothing is not refused, even if the limit is exceeded already.
                 if *added > 0 && present.saturating_add(*added) > *max {
                     return Err(Refusal::TooManyBytes { most: *max });
                 }

@@ -104,8 +104,8 @@ pub enum MemberStatus {
 pub struct ImageContent {
     /// How many bytes there are.
     pub size: u64,
-    /// Their MD5, in hexadecimal digits.
+    /// The MD5 of the bytes, in hexadecimal digits.
     pub md5: String,
-    /// Their SHA-512, in hexadecimal digits.
+    /// The SHA-512 of the bytes, in hexadecimal digits.
     pub sha512: String,
 }

@@ -68,7 +68,7 @@ pub enum BuildStage {
 /// What control knows of an instance during its whole life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// Its cell; `None` until a host is claimed, and cell0 if none is found.
+    /// The cell of the instance; `None` until a host is claimed, and cell0 if none is found.
     pub cell: Option<CellId>,
     /// The project that owns the instance.
     pub project: String,
@@ -84,7 +84,7 @@ pub struct Mapping {
     pub claim_response: Option<ClaimResponse>,
     /// The number of moves so far, which is the number of the latest move.
     pub move_number: u32,
-    /// Its moves, the latest last.
+    /// The moves of the instance, the latest last.
     pub migrations: Vec<MigrationId>,
 }
 

@@ -1,4 +1,4 @@
-//! What control's state says about a token now.
+//! Tokens with the rows of control's state that they name, as they are now.
 
 use placewright_conductor::super_conductor::State;
 use placewright_placement::Timestamp;
@@ -8,13 +8,13 @@ use super::token::{TokenContent, TokenRefusal, TokenScope};
 /// A valid token, with what control's state says of it now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenDetails {
-    /// What the token itself says.
+    /// The content of the token itself.
     pub content: TokenContent,
-    /// The name of its user.
+    /// The name of the token's user.
     pub user_name: String,
-    /// The name of the project of its scope.
+    /// The name of the project of the token's scope.
     pub project_name: Option<String>,
-    /// The roles in its scope, implied ones too: ids and names.
+    /// The roles in the token's scope, implied ones too: ids and names.
     pub roles: Vec<(String, String)>,
     /// Whether the token may manage application credentials. A token for which a restricted one was used may not.
     pub manages_credentials: bool,

@@ -10,7 +10,8 @@ use super::token::TokenScope;
 /// The scope that a client requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestedScope {
-    /// The client says nothing: the user's default project, if the user has a role there; else none.
+    /// The client names no scope: the user's default project, if it is enabled and the user has a role in it; otherwise
+    /// no scope.
     Default,
     /// No scope.
     Unscoped,
@@ -24,7 +25,8 @@ pub enum RequestedScope {
     System,
 }
 
-/// The user has no role in the requested scope, or there is no such scope. Clients do not learn which.
+/// The user has no role in the requested scope, the project is disabled, or there is no such scope. Clients do not
+/// learn which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the user has no role in the requested scope")]
 pub struct ScopeRefusal;

@@ -16,38 +16,38 @@ const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 5;
 /// The length of a signature in bytes.
 const SIGNATURE_BYTES: usize = 32;
-/// What precedes the bytes of a token when they are signed, so that a signature for anything else is not valid for a
-/// token.
+/// The text that precedes the bytes of a token when they are signed, so that a signature for anything else is not valid
+/// for a token.
 const CONTEXT: &[u8] = b"placewright token\0";
 
 /// Why a token is not valid. For the log of administrators; clients learn no reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenRefusal {
-    /// It is no token of any installation of Placewright.
+    /// The text is no token of any installation of Placewright.
     #[error("it is no token")]
     Malformed,
-    /// The key that it names has not signed it, or it was changed.
+    /// The key that the token names has not signed it, or the token was changed.
     #[error("its signature is wrong")]
     Forged,
-    /// The key that signed it is not, or no longer, in the journal.
+    /// The key that signed the token is not, or no longer, in the journal.
     #[error("its key is not known")]
     UnknownKey,
-    /// Its time is over.
+    /// The token has expired.
     #[error("it has expired")]
     Expired,
-    /// It was revoked, or all tokens of its user were.
+    /// The token, or all tokens of its user, were revoked.
     #[error("it was revoked")]
     Revoked,
-    /// Its user is gone or disabled.
+    /// The user of the token is gone or disabled.
     #[error("its user is gone or disabled")]
     NoUser,
-    /// The project of its scope is gone or disabled.
+    /// The project of the token's scope is gone or disabled.
     #[error("its project is gone or disabled")]
     NoProject,
-    /// Its user has no role in its scope any more.
+    /// The user of the token has no role in its scope any more.
     #[error("its user has no role in its scope")]
     NoRole,
-    /// Its application credential is gone or has expired.
+    /// The application credential of the token is gone or has expired.
     #[error("its application credential is gone")]
     NoCredential,
 }
@@ -84,7 +84,7 @@ impl Method {
     }
 }
 
-/// What a token is for.
+/// The scope for which a token is valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TokenScope {
     /// Nothing but asking for another token.
@@ -110,12 +110,12 @@ impl TokenScope {
     }
 }
 
-/// What a token says.
+/// The content of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenContent {
     /// The id of the user.
     pub user: String,
-    /// What the token is for.
+    /// The scope for which the token is valid.
     pub scope: TokenScope,
     /// The ways in which the user has signed in, for this token and for those that it was made from.
     pub methods: Vec<Method>,
@@ -158,7 +158,7 @@ pub(super) struct SignedToken {
 }
 
 impl SignedToken {
-    /// What the token says, if the key has signed it.
+    /// The content of the token, if the key has signed it.
     pub(super) fn verify(&self, key: &hmac::Key) -> Result<TokenContent, TokenRefusal> {
         let length = self.bytes.len().saturating_sub(SIGNATURE_BYTES);
         let (bytes, signature) = self

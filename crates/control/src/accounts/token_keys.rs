@@ -43,7 +43,7 @@ impl TokenKeys {
     }
 }
 
-/// What a sealed key is bound to: its number.
+/// The binding of a sealed key: the key opens only under its own number.
 fn binding(number: u32) -> Binding {
     Binding {
         server: Uuid::from_u128(number.into()),

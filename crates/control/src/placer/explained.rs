@@ -68,7 +68,7 @@ pub struct RequestedHost {
 pub enum HostStanding {
     /// The host was compared.
     Ranked {
-        /// Its position among all hosts that were compared, from 1.
+        /// The host's position among all hosts that were compared, from 1.
         rank: usize,
         /// The sum of the weighers' shares, higher is better.
         score: f64,

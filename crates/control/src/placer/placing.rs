@@ -67,7 +67,7 @@ enum Stage {
     Found(Box<Selected>),
     /// No host is feasible for it.
     NoHost,
-    /// Its host is claimed.
+    /// The host of the instance is claimed.
     Claimed(Box<Selected>),
     /// The instance was removed from the request.
     Gone,

@@ -50,13 +50,13 @@ pub struct Search<'a> {
 pub struct FeasibleHost {
     /// The slot of the host.
     pub slot: u32,
-    /// Its score in the ranking.
+    /// The score of the host in the ranking.
     pub score: f64,
     /// The UUID of its root provider.
     pub provider: Uuid,
     /// The names of its compute service and node, and its cell.
     pub names: Arc<HostNames>,
-    /// Its availability zone, if it is in one.
+    /// The availability zone of the host, if it is in one.
     pub zone: Option<String>,
     /// The allocation candidates on the host; at least one.
     pub candidates: Vec<IntentCandidate>,

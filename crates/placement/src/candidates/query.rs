@@ -7,8 +7,8 @@ use thiserror::Error;
 /// Source: Placement API reference, "List allocation candidates".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CandidateQuery {
-    /// The groups in the order in which the query first names them: unknown names in a later group
-    /// are only noticed when the earlier ones leave something.
+    /// The groups in the order in which the query first names them: unknown names in a later group are noticed only if
+    /// some providers satisfy the groups before it.
     pub groups: Vec<RequestGroup>,
     /// How the suffixed groups relate to each other.
     pub group_policy: Option<GroupPolicy>,
@@ -27,7 +27,7 @@ pub struct CandidateQuery {
     pub options: SearchOptions,
 }
 
-/// Resources and the rules for who may provide them.
+/// Resources and the rules about which providers may provide them.
 ///
 /// The group with an empty suffix may take each resource class from another provider of a tree, or
 /// from one that shares with it; every other group takes all from one provider.
@@ -38,13 +38,14 @@ pub struct RequestGroup {
     /// Names of resource classes, each once, with amounts of at least 1. A suffixed group that
     /// `same_subtree` names may have none.
     pub resources: Vec<(String, i64)>,
-    /// Names of traits: at least one of each list is required.
+    /// Lists of names of traits: at least one trait of each list is required.
     pub required: Vec<Vec<String>>,
     /// Names of traits that are forbidden.
     pub forbidden: Vec<String>,
-    /// UUIDs of aggregates, as the client wrote them: membership in one of each list.
+    /// Lists of UUIDs of aggregates, as the client wrote them: a provider has to be a member of one aggregate of each
+    /// list.
     pub member_of: Vec<Vec<String>>,
-    /// UUIDs of aggregates, as the client wrote them: membership in none.
+    /// UUIDs of aggregates, as the client wrote them: a provider must not be a member of any of them.
     pub forbidden_aggregates: Vec<String>,
     /// The UUID of any provider of the tree that must serve the group, as the client wrote it: only
     /// the canonical form in lower case names a provider.
@@ -77,7 +78,7 @@ pub enum Strategy {
     /// All candidates of one tree before the next tree.
     #[default]
     DepthFirst,
-    /// One candidate of every tree before the second of any.
+    /// One candidate of every tree, before a second candidate of any tree.
     BreadthFirst,
 }
 

@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 use crate::rows::Consumer;
 use crate::state::State;
 
-/// What the changes of a claim are made of, borrowed from the command.
+/// The parts of a command from which the changes of a claim are made.
 #[derive(Clone, Copy)]
 pub(super) struct ClaimView<'a> {
     pub(super) consumer: ConsumerUuid,

@@ -129,7 +129,7 @@ pub(super) struct Ledger {
     former_balances: SmallList<FormerBalance>,
 }
 
-/// What a balance was before a change.
+/// A balance as it was before a change.
 struct FormerBalance {
     /// The index of the balance in the ledger.
     index: usize,

@@ -152,7 +152,7 @@ impl ResolvedConstraint {
 pub(super) struct ConstraintList {
     /// In the order of application.
     pub(super) constraints: Vec<Constraint>,
-    /// The same constraints, resolved.
+    /// The same constraints, with names resolved to numbers.
     pub(super) resolved: Vec<ResolvedConstraint>,
 }
 

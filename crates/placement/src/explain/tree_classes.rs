@@ -32,7 +32,7 @@ struct ContendedClass {
     /// The sums that groups can take together, in rising order: capacities between two of these
     /// are equivalent to the lower one. Empty when there are more than [`SUMS_MAX`].
     sums: Vec<i64>,
-    /// What all groups take together; a larger capacity is equivalent to it.
+    /// The sum of the amounts that all groups take; a larger capacity is equivalent to it.
     total: i64,
 }
 

@@ -25,7 +25,7 @@ pub const ZONE_KEY: &str = "availability_zone";
 pub struct Aggregate {
     /// The name that its operator gave it.
     pub name: String,
-    /// Its metadata; values may be lists with commas, depending on the key.
+    /// The metadata of the aggregate; values may be lists with commas, depending on the key.
     pub metadata: BTreeMap<String, String>,
 }
 

@@ -81,7 +81,7 @@ impl Term {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExtremeHost {
     pub(super) slot: u32,
-    /// Its value, mapped by [`Side::outwardness`].
+    /// The value of the host, mapped by [`Side::outwardness`].
     pub(super) outwardness: f64,
 }
 
