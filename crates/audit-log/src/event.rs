@@ -5,12 +5,12 @@ use std::time::SystemTime;
 
 use crate::note::RequestNotes;
 
-/// A request that was answered.
+/// A request that was answered, or whose client left before.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// The time at which it was answered.
     pub at: SystemTime,
-    /// The service that answered it: `placement`, `scheduler`, `compute`, or a role's gRPC server.
+    /// The service that got it: an API such as `placement`, or `roles` for a role's gRPC server.
     pub service: &'static str,
     /// The HTTP method. Over gRPC, what was refused: the connection, the authentication or the call.
     pub method: String,

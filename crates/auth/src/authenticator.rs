@@ -59,7 +59,7 @@ impl Authenticator {
         }
     }
 
-    /// Sets who checks the installation's own tokens, for [`Strategy::Identity`]; others ignore it.
+    /// Sets who checks the installation's own tokens, for [`Strategy::Identity`]; other strategies ignore it.
     pub fn set_token_check(&self, check: Arc<dyn TokenCheck>) {
         if let StrategyState::Identity(tokens) = &self.state {
             tokens.set(check);
@@ -126,11 +126,11 @@ impl Authenticator {
         }
     }
 
-    /// Authenticates a request by its headers and its address. Wrong credentials are limited for each
-    /// address; all requests without an address count as a single one.
+    /// Authenticates a request by its headers and its address. `http_basic` and `keystone` limit wrong credentials for
+    /// each address; all requests without an address count as those of a single address.
     ///
-    /// `noauth2`, and the other strategies for cached credentials, do not wait. Otherwise this waits for
-    /// a slow hash on another thread, or for Keystone.
+    /// `noauth2` does not wait, nor do `http_basic` and `keystone` for cached credentials. For others they wait for a
+    /// slow hash on another thread, or for Keystone. `identity` may wait until the state is up to date.
     ///
     /// # Errors
     /// [`AuthError::Unauthorized`] for missing or wrong credentials, [`AuthError::Unavailable`] when

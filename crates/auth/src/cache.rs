@@ -34,8 +34,8 @@ impl KeyHasher {
     }
 }
 
-/// The order of eviction may have this many elements without an entry before they are dropped. Without it, a small
-/// cache would look for them at each insertion.
+/// How many elements the order of eviction may have beyond twice the capacity before those without an entry are
+/// dropped. With 0, a small cache would search for such elements at nearly every insertion.
 const ORDER_EXCESS_MIN: usize = 16;
 
 /// A bounded cache with expiring entries.

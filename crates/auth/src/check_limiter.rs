@@ -211,7 +211,7 @@ impl CheckLimiter {
     ) -> Option<Duration> {
         let recovered_at = failure_records.failures.get(key, now)?;
         let debt = recovered_at.saturating_duration_since(now);
-        // The other failure adds one interval to the debt, which then is at most that of a whole burst.
+        // Another failure would add one interval to the debt, which may then be that of a whole burst at most.
         let allowance = self.interval * self.limits.failures_burst.saturating_sub(1);
         debt.checked_sub(allowance).filter(|wait| !wait.is_zero())
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::secret::Secret;
 
-/// How callers are authenticated. The section `[auth]` of the configuration.
+/// How callers are authenticated. It can be read from TOML:
 ///
 /// ```toml
 /// [auth]

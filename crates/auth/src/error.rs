@@ -9,7 +9,7 @@ pub enum AuthError {
     /// The caller sent no credentials, or wrong ones: 401.
     #[error("the request needs authentication")]
     Unauthorized {
-        /// The value of `WWW-Authenticate`; `None` with `noauth2`, which sends no such header, like the reference.
+        /// The value of `WWW-Authenticate`; `None` with `noauth2` and `identity`, which send no such header.
         challenge: Option<String>,
     },
     /// The caller's claims exceed a limit: 431.

@@ -18,7 +18,7 @@ use crate::source::Source;
 pub(crate) enum PriorityClass {
     /// These credentials were verified before.
     Known,
-    /// Other credentials were verified before from the same source.
+    /// Other credentials for the same user name were verified before from the same source.
     Trusted,
     /// The source has neither successes nor many failures.
     New,
@@ -185,7 +185,7 @@ impl FairQueue {
         Ok(id)
     }
 
-    /// Issues permits to waiting checks as long as there are any.
+    /// Issues permits as long as there are free permits and checks that wait for one.
     fn dispatch(self: &Arc<Self>) {
         loop {
             let Some((priority_class, waiter)) = self.state.lock().next_waiter() else {

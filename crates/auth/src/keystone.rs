@@ -274,7 +274,7 @@ enum CachedOutcome {
     Fresh(CheckOutcome),
     /// The token was valid, but the entry has expired.
     ExpiredValid,
-    /// Neither cache has the token.
+    /// The token is in neither cache, or only as a rejection that has expired.
     Missing,
 }
 

@@ -4,8 +4,8 @@
 //! hashes are computed on threads of their own, a few at a time. A verified password is remembered for a while as
 //! a keyed hash. The check of a name that does not exist takes as long as any other.
 //!
-//! Guesses are limited twice before anything is computed: what one source may send for one name, in
-//! `guess_limiter.rs`, refuses at once; what a source may send at all, in `check_limiter.rs`, decides whose
+//! Guesses are limited twice before anything is computed. The limit of the guesses of one source for one name
+//! (`guess_limiter.rs`) refuses at once. The limit of all guesses of one source (`check_limiter.rs`) decides whose
 //! password is checked next. Neither locks a name: from elsewhere its user signs in as ever.
 
 mod phc;
@@ -156,8 +156,8 @@ impl Passwords {
     ///
     /// # Errors
     ///
-    /// [`AuthError::TooMany`] when too many passwords from the address, or from it for the name, were wrong;
-    /// [`AuthError::Unavailable`] when too many others wait.
+    /// [`AuthError::TooMany`] when too many passwords from the address, or from the address for this name, were wrong
+    /// or wait; [`AuthError::Unavailable`] when too many others wait.
     pub async fn verify(&self, attempt: PasswordAttempt<'_>) -> Result<bool, AuthError> {
         let source = Source::of(attempt.address);
         let hash = attempt.hash.unwrap_or("");

@@ -19,7 +19,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The secret itself; only for code that has to send it.
+    /// The secret itself; only for code that has to send or to hash it.
     pub fn expose(&self) -> &str {
         &self.0
     }

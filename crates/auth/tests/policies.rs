@@ -76,7 +76,7 @@ fn defaults_allow_what_the_profiles_of_the_conformance_suite_expect() {
                 is_admin_allowed,
                 "{rule}"
             );
-            // Only operators may repair, because a fault of a service may be what is repaired.
+            // Repairs and replicas are for administrators only: the fault that is repaired may be one of a service.
             let is_service_allowed = !matches!(rule, Rule::AuditRepair | Rule::ReplicasManage);
             assert_eq!(
                 is_allowed(&["service"], &other_project),

@@ -219,7 +219,7 @@ impl RoleArgs {
     }
 }
 
-/// Signs in, and runs what the command does.
+/// Signs in, and does the work of a command with the signed-in user.
 fn run(
     cloud: &CloudArgs,
     work: impl AsyncFnOnce(&SignedIn) -> anyhow::Result<()>,
@@ -257,7 +257,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// The id of the object with a name.
+/// The id of the object of a kind, such as `user`, that has this name.
 async fn find(api: &SignedIn, what: &str, name: &str) -> anyhow::Result<String> {
     let all = api.call(Method::GET, &format!("/{what}s"), None).await?;
     let rows = all[format!("{what}s")].as_array();

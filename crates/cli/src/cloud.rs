@@ -38,7 +38,7 @@ struct CloudsFile {
     clouds: BTreeMap<String, Cloud>,
 }
 
-/// What is read of a cloud. Its other settings are for other clients.
+/// The settings of a cloud that this program reads. It ignores all others, which are for other clients.
 #[derive(Debug, Deserialize)]
 struct Cloud {
     auth: Auth,
@@ -135,7 +135,7 @@ impl SignedIn {
     ///
     /// # Errors
     ///
-    /// There is no answer, or the service refuses: with its reason.
+    /// There is no answer, or the service refuses the request. Then the error has the service's reason.
     pub(crate) async fn call(
         &self,
         method: reqwest::Method,

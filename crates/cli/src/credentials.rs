@@ -11,7 +11,7 @@ use reqwest::RequestBuilder;
 
 use crate::cloud::CloudArgs;
 
-/// The token of an administrator where clients are believed.
+/// The token with which a caller is an administrator for the strategy `noauth2`.
 const NOAUTH2_ADMINISTRATOR: &str = "admin";
 /// The variable with the password of `--user`.
 const PASSWORD_VARIABLE: &str = "PLACEWRIGHT_PASSWORD";

@@ -65,8 +65,8 @@ struct Explanation {
     roots: u64,
     /// How many of them satisfy all constraints.
     left: u64,
-    /// Whether the work allowed was enough. Otherwise the numbers are lower bounds, and near misses or the smallest
-    /// impossible set may be missing.
+    /// Whether the server completed its search within its limit of work. Otherwise the numbers are lower bounds, and
+    /// near misses or the smallest impossible set may be missing.
     exact: bool,
     constraints: Vec<ConstraintRemoval>,
     smallest_impossible_set: Option<Vec<String>>,

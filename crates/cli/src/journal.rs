@@ -127,7 +127,7 @@ impl StoreArgs {
 }
 
 impl JournalCommand {
-    /// Runs the command. Returns whether the store is intact, which only `verify` finds out; others return true.
+    /// Runs the command. `verify` returns whether the store is intact; all other commands return true.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
         match self {
             Self::Verify(store) => run_verify(&store),

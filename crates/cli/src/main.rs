@@ -134,8 +134,8 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
-    // Only these commands hold a state in memory, for which the setting is meant. An agent must not set it, because the
-    // programs that it starts would inherit the setting.
+    // The setting is for commands that hold a large state in memory as long as they run. An agent must not set it,
+    // because the drivers that it starts would inherit the setting.
     if matches!(
         command,
         Command::Up(_) | Command::Control(_) | Command::Cell(_)

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::client::Client;
 
-/// The path of the page that shows a replica's part.
+/// The path at which a replica of control shows its status.
 const STATUS_PATH: &str = "/placewright/v1/status";
 
 /// Arguments of `placewright status`.

@@ -100,7 +100,7 @@ fn an_agent_sends_tokens_of_its_service_user_and_gets_new_ones() {
     let operator_header = "X-Auth-Token: operator";
     let uuids = wait_for_hosts(&control, operator_header);
 
-    // The agent's token is revoked: it gets another one, and restores what was deleted.
+    // When its token is revoked, the agent gets another one and creates the deleted provider again.
     let logins_before = keystone.logins();
     for number in 1..=logins_before {
         keystone.remove_token(&format!("own-{number}"));

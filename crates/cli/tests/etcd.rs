@@ -35,10 +35,10 @@ fn what_was_acknowledged_is_there_on_another_machine() {
     let flags = ["--store-url", url.as_str()];
     let control = Control::start(&folder.path().join("one machine"), &flags);
     assert!(add_provider(&control, 1).starts_with("HTTP/1.1 200"));
-    // One of three members is not needed.
+    // Two of three members are enough.
     cluster.kill(0).unwrap();
     assert!(add_provider(&control, 2).starts_with("HTTP/1.1 200"));
-    // SIGKILL, and a start with nothing but the address.
+    // Control is killed (SIGKILL), and started with the store's address in another directory.
     drop(control);
     let control = Control::start(&folder.path().join("another machine"), &flags);
     assert_eq!(providers(&control), 2);

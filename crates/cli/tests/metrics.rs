@@ -17,7 +17,7 @@ use common::{Control, free_address, placewright};
 
 /// Metrics that the servers of this test do not show: those of TLS, for which a server needs a certificate
 /// (`tests/tls/run` reads them), and the findings of an audit, of which there are none here.
-const SHOWN_LATER: [&str; 5] = [
+const NOT_SHOWN_HERE: [&str; 5] = [
     "placewright_audit_findings",
     "placewright_tls_certificate_expiry_timestamp_seconds",
     "placewright_tls_handshake_failures_total",
@@ -91,12 +91,12 @@ fn the_manual_has_every_metric() {
     let claim = "PUT /allocations/00000000-0000-4000-8000-000000000002";
     let response = control.request(claim, body);
     assert!(response.starts_with("HTTP/1.1 400"), "{response}");
-    // Not chosen before control has all its addresses, which might take this one.
+    // Chosen only when control listens on all its addresses, one of which could otherwise be this one.
     let cell_metrics = free_address().to_string();
     let _cell = Cell::start(&directory.path().join("cell"), &cell_metrics);
     let mut names_on_page = names(&health);
     names_on_page.extend(names(&cell_metrics));
-    names_on_page.extend(SHOWN_LATER.map(str::to_owned));
+    names_on_page.extend(NOT_SHOWN_HERE.map(str::to_owned));
 
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
     let page = std::fs::read_to_string(page).unwrap();

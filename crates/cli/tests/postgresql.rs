@@ -51,7 +51,7 @@ fn what_was_acknowledged_is_there_after_a_failover_and_on_another_machine() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(written.starts_with("HTTP/1.1 200"), "{written}");
-    // SIGKILL, and a start with nothing but the address.
+    // Control is killed (SIGKILL), and started with the store's address in another directory.
     drop(control);
     let control = Control::start(&folder.path().join("another machine"), &flags);
     assert_eq!(providers(&control), 2);
@@ -73,7 +73,7 @@ fn a_journal_moves_between_all_engines() {
         )
     };
     let in_etcd = |prefix: &str| format!("etcd://{}/{prefix}", etcd.address());
-    // Each engine is followed by each, itself included.
+    // In this order the journal moves once from each kind of store to each kind, also from a kind to itself.
     let stores = [
         directory("first"),
         in_etcd("first"),

@@ -118,8 +118,8 @@ fn try_request(address: SocketAddr, head: &str) -> Option<String> {
     (!response.is_empty()).then_some(response)
 }
 
-/// Whether a replica shows the traits of the first `count` writes, now or after a while.
-fn shows_all(address: SocketAddr, count: u32) {
+/// Waits until a replica shows the traits of the first `count` writes.
+fn wait_until_all_are_shown(address: SocketAddr, count: u32) {
     let started = Instant::now();
     loop {
         let traits = try_request(address, "GET /traits?name=startswith:CUSTOM_R").unwrap();
@@ -215,14 +215,14 @@ fn replicas_take_all_requests_and_outlive_the_one_that_leads() {
     let written = clients.next.load(Ordering::SeqCst);
     addresses
         .iter()
-        .for_each(|address| shows_all(*address, written));
+        .for_each(|address| wait_until_all_are_shown(*address, written));
 
     // After SIGKILL every acknowledged write is there, and the other replicas go on.
     clients.write_during(|| drop(leader));
     let written = clients.next.load(Ordering::SeqCst);
-    (addresses[1..].iter()).for_each(|address| shows_all(*address, written));
+    (addresses[1..].iter()).for_each(|address| wait_until_all_are_shown(*address, written));
 
-    // After SIGTERM to each replica in turn, among them the leader, no request has failed.
+    // One of the two replicas that are left leads. Both end after SIGTERM, one after the other, and no write fails.
     let [one, two] = others;
     let mut again = spawn(folder.path(), &url, 3);
     again.wait_for_line("ready");
@@ -236,7 +236,7 @@ fn replicas_take_all_requests_and_outlive_the_one_that_leads() {
             assert_eq!(code, 0, "{log}");
         });
     }
-    shows_all(again.address, clients.next.load(Ordering::SeqCst));
+    wait_until_all_are_shown(again.address, clients.next.load(Ordering::SeqCst));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! TLS of the running program: HTTP and HTTPS on one port, HTTPS only, client certificates, files that
-//! are read again. `tests/tls/run` tries it with other clients, and under load.
+//! TLS of the running program: HTTP and HTTPS on one port, HTTPS only, client certificates, files that are read again.
+//! `tests/tls/run` tests TLS with other clients, and under load.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

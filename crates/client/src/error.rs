@@ -9,7 +9,8 @@ pub enum Error {
     /// There was no response, or not in time. The request may have taken effect.
     #[error("no answer: {0}")]
     Transport(#[from] reqwest::Error),
-    /// The scheduler refused the request; nothing changed.
+    /// The scheduler refused the request, which changed nothing. With [`Code::Unavailable`](crate::Code::Unavailable)
+    /// it may have taken effect.
     #[error("{0}")]
     Refused(Box<ErrorResponse>),
     /// The request cannot be encoded, or the response cannot be decoded.

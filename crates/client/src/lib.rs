@@ -117,7 +117,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::claim`]. After an error the allocations of the consumer have not changed.
+    /// The errors of [`Self::claim`]. After [`Error::Refused`] the consumer has the allocations that it had before.
     pub async fn swap(&self, consumer: Uuid, candidate: Uuid) -> Result<Claimed, Error> {
         let path = format!("claims/{consumer}/swap");
         let body = json!({"candidate": candidate});

@@ -54,8 +54,7 @@ pub enum ToCell {
         /// Which of the instance's guests: the attempt that first requested it.
         number: u32,
     },
-    /// The next update of a host's soft state. The first update after the agent's start is a full
-    /// report.
+    /// The next update of a host's soft state. The first update of a session is a full report.
     State {
         /// The host that the update is about.
         host: HostId,

@@ -59,8 +59,8 @@ pub enum LinkError {
         /// The reason that the peer gave.
         why: String,
     },
-    /// The peer is a replica of its role that does not lead, and the request needs the one that does. It had no
-    /// effect.
+    /// The peer is a replica of its role that does not lead, and the request needs the one that does. The request had
+    /// no effect.
     #[error("{peer} does not lead{}", leader_text(leader.as_deref()))]
     NotLeading {
         /// The name and address of the role that was called.

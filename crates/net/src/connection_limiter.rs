@@ -36,7 +36,7 @@ pub struct ConnectionMetrics {
     pub failed: Counter,
 }
 
-/// No response was sent yet: evicted first.
+/// No request has arrived yet: evicted first.
 const NEW: u8 = 0;
 /// A request is being processed: never evicted.
 const BUSY: u8 = 1;
@@ -88,7 +88,7 @@ impl ConnectionState {
         self.phase.load(Ordering::Relaxed) == BUSY
     }
 
-    /// Whether no response was sent yet.
+    /// Whether no request has arrived yet.
     pub fn is_new(&self) -> bool {
         self.phase.load(Ordering::Relaxed) == NEW
     }
@@ -194,7 +194,7 @@ pub(crate) enum Admission {
     Admitted(ConnectionPermit),
     /// The peer has reached its limit, and none of its connections can be evicted.
     PeerLimitReached,
-    /// The total limit is reached; connections were evicted as far as possible.
+    /// The total limit is reached; some connections were evicted, if any can be.
     LimitReached,
 }
 

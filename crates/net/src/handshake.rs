@@ -120,8 +120,8 @@ impl fmt::Debug for Handshakes {
 }
 
 impl Handshakes {
-    /// Creates an acceptor of handshakes with these limits. They are computed on the threads of
-    /// `executor`, or on the caller's if there is none.
+    /// Creates an acceptor of handshakes with these limits. The handshakes are computed on the threads of `executor`,
+    /// or on the caller's if there is none.
     pub fn new(limits: HandshakeLimits, executor: Option<Handle>) -> Self {
         Self {
             limiter: HandshakeLimiter::new(limits.total, limits.per_peer),

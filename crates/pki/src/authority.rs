@@ -122,7 +122,7 @@ impl Authority {
         params.distinguished_name = DistinguishedName::new();
         let name = format!("Placewright authority of {installation}, {suffix}");
         params.distinguished_name.push(DnType::CommonName, name);
-        // It signs certificates of roles, and none of further authorities.
+        // The authority signs certificates of roles, and none of further authorities.
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let certificate = params.self_signed(&key)?;
@@ -231,7 +231,7 @@ impl Authority {
         verify::verify_client(&*verifier, present)
             .map_err(|error| PkiError::Refused(format!("it is not renewed: {error}")))?;
         let facts = CertificateFacts::read(present)?;
-        // The validity began by the time `skew` before the certificate was issued, which is not part of its life.
+        // The validity began `skew` before the certificate was issued; this time is not part of its life.
         let life = facts.not_after - facts.not_before - skew();
         let grant = Grant {
             identity: facts.identity,

@@ -16,7 +16,7 @@ pub struct CertificateFacts {
     pub identity: Identity,
     /// The serial number as big-endian bytes, which a revocation list names.
     pub serial: Vec<u8>,
-    /// The begin of its validity, in seconds since 1970.
+    /// The beginning of its validity, in seconds since 1970.
     pub not_before: i64,
     /// The end of its validity, in seconds since 1970.
     pub not_after: i64,

@@ -1,4 +1,4 @@
-//! Files that only their owner can read, replaced as a whole.
+//! Files that only their owner can read. They are replaced as a whole, or lines are appended to them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};

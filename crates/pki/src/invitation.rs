@@ -1,8 +1,8 @@
 //! Invitations: one-time words with which a new role gets its first certificate.
 //!
-//! A word has three parts: the id of the invitation, a secret of 128 random bits, and the fingerprint of
-//! the authority, by which the new role checks that a server belongs to the right installation before it
-//! sends the secret. The authority stores only a hash of the secret.
+//! A word has three parts after its prefix: the id of the invitation, a secret of 128 random bits, and the fingerprint
+//! of the authority, by which the new role checks that a server belongs to the right installation before it sends the
+//! secret. The authority stores only a hash of the secret.
 
 use std::fs::File;
 use std::path::Path;
@@ -175,8 +175,8 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// There is no such invitation, it has ended or was used, the secret is wrong, or the request is
-    /// not valid. The error does not say which of these it is.
+    /// There is no such invitation, it has ended or was used, or the secret is wrong: the error does not say which. Or
+    /// the request is not valid, or nothing can be written.
     pub fn enrol(&self, id: &[u8], secret: &[u8], request: &[u8]) -> Result<Issued, PkiError> {
         let refused = || {
             PkiError::Refused(

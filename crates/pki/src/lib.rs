@@ -1,14 +1,14 @@
 //! Certificates of the roles of an installation.
 //!
-//! - [`Authority`]: a certificate authority in a folder. It issues, renews and revokes certificates, and
-//!   records each of them in a register.
+//! - [`Authority`]: a certificate authority in a folder. It issues, renews and revokes certificates, and records all of
+//!   this in a register.
 //! - [`invitation`]: one-time words with which a new role gets its first certificate.
 //! - [`holder`]: the folder in which a role has its certificate, its key and the authorities it trusts.
 //! - [`Credentials`]: such a folder as TLS configurations, loaded again when it changes.
 //! - [`CertificateFacts`]: the parsed fields of a certificate.
 //!
-//! What the names in certificates allow is defined in `placewright_identity`. An authority of the
-//! operator's own can be used instead of [`Authority`]: a holder's folder has the same files either way.
+//! What the names in certificates allow is defined in `placewright_identity`. An authority of the operator's own can be
+//! used instead of [`Authority`]: a holder's folder has the same content then.
 
 mod authority;
 mod certificate;

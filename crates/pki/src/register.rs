@@ -19,7 +19,7 @@ pub struct RegisterEntry {
     pub serial: String,
     /// Its names, as URIs.
     pub names: Vec<String>,
-    /// The begin of its validity, in seconds since 1970.
+    /// The beginning of its validity, in seconds since 1970.
     pub not_before: i64,
     /// The end of its validity, in seconds since 1970.
     pub not_after: i64,
@@ -68,8 +68,8 @@ fn append(path: &Path, record: &impl Serialize) -> Result<(), PkiError> {
     files::append_line(path, &line)
 }
 
-/// Parses the lines of a file. A last line without a line end was cut off by a power failure; its
-/// certificate was never sent to anybody.
+/// Parses the lines of a file. A last line without a line end was cut off by a power failure: its certificate was never
+/// sent to anybody, or its revocation was never reported as made.
 fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, PkiError> {
     let Some(content) = files::read_lines(path)? else {
         return Ok(Vec::new());

@@ -36,7 +36,7 @@ fn cell() -> Grant {
     Grant::new(Identity::new("test", Role::Cell("c1".into())).unwrap())
 }
 
-/// A folder with a new certificate.
+/// Issues a certificate into a folder, and loads the folder.
 fn issue_and_load(authority: &Authority, folder: &Path, grant: &Grant) -> Arc<Credentials> {
     let request = KeyRequest::new().unwrap();
     let issued = authority.issue(grant, &request.request, "issue").unwrap();

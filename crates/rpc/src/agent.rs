@@ -245,7 +245,8 @@ impl Agents for AgentService {
     }
 }
 
-/// Serves one stream until either side ends it or the agent sends a message that cannot be decoded.
+/// Serves one stream until either side ends it, the agent sends a message that cannot be decoded or that it may not
+/// send, or its certificate is not valid any more.
 async fn serve_stream(
     from_agent: Streaming<FromAgent>,
     holder: Option<CertificateHolder>,

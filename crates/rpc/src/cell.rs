@@ -67,7 +67,7 @@ impl CellClient {
     }
 }
 
-/// Succeeds at the replica that leads.
+/// A call that succeeds only at the replica that leads.
 async fn probe(replica: Arc<CellReplica>) -> Result<(), LinkError> {
     let identified = replica.identify().await;
     (replica.agreed_version)

@@ -108,7 +108,7 @@ impl PeerChannel {
         Self::to_all_with(server_role, options, connector)
     }
 
-    /// As [`Self::to_all`], with connectors other than that of the options.
+    /// As [`Self::to_all`], but with the connectors that `connector` makes.
     pub(crate) fn to_all_with(
         server_role: &str,
         options: &ClientOptions,

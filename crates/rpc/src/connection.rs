@@ -42,8 +42,8 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Notes that a call passed authentication. From then on only unanswered keep-alive pings close the
-    /// connection.
+    /// Notes that a call passed authentication. From then on the connection has no time-out for its first call, and is
+    /// not closed because others need its permit.
     pub(crate) fn set_authenticated(&self) {
         self.state.set_busy();
     }

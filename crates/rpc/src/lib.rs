@@ -11,10 +11,11 @@
 //! - A client connects when it is first used, and reconnects after it lost its server. Calls that
 //!   failed and streams that ended are for its caller to repeat.
 //! - A message that cannot be decoded is rejected with a reason and changes nothing.
-//! - With credentials, connections have TLS, both sides show a certificate, and every call is checked
-//!   against the names in its caller's certificate (`access.rs`, `agent/authorized_stream.rs`). Without
-//!   credentials nothing is encrypted, and each call has to carry the shared token if there is one;
-//!   this is meant for connections over loopback.
+//! - With credentials, connections have TLS, both sides show a certificate, and every call is checked against the names
+//!   in its caller's certificate (`access.rs`, `agent/authorized_stream.rs`). Only an enrolment comes without a
+//!   certificate, and only from loopback, with the shared token, may a connection have no TLS. Without credentials
+//!   nothing is encrypted, and each call has to carry the shared token if there is one; this is meant for connections
+//!   over loopback.
 
 mod access;
 mod addresses;

@@ -42,7 +42,7 @@ impl ReplicaClient {
     /// The address is not valid.
     pub fn new(options: &ClientOptions) -> Result<Self, EndpointError> {
         let mut channels = PeerChannel::to_all("the replica", options)?;
-        // There is a peer for each address, and at least one address.
+        // There is a channel for each address, and at least one address.
         Ok(Self {
             peer: channels.swap_remove(0),
         })

@@ -13,7 +13,7 @@ use tonic::Status;
 
 use crate::proto::cell::Identity;
 
-/// The only version of the first releases, which cannot be asked for a range.
+/// The only version of the first releases. They do not have the call that returns a range of versions.
 const FIRST_VERSION: u32 = 2;
 
 /// The part of a refusal by which a client recognises that its version is not supported. Releases of

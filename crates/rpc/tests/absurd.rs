@@ -1,6 +1,5 @@
-//! Hostile peers: random and extreme numbers, texts and lists in every message, over a real
-//! connection, through the decoder, into the real state machines. Nothing may panic, and the
-//! attacked role goes on working.
+//! Hostile peers send messages with random and extreme numbers, texts and lists over a real connection to a real agent
+//! and a real cell. Nothing may panic, and the attacked role goes on working.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 

@@ -1,4 +1,5 @@
-//! Clients of a server at several addresses find the replica that leads, also after another one leads.
+//! Clients that have the addresses of several replicas find the one that leads, also after another one has begun to
+//! lead.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -20,7 +21,8 @@ use tokio::time::timeout;
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Servers of one cell. Each returns an id of its own, which shows which server a client has called.
+/// Three servers, as of the replicas of one cell. Unlike real replicas they return different cell ids, which show which
+/// server a client has called.
 struct Replicas {
     cells: Vec<Arc<FakeCell>>,
     servers: Vec<Option<TestServer>>,
@@ -70,7 +72,7 @@ impl Replicas {
     }
 }
 
-/// Which server a client of the cell calls.
+/// The index of the server that a client of the cell calls.
 async fn called(client: &CellClient) -> u128 {
     let id = timeout(TEST_TIMEOUT, client.cell_id()).await.unwrap();
     id.unwrap().0.as_u128()
@@ -127,7 +129,7 @@ async fn an_operation_whose_answer_is_lost_is_not_repeated_elsewhere() {
     );
     let performed = |index: usize| replicas.cells[index].performed.load(Ordering::SeqCst);
     assert_eq!([performed(0), performed(1), performed(2)], [0, 2, 0]);
-    // A call that is refused by a replica which does not lead any more goes to the one that does.
+    // The client looks for the replica that leads before it sends an operation.
     replicas.lead(2);
     assert!(client.perform(shelve()).await.is_ok());
     assert_eq!([performed(0), performed(1), performed(2)], [0, 2, 1]);

@@ -31,7 +31,7 @@ use uuid::Uuid;
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// An installation's authority, and a cell with its certificate.
+/// The certificate authority of an installation, and a server of a fake cell with a certificate from it.
 struct Installation {
     folder: TempDir,
     authority: Authority,
@@ -256,7 +256,7 @@ async fn placement_accepts_claim_requests_of_cells_only() {
     for (name, role, text) in [
         ("agent", agent_of("c1", "*"), "only a cell may"),
         ("control", Role::Control, "only a cell may"),
-        // A cell may make the call, but the fake placement has none of its claims.
+        // A cell may make the call, but the fake placement knows no cell.
         ("c2", Role::Cell("c2".into()), "there is no cell"),
     ] {
         let holder = installation.issue_and_load(name, role);

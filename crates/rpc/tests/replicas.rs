@@ -30,7 +30,7 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// A replica that does what a test tells it.
 #[derive(Default)]
 struct FakeReplica {
-    /// The other halves of the streams that were opened.
+    /// This replica's ends of the streams that followers opened.
     streams: Mutex<Vec<Stream>>,
 }
 

@@ -87,7 +87,7 @@ async fn assert_claim_requests_arrive(options: ClientOptions) {
         .request_claims(vec![claim_request()])
         .await
         .unwrap();
-    // The fake placement answers each request with the index that is the request's number.
+    // The fake placement answers each request with the request's own number as the index.
     assert_eq!(responses, [ClaimResponse::Swapped { index: 7 }]);
 }
 
@@ -153,8 +153,8 @@ async fn a_server_may_be_replaced_by_one_of_an_older_release() {
     assert_eq!(timeout(TEST_TIMEOUT, delivered).await.unwrap().len(), 1);
 }
 
-/// A cell and a placement of the first releases, which support one version and do not agree on it.
-/// Placement does not have the call `identify`.
+/// A cell and a placement of the first releases, which support version 2 alone and do not negotiate. This placement
+/// does not have the call `identify`.
 struct FirstRelease;
 
 fn decode_version_2<T: Form>(payload: &Payload) -> Result<T, Status> {

@@ -1,9 +1,9 @@
 //! Removes and adds the secret fields of a specification's body, which is a row, or JSON of an
 //! earlier release.
 //!
-//! In messages between roles and to drivers, a body has its secret fields in the clear, as
-//! `server.user_data` and `server.admin_pass`. In a state it has none of them. All other bytes of the
-//! body are preserved, because roles compare specifications by their digests.
+//! In messages between roles and to drivers, a body has its secret fields in the clear, as `server.user_data` and
+//! `server.admin_pass`. In a state it has none of them. All other fields of the body keep their bytes and their order,
+//! because roles compare specifications by their digests.
 
 use placewright_conductor::{SharedText, SpecBody};
 use placewright_records::server::{self, OpenSecrets};

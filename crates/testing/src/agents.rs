@@ -17,7 +17,7 @@ const RECONNECT_INTERVAL: Duration = Duration::from_millis(50);
 /// The interval of an agent's heartbeats.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The hosts of a test.
+/// The hosts of a test, whose agents [`run`] connects to a cell.
 pub trait Hosts: Send + Sync + 'static {
     /// Calls a function with the state of a host's agent.
     fn with_agent<T>(&self, host: HostId, access: impl FnOnce(&mut Agent) -> T) -> T;

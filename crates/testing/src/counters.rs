@@ -1,5 +1,5 @@
-//! Bounded counters: the smallest machine with rules, changes, refusals and undo. The tests and the
-//! throughput example share it.
+//! Bounded counters: the smallest state machine with rules, changes, refusals and undo, for tests of the engine and for
+//! its throughput example.
 
 use std::io::{Read, Write};
 
@@ -13,7 +13,7 @@ pub struct Counters {
 
 /// How many counters there are.
 pub const COUNTERS: usize = 16;
-/// What no counter may exceed.
+/// The greatest value of a counter.
 pub const LIMIT: u64 = 1_000;
 const VERSION: u8 = 1;
 /// The bytes of an encoded change: the counter and its value.
@@ -30,7 +30,7 @@ pub enum Command {
     Get { counter: usize },
     /// Adds 1 to the first counter; the decision takes this long.
     Slow { micros: u64 },
-    /// Panics while it is decided, as a bug would.
+    /// Panics while it is decided, as a command that meets a bug would.
     Panic,
 }
 

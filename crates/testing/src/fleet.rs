@@ -1,4 +1,5 @@
-//! Random small fleets with everything that candidates depend on, and random queries for them.
+//! Random small fleets of resource providers with everything that allocation candidates depend on, and random queries
+//! for them.
 
 mod build;
 
@@ -54,7 +55,7 @@ pub fn uuid_at(index: usize) -> Uuid {
     Uuid::from_u128(0xfee7_0000 + index as u128)
 }
 
-/// An aggregate by number.
+/// The UUID of the aggregate with this number.
 pub fn aggregate(number: usize) -> String {
     Uuid::from_u128(0xa66_0000 + number as u128).to_string()
 }
@@ -120,7 +121,7 @@ fn member(index: usize, nested: bool) -> impl Strategy<Value = Member> {
         })
 }
 
-/// A fleet of up to eight providers, sometimes without trees.
+/// A fleet of up to eight providers. In a fifth of the fleets no provider has a parent.
 pub fn fleet() -> impl Strategy<Value = Fleet> {
     (1usize..9, prop::bool::weighted(0.8)).prop_flat_map(|(count, nested)| {
         (0..count)
@@ -160,7 +161,7 @@ fn any_of_aggregates() -> impl Strategy<Value = Vec<Vec<String>>> {
         0..3,
     )
     .prop_map(|mut lists: Vec<Vec<String>>| {
-        // Usually none of these lists, because every list excludes most providers of so small a fleet.
+        // Mostly no list remains, because every list excludes most providers of so small a fleet.
         lists.truncate(lists.len().saturating_sub(1));
         lists
     })
@@ -214,7 +215,7 @@ fn group(suffix: String) -> impl Strategy<Value = RequestGroup> {
         )
 }
 
-/// A query with up to four groups, in which every kind of constraint occurs.
+/// A query with up to four groups. Every kind of constraint occurs in some of the queries.
 pub fn query() -> impl Strategy<Value = CandidateQuery> {
     let suffixes = prop_oneof![
         2 => Just(1usize..=2),
@@ -324,8 +325,8 @@ pub fn device_tree() -> impl Strategy<Value = Fleet> {
     })
 }
 
-/// Many groups that compete for the devices of one tree: single groups, groups that must be below
-/// the same NUMA node as another, and sometimes a group without suffix.
+/// Groups that compete for the devices of one tree. Some of them have to be served below a NUMA node, and sometimes
+/// there is a group without suffix.
 pub fn device_query() -> impl Strategy<Value = CandidateQuery> {
     let amounts = || (1i64..4, prop::option::weighted(0.3, 1i64..4));
     let required_trait = || prop::option::weighted(0.3, prop::sample::select(&TRAITS[..2]));

@@ -1,4 +1,4 @@
-//! The part of Keystone v3 that is needed to validate tokens.
+//! A fake Keystone v3, which has the calls with which roles log in, validate tokens and read lists.
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// A running Keystone; it ends with the test's runtime.
+/// A fake Keystone, which runs until the test's runtime ends.
 pub struct FakeKeystone {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -141,7 +141,7 @@ impl FakeKeystone {
         self.shared.state.lock().login_lifetime = lifetime;
     }
 
-    /// Answers all requests but logins with this status and nothing else; `None` answers them as usual.
+    /// Answers all requests except logins with this status and an empty body; `None` answers them as usual.
     pub fn set_error_status(&self, status: Option<u16>) {
         self.shared.state.lock().error_status = status;
     }
@@ -171,7 +171,7 @@ impl FakeKeystone {
         self.shared.state.lock().logins
     }
 
-    /// The number of requests but logins.
+    /// The number of requests that are not logins.
     pub fn validations(&self) -> usize {
         self.shared.state.lock().validations
     }

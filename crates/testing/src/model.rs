@@ -353,7 +353,7 @@ impl<'a> Model<'a> {
         };
         let used: BTreeSet<usize> = total.keys().map(|(provider, _)| *provider).collect();
         let trees: BTreeSet<usize> = used.iter().map(|provider| self.root(*provider)).collect();
-        // Clients that do not know trees (before microversion 1.29) get one provider of each.
+        // Clients that do not know trees (before microversion 1.29) get only candidates with one provider of each tree.
         let is_one_per_tree = used.len() == trees.len();
         if !total.iter().all(fits) || (!query.nested && !is_one_per_tree) {
             return None;
@@ -383,7 +383,7 @@ impl<'a> Model<'a> {
             .collect()
     }
 
-    /// The providers that `GET /resource_providers` lists; an unknown name is an error.
+    /// The providers that `GET /resource_providers` lists, or the name of an unknown trait or resource class.
     pub fn providers(&self, query: &ProviderQuery) -> Result<Vec<usize>, String> {
         let all_providers = || 0..self.fleet.len();
         let mut tree = None;

@@ -86,7 +86,7 @@ fn engine_on(journal: impl Journal + 'static) -> Engine<ControlMachine> {
 }
 
 impl Site {
-    /// Starts `cells` cells with `hosts` hosts of 16 CPUs each, on what the stores have already.
+    /// Starts `cells` cells with `hosts` hosts of 16 CPUs each. The stores may have the data of an earlier site.
     pub async fn start(
         stores: Stores<'_>,
         cells: u32,
@@ -173,7 +173,7 @@ impl Site {
         self.agents.insert(cell(number), running);
     }
 
-    /// Stops the agents and waits for their end: a host never has two agents at once.
+    /// Stops the agents of a cell and waits for their end, so that a host never has two agents at once.
     pub async fn stop_agents(&mut self, number: u32) {
         abort_and_join(self.agents.remove(&cell(number)).unwrap()).await;
     }

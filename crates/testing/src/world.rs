@@ -21,7 +21,8 @@ use uuid::Uuid;
 
 use crate::random::Rng;
 
-/// The machines undo changes, and apply them again, where the state of the random numbers is a multiple of this.
+/// The changes of a command or event are undone and applied again if the present number in [`World::rng`] is a multiple
+/// of this.
 const UNDO_ONE_IN: u64 = 64;
 
 const CPU: &str = "CUSTOM_CPU";
@@ -50,7 +51,7 @@ pub struct World {
     /// The present time of the world.
     pub at: Timestamp,
     pub rng: Rng,
-    /// Whether schedulers rank the hosts in a different order each time.
+    /// Whether the scheduler ranks the hosts in random order.
     pub shuffles: bool,
     /// One in this many steps fails at random; 0 if none does.
     pub fails_one_in: usize,
@@ -267,8 +268,8 @@ impl World {
         }
     }
 
-    /// Sends all pending effects (again), and starts a session of each agent that its cell does not
-    /// know.
+    /// Sends all pending effects (again), and announces the session of each running agent if the agent's cell does not
+    /// know that session.
     pub fn send_all(&mut self) {
         let effects = self.control.conductor.effects();
         self.send_effects(effects);
@@ -448,7 +449,7 @@ impl World {
         self.send_all();
     }
 
-    /// Replaces every state by the one that is read from its snapshot.
+    /// Replaces the states of control and of the cells by those that are read from their snapshots.
     pub fn reload(&mut self) {
         let mut bytes = Vec::new();
         records::control::save(&self.control, &mut bytes).unwrap();

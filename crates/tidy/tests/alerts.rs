@@ -1,5 +1,5 @@
-//! The metrics that the alert rules and the page on replicas name are those of docs/operations.md, which a test of the
-//! program compares with what it shows.
+//! Every metric that the alert rules or docs/replicas.md name has a row in docs/operations.md. A test of the crate
+//! `cli` compares these rows with the metrics that servers show.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,8 @@ fn read(file: &str) -> String {
     fs::read_to_string(workspace().join(file)).expect("it can be read")
 }
 
-/// The metrics that have a row in docs/operations.md, and what queries call the parts of histograms.
+/// The metrics that have a row in docs/operations.md. Each name is there also with the suffixes that queries use for
+/// the parts of a histogram.
 fn documented() -> BTreeSet<String> {
     let page = read("docs/operations.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));

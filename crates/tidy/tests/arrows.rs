@@ -1,5 +1,5 @@
-//! Dependencies only go down: between crates, by the table "Levels" of ARCHITECTURE.md. Between the
-//! modules of a crate they have no cycles.
+//! No crate depends on a crate of a higher level, by the table "Levels" of ARCHITECTURE.md. The dependencies between
+//! the modules of a crate have no cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -152,7 +152,8 @@ fn agents_and_cells_do_not_link_the_scheduler() {
     }
 }
 
-/// Only the placer ranks, claims, and goes on to the next candidate; everything else uses it.
+/// Only control's placer claims ranked candidates and goes on to the next one; everything else uses it.
+/// `known/claims.txt` lists the exceptions.
 #[test]
 fn only_the_placer_claims_ranked_candidates() {
     let mut mention_counts = Sizes::new();

@@ -1,4 +1,4 @@
-//! The paths and files that the pages for contributors, and the page on security, name exist.
+//! Every path and source file that the checked pages name exists, and every crate and decision record is listed.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -28,7 +28,7 @@ fn every_option_in_the_page_on_security_exists() {
     let options = options();
     let section = |name: &str| name.split_once('.').map(|(section, _)| section.to_owned());
     let sections: BTreeSet<String> = options.iter().filter_map(|name| section(name)).collect();
-    // The certificate of a role is a file, `identity.pem`.
+    // `identity.pem` is the file with a role's certificate, and not an option of the section `identity`.
     let is_key = |key: &str| {
         let mut bytes = key.bytes();
         key != "pem" && bytes.all(|byte| byte.is_ascii_lowercase() || byte == b'_')

@@ -1,5 +1,5 @@
-//! The drawing of ARCHITECTURE.md that shows the files that a request passes (its ways): the files exist,
-//! and none is entered twice, unless the page says why.
+//! ARCHITECTURE.md has a drawing of three ways: the files that a request passes, in order. Each of these files exists,
+//! and no way enters a file twice unless the page says why.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -24,8 +24,9 @@ pub enum Outcome<E> {
 /// Loads the value from the files; it gets the present value, if there is one.
 type Load<T, E> = dyn Fn(Option<&T>) -> Result<T, E> + Send + Sync;
 
-/// A value that is loaded from files. [`current`](Self::current) is cheap. All other functions read
-/// files, so they have to be called on a thread that may block.
+/// A value that is loaded from files. [`current`](Self::current) is cheap. [`load`](Self::load),
+/// [`check`](Self::check), [`reread`](Self::reread) and [`reread_if_changed`](Self::reread_if_changed) read files, so
+/// they have to be called on a thread that may block.
 pub struct FileBacked<T, E> {
     files: Vec<PathBuf>,
     load: Box<Load<T, E>>,

@@ -45,7 +45,7 @@ impl Check {
         }
     }
 
-    /// The names of the rules to which it refers, in the order of the text.
+    /// The names of the rules to which the check refers, in the order of the text.
     pub(crate) fn references(&self) -> Vec<&str> {
         let mut names = Vec::new();
         self.for_each_leaf(&mut |leaf| {

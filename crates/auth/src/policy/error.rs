@@ -31,7 +31,7 @@ pub enum PolicyError {
         /// What is wrong, with the position if it is known.
         message: String,
     },
-    /// Rules are invalid; the list is complete.
+    /// Rules are invalid. Circular references are searched for only if there are no other problems.
     #[error("{}", list(path, problems))]
     Rules {
         /// The path of the policy file.

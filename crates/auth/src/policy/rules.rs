@@ -109,7 +109,8 @@ macro_rules! rules {
         }
 
         impl Rule {
-            /// All rules, in the order of the reference's sample, followed by those of Placewright.
+            /// All rules: Placement's in the reference's order, then those of Placewright, the compute API and the
+            /// image API.
             pub const ALL: &'static [Rule] = &[ $( Rule::$variant ),+ ];
         }
 

@@ -13,7 +13,8 @@ use uuid::Uuid;
 
 use super::Explain;
 
-/// How many of the best hosts the server ranks. If the selected host is not among them, it comes after them.
+/// How many of the best hosts the server's ranking has. If the selected host is not among them, the ranking has it
+/// after them.
 const BEST_MAX: usize = 10;
 
 /// The part of the response to `POST /v1/destinations` that is printed.
@@ -49,7 +50,7 @@ struct ScoredHost {
     shares: Vec<Share>,
 }
 
-/// What a weigher gives a host.
+/// The part of a host's score that comes from one weigher.
 #[derive(Debug, Deserialize)]
 struct Share {
     weigher: String,
@@ -199,7 +200,7 @@ fn host_and_node(host: &str, node: Option<&str>) -> String {
     }
 }
 
-/// What each weigher gives a host, as text.
+/// The parts of a host's score, as text, without those that are 0.
 fn shares_text(shares: &[Share]) -> String {
     // A host that is the only feasible one is not weighed.
     if shares.is_empty() {

@@ -58,7 +58,7 @@ impl DigestCommand {
     }
 }
 
-/// The digests of the states after these entries, which are in order.
+/// The digests of the states after these entries, which have to be in ascending order.
 pub(super) fn digests(
     journal: &mut SqliteJournal,
     directory: &Path,

@@ -49,7 +49,8 @@ pub(crate) struct RestoreCommand {
 }
 
 impl RestoreCommand {
-    /// Restores the store, and prints the last entry and the digests.
+    /// Restores the store, and prints its last entry and the digest of its state. With `--check` it only verifies the
+    /// backup and prints what the backup holds.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         if let Some(store) = &self.store
             && store.symlink_metadata().is_ok()

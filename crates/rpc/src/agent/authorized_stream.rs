@@ -57,7 +57,7 @@ impl AuthorizedStream {
         }
     }
 
-    /// Checks that the certificate is for a host.
+    /// Checks that the certificate is for this host.
     fn check_host(&self, name: &str, host: HostId) -> Result<(), Status> {
         self.holder.check(&Call::ReportHost {
             cell: &self.cell,

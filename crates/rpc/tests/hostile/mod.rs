@@ -25,7 +25,7 @@ use uuid::Uuid;
 pub(crate) struct Rng(random::Rng);
 
 impl Rng {
-    /// A sequence for each seed.
+    /// The same seed gives the same random numbers.
     pub(crate) fn new(seed: u64) -> Self {
         Self(random::Rng(seed))
     }

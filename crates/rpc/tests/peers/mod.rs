@@ -26,7 +26,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, mpsc};
 use uuid::Uuid;
 
-/// The address that a fake replica which does not lead names as that of the one that leads.
+/// The address of the leader in the errors of a fake cell that does not lead.
 pub(crate) const LEADER: &str = "10.0.0.7:8780";
 /// The errors with which calls fail after [`FakeCell::set_error`].
 pub(crate) const UNREACHABLE: u8 = 0;
@@ -178,7 +178,7 @@ impl CellLink for FakeCell {
 }
 
 impl PlacementLink for FakeCell {
-    /// Answers each request with the index that is the request's number, so that responses can be told apart.
+    /// Answers each request with the request's own number as the index, so that responses can be told apart.
     fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
         let response = |claim_request: &ClaimRequest| ClaimResponse::Swapped {
             index: u32::try_from(claim_request.number).unwrap(),

@@ -25,7 +25,7 @@ static STATE_WITH_NAMES: std::sync::LazyLock<State> = std::sync::LazyLock::new(|
     let at = Timestamp::default();
     let mut state = State::default();
     run(&mut state, &Command::SyncStandardNames { at });
-    // Only the custom traits have to be created; the other two are standard traits.
+    // Only the two custom traits have to be created, because the first and the last of `TRAITS` are standard traits.
     for name in &TRAITS[1..3] {
         let name = (*name).to_owned();
         run(&mut state, &Command::EnsureTrait { name, at });
@@ -33,11 +33,11 @@ static STATE_WITH_NAMES: std::sync::LazyLock<State> = std::sync::LazyLock::new(|
     state
 });
 
-/// By how much each inventory is larger than described while usages are claimed.
+/// By how much the total of each inventory is larger than the fleet says while usages are claimed.
 const SURPLUS: i32 = 10;
 
-/// Builds a fleet through commands. Usages are claimed while each inventory is larger by [`SURPLUS`], so
-/// that some usages exceed the capacity in the end; `used` becomes 0 where the claim is refused.
+/// Builds the state of a fleet through commands. Usages are claimed while each inventory is larger by [`SURPLUS`], so
+/// that some usages exceed the capacity in the end. If a claim is refused, [`Stock::used`] becomes 0.
 pub fn build(fleet: &mut Fleet) -> State {
     let at = Timestamp::default();
     let mut state = STATE_WITH_NAMES.clone();

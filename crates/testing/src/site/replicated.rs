@@ -48,7 +48,7 @@ pub struct ReplicatedSite {
     next_origin: u64,
 }
 
-/// The link of cells to whichever replica answers.
+/// The link of cells to control. Each call goes to one of the running replicas.
 #[derive(Default)]
 struct Reachable {
     replicas: RwLock<Vec<(u64, ControlHandle)>>,
@@ -57,7 +57,7 @@ struct Reachable {
 impl PlacementLink for Reachable {
     fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
         let replicas = self.replicas.read();
-        // Another one each time.
+        // The first instance of the requests determines which replica gets them.
         let first = requests
             .first()
             .map_or(0, |request| request.instance.0.as_u128());
@@ -177,7 +177,7 @@ impl ReplicatedSite {
             .unwrap();
     }
 
-    /// The index of the replica that leads; `None` if none that was not killed does.
+    /// The index of the replica that leads; `None` if no running replica leads.
     pub fn leader(&self) -> Option<usize> {
         self.replicas
             .iter()
@@ -266,7 +266,7 @@ impl ReplicatedSite {
 }
 
 impl ControlReplica {
-    /// Requests instances of one CPU each, in one reservation. The outcome may be unknown.
+    /// Requests instances of one CPU each, in one reservation. After an error they may have been requested or not.
     pub async fn create(&self, numbers: std::ops::Range<usize>) -> Result<(), SubmitError> {
         let reservation = Uuid::from_u128(0xabcd_0000 + numbers.start as u128);
         let body = r#"{"request": {"flavor": {"vcpus": 1, "memory_mb": 512, "root_gb": 1}}}"#;

@@ -45,8 +45,8 @@ impl Agent {
         }
     }
 
-    /// Carries out an effect. If `fails` is set, a step of a kind that can fail does. `None` if the agent sends no
-    /// event.
+    /// Carries out an effect. If `fails` is set, every step fails except [`Step::Offload`] and [`Step::Return`], which
+    /// never fail. Returns the event that the agent sends, if it sends one.
     pub fn carry_out(&mut self, effect: &Effect, fails: bool) -> Option<Event> {
         match effect {
             Effect::RequestStep { session, order, .. } => {

@@ -1,4 +1,4 @@
-//! Invariants of the world: always, and at rest.
+//! Checks of the invariants of the world: those that hold at every moment, and those that hold at rest.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,8 @@ impl World {
         })
     }
 
-    /// Whether no effect is pending, and every job waits for its move to be confirmed or reverted.
+    /// Whether no effect is pending, no guest has to be destroyed, and every job waits for its move to be confirmed or
+    /// reverted.
     pub fn is_at_rest(&self) -> bool {
         let is_waiting = |job: &Job| matches!(job.stage, Stage::Verify);
         self.control.conductor.effects().is_empty()

@@ -7,7 +7,7 @@ use placewright_conductor::{Candidate, HostId, InstanceId, MoveKind};
 use super::{World, candidate};
 
 impl World {
-    /// All hosts as candidates for a claim of `vcpus`, shuffled if the world says so.
+    /// All hosts as candidates for a claim of `vcpus`, shuffled if [`World::shuffles`] is set.
     fn candidates(&mut self, vcpus: i64) -> Vec<Candidate> {
         let mut hosts: Vec<HostId> = self.agents.keys().copied().collect();
         if self.shuffles {

@@ -6,7 +6,7 @@ use super::{Import, Module, ModuleUses, Modules};
 
 /// Where a name is defined.
 enum Definition {
-    /// In this module, or it is this module.
+    /// In this module, or the name is that of this module.
     Module(usize),
     /// In another crate, which is not followed.
     OtherCrate,
