@@ -111,7 +111,7 @@ pub struct ApplicationCredential {
     pub secret: HiddenText,
     /// When the credential becomes invalid; `None` for never.
     pub expires_at: Option<Timestamp>,
-    /// Whether its tokens may create and remove application credentials.
+    /// Whether tokens that are issued for the credential may create and remove application credentials.
     pub unrestricted: bool,
     /// When the credential was created.
     pub created_at: Timestamp,

@@ -24,7 +24,7 @@ pub struct Action {
     pub name: String,
     /// The time at which the action began.
     pub started_at: Timestamp,
-    /// The time at which it ended; `None` while it is under way.
+    /// The time at which the action ended; `None` while it is under way.
     pub finished_at: Option<Timestamp>,
     /// The steps that were tried, in order.
     pub attempts: Vec<Attempt>,

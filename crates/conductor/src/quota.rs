@@ -140,11 +140,11 @@ pub struct Usage(Option<Arc<UsageAmounts>>);
 /// The amounts that an instance counts for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageAmounts {
-    /// The virtual processors of its flavor.
+    /// The virtual processors of the instance's flavor.
     pub cores: u32,
-    /// The memory of its flavor, in MiB.
+    /// The memory of the instance's flavor, in MiB.
     pub ram_mb: u32,
-    /// The amounts that it requests of each resource class, in rising order.
+    /// The amounts that the instance requests of each resource class, in rising order.
     pub classes: Vec<(String, u32)>,
 }
 

@@ -24,9 +24,9 @@ pub struct Spec {
     pub project: String,
     /// The user that owns the instance.
     pub user: String,
-    /// The server group that it is a member of.
+    /// The server group that the instance is a member of.
     pub group: Option<Uuid>,
-    /// The hard rules between its place and those of other instances.
+    /// The hard rules between the place of the instance and those of other instances.
     pub rules: Rules,
     /// Everything else (flavor, image, networks, hints, …), in the form in which its creator wrote
     /// it.

@@ -17,7 +17,7 @@ pub fn now() -> Timestamp {
 /// The clock of control. By default it shows the system's time; clones share one clock.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
-    /// How far it is ahead of the system's clock, in microseconds; `None` if it cannot be moved.
+    /// How far this clock is ahead of the system's clock, in microseconds; `None` if it cannot be moved.
     ahead_us: Option<Arc<AtomicI64>>,
 }
 

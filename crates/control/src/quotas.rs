@@ -59,7 +59,7 @@ impl ControlHandle {
     ///
     /// # Errors
     ///
-    /// The store does not accept them.
+    /// The store does not accept the limits.
     pub async fn configure_quotas(
         &self,
         defaults: Limits,
@@ -76,7 +76,7 @@ impl ControlHandle {
     ///
     /// # Errors
     ///
-    /// The store does not accept them.
+    /// The store does not accept the limits.
     pub async fn set_unified_limits(&self, limits: UnifiedLimits) -> Result<(), SubmitError> {
         let sets =
             self.read(move |control, _| changes_for_unified_limits(&control.conductor, &limits));

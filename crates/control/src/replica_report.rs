@@ -67,7 +67,7 @@ pub struct LostEntries {
     pub first: u64,
     /// The last entry that this process has applied.
     pub last: u64,
-    /// Why this process cannot append them again; `None` if it can.
+    /// Why this process cannot append the lost entries again; `None` if it can.
     pub reason_against_appending: Option<String>,
 }
 

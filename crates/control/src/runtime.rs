@@ -56,7 +56,7 @@ pub enum AddCellError {
     /// The store does not accept the command.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// The state refuses it: another cell has the name.
+    /// The state refuses the cell: another cell has the name.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }

@@ -52,8 +52,8 @@ pub(crate) struct LeaderNote<'a> {
     pub(crate) origin: u64,
     /// The address at which the other replicas reach the one that leads.
     pub(crate) address: &'a str,
-    /// The time at which it took over, by its own clock, in milliseconds since 1970. It is only shown to people; no
-    /// decision depends on it.
+    /// The time at which the replica took over, by its own clock, in milliseconds since 1970. It is only shown to
+    /// people; no decision depends on it.
     pub(crate) since_ms: u64,
     pub(crate) reason: TakeoverReason,
 }

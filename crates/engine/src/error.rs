@@ -45,7 +45,7 @@ pub enum AppendAgainError {
     /// Nothing is lost: the journal has every entry that this process has applied.
     #[error("no entry is missing that this process has applied")]
     NothingLost,
-    /// The journal has other entries in their place, or it may have: no entry is in memory to compare with.
+    /// The journal has other entries in the place of the lost ones, or may have: no entry is in memory to compare with.
     #[error(
         "entries {first} to {last} cannot be appended again: the journal has other entries in their place, \
          or none of those before them is in memory to compare; start this process anew to take the journal as it is"

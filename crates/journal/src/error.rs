@@ -157,7 +157,7 @@ pub enum JournalError {
         "{path} has format {found}, this program reads up to format {supported}: use a newer release"
     )]
     NewerFormat {
-        /// The store or the file in it.
+        /// The store, or a file in the store.
         path: PathBuf,
         /// The version of the store's format.
         found: u32,

@@ -65,7 +65,7 @@ pub enum Input {
     Claim {
         /// The number of the consumer that claims.
         consumer: usize,
-        /// The amount that it claims; at least 1.
+        /// The amount that the consumer claims; at least 1.
         amount: u64,
         /// The generation that the claim expects of the consumer.
         expected: Expected,
@@ -119,7 +119,7 @@ pub enum Output {
     },
     /// The allocation of a consumer; the amount is 0 if the consumer has none.
     Allocation {
-        /// How much it has.
+        /// The amount that the consumer has.
         amount: u64,
         /// The consumer's generation.
         generation: Option<u64>,

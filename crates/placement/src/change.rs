@@ -142,7 +142,7 @@ pub enum Change {
     GroupSet {
         /// Which group is created or replaced.
         group: Uuid,
-        /// The rules between its members.
+        /// The rules between the members of the group.
         rules: Vec<Rule>,
     },
     /// A group of consumers was removed; its members keep their allocations.

@@ -129,7 +129,7 @@ pub enum Command {
     RenameClass {
         /// The name of an existing custom class.
         name: String,
-        /// The name that replaces it.
+        /// The name that replaces the present one.
         new_name: String,
         /// The time of the decision.
         at: Timestamp,
@@ -172,7 +172,7 @@ pub enum Command {
     SetGroup {
         /// The UUID of the group.
         group: Uuid,
-        /// The rules between its members.
+        /// The rules between the members of the group.
         rules: Vec<Rule>,
     },
     /// Deletes a group; its members keep their allocations.
@@ -217,7 +217,7 @@ pub struct Intent {
     pub user: String,
     /// The consumer type, from microversion 1.38 on.
     pub consumer_type: Option<String>,
-    /// The group that it joins, whose rules apply to it.
+    /// The group that the consumer joins, whose rules apply to it.
     pub group: Option<Uuid>,
     /// Hard rules relative to other consumers.
     pub rules: Vec<IntentRule>,
@@ -285,7 +285,7 @@ pub struct ConsumerClaim {
     pub user: String,
     /// The type of the consumer; without one (before microversion 1.38) an existing consumer keeps its type.
     pub consumer_type: Option<String>,
-    /// The allocations that it gets.
+    /// The allocations that the consumer gets.
     pub allocations: Vec<AllocationRequest>,
 }
 

@@ -44,9 +44,9 @@ pub enum Outcome {
     Claimed(Vec<Option<u32>>),
     /// The resource class or trait exists.
     Named {
-        /// Whether this command created it.
+        /// Whether this command created the class or trait.
         created: bool,
-        /// When it was created or last renamed.
+        /// When the class or trait was created or last renamed.
         modified_at: Timestamp,
     },
 }
@@ -62,11 +62,11 @@ pub struct ProviderView {
     pub generation: u64,
     /// The parent provider; `None` for a root.
     pub parent: Option<Uuid>,
-    /// The root of its tree.
+    /// The root of the provider's tree.
     pub root: Uuid,
-    /// When it was created.
+    /// When the provider was created.
     pub created_at: Timestamp,
-    /// When it was last written; `None` for a child that was never written since its creation.
+    /// When the provider was last written; `None` for a child that was never written since its creation.
     pub updated_at: Option<Timestamp>,
 }
 

@@ -44,7 +44,7 @@ pub struct Rule {
 pub struct Group {
     /// The UUID by which clients name the group.
     pub uuid: Uuid,
-    /// The rules between its members.
+    /// The rules between the members of the group.
     pub rules: Vec<Rule>,
     /// The members that have allocations on a host, in rising order of consumer.
     pub members: Vec<Member>,
@@ -72,7 +72,7 @@ impl Group {
 /// One level of the topology.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
-    /// The operator's name for it: rack, row, room, …
+    /// The operator's name for the level: rack, row, room, …
     pub name: String,
     /// Its aggregates, in alphabetical order.
     pub aggregates: Vec<String>,
@@ -92,9 +92,9 @@ pub struct Distance {
 /// Where a consumer is, as recorded by the claim that placed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostAssignment {
-    /// The root provider of the tree it is on.
+    /// The root provider of the tree that the consumer is on.
     pub host: ProviderId,
-    /// The group that it is a member of, if any.
+    /// The group that the consumer is a member of, if any.
     pub group: Option<GroupId>,
 }
 

@@ -26,9 +26,9 @@ pub struct ProviderQuery {
     pub required: Vec<Vec<String>>,
     /// Names of traits that are forbidden.
     pub forbidden: Vec<String>,
-    /// UUIDs of aggregates, as the client wrote them: membership in one of each list.
+    /// UUIDs of aggregates, as the client wrote them: a provider must be a member of one aggregate of each list.
     pub member_of: Vec<Vec<String>>,
-    /// UUIDs of aggregates, as the client wrote them: membership in none.
+    /// UUIDs of aggregates, as the client wrote them: a provider must not be a member of any of them.
     pub forbidden_aggregates: Vec<String>,
     /// Names of resource classes with the amounts that must be available.
     pub resources: Vec<(String, i64)>,

@@ -154,7 +154,7 @@ pub enum Refusal {
         provider: Uuid,
         /// The name of the resource class.
         class: String,
-        /// Whether all of it may be reserved.
+        /// Whether the whole inventory may be reserved.
         may_reserve_all: bool,
     },
     /// The client expected another generation of the consumer.

@@ -14,22 +14,22 @@ use crate::inventory::Inventory;
 /// A resource provider: a host, or a part of one, or something that several hosts share.
 #[derive(Clone, Debug)]
 pub struct Provider {
-    /// The UUID by which clients name it.
+    /// The UUID by which clients name the provider.
     pub uuid: Uuid,
     /// The name, unique among providers.
     pub name: Box<str>,
     /// The parent provider; `None` for a root.
     pub parent: Option<ProviderId>,
-    /// The root of its tree; itself for a root.
+    /// The root of the provider's tree; for a root the provider itself.
     pub root: ProviderId,
     /// The children of the provider in rising order of slot.
     pub children: Vec<ProviderId>,
     /// Incremented by most changes of its inventories, traits, aggregates and allocations. A client that changes the
     /// provider names the generation that it saw.
     pub generation: u64,
-    /// When it was created.
+    /// When the provider was created.
     pub created_at: Timestamp,
-    /// When it was last written; `None` for a child that was never written since its creation.
+    /// When the provider was last written; `None` for a child that was never written since its creation.
     pub updated_at: Option<Timestamp>,
     /// The inventories of the provider in rising order of class.
     pub inventories: Vec<InventoryRow>,
@@ -42,7 +42,7 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// The inventory of a class, if it has one.
+    /// The inventory of a class, if the provider has one.
     #[must_use]
     #[inline]
     pub fn inventory(&self, class: ClassId) -> Option<&InventoryRow> {
@@ -50,20 +50,20 @@ impl Provider {
             .get(inventory_index(&self.inventories, class)?)
     }
 
-    /// The inventory of a class to write to, if it has one.
+    /// The inventory of a class to write to, if the provider has one.
     #[inline]
     pub(crate) fn inventory_mut(&mut self, class: ClassId) -> Option<&mut InventoryRow> {
         let index = inventory_index(&self.inventories, class)?;
         self.inventories.get_mut(index)
     }
 
-    /// Whether it has a trait.
+    /// Whether the provider has a trait.
     #[must_use]
     pub fn has_trait(&self, id: TraitId) -> bool {
         self.traits.binary_search(&id).is_ok()
     }
 
-    /// Whether it is a member of an aggregate.
+    /// Whether the provider is a member of an aggregate.
     #[must_use]
     pub fn in_aggregate(&self, id: AggregateId) -> bool {
         self.aggregates.binary_search(&id).is_ok()
@@ -95,24 +95,24 @@ pub struct InventoryRow {
     pub capacity: i64,
     /// The sum of all allocations of the class.
     pub used: i64,
-    /// When it was last set.
+    /// When the inventory was last set.
     pub modified_at: Timestamp,
 }
 
 /// A consumer of resources: an instance, a migration, anything with a UUID.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Consumer {
-    /// The UUID by which clients name it.
+    /// The UUID by which clients name the consumer.
     pub uuid: ConsumerUuid,
     /// Incremented by each change, from 1.
     pub generation: u64,
-    /// The project that owns it.
+    /// The project that owns the consumer.
     pub project: ProjectId,
-    /// The user that owns it.
+    /// The user that owns the consumer.
     pub user: UserId,
     /// Its type, if one was ever given.
     pub consumer_type: Option<TypeId>,
-    /// When its allocations were last set.
+    /// When the consumer's allocations were last set.
     pub allocated_at: Timestamp,
     /// Its host and group, if the claim that placed it named them.
     pub host_assignment: Option<HostAssignment>,

@@ -31,11 +31,11 @@ pub enum Entry {
 pub struct GuestRow {
     /// The state of the guest.
     pub state: GuestStateName,
-    /// The amounts that it holds of the host's providers.
+    /// The amounts that the guest holds of the host's providers.
     pub amounts: Vec<Amounts>,
-    /// The server group that its instance is a member of.
+    /// The server group that the guest's instance is a member of.
     pub group: Option<Uuid>,
-    /// The properties of its image: name and value as text.
+    /// The properties of the guest's image: name and value as text.
     pub image_properties: Vec<(String, String)>,
 }
 

@@ -74,7 +74,7 @@ fn read_row(row: &SharedRow) -> Result<ServerBody, FormError> {
 pub struct OpenSecrets {
     /// The user data in base 64, as in the request.
     pub user_data: Option<String>,
-    /// The password of its administrator.
+    /// The password of the server's administrator.
     pub admin_pass: Option<String>,
 }
 

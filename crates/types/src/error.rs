@@ -35,7 +35,7 @@ pub enum BadRequest {
     Conflict {
         /// The field that the error is reported for.
         field: String,
-        /// The field that it contradicts.
+        /// The field that `field` contradicts.
         other: String,
         /// Why both cannot hold.
         reason: Cow<'static, str>,
@@ -53,7 +53,7 @@ pub enum BadRequest {
     Invalid {
         /// The field with the wrong value.
         field: String,
-        /// The rule that it breaks, for the message.
+        /// The rule that the value breaks, for the message.
         reason: Cow<'static, str>,
     },
 }

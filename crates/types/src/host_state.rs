@@ -67,9 +67,9 @@ pub struct Metric {
 pub struct InstanceReport {
     /// The UUID of the instance.
     pub uuid: Uuid,
-    /// The server group that it is a member of.
+    /// The server group that the instance is a member of.
     pub group: Option<Uuid>,
-    /// The properties of the image that it runs: name and value as text.
+    /// The properties of the image that the instance runs: name and value as text.
     pub image_properties: BTreeMap<String, String>,
 }
 

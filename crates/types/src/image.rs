@@ -23,7 +23,7 @@ pub struct Image {
     /// The image's name, used in messages only.
     #[serde(default)]
     pub name: Option<String>,
-    /// The format of its disk: `qcow2`, `raw` …
+    /// The format of the image's disk: `qcow2`, `raw` …
     #[serde(default)]
     pub disk_format: Option<String>,
     /// The image's properties, in canonical form.

@@ -63,16 +63,16 @@ pub struct ServerFields {
     /// The block devices, in the format of `block_device_mapping_v2`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub block_device_mapping_v2: Vec<BlockDevice>,
-    /// The names of its security groups.
+    /// The names of the server's security groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub security_groups: Vec<String>,
     /// The administrator's password. It is a secret, as the user data is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_pass: Option<String>,
-    /// The IPv4 address under which it can be reached, as its owner declared it.
+    /// The IPv4 address under which the server can be reached, as the owner declared it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_ip_v4: Option<String>,
-    /// The IPv6 address under which it can be reached, as its owner declared it.
+    /// The IPv6 address under which the server can be reached, as the owner declared it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_ip_v6: Option<String>,
     /// The ids of the certificates with which the image's signature is verified.

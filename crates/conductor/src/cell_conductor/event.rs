@@ -30,7 +30,7 @@ pub enum Event {
     RebuildRefused {
         /// The instance that is not rebuilt.
         instance: InstanceId,
-        /// The reason for its owner.
+        /// The reason, for the owner of the instance.
         fault: Fault,
     },
     /// An agent begins a session.
@@ -85,7 +85,7 @@ pub enum Event {
     },
     /// The secrets of a specification were sealed with another key. Nothing else of it has changed.
     Reseal {
-        /// The instance whose specification it is.
+        /// The instance whose specification was sealed again.
         instance: InstanceId,
         /// The specification as it was. A specification that has changed meanwhile stays.
         from: Box<Spec>,

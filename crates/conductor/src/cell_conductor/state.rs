@@ -60,7 +60,7 @@ pub struct Instance {
     pub vm_state: VmState,
     /// The guest of the instance, which names the host; `None` without one.
     pub guest: Option<GuestRef>,
-    /// The availability zone of its candidate.
+    /// The availability zone of the host that the instance is on.
     pub zone: Option<String>,
     /// The number of the last claim or claim request; see [`crate::claim_request`].
     pub claim_number: u64,
@@ -68,7 +68,7 @@ pub struct Instance {
     pub attempt: u32,
     /// The number of the last move that was reserved or refused.
     pub move_number: u32,
-    /// The number of actions in its history, which is the number of the latest action.
+    /// The number of actions in the history of the instance, which is the number of the latest action.
     pub action_count: u32,
     /// The latest failure; `None` if there was none, or if a later move or rebuild succeeded.
     pub fault: Option<Fault>,

@@ -71,7 +71,7 @@ pub enum Command {
     Bury {
         /// The UUIDs of the instances.
         instances: Vec<InstanceId>,
-        /// The reason for their owner, with the explanation.
+        /// The reason, for the owner of the instances, with the explanation.
         fault: Fault,
     },
     /// The cell of an instance has recorded the instance in its journal, and takes care of it from now on.
@@ -153,14 +153,14 @@ pub enum Command {
     },
     /// Creates, replaces or removes a flavor.
     SetFlavor {
-        /// The id by which the API names it.
+        /// The id by which the API names the flavor.
         id: String,
         /// The new content; `None` removes it.
         flavor: Option<Flavor>,
     },
     /// Creates or removes a key pair. One that exists is not replaced.
     SetKeypair {
-        /// The user who owns it.
+        /// The user who owns the key pair.
         user: String,
         /// The name, unique for the user.
         name: String,
@@ -277,28 +277,28 @@ pub enum Command {
 pub enum LimitCheck {
     /// Key pairs of a user, counting the new one.
     Keypairs {
-        /// The user who owns them.
+        /// The user who owns the key pairs.
         user: String,
         /// How many key pairs the user may have.
         max: usize,
     },
     /// Server groups of a project, counting the new one.
     Groups {
-        /// The project that owns them.
+        /// The project that owns the groups.
         project: String,
         /// How many groups the project may have.
         max: usize,
     },
     /// The quota of a project for the key pairs of each user, counting the new one.
     KeypairQuota {
-        /// The project whose quota it is.
+        /// The project whose quota is checked.
         project: String,
-        /// The user who owns them.
+        /// The user who owns the key pairs.
         user: String,
     },
     /// The size of the records of a project's instances, counting the new ones.
     InstanceBytes {
-        /// The project that owns them.
+        /// The project that owns the instances.
         project: String,
         /// The number of bytes to be added.
         added: u64,
@@ -307,14 +307,14 @@ pub enum LimitCheck {
     },
     /// Images of a project, counting the new one.
     Images {
-        /// The project that owns them.
+        /// The project that owns the images.
         project: String,
         /// How many images the project may have.
         max: u64,
     },
     /// The bytes of a project's images, counting the new ones.
     ImageBytes {
-        /// The project that owns them.
+        /// The project that owns the images.
         project: String,
         /// The number of bytes to be added.
         added: u64,
@@ -455,7 +455,7 @@ pub enum Refusal {
         /// The maximum number of bytes.
         most: u64,
     },
-    /// The project would hold more than its quota.
+    /// The project would hold more than its quota allows.
     #[error("{0}")]
     OverQuota(OverQuota),
     /// A limit would be less than what the project holds.

@@ -13,9 +13,9 @@ pub struct Image {
     pub owner: String,
     /// Which projects may use the image, besides its owner.
     pub visibility: Visibility,
-    /// Whether it cannot be deleted until somebody takes the protection away.
+    /// Whether the image is protected: it cannot be deleted until the protection is taken away.
     pub is_protected: bool,
-    /// Whether lists omit it unless they ask for hidden images.
+    /// Whether lists omit the image unless they ask for hidden images.
     pub is_hidden: bool,
     /// What the bytes are packed in, `bare` for example; `None` until it is set.
     pub container_format: Option<String>,
@@ -25,7 +25,7 @@ pub struct Image {
     pub min_disk_gb: u32,
     /// The least memory of an instance that is built from the image, in MiB.
     pub min_ram_mb: u32,
-    /// The tags that its owner gave it.
+    /// The tags that the owner gave the image.
     pub tags: BTreeSet<String>,
     /// Properties by name: those that the scheduler and drivers read, and any others that the owner has set.
     pub properties: BTreeMap<String, String>,
@@ -82,7 +82,7 @@ pub enum Visibility {
 pub struct Member {
     /// Whether the project has accepted the image.
     pub status: MemberStatus,
-    /// The time at which it was shared.
+    /// The time at which the image was shared with the project.
     pub created_at: Timestamp,
     /// The time of the last change.
     pub updated_at: Timestamp,

@@ -9,7 +9,7 @@ use super::image::Image;
 pub struct ImageUsage {
     /// How many images the project has.
     pub count: u64,
-    /// How many bytes they have together.
+    /// How many bytes the images have together.
     pub bytes: u64,
 }
 

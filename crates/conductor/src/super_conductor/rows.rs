@@ -36,7 +36,7 @@ impl Cell {
 /// The cell of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostMapping {
-    /// The UUID of its cell.
+    /// The UUID of the host's cell.
     pub cell: CellId,
     /// The name of the host, unique over all cells.
     pub name: String,
@@ -76,7 +76,7 @@ pub struct Mapping {
     pub user: String,
     /// The time of the request.
     pub created_at: Timestamp,
-    /// Whether it is being deleted; lists then omit it.
+    /// Whether the instance is being deleted; lists then omit it.
     pub is_deleting: bool,
     /// The number of the last claim or claim request; see [`crate::claim_request`].
     pub claim_number: u64,
@@ -237,9 +237,9 @@ pub struct Flavor {
     pub ephemeral_gb: u32,
     /// The swap disk in MiB.
     pub swap_mb: u32,
-    /// Whether every project may use it.
+    /// Whether every project may use the flavor.
     pub is_public: bool,
-    /// The projects that may use it if it is not public.
+    /// The projects that may use the flavor if it is not public.
     pub projects: Vec<String>,
     /// A description for users.
     pub description: Option<String>,
@@ -263,7 +263,7 @@ pub struct Keypair {
 /// A server group of the compute API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerGroup {
-    /// The name that its creator gave it.
+    /// The name that the creator gave the group.
     pub name: String,
     /// The project that owns the group.
     pub project: String,
@@ -324,7 +324,7 @@ pub struct Labels {
 /// A locked instance can be changed by administrators only, until it is unlocked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lock {
-    /// Whether the owner locked it rather than an administrator.
+    /// Whether the owner locked the instance, and not an administrator.
     pub by_owner: bool,
     /// The reason that was given, if any.
     pub reason: Option<String>,
@@ -335,7 +335,7 @@ pub struct Lock {
 pub struct Service {
     /// Whether the host accepts no new instances.
     pub disabled: bool,
-    /// The reason for disabling it, if one was given.
+    /// The reason for disabling the service, if one was given.
     pub disabled_reason: Option<String>,
     /// Whether an operator declared the host down.
     pub forced_down: bool,

@@ -65,7 +65,7 @@ impl Accounts {
     ///
     /// # Errors
     ///
-    /// The store does not take them: the reason.
+    /// The reason why the store does not take the accounts.
     pub async fn begin(&self, passwords: FirstPasswords) -> Result<bool, String> {
         let accounts = first_accounts(passwords, self.control().now());
         let begun = self.submit(AccountCommand::Begin(Box::new(accounts))).await;

@@ -53,25 +53,25 @@ pub struct OfferedCandidate {
 }
 
 impl OfferedCandidate {
-    /// The project of the request that it was offered for; may be empty.
+    /// The project of the request that the destination was offered for; may be empty.
     #[must_use]
     pub fn project(&self) -> &str {
         &self.claim_data.project
     }
 
-    /// The user of the request that it was offered for; may be empty.
+    /// The user of the request that the destination was offered for; may be empty.
     #[must_use]
     pub fn user(&self) -> &str {
         &self.claim_data.user
     }
 
-    /// The root provider of its host.
+    /// The root provider of the offered host.
     #[must_use]
     pub fn host(&self) -> Uuid {
         self.candidate.host
     }
 
-    /// The amounts that it takes.
+    /// The amounts that a claim of the destination takes.
     #[must_use]
     pub fn allocations(&self) -> &[AllocationRequest] {
         &self.candidate.allocations

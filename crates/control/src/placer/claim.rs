@@ -13,13 +13,13 @@ use uuid::Uuid;
 pub struct ClaimConsumer {
     /// The consumer that claims.
     pub consumer: ConsumerUuid,
-    /// The generation that it must have.
+    /// The generation that the consumer must have.
     pub generation: ConsumerGeneration,
-    /// The project that owns it.
+    /// The project that owns the consumer.
     pub project: String,
-    /// The user that owns it.
+    /// The user that owns the consumer.
     pub user: String,
-    /// The type that it gets; `None` to leave the type as it is.
+    /// The type that the consumer gets; `None` to leave the type as it is.
     pub consumer_type: Option<String>,
 }
 

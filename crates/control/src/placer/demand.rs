@@ -15,7 +15,7 @@ pub struct Demand {
     pub request: Arc<RequestSpec>,
     /// The instances; at least one, each once.
     pub instances: Vec<Uuid>,
-    /// How many of them must find a host, from 1 to all; with fewer, nothing is claimed.
+    /// How many of the instances must find a host, from 1 to all; with fewer, nothing is claimed.
     pub least: usize,
     /// The server group that the instances are members of.
     pub group: Option<Uuid>,

@@ -44,11 +44,11 @@ pub struct ScoredHost {
 pub struct HostIdentity {
     /// The slot of the host.
     pub slot: u32,
-    /// The UUID of its root provider.
+    /// The UUID of the host's root provider.
     pub provider: Uuid,
-    /// The name of its compute service.
+    /// The name of the host's compute service.
     pub service_host: String,
-    /// The name of its compute node.
+    /// The name of the host's compute node.
     pub node: String,
 }
 
@@ -59,7 +59,7 @@ pub struct RequestedHost {
     pub name: String,
     /// The host; `None` if the scheduler does not know a host by that name.
     pub host: Option<HostIdentity>,
-    /// The result of the search for it.
+    /// The result of the search for the host.
     pub standing: HostStanding,
 }
 

@@ -52,11 +52,11 @@ pub struct FeasibleHost {
     pub slot: u32,
     /// The score of the host in the ranking.
     pub score: f64,
-    /// The UUID of its root provider.
+    /// The UUID of the host's root provider.
     pub provider: Uuid,
-    /// The names of its compute service and node, and its cell.
+    /// The names of the host's compute service and node, and its cell.
     pub names: Arc<HostNames>,
-    /// The availability zone of the host, if it is in one.
+    /// The availability zone of the host, if the host is in one.
     pub zone: Option<String>,
     /// The allocation candidates on the host; at least one.
     pub candidates: Vec<IntentCandidate>,

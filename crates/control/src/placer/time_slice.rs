@@ -9,7 +9,7 @@ const LENGTH: Duration = Duration::from_millis(2);
 /// thousand hosts, and other requests are to be decided in between.
 #[derive(Debug)]
 pub struct TimeSlice {
-    /// When it began; `None` if it never ends.
+    /// When the slice began; `None` if it never ends.
     begun_at: Option<Instant>,
 }
 

@@ -19,13 +19,13 @@ use crate::state::State;
 /// group.
 #[derive(Debug)]
 pub(crate) struct SearchVariable {
-    /// The index of its group in the query.
+    /// The index of the variable's group in the query.
     pub(crate) group: usize,
-    /// The index of its [`ProviderCondition`] in the compiled query.
+    /// The index of the variable's [`ProviderCondition`] in the compiled query.
     pub(crate) condition: usize,
-    /// The amounts that it takes of contended classes: (index in `contended`, amount).
+    /// The amounts that the variable takes of contended classes: (index in `contended`, amount).
     pub(crate) contended: SmallVec<[(usize, i64); 4]>,
-    /// Indexes of the sets in [`CompiledQuery::subtrees`] that contain it.
+    /// Indexes of the sets in [`CompiledQuery::subtrees`] that contain the variable.
     pub(crate) subtrees: SmallVec<[usize; 2]>,
     /// Symmetry class: variables with the same number are interchangeable. The number is the index of
     /// the first of them.
@@ -33,7 +33,7 @@ pub(crate) struct SearchVariable {
     /// Connected component: variables of different components never compete for capacity. The number is
     /// the index of a variable of the component.
     pub(crate) component: usize,
-    /// Whether it stands for a whole suffixed group.
+    /// Whether the variable stands for a whole suffixed group.
     pub(crate) suffixed: bool,
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Scratch {
 /// The suppliers that are open to a variable.
 #[derive(Clone, Debug, Default)]
 struct OpenSuppliers {
-    /// The number of the call that computed them; see [`Scratch::call`].
+    /// The number of the call that computed the suppliers; see [`Scratch::call`].
     call: u32,
     suppliers: Vec<u32>,
 }

@@ -39,7 +39,7 @@ pub enum Constraint {
     RequestsNothing(Subject),
     /// Capacity for an amount of a class.
     Resource {
-        /// The request group that requests it.
+        /// The request group that requests the class.
         subject: Subject,
         /// The name of the resource class.
         class: String,

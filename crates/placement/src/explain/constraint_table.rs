@@ -48,7 +48,7 @@ pub(super) struct JointInfeasibility {
     pub(super) example: ProviderId,
     /// The number of trees of this tree class.
     pub(super) tree_count: usize,
-    /// The first constraint that they cannot serve together with all before it.
+    /// The first constraint that the trees cannot serve together with all constraints before it.
     pub(super) first_failed: usize,
 }
 
@@ -362,10 +362,9 @@ struct TreeClassOutcome {
     /// The first of these trees.
     example: ProviderId,
     tree_count: usize,
-    /// The first constraint that they cannot serve even alone; the number of constraints if there
-    /// is none.
+    /// The first constraint that the trees cannot serve even alone; the number of constraints if there is none.
     first_failed_alone: usize,
-    /// The first constraint that they cannot serve together with all before it; `None` if not
+    /// The first constraint that the trees cannot serve together with all constraints before it; `None` if not
     /// searched.
     first_failed: Option<usize>,
 }

@@ -15,9 +15,9 @@ use crate::slot_set::bits;
 pub struct NearMiss {
     /// The number of these roots.
     pub roots: usize,
-    /// The root of them with the lowest slot.
+    /// Of these roots, the one with the lowest slot.
     pub example: ProviderId,
-    /// The constraints that they fail, as indexes into the list of effects, with what they lack.
+    /// The constraints that the roots fail, as indexes into the list of effects, with what the roots lack.
     pub shortfalls: Vec<(usize, Shortfall)>,
 }
 

@@ -55,13 +55,12 @@ fn to_own_types(query: other::CandidateQuery) -> CandidateQuery {
 /// The constraints of a query that one root can and cannot serve.
 struct RootReference {
     root: ProviderId,
-    /// Whether it is a flat host without sharing providers in reach, for which constraints are
-    /// independent.
+    /// Whether the root is a flat host without sharing providers in reach, for which constraints are independent.
     is_flat: bool,
-    /// The constraints that it cannot serve even if they are the only ones.
+    /// The constraints that the root cannot serve even if they are the only ones.
     failed_alone: Vec<usize>,
-    /// The first constraint that it cannot serve together with those before it; the number of
-    /// constraints if it can serve all.
+    /// The first constraint that the root cannot serve together with those before it; the number of constraints
+    /// if the root can serve all.
     failed_at: usize,
 }
 

@@ -60,11 +60,11 @@ pub(super) struct Analysis {
 /// Upper bounds for a node of the syntax tree.
 #[derive(Clone, Copy, Debug)]
 struct Estimate {
-    /// The cost of evaluating it, in the steps of [`COST_MAX`].
+    /// The cost of evaluating the node, in the steps of [`COST_MAX`].
     cost: u64,
-    /// The characters and elements of its value, including those of elements within the value.
+    /// The characters and elements of the node's value, including those of elements within the value.
     size: u64,
-    /// How many elements a loop over its value visits.
+    /// How many elements a loop over the node's value visits.
     count: u64,
 }
 

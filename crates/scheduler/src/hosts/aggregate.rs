@@ -23,7 +23,7 @@ pub const ZONE_KEY: &str = "availability_zone";
 /// A host aggregate as its operator configured it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aggregate {
-    /// The name that its operator gave it.
+    /// The name that the operator gave the aggregate.
     pub name: String,
     /// The metadata of the aggregate; values may be lists with commas, depending on the key.
     pub metadata: BTreeMap<String, String>,

@@ -7,7 +7,7 @@ use crate::request::RequestGroup;
 /// A request group that does not come from the flavor.
 pub(super) struct ExtraGroup {
     pub(super) group: RequestGroup,
-    /// The field of the request from which it comes, for error messages.
+    /// The field of the request from which the group comes, for error messages.
     pub(super) field: String,
 }
 

@@ -20,14 +20,14 @@ pub struct RequestedNetwork {
     /// How the port is attached: `normal`, `direct`, `remote-managed` …
     #[serde(default)]
     pub vnic_type: Option<String>,
-    /// The name of its physical network, for NUMA-aware virtual switches.
+    /// The name of the port's physical network, for NUMA-aware virtual switches.
     #[serde(default)]
     pub physical_network: Option<String>,
-    /// Whether its traffic is tunnelled, for NUMA-aware virtual switches.
+    /// Whether the port's traffic is tunnelled, for NUMA-aware virtual switches.
     #[serde(default)]
     pub tunneled: bool,
-    /// The segments that it can use: the segment of the port's subnet, or all segments of the network.
-    /// Empty if the network is not a routed one.
+    /// The segments that the port can use: the segment of the port's subnet, or all segments of the network. Empty if
+    /// the network is not a routed one.
     #[serde(default)]
     pub segments: Vec<Uuid>,
     /// The resources that the network service requests for this port.
@@ -80,10 +80,10 @@ pub struct PciRequest {
     pub request_id: String,
     /// The number of devices.
     pub count: u32,
-    /// The alias that it comes from, for messages.
+    /// The alias that the request comes from, for messages.
     #[serde(default)]
     pub alias_name: Option<String>,
-    /// Whether it belongs to a port; then the network service's groups say where it can be.
+    /// Whether the request belongs to a port; then the network service's groups say where the devices can be.
     #[serde(default)]
     pub from_port: bool,
     /// The NUMA affinity of the devices.
@@ -125,7 +125,7 @@ pub struct PciDeviceSpec {
     /// The resource class of the devices; without it, one made of vendor and product.
     #[serde(default)]
     pub resource_class: Option<String>,
-    /// Traits that they must have, separated by commas.
+    /// Traits that the devices must have, separated by commas.
     #[serde(default)]
     pub traits: Option<String>,
     /// Whether an instance with such a device can be live migrated.

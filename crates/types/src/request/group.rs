@@ -17,7 +17,7 @@ use crate::error::BadRequest;
 pub struct ServerGroup {
     /// The UUID of the group.
     pub uuid: Uuid,
-    /// The relation between its members; `None` if only topology rules express it.
+    /// The relation between the members of the group; `None` if only topology rules express it.
     #[serde(default)]
     pub policy: Option<GroupPolicy>,
     /// The maximum number of members on one host; only with [`GroupPolicy::AntiAffinity`], 1 by
