@@ -9,8 +9,7 @@
 //! time takes as long as some of the parts. The claim that follows is decided and applied by placement. Then other
 //! instances are deleted, so that the fleet stays as full as it is. The first row and the rows of repeated or grouped
 //! requests start with a randomly filled fleet. The last row starts after unmeasured decisions, in which the scheduler
-//! itself has placed nearly all instances: then all hosts have almost equal scores, and a search has to look at more of
-//! them.
+//! itself has placed nearly all instances: then all hosts have almost equal scores, and a search looks at more hosts.
 
 #![expect(
     clippy::disallowed_methods,

@@ -109,8 +109,7 @@ macro_rules! rules {
         }
 
         impl Rule {
-            /// All rules: Placement's in the reference's order, then those of Placewright, the compute API and the
-            /// image API.
+            /// All rules: Placement's in the reference's order, then Placewright's, compute's and images'.
             pub const ALL: &'static [Rule] = &[ $( Rule::$variant ),+ ];
         }
 
