@@ -29,8 +29,8 @@ pub(crate) struct Appended {
     pub(crate) waiting: usize,
 }
 
-/// Appends the batches and answers their commands. `None` if there was nothing to append, or the append
-/// failed.
+/// Appends the batches and answers their commands. `None` if there was nothing to append, or the store did not say at
+/// once that the append was made.
 pub(crate) fn commit<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
@@ -57,8 +57,8 @@ pub(crate) fn commit<M: Machine>(
     match appended {
         Ok(()) => {
             let appended = publish_append(shared, batches, entries, append_time);
-            // The writer does the deferred work itself, although the next commands may already wait: waking
-            // another thread costs more processor time, and more commands gather for the next append.
+            // The writer does the journal's deferred work itself, although the next commands may already wait: waking
+            // another thread would cost more processor time, and meanwhile more commands gather for the next append.
             journal.finish_deferred();
             return Some(appended);
         }

@@ -250,7 +250,8 @@ impl<M: Machine> Engine<M> {
         Follower::new(Arc::clone(&self.inner.shared), after)
     }
 
-    /// Makes a snapshot of the durable state now, and trims the journal up to it.
+    /// Makes a snapshot of the durable state now, and trims the journal as far as [`Options::snapshots_kept`] and
+    /// [`Options::retain_entries`] allow.
     ///
     /// # Errors
     /// See [`SnapshotError`].

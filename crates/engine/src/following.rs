@@ -59,9 +59,9 @@ pub(crate) fn follow_journal<M: Machine>(
     }
     // The journal can be read, so the last failure to append or to follow is over.
     *shared.append_failed.lock() = None;
-    // A leader that only this replica cannot reach may append all the time, and each of its appends makes this one's
-    // conflict. So this replica tries again at once, without waiting for a pause between appends: one of its attempts
-    // will come first.
+    // A leader that only this replica cannot reach may append all the time, and then the append with which this replica
+    // takes over conflicts. So this replica tries again at once, without waiting for a pause between the leader's
+    // appends, until one of its attempts comes first.
     if let Some(reason) = reason_to_take_over(replica) {
         take_over(shared, replica, journal, reason);
     }
@@ -169,7 +169,8 @@ fn take_over<M: Machine>(
     }
 }
 
-/// Waits until it is known whether the journal has the entry that names a new leader.
+/// Waits until it is known whether the journal has the entry that names a new leader. Returns early when the engine is
+/// shut down, or the store has lost entries.
 pub(crate) fn resolve<M: Machine>(
     shared: &Shared<M>,
     replica: &ReplicaState<M>,

@@ -11,7 +11,7 @@
 //! - There is one order of changes, and each command is decided in it.
 //! - An answer never shows what is not durable. A command is answered after its append, a refusal
 //!   after the append of all that it was decided on, a read after the append of all that it saw.
-//! - All commands that wait go into one append.
+//! - Commands that wait go into one append together, up to the limits in [`Options`].
 //! - A failed append leaves no trace: everything that was not durable is undone, its callers learn
 //!   why, and the engine continues.
 //! - Callers do not notice that another writer appended first: its entries are applied, and the commands

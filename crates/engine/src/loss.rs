@@ -90,7 +90,7 @@ impl LostEntries {
         self.is_suspected.store(true, Ordering::Release);
     }
 
-    /// Has the writer look if an error points to a loss.
+    /// If the error points to a loss, makes the writer look for one.
     pub(crate) fn suspect_by(&self, error: &JournalError) {
         if matches!(
             error,

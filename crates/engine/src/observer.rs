@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::error::{SnapshotError, StoreError};
 use crate::loss::Loss;
 
-/// Receives the events of an engine. Every function is called on the engine's own threads and has
-/// to return quickly. `()` ignores all events.
+/// Receives the events of an engine. The functions are called on the engine's own threads, and during a recovery on the
+/// thread that recovers. Each has to return quickly. `()` ignores all events.
 pub trait Observer: Send + Sync + 'static {
     /// Recovery has progressed. Called a few times a second at most, and once at the end.
     fn recovering(&self, progress: &RecoveryProgress) {

@@ -274,8 +274,8 @@ fn lead<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, leadership: L
     queue.waiting.extend(submissions);
 }
 
-/// Refuses the commands that were sent to no leader, because no leader can be found. All other commands may have made
-/// entries, so they wait on.
+/// Refuses the commands that no leader has taken, because the store cannot be used and so no leader can be found. All
+/// other commands may have made entries, so they wait on.
 pub(crate) fn refuse_unsent<M: Machine>(replica: &ReplicaState<M>, reason: &Arc<StoreError>) {
     let mut pending = replica.pending.lock();
     let commands = std::mem::take(&mut pending.commands);

@@ -129,8 +129,8 @@ impl<M: Machine> Replica<M> {
         }
     }
 
-    /// Whether commands wait that were sent to the leader of `epoch`. If they or their replies may be lost, that leader
-    /// counts as gone.
+    /// Whether commands wait that were sent to the leader of `epoch`. A caller who finds that these commands or their
+    /// replies may be lost has to call [`Replica::leader_is_gone`].
     pub fn has_sent(&self, epoch: u64) -> bool {
         let Some(shared) = self.shared() else {
             return false;

@@ -29,13 +29,13 @@ pub struct ReplicaOptions<M: Machine> {
 pub trait LeaderLink<M: Machine>: Send + Sync + 'static {
     /// Sends a command to the replica that leads, whose engine takes it with [`crate::Replica::receive`]. The reply
     /// comes back with [`crate::Replica::answered`]. If the command or the reply may be lost,
-    /// [`crate::Replica::leader_is_gone`] has to be called, because the command waits for one of the two.
+    /// [`crate::Replica::leader_is_gone`] has to be called; otherwise the command may wait for ever.
     ///
     /// Called with locks held, so it only queues the command.
     fn send(&self, leadership: &Leadership, number: u64, command: &M::Command);
 
     /// Whether commands are handed over. If they are not, a replica that does not lead refuses its commands with
-    /// [`SubmitError::NotLeading`]; so do active/passive replicas, whose callers find the one that leads.
+    /// [`SubmitError::NotLeading`]. Active/passive replicas do so: their callers find the replica that leads.
     fn hands_commands_over(&self) -> bool {
         true
     }

@@ -3,7 +3,8 @@
 //! A store on other machines may keep an append and lose its answer. Then neither success nor failure may be
 //! answered: a caller who is told of a failure repeats its request, and one who is told of a success relies on it. So
 //! the commands wait until reading the store has shown the outcome. Their changes are undone meanwhile,
-//! so that reads see what is durable. Commands that come later are refused, without effect.
+//! so that reads see what is durable. While the store cannot be read, commands that come later are refused,
+//! without effect.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,9 +24,9 @@ use crate::undo::{
 /// The pause between two attempts to find out what became of an append.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Waits until the outcome of the append of `batches` is known. If it was made, its entries are applied and its
-/// commands answered; if not, they are decided again. Returns early when the queue is closed, and when the store has
-/// lost entries, after which it cannot tell any more.
+/// Waits until the outcome of the append of `batches` is known. If the append was made, its entries are applied and its
+/// commands answered; if not, its commands are decided again. Returns early when the queue is closed, and when the
+/// store has lost entries, because then the store cannot tell the outcome any more.
 pub(crate) fn resolve_append<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,

@@ -159,7 +159,7 @@ impl<M: Machine> Queue<M> {
             .unwrap_or_else(|| CommandBatch::with_capacity(commands))
     }
 
-    /// Recycles a batch whose commands are answered. Its content is dropped.
+    /// Keeps the memory of an emptied batch for a later batch.
     pub(crate) fn recycle(&mut self, batch: CommandBatch<M>) {
         if self.recycled.len() < RECYCLED_BATCHES_MAX
             && batch.buffer.capacity() <= RECYCLED_BYTES_MAX

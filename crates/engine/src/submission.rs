@@ -18,7 +18,7 @@ pub(crate) struct Submission<M: Machine> {
 }
 
 impl<M: Machine> Submission<M> {
-    /// Answers a command that was not carried out. Sending fails if the caller has stopped waiting.
+    /// Answers a command with an error. Sending the answer fails if the caller has stopped waiting.
     pub(crate) fn fail(self, error: SubmitError) {
         let reply = CommandReply {
             answer: Err(error),

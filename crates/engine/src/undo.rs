@@ -27,7 +27,7 @@ pub(crate) fn undo_all<M: Machine>(
 ) -> Vec<Decided<M>> {
     {
         // A deciding thread holds the state's lock until its batch is in the queue, so all batches with
-        // applied changes are in the queue now.
+        // applied changes are in `batches` or in the queue now.
         let mut queue = shared.queue.lock();
         batches.append(&mut queue.decided);
         queue.decided_commands = 0;

@@ -25,7 +25,7 @@ const GATHER_COMMANDS_MIN: usize = 8;
 /// The time without commands after which a leading replica finds out whether it still leads.
 const LEADER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Runs until the queue is closed and empty, then checkpoints the journal.
+/// Runs until the engine is shut down and no command waits, then checkpoints the journal.
 pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Journal>) {
     let mut decider = Decider::new();
     let mut last_append = None;
@@ -67,8 +67,8 @@ pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Jour
     let _ = journal.checkpoint();
 }
 
-/// Waits for commands, decides them, and takes the batches to append; none if the writer was woken for something else,
-/// or a leading replica was idle for a while. `None` if the queue is closed and empty.
+/// Waits for commands, decides them, and takes the batches to append. Returns an empty list if the writer was woken for
+/// something else, or a leading replica was idle for a while, and `None` if the queue is closed and empty.
 fn next_batches<M: Machine>(
     shared: &Shared<M>,
     decider: &mut Decider<M>,

@@ -22,7 +22,7 @@ enum Step {
         times: u64,
         fault: Fault,
     },
-    /// Another writer adds to a counter, if the limit allows it.
+    /// Another writer on the same journal submits a command.
     OtherWriter(Command),
     Snapshot,
     Restart,

@@ -115,7 +115,8 @@ fn a_leader_hands_over_under_load_and_no_command_fails() {
             let (is_over, added) = (&is_over, &added);
             scope.spawn(move || {
                 while !is_over.load(Ordering::SeqCst) {
-                    // Each client has a counter of its own, which never reaches its limit, so a refusal is an error.
+                    // Each client has a counter of its own. If the counter has reached its limit, the addition is
+                    // refused and not counted.
                     let answer = member.add(client % COUNTERS, 1).unwrap();
                     added.fetch_add(u64::from(answer.is_ok()), Ordering::SeqCst);
                 }
@@ -164,9 +165,9 @@ fn a_leader_that_is_cut_off_from_the_others_is_replaced_and_harms_nothing() {
     assert_eq!(other.add(3, 1).unwrap(), Ok(3));
 }
 
-/// A refusal makes no entry, so no append tells the former leader that it was replaced.
+/// A command that only gets a value makes no entry, so no append tells the former leader that it was replaced.
 #[test]
-fn a_leader_that_was_replaced_refuses_nothing_on_its_old_state() {
+fn a_leader_that_was_replaced_gets_no_value_from_its_old_state() {
     let (journal, network) = (MemoryJournal::new(), Network::default());
     let members = three(&journal, &network);
     let leader = wait_for_leader(&members);
