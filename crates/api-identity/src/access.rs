@@ -1,5 +1,5 @@
-//! Who may do what: administrators may do everything, other services may look at tokens, and every user may look at
-//! what concerns only that user.
+//! Who may do what: administrators may do everything, other services may check tokens and read roles, and every user
+//! may do what concerns only that user.
 
 use placewright_auth::Identity;
 use placewright_conductor::accounts::ADMIN_ROLE;

@@ -120,8 +120,8 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::value(201, &json!({"application_credential": item}))
 }
 
-/// The ids of the roles that the body names by id or name, which the token has to have; without any, those of the
-/// token.
+/// The ids of the roles that the body names by id or name, all of which the token has to have. If the body has no list
+/// of roles, they are those of the token.
 fn wanted_roles(credential: &mut Fields<'_>, token: &TokenDetails) -> ApiResult<BTreeSet<String>> {
     let Some(wanted) = credential.list("roles", ROLES_MAX)? else {
         return Ok(token.roles.iter().map(|(id, _)| id.clone()).collect());

@@ -34,7 +34,7 @@ pub(crate) struct Head {
     pub(crate) origin: String,
     /// The host alone, for the catalog.
     pub(crate) host: String,
-    /// The address that the request comes from, behind trusted proxies.
+    /// The address of the client, which is the one that trusted proxies name, if there are any.
     pub(crate) client_address: Option<IpAddr>,
     /// The token of the caller.
     pub(crate) token: Secret,

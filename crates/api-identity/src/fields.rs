@@ -53,7 +53,7 @@ impl<'a> Fields<'a> {
         (!value.is_null()).then_some(value)
     }
 
-    /// Whether the object has a field, if only null.
+    /// Whether the object has a field, which may be null.
     pub(crate) fn contains(&self, key: &str) -> bool {
         self.map.contains_key(key)
     }

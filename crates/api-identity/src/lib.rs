@@ -1,10 +1,10 @@
 //! The Identity REST API of Placewright: what clients need of OpenStack Identity v3, for an installation that has
 //! no Keystone.
 //!
-//! [`IdentityService`] answers requests without sockets. Users, projects, roles and the rest are kept by control
-//! ([`placewright_control::accounts::Accounts`]); passwords are checked by [`placewright_auth::Passwords`]. This
-//! crate parses, makes one call, and formats the answer. [`OwnTokenCheck`] is how the other services of the process
-//! check tokens, by a function call. [`Catalog`] is what clients learn of the installation's services.
+//! [`IdentityService`] answers requests without sockets. Control keeps users, projects, roles and assignments
+//! ([`placewright_control::accounts::Accounts`]), and [`placewright_auth::Passwords`] checks passwords. This crate
+//! parses requests, calls these two, and formats the answers. With [`OwnTokenCheck`] the other services of the process
+//! check tokens by a function call. [`Catalog`] is what clients learn of the installation's services.
 //!
 //! There is one file for each resource; `routes.rs` is the table of paths and their handlers.
 //! `docs/identity.md` lists what is supported.

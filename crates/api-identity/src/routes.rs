@@ -32,7 +32,7 @@ pub(crate) struct Route {
     /// The path below `/v3`, with parameters in braces.
     pub(crate) path: &'static str,
     pub(crate) operations: &'static [Operation],
-    /// The methods, for the `Allow` header.
+    /// The methods for the header `Allow`, each with a comma and a space behind it.
     pub(crate) allow: &'static str,
 }
 

@@ -1,6 +1,7 @@
 //! Signing in: from credentials to a token.
 //!
-//! Whatever is wrong, the answer is the same 401, and it takes as long: which names exist cannot be learnt here.
+//! Credentials that are not valid get the same 401 after the same time, whatever is wrong with them, so that nobody can
+//! learn here which names exist.
 
 use placewright_auth::PasswordAttempt;
 use placewright_conductor::accounts::{ApplicationCredential, User};

@@ -13,7 +13,7 @@ pub(crate) fn domain() -> Value {
     json!({"id": DEFAULT_DOMAIN, "name": DEFAULT_DOMAIN_NAME})
 }
 
-/// The body for a token. `catalog` is left out where the client does not want it, or has no scope.
+/// The body for a token. It has no catalog if `catalog` is `None`, or if the token has no scope.
 pub(crate) fn token(details: &TokenDetails, state: &State, catalog: Option<Value>) -> Value {
     let content = &details.content;
     let methods: Vec<&str> = content.methods.iter().map(|method| method.name()).collect();

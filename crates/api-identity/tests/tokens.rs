@@ -21,7 +21,7 @@ async fn a_password_gives_a_token_with_roles_and_the_catalog() {
     assert_eq!(roles, ["member", "reader"]);
     let endpoint = &token["catalog"][0]["endpoints"][0];
     assert_eq!(endpoint["url"], "http://192.0.2.7:8774/v2.1");
-    // The same is seen by whoever looks at the token, but for the catalog if that is not wanted.
+    // A check of the token returns the same, without the catalog if the query has `nocatalog`.
     let own = answer.token();
     let headers = [
         ("x-auth-token", own.as_str()),
@@ -80,10 +80,10 @@ async fn tokens_are_of_a_project_of_the_system_of_the_domain_or_of_nothing() {
     let nothing = site.sign_in("admin", "of admin", json!("unscoped")).await;
     assert_eq!(nothing.body["token"].get("roles"), None);
     assert_eq!(nothing.body["token"].get("project"), None);
-    // Without a wish it is the default project.
+    // If the body names no scope, the token is of the user's default project.
     let default = site.sign_in("admin", "of admin", Value::Null).await;
     assert_eq!(default.body["token"]["project"]["name"], "admin");
-    // A token gives another one, which ends with it.
+    // A client can get another token for a token. Both expire at the same time.
     let identity = json!({"methods": ["token"], "token": {"id": nothing.token()}});
     let body = json!({"auth": {"identity": identity, "scope": project("admin")}});
     let other = site.send("POST", "/v3/auth/tokens", &[], Some(body)).await;
@@ -104,7 +104,7 @@ async fn every_replica_checks_a_token_by_itself() {
     ];
     let request = ("192.0.2.1:1", "GET", "/v3/auth/tokens");
     assert_eq!(send(&other, request, &headers, None).await.status, 200);
-    // A token of another installation has a key that nobody here knows.
+    // A token of another installation is signed with a key that this one does not have.
     let foreign = Site::new().await.demo().await;
     let headers = [("x-auth-token", foreign.as_str())];
     let request = ("192.0.2.1:1", "GET", "/v3/auth/projects");
@@ -127,7 +127,7 @@ async fn a_token_ends_when_its_time_is_over() {
             .status,
         401
     );
-    // A service may ask about one that has expired lately.
+    // An administrator may ask about a token that has expired lately.
     let admin = site.admin().await;
     let headers = [
         ("x-auth-token", admin.as_str()),
@@ -179,7 +179,7 @@ async fn what_an_administrator_takes_away_counts_at_once() {
         401
     );
     assert_eq!(patch(&user_path, enabled("user", true)).await, 200);
-    // What was issued before stays without worth.
+    // Tokens that were issued before the user was disabled stay invalid.
     assert_eq!(site.status_of(&token).await, 404);
 
     let token = site.demo().await;
@@ -227,7 +227,8 @@ async fn guesses_from_one_address_hold_up_nobody_else() {
         assert_eq!(last == 429, answer.headers.contains_key("retry-after"));
     }
     assert_eq!(last, 429);
-    // Not even the right password is checked for who has guessed; others are let in, and so is the guesser elsewhere.
+    // After the guesses, the right password from their address is refused, too. Other addresses can sign in as this
+    // user, and the guesser's address can sign in as another user.
     assert_eq!(guess("192.0.2.66:1", "of demo").await.status, 429);
     assert_eq!(guess("192.0.2.1:1", "of demo").await.status, 201);
     let body = sign_in_body("admin", "of admin", project("admin"));

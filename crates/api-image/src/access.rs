@@ -1,4 +1,4 @@
-//! Who sees an image, and who may change it. The rest is for policies.
+//! Who sees an image, and who may change it. Policies restrict both further.
 
 use placewright_conductor::super_conductor::Image;
 use placewright_http::{ApiError, ApiResult};
@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::error;
 use crate::request::RoutedRequest;
 
-/// Who asks for images.
+/// The caller of a request for images.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Viewer<'a> {
     pub(crate) project: &'a str,
@@ -43,7 +43,7 @@ impl<'a> Viewer<'a> {
     ///
     /// # Errors
     ///
-    /// 404 when it may not even know of it, else 403.
+    /// 404 if the viewer may not know of the image, otherwise 403.
     pub(crate) fn check_changes(self, id: Uuid, image: &Image) -> ApiResult<()> {
         self.check_sees(id, image)?;
         if self.is_administrator || image.is_owned_by(self.project) {

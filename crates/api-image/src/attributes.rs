@@ -26,7 +26,7 @@ const DISK_FORMATS: [&str; 11] = [
     "ami", "ari", "aki", "vhd", "vhdx", "vmdk", "raw", "qcow2", "vdi", "iso", "ploop",
 ];
 
-/// What the service alone sets.
+/// The attributes that only the service sets.
 pub(crate) const READ_ONLY: [&str; 15] = [
     "checksum",
     "created_at",
@@ -45,7 +45,7 @@ pub(crate) const READ_ONLY: [&str; 15] = [
     "virtual_size",
 ];
 
-/// What clients set. Everything else is a property.
+/// The attributes that clients set. A name that is in neither list is that of a property.
 pub(crate) const BASE: [&str; 10] = [
     "name",
     "visibility",
@@ -59,11 +59,12 @@ pub(crate) const BASE: [&str; 10] = [
     "owner",
 ];
 
-/// The attribute of that name, or the property, as the client writes it.
+/// Sets the attribute or property of this name to a value that the client sent.
 ///
 /// # Errors
 ///
-/// 403 for one that the service sets, 400 for a value that it cannot have; the error names it.
+/// 403 for an attribute that only the service sets, and for a format once the image has its bytes; 400 for a value that
+/// is not allowed; 413 for too many tags. Those for a single attribute or property name it.
 pub(crate) fn set(image: &mut Image, name: &str, value: &Value) -> ApiResult<()> {
     if READ_ONLY.contains(&name) {
         return Err(read_only(name));
@@ -100,7 +101,7 @@ pub(crate) fn set(image: &mut Image, name: &str, value: &Value) -> ApiResult<()>
     Ok(())
 }
 
-/// The 403 for what the service alone sets.
+/// The error for an attribute that only the service sets.
 pub(crate) fn read_only(name: &str) -> ApiError {
     ApiError::forbidden(format!("{name}: it is set by the service, not by clients."))
         .with_field(name)

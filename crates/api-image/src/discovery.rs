@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::request::RoutedRequest;
 
-/// The newest version that is offered: the last one before stores and imports, which are not.
+/// The minor number of the newest version that is offered: the last one without stores, which this service does not
+/// have.
 const NEWEST: u8 = 7;
 
 /// The list of versions.

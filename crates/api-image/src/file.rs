@@ -36,11 +36,13 @@ pub(crate) fn check_media_type(headers: &hyper::HeaderMap) -> ApiResult<()> {
     }
 }
 
-/// Where the bytes of an upload go. The image, and what its project uses, are looked at again when they are there.
+/// Begins an upload, and returns the sink for its bytes. The image, and the bytes of its project's other images, are
+/// checked again when all bytes have arrived.
 ///
 /// # Errors
 ///
-/// The caller may not upload to the image, or the image has its bytes already.
+/// The caller may not upload to the image, the image has its bytes already, too many uploads are under way, or the
+/// declared length exceeds a limit.
 pub(crate) fn begin(
     api_state: &ApiState,
     identity: &Identity,
@@ -132,7 +134,7 @@ async fn activate(
             .set_image(id, Some(known), Some(next), vec![check]);
         match answer.await? {
             Ok(_) => return Ok(()),
-            // Each time another change of the image was made, so this ends.
+            // Another change of the image was faster: read the image again.
             Err(Refusal::Changed) => {}
             Err(refusal) => return Err(error::from_refusal(&refusal)),
         }

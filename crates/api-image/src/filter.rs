@@ -17,7 +17,8 @@ pub(crate) struct Filter {
     conditions: Vec<Condition>,
     visibility: Option<VisibilityFilter>,
     is_hidden: bool,
-    /// Which images of others are in the list, by what the viewer said to them; `None` for all.
+    /// Which of the images that are shared with the viewer's project are in the list, by the status that the project
+    /// gave its membership.
     member_status: MemberStatusFilter,
 }
 
@@ -118,7 +119,8 @@ impl Filter {
                 MemberStatusFilter::Only(wanted) => status == wanted,
             };
         }
-        // Images that anybody may give to all would clutter everybody's list, so they are in it only when asked for.
+        // Any project may make community images for all others. They would clutter everybody's list, so they are in it
+        // only if the query names a visibility.
         image.visibility != Visibility::Community && viewer.is_administrator
             || self.visibility.is_some()
     }

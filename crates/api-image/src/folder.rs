@@ -1,7 +1,7 @@
 //! The folder with the bytes of images: a file for each, with the image's UUID as its name.
 //!
-//! A file that is being written has another name. It gets its final one when all of it is on the disk, and is
-//! never written again. All of this blocks, so callers run it on threads that may.
+//! A file that is being written has another name. It gets its final name when all of it is on the disk, and is never
+//! written again. The functions here block, so callers run them on threads that may.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::hashing_writer::HashingWriter;
 
-/// How the names of files begin that are still being written.
+/// The prefix of the names of files that are still being written.
 const UNFINISHED: &str = ".upload-";
 
 /// Files that belong to no image are removed when they are older than this. Younger ones may be those of uploads
@@ -126,8 +126,8 @@ impl ImageFolder {
         Ok(system.f_bavail.saturating_mul(system.f_frsize))
     }
 
-    /// Removes what uploads and deletes left over that ended with their process, and returns the number of files.
-    /// `is_known` says which images have bytes.
+    /// Removes old files that belong to no image, as those of uploads and deletions that ended with their process, and
+    /// returns the number of files. `is_known` says which images have bytes.
     ///
     /// # Errors
     ///

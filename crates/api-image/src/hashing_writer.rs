@@ -1,4 +1,4 @@
-//! A file that is written and hashed at once.
+//! A file that is hashed while it is written.
 
 use std::io::{self, Write as _};
 
@@ -33,7 +33,7 @@ impl HashingWriter {
         Ok(())
     }
 
-    /// The file, and what is in it.
+    /// The file, with the size and the hashes of its contents.
     pub(crate) fn finish(self) -> (NamedTempFile, ImageContent) {
         let content = ImageContent {
             size: self.size,

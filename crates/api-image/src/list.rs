@@ -19,7 +19,7 @@ use crate::view;
 const PAGE_DEFAULT: usize = 25;
 /// Images of a page at most.
 const PAGE_MAX: usize = 1000;
-/// Keys of an order at most.
+/// The most keys by which a list may be sorted.
 const SORT_KEYS_MAX: usize = 8;
 
 /// What images can be sorted by.
@@ -210,7 +210,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'~');
 
-/// The path of the list with the same query, from its beginning on or behind an image.
+/// The path of the list with the same query: of its first page, or of the page after the image `marker`.
 fn link(query: &Query<'_>, marker: Option<Uuid>) -> String {
     let marker = marker.map(|marker| marker.to_string());
     let others = query.iter().filter(|(name, _)| *name != "marker");

@@ -20,7 +20,7 @@ pub struct Limits {
     pub image_bytes_max: u64,
     /// Bytes that uploads leave free in the file system of the folder.
     pub free_bytes_min: u64,
-    /// Uploads, and downloads, at the same time; a project may have a quarter of them.
+    /// Uploads at the same time, and as many downloads. A project may have a quarter of each.
     pub transfers_max: usize,
 }
 

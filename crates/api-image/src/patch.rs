@@ -17,7 +17,7 @@ const OPERATIONS_MAX: usize = 256;
 
 /// One change.
 enum Operation<'a> {
-    /// Sets an attribute or a property. It has to be there already if `replaces`.
+    /// Sets an attribute or a property. If `replaces`, a property has to be there already.
     Set {
         name: String,
         value: &'a Value,

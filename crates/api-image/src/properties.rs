@@ -1,4 +1,4 @@
-//! The properties of images: how many there may be, and what those that decide about hosts may say.
+//! The properties of images: their limits, and the values of those that the scheduler reads.
 
 use std::collections::BTreeMap;
 

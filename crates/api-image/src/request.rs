@@ -73,7 +73,7 @@ impl RoutedRequest<'_> {
         })
     }
 
-    /// Checks a policy rule for what belongs to a project.
+    /// Checks a policy rule, whose target belongs to this project.
     ///
     /// # Errors
     ///
@@ -93,12 +93,13 @@ impl RoutedRequest<'_> {
         control.read(move |state, _| compute(state)).await
     }
 
-    /// Changes an image: `change` gets it as it is, and returns what it becomes, and the response. It is called again
-    /// when another change was faster.
+    /// Changes an image. `change` gets the present image, and returns the changed one (`None` deletes the image) and
+    /// the value that this function returns. It is called again when another change was faster.
     ///
     /// # Errors
     ///
-    /// 404 when there is no such image, and those of `change` and of the state machine.
+    /// 404 when there is no such image, the errors of `change`, those for refusals of the state machine, and 409 when
+    /// other changes were faster each time.
     pub(crate) async fn change_image<T: Send>(
         &self,
         change: impl Fn(&Image) -> ApiResult<(Option<Image>, T)> + Send + Sync,
@@ -156,7 +157,7 @@ impl ApiState {
             .is_ok()
     }
 
-    /// Replaces the row of an image, unless it is not any more what the caller saw.
+    /// Replaces the row of an image by `next`, if the row still is `known`; `None` is no row.
     pub(crate) async fn set_image(
         &self,
         id: Uuid,

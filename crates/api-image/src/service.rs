@@ -251,7 +251,7 @@ async fn run_handler(matched: &MatchedRequest, request: &RoutedRequest<'_>) -> A
     }
 }
 
-/// Checks the type of a body that describes something.
+/// Checks the type of a body that is not that of an upload.
 fn check_media_type(request: &MatchedRequest, headers: &HeaderMap) -> ApiResult<()> {
     let expected = match request.path.route {
         Route::Image => patch::MEDIA_TYPE,

@@ -8,7 +8,7 @@ use placewright_http::{ApiError, ApiResult};
 
 use crate::error::RETRY_AFTER;
 
-/// The transfers in one direction. Clones count the same ones.
+/// The transfers in one direction. Clones share their counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Transfers {
     max: usize,

@@ -15,7 +15,7 @@ use crate::hashing_writer::HashingWriter;
 use crate::options::Limits;
 use crate::transfers::Transfer;
 
-/// What gathers in memory before it is written.
+/// How many bytes gather in memory before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Where the sink leaves what it received, for the handler.
@@ -25,7 +25,7 @@ pub(crate) type Slot = Arc<Mutex<Option<Received>>>;
 pub(crate) struct Received {
     pub(crate) file: NamedTempFile,
     pub(crate) content: ImageContent,
-    /// Counted until the handler is done with it.
+    /// Kept so that the upload counts as under way until the handler has ended.
     pub(crate) _transfer: Transfer,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    /// Begins an upload to an image of a project, whose images have so many bytes already.
+    /// Begins an upload to an image. `bytes_in_use` is the size of all images that the image's project has already.
     ///
     /// # Errors
     ///

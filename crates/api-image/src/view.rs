@@ -24,7 +24,7 @@ pub(crate) fn status(image: &Image) -> &'static str {
     }
 }
 
-/// The name of what a member says.
+/// The name of a member's status.
 pub(crate) fn member_status(status: MemberStatus) -> &'static str {
     match status {
         MemberStatus::Pending => "pending",
@@ -37,8 +37,8 @@ pub(crate) fn member_status(status: MemberStatus) -> &'static str {
 pub(crate) fn image(id: Uuid, image: &Image) -> Value {
     let mut shown = Map::new();
     let content = image.content.as_ref();
-    // An attribute of a later release, or of another service, could be kept as a property; attributes go last, so that
-    // none of them is hidden.
+    // A property may have the name of an attribute that an earlier release did not know. Attributes are inserted last,
+    // so that no property hides one.
     for (name, value) in &image.properties {
         shown.insert(name.clone(), json!(value));
     }

@@ -17,7 +17,7 @@ const MD5: &str = "d85bc23258cf4ec207963f9f2f02c38d";
 /// How its SHA-512 begins.
 const SHA512: &str = "b81a798b45fb1a363cae101abc7af6ec";
 
-/// More than what gathers in memory before it is written.
+/// More bytes than gather in memory before they are written.
 fn content() -> Bytes {
     (0..3_000_000_u32)
         .map(|number| (number % 251) as u8)
@@ -36,7 +36,7 @@ async fn what_was_uploaded_is_downloaded_with_its_hashes() {
         (&image["status"], &image["size"]),
         (&json!("active"), &json!(3_000_000))
     );
-    // As md5sum and sha512sum say.
+    // The hashes are as md5sum and sha512sum print them.
     assert_eq!(image["checksum"], MD5);
     assert_eq!(image["os_hash_algo"], "sha512");
     assert!(image["os_hash_value"].as_str().unwrap().starts_with(SHA512));
@@ -50,7 +50,7 @@ async fn what_was_uploaded_is_downloaded_with_its_hashes() {
     assert_eq!(download.bytes, content());
     api.get(OTHER, &file).await.expect_error(404);
     assert_eq!(api.files(), [id.as_str()]);
-    // They never change.
+    // The bytes never change.
     api.upload(OWNER, &id, "other").await.expect_error(409);
     let changes = json!([{"op": "replace", "path": "/disk_format", "value": "qcow2"}]);
     api.patch(OWNER, &id, changes).await.expect_error(403);
@@ -123,7 +123,7 @@ async fn a_full_disk_is_said_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn uploads_name_their_type_and_an_image_that_is() {
+async fn uploads_need_the_right_type_and_an_image_that_exists() {
     let api = Api::start().await;
     let id = api.create(OWNER, raw("a")).await;
     let path = format!("/v2/images/{id}/file");

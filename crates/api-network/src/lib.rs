@@ -1,5 +1,5 @@
-//! What clients ask of OpenStack Networking before they do anything else, in an installation without networks:
-//! every list is empty, nothing has an id, and nothing can be made.
+//! The API of OpenStack Networking for an installation without networks, because many clients list networks before they
+//! do anything else. Every list is empty, no object is found by an id, and nothing can be made.
 
 mod resources;
 mod service;

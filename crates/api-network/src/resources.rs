@@ -58,9 +58,9 @@ pub(crate) enum Resource {
     Collections,
     /// A collection, by the key of its list.
     Collection(&'static str),
-    /// The quotas of a project, as they are or with what is in use.
+    /// The quotas of a project, also with what the project uses of them if `with_usage`.
     Quotas { with_usage: bool },
-    /// Something with an id, in a collection: there is nothing.
+    /// An object with an id in a collection. None exists.
     Item {
         collection: &'static str,
         id: String,
@@ -107,11 +107,11 @@ impl Resource {
         }
     }
 
-    /// What is there; `origin` is the scheme and host of the API as the client addresses it.
+    /// The body of the answer to `GET`. `origin` is the scheme and host of the API as the client addresses it.
     ///
     /// # Errors
     ///
-    /// 404 for what has an id.
+    /// 404 for [`Self::Item`].
     pub(crate) fn show(&self, origin: &str) -> ApiResult<Value> {
         let link = |path: &str| json!([{"rel": "self", "href": format!("{origin}/v2.0/{path}")}]);
         match self {

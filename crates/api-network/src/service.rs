@@ -34,8 +34,8 @@ impl fmt::Debug for NetworkService {
 }
 
 impl NetworkService {
-    /// Creates the service, behind the gateway of the other ones. `public_url` is the scheme and host under which clients
-    /// reach it, if those of their requests are others.
+    /// Creates the service with the gateway of the process's other services. `public_url` is the scheme and host under
+    /// which clients reach the API; `None` if they are those of each request.
     pub fn new(gateway: Arc<Gateway>, public_url: Option<String>) -> Self {
         Self {
             gateway,

@@ -25,7 +25,7 @@ pub const JSON: &str = "application/json";
 pub const PATCH: &str = "application/openstack-images-v2.1-json-patch";
 pub const BYTES: &str = "application/octet-stream";
 
-/// The token of an administrator, and those of a member of two projects.
+/// The token of an administrator, and those of members of two different projects.
 pub const ADMIN: &str = "admin";
 pub const OWNER: &str = "u1:p1";
 pub const OTHER: &str = "u2:p2";
@@ -168,7 +168,7 @@ impl Api {
         created["id"].as_str().unwrap().to_owned()
     }
 
-    /// The ids, or names if they have one, of the images in a list.
+    /// The names of the images in a list; empty for an image without a name.
     pub async fn names(&self, token: &str, query: &str) -> Vec<String> {
         let list = self
             .get(token, &format!("/v2/images{query}"))
