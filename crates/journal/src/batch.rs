@@ -63,7 +63,7 @@ fn split(mut payload: &[u8]) -> Option<Vec<&[u8]>> {
     payload.is_empty().then_some(records)
 }
 
-/// The checksum of a batch, after the one of the batch before.
+/// The checksum of a batch, which covers `previous`, the checksum of the batch before.
 pub fn checksum(previous: u32, first: u64, last: u64, payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&previous.to_le_bytes());

@@ -1,7 +1,8 @@
 //! Copies of journals: everything of one store, in a store of any engine, and the seal of the old one.
 //!
-//! Entries keep their numbers and their records, byte by byte. What the target holds already is compared, so that a
-//! copy that was interrupted goes on where it ended, and nothing else is ever overwritten.
+//! Entries keep their numbers and their records, byte by byte. The entries that the target holds already are compared
+//! with those of the source, so that a copy that was interrupted goes on where it ended. Nothing in the target is
+//! overwritten.
 
 use std::io::{self, Write as _};
 use std::ops::ControlFlow;
@@ -10,8 +11,8 @@ use std::time::Duration;
 
 use crate::{AppendError, Journal, JournalError, Resolution, verify};
 
-/// The approximate size in bytes of the records in one append, and their number. Every engine accepts that many in one
-/// append.
+/// The size in bytes from which on no further record is added to an append, and the maximum number of records in one
+/// append. Every engine accepts as much in one append.
 const BATCH_BYTES: usize = 256 << 10;
 const BATCH_RECORDS: usize = 4096;
 /// How often the outcome of an append without an answer is asked for, and the pause in between.
@@ -25,7 +26,7 @@ pub struct CopyProgress {
     pub entry: u64,
     /// The last entry of the source, as far as is known.
     pub end: u64,
-    /// The size of the records that were copied, in bytes.
+    /// The size in bytes of the records that were copied. It is counted anew for the entries after the seal.
     pub bytes: u64,
 }
 

@@ -23,7 +23,7 @@ pub enum JournalError {
         reason: String,
     },
 
-    /// Entries do not match their checksum.
+    /// The entries of a batch do not match their checksum, or do not follow the batch before.
     #[error("the journal at {path} is damaged: entries {first} to {last}: {reason}")]
     Damaged {
         /// The directory of the store.

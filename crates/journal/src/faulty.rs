@@ -10,7 +10,7 @@ use crate::{
     AppendError, Journal, JournalError, Resolution, SnapshotInfo, SnapshotWriter, Stats, Visit,
 };
 
-/// How an operation of a journal is made to fail [fault injection].
+/// How an operation of a journal is made to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The disk is full; nothing is kept.

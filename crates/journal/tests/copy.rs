@@ -46,7 +46,7 @@ fn copy_to(source: &mut dyn Journal, target: &mut dyn Journal) -> Result<Copied,
     copy(source, target, "there", &mut |_| ())
 }
 
-/// A journal of 30 entries, of which the first ones are trimmed.
+/// A journal of 30 entries, of which the first ten are trimmed.
 fn trimmed_source() -> MemoryJournal {
     let mut source = MemoryJournal::new();
     append(&mut source, 1, 30);

@@ -298,7 +298,7 @@ fn a_full_store_keeps_its_entries_and_accepts_appends_again_after_a_trim() {
 }
 
 #[test]
-fn a_second_process_gets_an_error_that_names_the_lock_holder() {
+fn opening_a_locked_store_is_an_error_that_names_the_lock_holder() {
     let directory = store();
     let mut journal = open(directory.path()).unwrap();
     let error = failure(open(directory.path()));

@@ -30,10 +30,11 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The write-ahead log is checkpointed when it has grown to this many pages (16 MiB): less often
 /// than by SQLite's default, because each checkpoint costs two more fsyncs.
 const CHECKPOINT_PAGES: u32 = 4096;
-/// The size to which [`SqliteJournal::grow_log`] extends the log: some thousand appends of a quiet
+/// The size to which [`SqliteJournal::grow_log`] extends the log: about a thousand appends of a quiet
 /// store, or the first second of a busy one.
 const LOG_BYTES: u64 = 4 << 20;
-/// The size of SQLite's page cache while the log is extended: close to zero, so that it writes.
+/// The size of SQLite's page cache while the log is extended: close to zero, so that SQLite writes changed pages at
+/// once.
 const CACHE_PAGES_GROWING: i64 = 16;
 
 /// How to open a store.
@@ -45,12 +46,12 @@ pub struct SqliteOptions {
 }
 
 impl SqliteJournal {
-    /// Opens the store in `directory`, which is created when it is not there yet. No other program
-    /// can open it until this value and all handles from [`crate::Journal::try_clone`] are dropped.
+    /// Opens the store in `directory`, which is created when it is not there yet. Nobody else can open the
+    /// store for writing until this value and all handles from [`crate::Journal::try_clone`] are dropped.
     ///
     /// # Errors
     /// [`JournalError::Locked`], [`JournalError::NewerFormat`], [`JournalError::NotAJournal`],
-    /// [`JournalError::ReadOnly`], or the store failed.
+    /// [`JournalError::ReadOnly`], the errors of [`crate::Journal::check_acknowledged`], or the store failed.
     pub fn open(directory: &Path, options: SqliteOptions) -> Result<Self, JournalError> {
         let (mut store, stored_mark) = lock_store(directory, options)?;
         check_file(&store, stored_mark)?;
@@ -358,7 +359,7 @@ fn check_format(store: &Store, connection: &Connection) -> Result<(), JournalErr
     }
 }
 
-/// Locks the store for this process. The lock is released when the file is closed.
+/// Locks the store for this process, until the [`Store`] that gets the file is dropped.
 fn lock(directory: &Path) -> Result<File, JournalError> {
     let path: PathBuf = directory.join("lock");
     let io = |e| JournalError::from_io(&path, "lock the store", e);

@@ -63,7 +63,7 @@ impl SqliteJournal {
             .and_then(|()| transaction.execute("INSERT INTO seal VALUES (?1)", [moved_to]))
             .map_err(&sqlite)?;
         transaction.commit().map_err(&sqlite)?;
-        // The write lock is held, so nobody else has set it.
+        // The write lock is held, so nobody else has set the address.
         let _ = store.moved_to.set(moved_to.to_owned());
         Ok(end)
     }

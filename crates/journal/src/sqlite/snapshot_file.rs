@@ -19,8 +19,8 @@ use crate::{JournalError, SnapshotInfo, SnapshotWriter, private};
 const MAGIC: &[u8; 8] = b"PWSNAPSH";
 const FORMAT: u32 = 1;
 const HEADER_BYTES: usize = 24;
-/// Large enough for the disk's full speed. Each chunk is synced to the disk separately, so that the fsync of
-/// an append never waits for a whole snapshot.
+/// The size of a chunk, which is large enough for the disk's full speed. Each chunk is synced to the disk separately,
+/// so that the fsync of an append never waits for a whole snapshot.
 const CHUNK_BYTES: usize = 4 << 20;
 /// No writer makes larger chunks, so a larger length is damage.
 const CHUNK_BYTES_MAX: usize = 64 << 20;
