@@ -1,7 +1,8 @@
 //! The table of all options: one entry makes a key of the configuration file, an environment
 //! variable, a flag, a line of `--help` and a row of docs/configuration.md.
 //!
-//! Nothing else names an option: a new one is one entry in `options!` below, read as a field of [`Options`].
+//! A new option is one entry in `options!` below. Code reads its value as a field of [`Options`]; `config/reads.rs`
+//! says which commands read the option.
 
 mod directories;
 mod kinds;
@@ -26,9 +27,10 @@ options! {
     placement: PlacementOptions {
         /// Address and port to listen on. 8778 is Placement's port in OpenStack.
         listen: SocketAddr = "127.0.0.1:8778";
-        /// Most connections at the same time of each of the APIs: placement, scheduler, compute, image and network. For a
-        /// further connection, an idle one of the peer with the most connections is closed; while none is idle, the
-        /// further one waits. If there are too few file descriptors, the limit is lower, and the log says so.
+        /// Most connections at the same time of each of the APIs: placement, scheduler, compute, identity, image and
+        /// network. For a further connection, an idle one of the peer with the most connections is closed; while none
+        /// is idle, the further one waits. If there are too few file descriptors, the limit is lower, and the log says
+        /// so.
         #[unit("connections")]
         connections_max: Number<1, 1_000_000> = "4096";
         /// Most connections of one peer, which is an IPv4 address or a /64 network of IPv6. A further connection
@@ -151,8 +153,8 @@ options! {
         tls_plain: PlainMode = "allow";
     }
 
-    /// Control's part in building instances: the cells that it has, and how it deals with them. Without
-    /// cells and without the compute API, only placement and the scheduler run.
+    /// Control's part in building instances: the cells that it has, and how it deals with them. Without cells,
+    /// `listen`, and the compute, image and identity APIs, only placement and the scheduler run.
     control: ControlOptions {
         /// The cells, as NAME=UUID@HOST:PORT; one of several replicas as NAME=UUID@HOST:PORT+HOST:PORT, with the addresses
         /// of all. `placewright cell` logs its UUID and address when it starts.

@@ -31,9 +31,10 @@ use machine::ReplicatedMachine;
 use outgoing::{Outgoing, OutgoingLink};
 use wake::{Wake, WakingJournal};
 
-/// How often each side of a stream says something.
+/// How often each side of a stream sends a message, also when there is no news.
 const HEARTBEAT: Duration = Duration::from_millis(500);
-/// The number of its own heartbeats after which a replica regards a silent one as gone.
+/// A replica counts its own heartbeats while another replica is silent. At this number it regards the other one as
+/// gone.
 const SILENT_TICKS_MAX: u32 = 6;
 /// How long a follower waits to hear of new entries from the leader before it asks the store itself.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -136,8 +137,8 @@ impl<M: ReplicatedMachine> ReplicaGroup<M> {
             if !leadership.borrow().is_own {
                 return;
             }
-            // No replica has the number 0, so this leaves none out.
-            let Some((origin, address)) = self.followers.best_but(0) else {
+            // No replica has the number 0, so no follower is excluded.
+            let Some((origin, address)) = self.followers.best_except(0) else {
                 return;
             };
             tracing::info!(address, "handing over to another replica");

@@ -1,8 +1,8 @@
 //! `placewright up`: a whole installation in one process, on embedded stores under one directory: control with its
 //! APIs, cells, and simulated hosts.
 //!
-//! Cells also listen for agents, so that hosts of other machines can join. When `up` is started again on the
-//! same directory, the installation continues where it was.
+//! Cells also listen on loopback, so that agents in other processes of this machine can join. When `up` is started
+//! again on the same directory, the installation continues where it was.
 
 mod certificates;
 mod demo_image;
@@ -211,8 +211,8 @@ impl Up {
         Ok(())
     }
 
-    /// Sets the folder of the authority, unless control has a certificate of another one. In that case the
-    /// cells have no certificates, and listen on loopback.
+    /// Sets the folder of the authority, unless control has a certificate of another one. In that case the cells have
+    /// no certificates.
     fn set_authority_path(&self, options: &mut Options) {
         if options.control.identity_path.is_none() {
             let authority = &mut options.control.authority_path;
@@ -300,7 +300,7 @@ impl Up {
         Ok(())
     }
 
-    /// Opens all cells, adds them to control, and makes them listen for agents of other processes.
+    /// Opens all cells, adds them to control, and makes them listen for agents in other processes.
     async fn start_cells(
         &self,
         config: &Config,
@@ -390,7 +390,7 @@ impl Up {
         Ok(cell)
     }
 
-    /// Makes a cell listen for agents of other machines.
+    /// Makes a cell listen on loopback, for agents in other processes of this machine.
     async fn listen(
         &self,
         cell: &Arc<Cell>,

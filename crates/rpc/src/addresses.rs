@@ -75,8 +75,8 @@ impl<R: Replica> Addresses<R> {
         Arc::clone(&self.replicas[self.current.load(Ordering::Relaxed)])
     }
 
-    /// Makes a call that any replica answers. If a replica cannot be reached, the call is made to the next one; it may
-    /// have had its effect at the first one.
+    /// Makes a call that any replica answers. If a replica cannot be reached, the call is made to the next one; the
+    /// call may still have had its effect at the first one.
     pub(crate) async fn call_any<T, F>(&self, call: impl Fn(Arc<R>) -> F) -> Result<T, LinkError>
     where
         F: Future<Output = Result<T, LinkError>>,

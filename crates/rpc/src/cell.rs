@@ -280,7 +280,8 @@ pub(crate) struct CellService {
     pub(crate) authorizer: Authorizer,
 }
 
-/// The call that a caller of this service has to be authorized for, whichever method it calls. Only control is.
+/// The call that a caller of this service has to be authorized for, whichever method it calls. Only control is
+/// authorized for it.
 fn control_cell(cell: &str) -> Call<'_> {
     Call::ControlCell { cell }
 }

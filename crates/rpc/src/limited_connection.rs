@@ -27,7 +27,8 @@ pub(crate) struct LimitedConnection {
     stream: TcpStream,
     permit: ConnectionPermit,
     timeouts: NewConnectionTimeouts,
-    /// When the connection began to wait for its first byte or first authenticated call.
+    /// The start of the time-outs: when the connection was accepted, or when this process last continued after it was
+    /// suspended.
     waiting_since: Instant,
     has_received: bool,
     timer: PeerTimer,

@@ -19,7 +19,8 @@ pub(super) struct CloudsFile {
 
 /// Creates the first accounts with random passwords, which are written to the file.
 ///
-/// The file comes first: a process that ends between the two leaves no account whose password nobody knows.
+/// The file is written before the accounts are created, so that a process that ends in between leaves no account whose
+/// password nobody knows.
 ///
 /// # Errors
 ///

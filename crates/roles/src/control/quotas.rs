@@ -63,7 +63,8 @@ pub(super) async fn start(options: &Options, runtime: &Arc<Runtime>) -> anyhow::
     Ok(())
 }
 
-/// Counts the instances that a release without quotas accepted; then reads Keystone's limits for ever.
+/// Counts the instances that a release without quotas accepted. Then reads Keystone's limits at each `interval`, if
+/// there is a `reader`.
 async fn run(
     runtime: Arc<Runtime>,
     control: ControlHandle,

@@ -149,8 +149,8 @@ impl HandOver {
         hand_over
     }
 
-    /// The successor to which idle connections are passed when this process stops. The first call decides
-    /// whether there is one; without one, it closes the sockets for a successor.
+    /// The successor to which idle connections are passed when this process stops. The first call decides whether there
+    /// is a successor. If there is none, the call closes the sockets that a successor could request.
     pub(crate) fn choose_successor(&self) -> Option<Arc<dyn Successor>> {
         let mut successor = self.successor.lock();
         if successor.is_none() {

@@ -51,7 +51,7 @@ pub(crate) struct RunningControl {
     pub(crate) identity: ControlIdentity,
     /// The connection limits of the listeners.
     pub(crate) connection_limits: ConnectionLimits,
-    /// What is needed to hand over to a successor.
+    /// Passes the sockets to a successor of this process.
     pub(crate) hand_over: Arc<HandOver>,
     gateway: Arc<Gateway>,
     apis: ApiServers,

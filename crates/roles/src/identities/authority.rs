@@ -78,7 +78,7 @@ impl CertificateLink for LocalAuthority {
     }
 }
 
-/// Renews a certificate, unless its holder has too many already.
+/// Renews a certificate, unless its holder has too many renewed certificates that are still valid.
 fn renew(
     authority: &Authority,
     renewals: &Mutex<Renewals>,

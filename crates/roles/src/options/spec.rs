@@ -108,7 +108,7 @@ macro_rules! options {
             /// # Errors
             ///
             /// The index of the first option whose text is not an allowed value.
-            #[allow(unused_assignments, reason = "the last increment counts what nobody reads")]
+            #[allow(unused_assignments, reason = "nothing reads the index after the last increment")]
             pub fn from_texts(texts: &[&str]) -> Result<Self, usize> {
                 let mut index = 0;
                 $(

@@ -111,14 +111,15 @@ impl<M: ReplicatedMachine> Follower<M> {
         }
     }
 
-    /// If `unreachable` took over from this replica although this one was running, and this one cannot reach it either,
-    /// hands over to a follower. Otherwise these two replicas would take over from one another again and again.
+    /// Hands over to another follower if there is an `unreachable` replica: one that took over from this one although
+    /// this one was running, and that this one cannot reach. Otherwise these two replicas would take over from one
+    /// another again and again.
     async fn have_another_one_lead(&self, unreachable: Option<u64>) {
         let Some(unreachable) = unreachable else {
             return std::future::pending().await;
         };
         for _ in 0..SUCCESSOR_LOOKS {
-            if let Some((origin, address)) = self.followers.best_but(unreachable) {
+            if let Some((origin, address)) = self.followers.best_except(unreachable) {
                 tracing::info!(address, "handing over to a replica that others reach");
                 return self.replica.hand_over(origin, &address);
             }

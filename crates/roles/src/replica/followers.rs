@@ -49,12 +49,12 @@ impl Followers {
         }
     }
 
-    /// The number and address of the follower that has applied the most entries, leaving out the replica with the
-    /// number `but`.
-    pub(crate) fn best_but(&self, but: u64) -> Option<(u64, String)> {
+    /// The number and address of the follower that has applied the most entries, without the replica that has the
+    /// number `excluded`.
+    pub(crate) fn best_except(&self, excluded: u64) -> Option<(u64, String)> {
         let state = self.0.lock();
         let followers = state.followers.values();
-        let others = followers.filter(|known| known.origin != but);
+        let others = followers.filter(|known| known.origin != excluded);
         let best = others.max_by_key(|known| known.sequence)?;
         Some((best.origin, best.address.clone()))
     }
@@ -82,14 +82,14 @@ mod tests {
     #[test]
     fn the_follower_that_has_applied_most_is_the_best_while_it_is_there() {
         let followers = Arc::<Followers>::default();
-        assert_eq!(followers.best_but(0), None);
+        assert_eq!(followers.best_except(0), None);
         let one = followers.join(1, "one");
         let two = followers.join(2, "two");
         two.has_applied(5);
         one.has_applied(4);
-        assert_eq!(followers.best_but(0), Some((2, "two".into())));
-        assert_eq!(followers.best_but(2), Some((1, "one".into())));
+        assert_eq!(followers.best_except(0), Some((2, "two".into())));
+        assert_eq!(followers.best_except(2), Some((1, "one".into())));
         drop(two);
-        assert_eq!(followers.best_but(0), Some((1, "one".into())));
+        assert_eq!(followers.best_except(0), Some((1, "one".into())));
     }
 }

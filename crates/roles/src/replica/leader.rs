@@ -1,4 +1,4 @@
-//! The end of the leader on the streams between replicas: takes the followers' commands, and replies to them.
+//! The leader's side of the streams between replicas: takes the followers' commands, and replies to them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,7 +147,7 @@ struct FollowerStream<M: ReplicatedMachine> {
     news: LeaderNews,
     /// Whether `news` has to be sent now.
     has_news: bool,
-    /// Heartbeats since the follower said something.
+    /// Heartbeats since the follower's last message.
     silent_ticks: u32,
     /// The number of heartbeats since a command last had an outcome; 0 while no command is being carried out.
     stalled_ticks: u32,

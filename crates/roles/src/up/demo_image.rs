@@ -12,7 +12,7 @@ use crate::options::Options;
 /// The UUID of the image, which the examples name.
 const ID: Uuid = Uuid::from_u128(0x70ac_e000_0000_4000_8000_0000_0000_0001);
 
-/// Makes the image, if the installation is new. Later nothing makes it again when somebody deleted it.
+/// Makes the image, if the installation is new. If somebody deletes the image, it is not made again.
 ///
 /// # Errors
 ///

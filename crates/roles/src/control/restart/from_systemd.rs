@@ -66,8 +66,7 @@ pub(super) fn keep(listeners: &[(&'static str, TcpListener)]) {
     }
 }
 
-/// The successor that passes connections to systemd, until the next process starts; `None` without
-/// systemd.
+/// systemd as the successor: it keeps the connections until the next process starts. `None` without systemd.
 pub(super) fn successor() -> Option<Arc<dyn Successor>> {
     std::env::var_os("NOTIFY_SOCKET")?;
     Some(Arc::new(DescriptorStore))
