@@ -53,7 +53,7 @@ pub(crate) struct CheckLimiter {
 struct FailureRecords {
     /// By source or user name: the time at which its allowance is fully recovered (a leaky bucket).
     failures: SecondChanceCache<Instant>,
-    /// Sources, with user names, whose credentials were verified.
+    /// Pairs of a source and a user name for which credentials were verified.
     trusted: SegmentedCache<()>,
     /// The time in which an allowance recovers by one failure; the same as [`CheckLimiter::interval`].
     interval: Duration,
@@ -74,8 +74,8 @@ pub(crate) struct PendingCheck<'c> {
     pub(crate) user_exists: bool,
 }
 
-/// An admitted check. If it is dropped without a reported outcome, it is charged as a failure, so that
-/// a client cannot avoid the charge by cancelling its request.
+/// An admitted check. If it is dropped without a reported outcome, it is charged as a failure, unless its credentials
+/// were verified before, so that a client cannot avoid the charge by cancelling its request.
 pub(crate) struct AdmittedCheck {
     failure_records: Arc<Mutex<FailureRecords>>,
     /// The key of the source's failures.

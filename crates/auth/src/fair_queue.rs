@@ -1,9 +1,9 @@
 //! A queue for slow checks: only a few run at a time. The next check is chosen by priority class and,
 //! within a class, round-robin by source.
 //!
-//! However many checks of one source wait, the first check of another source waits for at most one
-//! check of each source. When a priority class is full, the newest check of the source with the most
-//! waiting checks is dropped.
+//! However many checks of one source wait, the first check of another source in the same class waits for at most one
+//! check of each source. When a priority class is full, the newest check of the source with the most waiting checks is
+//! dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

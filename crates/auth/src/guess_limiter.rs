@@ -1,8 +1,8 @@
 //! How often one source may guess the password of one name.
 //!
-//! A guess is charged before it is checked and refunded when it was right, so that a thousand guesses at the same
-//! time are not checked either. Whoever has no guess left is refused at once: nothing is computed for it, and
-//! nobody waits behind it. Other names from the same source, and the same name from other sources, are not affected.
+//! A guess is charged before it is checked and refunded when it was right, so that guesses that come at the same time
+//! are limited, too. A source that has no guess left is refused at once: no hash is computed for the guess, and no
+//! other check waits for it. Other names from the same source, and the same name from other sources, are not affected.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -2,12 +2,12 @@
 //!
 //! Two independent parts, which share only [`Identity`]:
 //!
-//! * [`Authenticator`] identifies the sender of a request: by what the client claims
-//!   ([`Strategy::Noauth2`]), by a password file ([`Strategy::HttpBasic`]), by a token that
-//!   Keystone validates ([`Strategy::Keystone`]) or by one of the installation's own
-//!   ([`Strategy::Identity`]), for which [`Passwords`] has what signing in needs.
-//! * [`Policy`] decides whether an identity may do an operation. Its defaults are Placement's; a
-//!   `policy.yaml` in oslo.policy's language overrides them.
+//! * [`Authenticator`] identifies the sender of a request: by what the client claims ([`Strategy::Noauth2`]), by a
+//!   password file ([`Strategy::HttpBasic`]), by a token that Keystone validates ([`Strategy::Keystone`]), or by a
+//!   token that the installation issued itself ([`Strategy::Identity`]). [`Passwords`] checks passwords before such a
+//!   token is issued.
+//! * [`Policy`] decides whether an identity may do an operation. Its defaults are those of Placement, Nova and Glance,
+//!   with rules for Placewright's own operations; a `policy.yaml` in oslo.policy's language overrides them.
 //!
 //! The crate does not depend on an HTTP server. A request is its headers ([`Headers`]); the server
 //! decides which paths need no identity.
@@ -17,8 +17,8 @@
 //! * The caches have secrets only as keyed hashes. Only the service user's own password and token are
 //!   kept in memory as they are.
 //! * Every cache and queue has a bound. Invalid credentials cannot evict valid ones from a cache.
-//! * A limiter admits slow checks: credentials that were verified before have priority, and addresses
-//!   with many failures come last. No address is locked out.
+//! * A limiter admits slow checks: credentials that were verified before have priority, and addresses with many
+//!   failures come last. No address is locked out for good.
 //! * A loaded policy can always be evaluated: every reference resolves, and no rule is cyclic.
 
 mod authenticator;

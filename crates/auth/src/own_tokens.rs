@@ -1,7 +1,7 @@
 //! `identity`: a token that this installation issued itself, checked in this process.
 //!
-//! What a token is, and whether it is valid, is the business of whoever implements [`TokenCheck`]. Here are the
-//! headers, and service tokens, which work as with `keystone`.
+//! The implementation of [`TokenCheck`] decides what a token is and whether it is valid. This module reads the headers,
+//! and handles service tokens, which work as with `keystone`.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -36,7 +36,8 @@ pub trait TokenCheck: Send + Sync {
     /// Checks a token, without waiting. With `allow_expired`, a token that has expired lately is valid too.
     fn check(&self, token: &str, allow_expired: bool) -> CheckedToken;
 
-    /// Brings the state up to date, which other processes may have changed; `None` if it always is.
+    /// Brings the state up to date, because other processes may have changed it; `None` if the state is always up to
+    /// date.
     fn refresh(&self) -> Option<Refreshing>;
 }
 

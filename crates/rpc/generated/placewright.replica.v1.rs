@@ -145,7 +145,7 @@ pub mod reply {
         /// The replica does not lead any more. The command has no effect.
         #[prost(bool, tag = "3")]
         NotLeading(bool),
-        /// The command was not carried out. It has no effect.
+        /// The command was not carried out; with UNKNOWN_OUTCOME it may have been.
         #[prost(message, tag = "4")]
         Failure(super::Failure),
     }
@@ -187,7 +187,7 @@ pub mod failure {
         Overloaded = 2,
         /// The record would be too large.
         TooLarge = 3,
-        /// The outcome is not known: the leader ended before its store said whether the entry is kept.
+        /// The outcome is not known: the store did not say whether the entry is kept.
         UnknownOutcome = 4,
         /// The leader cannot read the command.
         Unreadable = 5,

@@ -18,7 +18,7 @@ pub(crate) struct Peer {
     pub(crate) facts: CertificateFacts,
     pub(crate) certificate: CertificateDer<'static>,
     pub(crate) remote: SocketAddr,
-    /// The number of the server's credentials, as they were when the certificate was verified last.
+    /// The number of the server's credentials with which the certificate was verified last.
     verified_with: AtomicU64,
 }
 
