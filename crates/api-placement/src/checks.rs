@@ -44,7 +44,8 @@ pub(crate) fn check_content_type_of_body(headers: &HeaderMap) -> ApiResult<()> {
 ///
 /// # Errors
 ///
-/// 405 for a method that no version of the route has, otherwise 404.
+/// 405 for a method that no version of the route has. For a method that only other versions have: 404, or what the
+/// reference returns in its exceptions.
 pub(crate) fn choose_operation(
     entry: &'static RouteEntry,
     parts: &Parts,

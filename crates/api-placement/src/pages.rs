@@ -33,7 +33,7 @@ pub(crate) enum Page {
     Audit,
     /// An audit that repairs inconsistencies.
     Repair,
-    /// The part of this process among the replicas.
+    /// What this process does as one of the replicas of control.
     Status,
     /// A request that another replica lead.
     HandOver,
@@ -101,9 +101,9 @@ impl Page {
         matches!(self, Page::Explain | Page::Audit | Page::Repair)
     }
 
-    /// Whether the page shows the state, and so has to wait until it is the newest.
+    /// Whether a request for the page waits until the state is the newest.
     pub(crate) fn reads_newest(self) -> bool {
-        // The others are needed most when the store does not answer.
+        // These three pages are needed most when the store does not answer.
         !matches!(self, Page::Status | Page::HandOver | Page::AppendLost)
     }
 

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_look_as_always() {
+    fn a_peer_prints_as_its_address() {
         for text in [
             "127.0.0.1:80",
             "0.0.0.0:0",
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_look_as_always() {
+    fn a_target_prints_as_its_uri() {
         for text in [
             "/",
             "/a?b=c",

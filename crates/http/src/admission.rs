@@ -219,8 +219,8 @@ impl Permit<'_> {
         result
     }
 
-    /// Carries the request out. A request that takes so long that it must be waiting for something gives its seat back
-    /// before it ends.
+    /// Carries the request out. A request that takes longer than the seat time of its pool gives its seat back before
+    /// it ends.
     async fn run_with_seat<F: Future>(&mut self, work: F) -> F::Output {
         match self {
             Self::Tenant(permit) => {

@@ -18,7 +18,7 @@ use crate::error::{ApiError, ApiResult};
 /// What a body sink does with a piece, or at the end.
 pub type Sinking<'a> = Pin<Box<dyn Future<Output = ApiResult<()>> + Send + 'a>>;
 
-/// Where the body of a request goes that is too large for memory. It is dropped without [`Self::finish`] when the
+/// The destination of a request body that is too large for memory. It is dropped without [`Self::finish`] when the
 /// client breaks off.
 pub trait BodySink: Send {
     /// Takes the next piece. No more is read from the client until that is done.

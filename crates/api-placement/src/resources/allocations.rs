@@ -22,7 +22,7 @@ const UNKNOWN_TYPE: &str = "unknown";
 /// What the entries of a request are called in the error about too many of them.
 const ENTRY_KIND: &str = "allocations";
 
-/// Claims of several consumers, without allocations from the first provider on that cannot exist.
+/// Claims of one or several consumers. After the first provider that cannot exist, further allocations are left out.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     pub(crate) consumers: Vec<ConsumerClaim>,
