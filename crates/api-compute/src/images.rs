@@ -1,7 +1,7 @@
 //! The properties of images, which restrict on which hosts servers can run.
 //!
-//! Images belong to another service. An operator provides the properties that affect placement in a
-//! file, in the form in which the image service lists images (`GET /v2/images`):
+//! If control does not serve the image API, images belong to another service. An operator then provides the properties
+//! that affect placement in a file, in the form in which the image service lists images (`GET /v2/images`):
 //!
 //! ```json
 //! {"images": [{

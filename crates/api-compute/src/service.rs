@@ -269,7 +269,7 @@ impl Api for ComputeService {
                     return Reply::value(200, &discovery::version_details(origin));
                 }
                 (RequestTarget::Operation(matched), Some(identity)) => (matched, identity),
-                // Requests for operations are always authenticated: see `admit`.
+                // `required_access` lets no request for an operation pass without an identity.
                 (RequestTarget::Operation(_), None) => return Err(error::path_not_found()),
             };
             let mut request = RoutedRequest {

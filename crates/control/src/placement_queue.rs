@@ -41,10 +41,10 @@ const CLAIMS_UNDER_WAY_MAX: usize = 512;
 /// The most reservations and moves that are ranked together.
 const WORK_AT_ONCE: usize = 16;
 /// While placements wait for their pace, the interval of checks whether the pace is still limited.
-const SHARED_CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// The most instances of one request that are claimed by one command while several projects send requests:
+const PACE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// The most instances of one request that are claimed by one command while the pace is limited:
 /// a claim of a thousand hosts would hold up everybody's commands for more than 10 milliseconds.
-const CLAIMS_AT_ONCE_WHEN_SHARED: usize = 64;
+const CLAIMS_AT_ONCE_WHEN_LIMITED: usize = 64;
 
 /// An instance or a move that waits for a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,13 +166,13 @@ impl PlacementQueue {
         self.shared.wake.notify_one();
     }
 
-    /// Limits the pace of placements to one instance in this time while several projects send requests.
+    /// Limits the pace of placements to one instance for each `instance_time` while several projects send requests.
     pub(crate) fn limit_pace(
         &self,
         instance_time: Duration,
-        is_shared: impl Fn() -> bool + Send + Sync + 'static,
+        has_several_projects: impl Fn() -> bool + Send + Sync + 'static,
     ) {
-        self.shared.pace.set(instance_time, is_shared);
+        self.shared.pace.set(instance_time, has_several_projects);
     }
 
     /// Ends the thread, and blocks until it has ended.
@@ -200,16 +200,16 @@ impl Shared {
     fn run(&self, submitted: &mpsc::UnboundedSender<Submitted>) {
         let mut planner = Planner::new(self.control.options().clone(), self.scheduler.number());
         let mut next_placement = Instant::now();
-        while let Some((taken, is_shared)) = self.take_work(next_placement) {
+        while let Some((taken, is_pace_limited)) = self.take_work(next_placement) {
             placewright_tasks::injection_point(Task::ControlPlaces);
             planner.silent_cells = self.control.shared.views.read().silent_cells();
-            let plans = self.plan(&mut planner, taken, is_shared);
+            let plans = self.plan(&mut planner, taken, is_pace_limited);
             let planned_at = self.scheduler.moment();
             for plan in plans {
                 let claims = plan.claim_count();
                 self.wait_for_room(claims);
                 if let Some(command) = self.submit(plan, planned_at) {
-                    if is_shared {
+                    if is_pace_limited {
                         next_placement =
                             self.pace
                                 .next_placement(claims, next_placement, Instant::now());
@@ -225,16 +225,16 @@ impl Shared {
         }
     }
 
-    /// Plans work for one time slice, and at least one piece of it. What is left goes back into the queue.
+    /// Plans work for one time slice, and at least one piece of it. Work that is not planned goes back into the queue.
     fn plan(
         &self,
         planner: &mut Planner,
         mut taken: VecDeque<(String, PlanningWork)>,
-        is_shared: bool,
+        is_pace_limited: bool,
     ) -> Vec<PlacementPlan> {
         let contention = self.scheduler.contention();
-        let part_max = match is_shared {
-            true => CLAIMS_AT_ONCE_WHEN_SHARED,
+        let part_max = match is_pace_limited {
+            true => CLAIMS_AT_ONCE_WHEN_LIMITED,
             false => usize::MAX,
         };
         let mut plans = Vec::new();
@@ -285,7 +285,8 @@ impl Shared {
         }
     }
 
-    /// Waits for work, and takes some of it out of the queue; `None` when control stops.
+    /// Waits for work, and takes some of it out of the queue. The second value says whether the pace is limited.
+    /// `None` if control stops.
     fn take_work(
         &self,
         next_placement: Instant,
@@ -300,22 +301,22 @@ impl Shared {
                 self.wake.wait(&mut queue);
                 continue;
             }
-            let is_shared = self.pace.is_limited();
+            let is_pace_limited = self.pace.is_limited();
             let now = Instant::now();
-            if is_shared && now < next_placement {
+            if is_pace_limited && now < next_placement {
                 // Whether several projects send requests may change meanwhile.
-                let until = next_placement.min(now + SHARED_CHECK_INTERVAL);
+                let until = next_placement.min(now + PACE_CHECK_INTERVAL);
                 self.wake.wait_until(&mut queue, until);
                 continue;
             }
-            let count = if is_shared { 1 } else { WORK_AT_ONCE };
+            let count = if is_pace_limited { 1 } else { WORK_AT_ONCE };
             let mut taken = std::mem::take(&mut queue.next);
             while taken.len() < count
                 && let Some(work) = queue.work.take()
             {
                 taken.push_back(work);
             }
-            return Some((taken, is_shared));
+            return Some((taken, is_pace_limited));
         }
     }
 

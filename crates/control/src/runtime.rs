@@ -119,15 +119,15 @@ impl Runtime {
     }
 
     /// Limits the pace of placements to one instance in `instance_time` while several projects send requests, that is,
-    /// while `is_shared` returns true. Without this call there is no limit.
+    /// while `has_several_projects` returns true. Without this call there is no limit.
     pub fn limit_pace(
         &self,
         instance_time: Duration,
-        is_shared: impl Fn() -> bool + Send + Sync + 'static,
+        has_several_projects: impl Fn() -> bool + Send + Sync + 'static,
     ) {
         self.context
             .placement_queue
-            .limit_pace(instance_time, is_shared);
+            .limit_pace(instance_time, has_several_projects);
     }
 
     /// Starts periodic audits, and returns the handle that runs one on request.

@@ -281,7 +281,8 @@ pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     )
 }
 
-/// The live migration of the path. Callers that show or refuse it need only the rule for showing.
+/// The live migration of the path. The caller must be allowed to show live migrations, even if the request is to abort
+/// or to force one: such requests are always refused.
 async fn find_live(request: &RoutedRequest<'_>) -> ApiResult<MigrationRow> {
     let id = request.parameter("migration_id");
     let rows = live_migrations(request, Rule::ServerMigrationsShow).await?;

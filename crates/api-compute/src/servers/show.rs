@@ -100,8 +100,9 @@ fn minimal_json(request: &RoutedRequest<'_>, server: &ServerView<'_>) -> Value {
     })
 }
 
-/// The addresses of a server, by network. Nobody knows any. Clients that let the cloud choose networks take a server
-/// whose object is empty for one that failed, so where there are no networks theirs says that in its only key.
+/// The addresses of a server, by network. No addresses are known, so the object says only whether the server could have
+/// networks. If this control serves the Network API, which has no networks, and the request did not ask for `none`, the
+/// object has the one key `no-network`: clients that let the cloud choose networks take an empty object for a failure.
 pub(super) fn addresses_json(request: &RoutedRequest<'_>, server: &ServerFields) -> Value {
     let wants_none = server.networks == Some(Networks::Keyword(NetworksKeyword::None));
     match request.api_state.options.serves_networks && !wants_none {

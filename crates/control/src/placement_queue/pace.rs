@@ -19,7 +19,7 @@ struct Limit {
     /// The time for each instance.
     instance_time: Duration,
     /// Whether several projects send requests.
-    is_shared: Box<dyn Fn() -> bool + Send + Sync>,
+    has_several_projects: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Pace {
@@ -27,17 +27,19 @@ impl Pace {
     pub(super) fn set(
         &self,
         instance_time: Duration,
-        is_shared: impl Fn() -> bool + Send + Sync + 'static,
+        has_several_projects: impl Fn() -> bool + Send + Sync + 'static,
     ) {
         self.limit.get_or_init(|| Limit {
             instance_time,
-            is_shared: Box::new(is_shared),
+            has_several_projects: Box::new(has_several_projects),
         });
     }
 
     /// Whether the pace is limited now.
     pub(super) fn is_limited(&self) -> bool {
-        self.limit.get().is_some_and(|limit| (limit.is_shared)())
+        self.limit
+            .get()
+            .is_some_and(|limit| (limit.has_several_projects)())
     }
 
     /// The time from which the next placements may be submitted, if `placements` are submitted now. `earlier` is the
