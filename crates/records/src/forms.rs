@@ -1,4 +1,4 @@
-//! The declarations of all rows; see `declare.rs` for what they mean.
+//! The declarations of most rows and enums; `declare.rs` has the macros.
 
 mod accounts;
 mod cell_rows;

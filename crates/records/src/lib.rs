@@ -6,8 +6,8 @@
 //! - [`form`] encodes numbers, texts, lists, and rows. A row carries its length, so that a reader
 //!   skips fields that it does not know, and takes the default for fields that an older writer did
 //!   not have. `declare.rs` has the macros of the declarations.
-//! - `forms/*.rs` declare each row: placement's changes and commands, the conductors' rows, messages between
-//!   control and cells, host states.
+//! - `forms/*.rs` declare most rows: placement's changes and commands, the conductors' rows and commands, specs and
+//!   their bodies, messages between control and cells, host states.
 //! - [`control`], [`cell`] and [`guests`] write whole records and snapshots, and read those of this
 //!   and all older releases.
 //! - [`server`] writes and reads the bodies of specs.

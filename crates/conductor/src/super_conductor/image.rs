@@ -99,7 +99,7 @@ pub enum MemberStatus {
     Rejected,
 }
 
-/// The bytes of an image, as they were uploaded.
+/// The number and the digests of the bytes that were uploaded for an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageContent {
     /// How many bytes there are.

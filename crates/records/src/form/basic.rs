@@ -168,7 +168,7 @@ impl<T: Form> Form for Vec<T> {
     }
 }
 
-/// A list that several values share. Each of them has a copy after it was read.
+/// A list that several values may share. After reading, each of these values has a copy of its own.
 impl<T: Form> Form for Arc<[T]> {
     fn write(&self, out: &mut Writer) {
         write_list(self, out);

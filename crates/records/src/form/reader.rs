@@ -138,7 +138,8 @@ impl<'b> Reader<'b> {
     ///
     /// # Errors
     ///
-    /// The errors of `read`. In the growing layout the whole row is taken even then.
+    /// The errors of `read` (in the growing layout the whole row is taken even then); fewer bytes remain than the row
+    /// has; or the row is inside too many others.
     #[inline]
     pub fn row<T>(
         &mut self,

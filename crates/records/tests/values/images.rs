@@ -7,7 +7,7 @@ use placewright_conductor::super_conductor::{
 
 use super::{AT, OTHER, commands, some};
 
-/// The bytes of an image.
+/// The size and the digests of an image's bytes.
 pub fn content() -> ImageContent {
     ImageContent {
         size: 1 << 33,

@@ -1,4 +1,4 @@
-//! One of each row, change and message. These values are in the golden files, and so never change; a
+//! Values of rows, changes and messages. These values are in the golden files, and so never change; a
 //! field that is added gets its default here.
 
 #![allow(
