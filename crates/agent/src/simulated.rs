@@ -265,8 +265,8 @@ fn platform() -> placewright_types::platform::Platform {
     }
 }
 
-/// One of several shards of a fleet of nearly equal size: every `count`-th host, beginning with the host `index`,
-/// counted from 0.
+/// One of the `count` shards of a fleet, which are of nearly equal size: every `count`-th host, beginning with the host
+/// `index`, counted from 0.
 #[must_use]
 pub fn shard(hosts: Vec<HostDescription>, index: usize, count: usize) -> Vec<HostDescription> {
     let chosen = hosts.into_iter().skip(index).step_by(count.max(1));

@@ -1,4 +1,4 @@
-//! Orders that a host gets twice, late, or while it works on another one.
+//! Orders that a host gets twice, late, or while it carries out another order.
 
 #![allow(
     clippy::unwrap_used,

@@ -14,7 +14,7 @@ use crate::identity::{Identity, IdentityParts, ServiceIdentity};
 
 /// The maximum length of a token in bytes.
 const TOKEN_BYTES_MAX: usize = 4096;
-/// The role that a service token has.
+/// The role that a service token must have.
 const SERVICE_ROLE: &str = "service";
 
 /// The outcome of checking a token.

@@ -135,7 +135,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     // The setting is for commands that hold a large state in memory as long as they run. An agent must not set it,
-    // because the drivers that it starts would inherit the setting.
+    // because the executables that its driver starts would inherit the setting.
     if matches!(
         command,
         Command::Up(_) | Command::Control(_) | Command::Cell(_)

@@ -31,7 +31,7 @@ pub enum PkiError {
     /// Names are not allowed.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The request is refused; nothing changed.
+    /// The request is refused. It changed nothing, except that a wrong secret of an invitation was counted.
     #[error("{0}")]
     Refused(String),
     /// A key, certificate or revocation list cannot be made or signed.

@@ -36,8 +36,8 @@ async fn control_reaches_a_cell() {
     let server = TestServer::start(listen().await, &fake_cell, None);
     let client = CellClient::new(client_options(server.address)).unwrap();
     assert_eq!(client.cell_id().await.unwrap(), fake_cell.id);
-    // The messages have some twelve megabytes together, more than one gRPC message carries. The fake cell refuses each
-    // envelope, with the number of its instance.
+    // The envelopes have twelve MiB together, so the client sends them in several batches. The fake cell refuses each
+    // envelope, with the number of the envelope's instance.
     let replies = client.deliver(envelopes(12, 1 << 20)).await.unwrap();
     let expected: Vec<Reply> = (0..12).map(|n| Reply::Refused(n.to_string())).collect();
     assert_eq!(replies, expected);

@@ -149,7 +149,7 @@ struct LatePlacement(OnceLock<Arc<dyn PlacementLink>>);
 
 impl LatePlacement {
     fn complete(&self, placement: Arc<dyn PlacementLink>) {
-        // This is called once, so the cell is empty.
+        // This is called once, so there is no other value yet.
         let _ = self.0.set(placement);
     }
 }
