@@ -96,7 +96,7 @@ impl Client {
             .enable_io()
             .enable_time()
             .build()?;
-        // Channels have a task each.
+        // A channel starts a task, so it is made inside of the runtime.
         let guard = runtime.enter();
         let members = options
             .endpoints

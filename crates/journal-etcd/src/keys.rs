@@ -73,7 +73,8 @@ impl Keys {
         self.key(format_args!("p/{first:016x}/{id:032x}/{number:08x}"))
     }
 
-    /// The beginning of the uploaded parts of the batches at `first`; also the end of the range of those before them.
+    /// The beginning of the uploaded parts of the batches at `first`; also the end of the range of the uploaded parts
+    /// before them.
     pub(crate) fn uploads(&self, first: u64) -> Bytes {
         self.key(format_args!("p/{first:016x}/"))
     }
@@ -118,7 +119,7 @@ impl Keys {
         (self.key(format_args!("c/")), self.key(format_args!("c0")))
     }
 
-    /// The number in a key after its kind, which is its first entry or its sequence.
+    /// The number after the kind in a key: the first entry of a batch, or the sequence of a snapshot.
     pub(crate) fn number(&self, key: &[u8]) -> Option<u64> {
         let digits = key.get(self.prefix.len() + 2..)?.get(..16)?;
         u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()

@@ -84,7 +84,7 @@ pub(crate) fn delete(from: Bytes, until: Bytes) -> RequestOp {
     }
 }
 
-/// The condition that a key was last written at a revision; 0 if there is no such key.
+/// The condition that a key was last written at a revision. The revision 0 means that the key does not exist.
 pub(crate) fn is_at(key: Bytes, mod_revision: i64) -> Compare {
     Compare {
         result: CompareResult::Equal.into(),

@@ -140,7 +140,7 @@ impl fmt::Display for EtcdOptions {
     }
 }
 
-/// Parameters that come in pairs.
+/// Parameters that are checked together, once all of them are read.
 #[derive(Default)]
 struct Parameters {
     ca: Option<PathBuf>,

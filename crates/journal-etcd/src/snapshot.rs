@@ -58,7 +58,7 @@ fn decode(store: &Store, found: &KeyValue) -> Result<Found, JournalError> {
     })
 }
 
-/// Checks that every snapshot has its chunks. Reading it verifies them.
+/// Checks that every snapshot has its chunks. The chunks themselves are verified when the snapshot is read.
 pub(crate) fn check(store: &Store) -> Result<(), JournalError> {
     for found in find_all(store)? {
         let (from, until) = (store.keys).attempt(found.sequence, found.manifest.attempt);

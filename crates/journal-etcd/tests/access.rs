@@ -114,7 +114,7 @@ fn post_as_root(cluster: &EtcdCluster, path: &str, body: &str) {
     cluster.post_with_token(0, path, body, token).unwrap();
 }
 
-/// An authority in a folder, and what it signs.
+/// A certificate authority.
 struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }

@@ -103,7 +103,7 @@ fn put(cluster: &EtcdCluster, key: &str, value: &[u8]) {
     cluster.post(0, "/v3/kv/put", &body).unwrap();
 }
 
-/// Whether a key exists, or one that begins with it.
+/// Whether a key exists that begins with `prefix`.
 fn has_key(cluster: &EtcdCluster, prefix: &str) -> bool {
     let mut end = prefix.as_bytes().to_vec();
     *end.last_mut().unwrap() += 1;
@@ -254,7 +254,7 @@ fn an_abandoned_upload_is_invisible_and_trimmed(cluster: &EtcdCluster) {
     assert!(!has_key(cluster, &part));
     assert_eq!(entries(&mut journal), [large, b"c".to_vec()]);
 
-    // Chunks of a snapshot that was never finished are removed after a newer one.
+    // Chunks of a snapshot that was never finished are removed after a newer snapshot was finished.
     let chunk = format!("{}/c/{:016x}/{:032x}/{:08x}", options.prefix, 2, 77, 0);
     put(cluster, &chunk, b"chunk");
     journal.drop_snapshots(2).unwrap();
@@ -318,10 +318,10 @@ fn damage_is_found(cluster: &EtcdCluster) {
     delete(cluster, &batch(13));
     put(cluster, &batch(25), b"something else");
     delete(cluster, &batch(37));
-    let manifest_chunk = format!("{}/c/{:016x}/", options.prefix, 8);
+    let first_of_chunks = format!("{}/c/{:016x}/", options.prefix, 8);
     let body = format!(
         "{{\"key\":\"{}\",\"range_end\":\"{}\",\"keys_only\":true,\"limit\":1}}",
-        base64(manifest_chunk.as_bytes()),
+        base64(first_of_chunks.as_bytes()),
         base64(format!("{}/c0", options.prefix).as_bytes())
     );
     let answer = cluster.post(0, "/v3/kv/range", &body).unwrap();
