@@ -1,8 +1,8 @@
 //! Accounts: who may sign in to an installation that has no Keystone, and with which roles.
 //!
-//! The rows of control's tables, and the commands that write them. Hashes of passwords, ids and times come
-//! with the commands; nothing here reads a clock or makes a random number. What a token says is not kept:
-//! only the keys that sign tokens, and which tokens were revoked.
+//! The rows of control's tables, and the commands that write them. Hashes of passwords, ids and times come with the
+//! commands; nothing here reads a clock or makes a random number. Tokens are not kept, except for the ids of revoked
+//! ones. The keys that sign tokens are kept.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,7 +15,7 @@ pub const DEFAULT_DOMAIN: &str = "default";
 /// The name of the role that may manage everything. It cannot be removed, because nobody could bring it back.
 pub const ADMIN_ROLE: &str = "admin";
 
-/// The hash of a password or secret, or a sealed key. `Debug` does not show it, so that no log has it.
+/// The hash of a password or secret, or a sealed key. `Debug` does not show it, so that it is never in a log.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct HiddenText(pub String);
 
@@ -25,18 +25,18 @@ impl fmt::Debug for HiddenText {
     }
 }
 
-/// Somebody, or something, that signs in.
+/// A person or a program that signs in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     /// The name, unique in the installation.
     pub name: String,
-    /// A text of the administrator.
+    /// A text that the administrator wrote about the user.
     pub description: Option<String>,
-    /// The address for mail, which nothing is sent to.
+    /// The email address. Nothing is ever sent to it.
     pub email: Option<String>,
-    /// Whether the user may sign in, and its tokens are valid.
+    /// Whether the user may sign in. The tokens of a disabled user are invalid.
     pub enabled: bool,
-    /// The project of tokens for which no scope was requested; it may be missing by now.
+    /// The project of tokens for which no scope was requested. The project may have been removed since.
     pub default_project: Option<String>,
     /// The hash of the password, in the form of PHC strings; empty for a user without one.
     pub password: HiddenText,
@@ -50,12 +50,12 @@ pub struct User {
     pub created_at: Timestamp,
 }
 
-/// A project: what owns servers, and has quotas.
+/// A project, which owns servers and has quotas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Project {
     /// The name, unique in the installation.
     pub name: String,
-    /// A text of the administrator.
+    /// A text that the administrator wrote about the project.
     pub description: String,
     /// Whether tokens of the project are valid.
     pub enabled: bool,
@@ -70,13 +70,13 @@ pub struct Project {
 pub struct Role {
     /// The name, unique in the installation.
     pub name: String,
-    /// A text of the administrator.
+    /// A text that the administrator wrote about the role.
     pub description: Option<String>,
     /// The ids of further roles: whoever has this role has them too.
     pub implies: BTreeSet<String>,
 }
 
-/// What roles are assigned for.
+/// The scope of an assignment: what a user has the roles for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AssignmentScope {
     /// A project, by its id.
@@ -101,7 +101,7 @@ pub struct ApplicationCredential {
     pub user: String,
     /// The name, unique among those of the user.
     pub name: String,
-    /// A text of the user.
+    /// A text that the user wrote about the credential.
     pub description: Option<String>,
     /// The id of the project.
     pub project: String,
@@ -124,10 +124,11 @@ pub struct RevokedToken {
     pub expires_at: Timestamp,
 }
 
-/// A key that signs tokens, sealed with the installation's key. The newest signs, all of them verify.
+/// A key that signs tokens, sealed with the installation's key. New tokens are signed with the newest key. A token is
+/// valid if any of the keys verifies it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenKey {
-    /// The key in the form of `placewright-secrets`.
+    /// The sealed key, in the format of the crate `placewright-secrets`.
     pub sealed: HiddenText,
     /// When the key was made.
     pub created_at: Timestamp,
@@ -169,14 +170,14 @@ pub enum AccountCommand {
     SetRole {
         /// The id of the role.
         id: String,
-        /// The new content; `None` removes the role, also from all who have it.
+        /// The new content; `None` removes the role, also from assignments and application credentials.
         row: Option<Box<Role>>,
     },
     /// Gives a user a role, or takes it away.
     Assign {
         /// The id of the user.
         user: String,
-        /// What the role is for.
+        /// The scope in which the user has the role.
         scope: AssignmentScope,
         /// The id of the role.
         role: String,
@@ -199,7 +200,7 @@ pub enum AccountCommand {
         /// When the token expires.
         expires_at: Timestamp,
     },
-    /// Adds a key that signs tokens from now on. The oldest ones are dropped.
+    /// Adds a key, with which tokens are signed from now on. The oldest keys are removed if there are too many.
     AddTokenKey {
         /// The number of the key: one more than that of the newest key, or 0 if there is none.
         number: u32,

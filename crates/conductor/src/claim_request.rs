@@ -66,7 +66,7 @@ pub enum ClaimResponse {
     NothingFits,
     /// The release or the end of the move is done.
     Done,
-    /// Control does not know the instance, or has finished with it.
+    /// Control has no record of the instance, or none of the move that was to be settled.
     Gone,
     /// A later claim request or claim was decided before; this one has no effect.
     Stale,

@@ -91,7 +91,7 @@ pub enum MoveKind {
     LiveMigrate,
     /// Away from a host that is down.
     Evacuate,
-    /// To a host; the instance is shelved and on no host.
+    /// From no host to a host, which ends the shelving of the instance.
     Unshelve,
 }
 

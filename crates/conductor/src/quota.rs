@@ -149,7 +149,7 @@ pub struct UsageAmounts {
 }
 
 impl Usage {
-    /// What an instance with these amounts counts for.
+    /// The usage of an instance that counts for these amounts.
     #[must_use]
     pub fn new(amounts: UsageAmounts) -> Self {
         Self(Some(Arc::new(amounts)))

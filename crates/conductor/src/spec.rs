@@ -33,7 +33,7 @@ pub struct Spec {
     pub body: SpecBody,
     /// The time of the request.
     pub created_at: Timestamp,
-    /// What the instance counts for in quotas.
+    /// The amounts that the instance counts for in quotas.
     pub usage: Usage,
     /// Sealed secrets for the first build, or for the rebuild that is under way. Control removes them when
     /// the cell has accepted the instance, the cell when the job has ended. Conductors cannot read them.
@@ -108,7 +108,7 @@ impl Spec {
     }
 }
 
-/// The part of a spec that conductors do not decide by. Whoever does not need its fields passes it
+/// The part of a spec that conductors do not decide by. A role that does not need the fields of a body passes the body
 /// on as it is, so that an older release in between loses nothing of what a newer one added.
 ///
 /// Specs that were created together share the first part of their bodies, which is in memory, in the

@@ -1,4 +1,4 @@
-//! Users, projects, roles and tokens' keys as control decides about them.
+//! Control's decisions about users, projects, roles and the keys that sign tokens.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ struct Control {
 }
 
 impl Control {
-    /// Decides and applies a command. What it changed is undone and applied again, which must make no difference.
+    /// Decides and applies a command. The changes are then undone and applied again, which must lead to the same state.
     fn submit(&mut self, command: AccountCommand) -> Result<(), Refusal> {
         let command = Command::Conductor {
             command: super_conductor::Command::Accounts(command),
@@ -176,7 +176,7 @@ fn a_new_password_and_a_disabled_user_end_all_tokens_and_no_other_change_of_the_
     control.submit(set_user("u", row.clone())).unwrap();
     assert_eq!(epoch(&control), begun + 2);
     row.enabled = true;
-    // A caller cannot set the count back.
+    // A caller cannot decrease the epoch.
     row.epoch = 0;
     control.submit(set_user("u", row)).unwrap();
     assert_eq!(epoch(&control), begun + 2);

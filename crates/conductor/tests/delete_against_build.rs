@@ -102,8 +102,8 @@ impl Explorer {
     }
 }
 
-/// Explores all orders of the messages of one build; the hosts with the given numbers fail it. Returns how many
-/// states were reached, and in how many of them no message was left to deliver.
+/// Explores all orders of the messages of one build; the build fails on the hosts with the given numbers. Returns how
+/// many states were reached, and in how many of them no message was left to deliver.
 fn explore(failing_hosts: &[u32], budget: Budget) -> (usize, usize) {
     let mut world = World::new(1, 2, 4);
     world.alternates = 1;

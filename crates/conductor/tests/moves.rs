@@ -1,5 +1,5 @@
-//! Builds and moves, one after the other: what they do, that doing every step twice changes
-//! nothing, and that being killed after any step changes nothing.
+//! Builds and moves, one after the other. The results are the same if every message is delivered twice, and if all
+//! roles are killed after any message.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 

@@ -259,7 +259,7 @@ impl Simulation {
         }
     }
 
-    /// Raises or lowers limits of a project or of all, or sets or removes those of Keystone.
+    /// Raises or lowers limits of one project or of all projects, or sets or removes Keystone's limits.
     fn change_limit(&mut self) {
         let project = self.some_project().to_owned();
         let resource = resources()[self.world.rng.below(4)].clone();

@@ -337,7 +337,7 @@ fn a_rule_without_others_is_about_the_members_of_the_group() {
         reservation: Uuid::from_u128(0x7),
         builds: builds.to_vec(),
     });
-    // All three prefer the same host, in one command. Each instance excludes the later ones from its host.
+    // All three instances prefer the same host, in one command. Each instance excludes the later ones from its host.
     let ranked = |number| RankedCandidates {
         instance: instance(number),
         candidates: vec![candidate(host(0, 0), 1), candidate(host(0, 1), 1)],

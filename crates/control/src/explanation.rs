@@ -1,4 +1,4 @@
-//! An explanation of placement as JSON: why a query for candidates finds what it finds.
+//! An explanation of placement as JSON: why a query for candidates finds just these hosts, or none.
 //!
 //! `/placewright/v1/explain` shows it, and so do refusals of the scheduler and faults of builds.
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::ser::Formatter;
 use uuid::Uuid;
 
-/// An explanation as it is shown, with the names of what it is about.
+/// An explanation in the form that is shown, with names instead of ids.
 #[derive(Serialize)]
 struct Shown<'a> {
     roots: usize,
@@ -51,7 +51,7 @@ struct ShownProvider<'a> {
     name: &'a str,
 }
 
-/// What the root providers of a near miss lack of a constraint.
+/// What the root providers of a near miss lack to satisfy a constraint.
 #[derive(Serialize)]
 struct ShownLack {
     constraint: Option<String>,

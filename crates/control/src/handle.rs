@@ -55,7 +55,7 @@ impl ControlHandle {
         Self::with_clock(engine, options, Clock::default())
     }
 
-    /// As [`new`](Self::new), with a clock of the caller's.
+    /// As [`new`](Self::new), with the caller's clock.
     #[must_use]
     pub fn with_clock(engine: Engine<ControlMachine>, options: Options, clock: Clock) -> Self {
         Self::with_parts(engine, options, clock, Sealer::default())
@@ -85,7 +85,7 @@ impl ControlHandle {
         }
     }
 
-    /// What seals and opens the secrets of instances.
+    /// The sealer, which seals and opens the secrets of instances.
     #[must_use]
     pub fn sealer(&self) -> &Sealer {
         &self.shared.sealer
@@ -134,8 +134,8 @@ impl ControlHandle {
         }
     }
 
-    /// Computes a value from control's state and the cells' latest reports; the state that it saw
-    /// is durable when this returns. `compute` may be called more than once.
+    /// Computes a value from control's state and the cells' latest reports. When this returns, the state that `compute`
+    /// has read is durable. `compute` may be called more than once.
     ///
     /// The state cannot change while `compute` runs, so it should take milliseconds at most.
     pub fn read<T: Send>(

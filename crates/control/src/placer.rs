@@ -54,8 +54,7 @@ pub const ROUNDS: u32 = 5;
 /// claim names as many as [`Contention`] found to be enough; a claim that found all of them full
 /// needs many more.
 const HOSTS_FACTOR: usize = 4;
-/// The most hosts that a claim names for one instance: beyond, ranking them takes longer than
-/// another round.
+/// The most hosts that a claim names for one instance. To rank more hosts takes longer than another round.
 const HOSTS_OF_CLAIM_MAX: usize = 256;
 /// Under contention this many hosts are ranked for each host that a claim names, so that schedulers
 /// fall back on different ones.

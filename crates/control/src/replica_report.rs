@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::machine::ControlMachine;
 
-/// How a process takes part, for operators.
+/// What a process does as one of the replicas of control, for operators.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReplicaReport {
     /// The release of the program.
@@ -15,7 +15,7 @@ pub struct ReplicaReport {
     pub record_version: u8,
     /// What the process does among the replicas at present.
     pub role: Role,
-    /// The address at which other replicas reach it; `None` if this process alone writes the journal.
+    /// The address at which other replicas reach this process; `None` if this process alone writes the journal.
     pub address: Option<String>,
     /// The replica that leads; `None` if none is known, or there are no replicas.
     pub leader: Option<Leader>,

@@ -15,13 +15,13 @@ pub struct Views {
 }
 
 impl Views {
-    /// An instance as its cell sees it; none if the cell has not reported it.
+    /// An instance as its cell sees it; `None` if the cell has not reported it.
     #[must_use]
     pub fn instance(&self, cell: CellId, instance: InstanceId) -> Option<&InstanceView> {
         self.cells.get(&cell)?.instances.get(&instance)
     }
 
-    /// A host as its cell sees it; none if the cell has not reported it.
+    /// A host as its cell sees it; `None` if the cell has not reported it.
     #[must_use]
     pub fn host(&self, cell: CellId, host: HostId) -> Option<&HostView> {
         self.cells.get(&cell)?.hosts.get(&host)
@@ -60,7 +60,7 @@ pub struct CellView {
     pub hosts: BTreeMap<HostId, HostView>,
 }
 
-/// The initial listing, with which a cell begins its stream: what it has named so far.
+/// The instances and hosts that a cell has named so far in the initial listing, with which its stream begins.
 #[derive(Debug, Default)]
 pub(crate) struct InitialListing {
     instances: BTreeSet<InstanceId>,

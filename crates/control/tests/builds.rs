@@ -119,7 +119,7 @@ async fn an_instance_whose_builds_all_failed_counts_on_no_host() {
 async fn an_instance_without_a_host_is_buried_with_the_explanation() {
     let mut site = small_site().await;
     site.create(0..1, 17).await;
-    // 12 hosts of 16 CPUs: there is room for 12 of these, not for 13, and then none is built.
+    // 12 hosts of 16 CPUs have room for 12 of these instances. Of a request for 13 none is built.
     site.create(1..14, 9).await;
     site.create_with(14..15, r#"{"server": {}}"#).await;
     site.until("15 buried", |control, _| {

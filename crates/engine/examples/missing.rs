@@ -306,7 +306,7 @@ struct OutcomeCounts {
 
 #[derive(Default)]
 struct Results {
-    /// By check, kind of file and damage.
+    /// The counts by check, kind of file and kind of damage.
     counts: BTreeMap<String, OutcomeCounts>,
     /// The first failures.
     failures: Vec<String>,

@@ -126,7 +126,7 @@ pub(crate) struct Shared<M: Machine> {
     pub(crate) history_requests: mpsc::Sender<HistoryRequest>,
     pub(crate) options: Options,
     pub(crate) observer: Arc<dyn Observer>,
-    /// The part in a group of replicas; `None` if this engine alone writes the journal.
+    /// The part of this engine as a replica; `None` if this engine alone writes the journal.
     pub(crate) replica: Option<ReplicaState<M>>,
 }
 

@@ -229,7 +229,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Counts of one counter's additions, each of 1.
+/// The additions to one counter, each of 1, counted by their outcome.
 #[derive(Default)]
 struct Counted {
     accepted: AtomicU64,

@@ -42,8 +42,8 @@ fn reads_go_on_and_writes_are_refused_until_the_outcome_is_known() {
         toy.faults.fail(Operation::Resolve, 0, u64::MAX, Fault::Io);
         let mut in_doubt = Box::pin(toy.engine.submit(add(10)));
         eventually(|| toy.events.take().contains(&Event::AppendUnknown(1)));
-        // The change may or may not be durable. Until that is known, reads do not show it, and its caller gets no
-        // answer.
+        // The change may or may not be durable. Until that is known, reads do not show it, and the caller of the
+        // command gets no answer.
         assert_eq!(block_on(toy.engine.read(|c| c.values()[0])), 1);
         assert!(matches!(toy.add(0, 100), Err(SubmitError::Unavailable(_))));
         assert!(toy::poll(&mut in_doubt).is_pending());

@@ -254,7 +254,7 @@ fn trees(c: &mut Criterion) {
     group.finish();
 }
 
-/// 100,000 hosts that differ in what they have. In every hundred, this many hosts have their CPUs in two
+/// 100,000 hosts that differ in their inventories and traits. In every hundred, this many hosts have their CPUs in two
 /// child providers. Every second host has a trait, and few CPUs.
 fn busy_fleet(trees_in_hundred: u128) -> State {
     let mut state = empty();

@@ -161,7 +161,7 @@ pub enum Change {
         consumer: ConsumerUuid,
         /// The root provider of the host; `None` if the claim did not name one.
         host: Option<Uuid>,
-        /// The group; `None` if it is not in one.
+        /// The group; `None` if the consumer is not in one.
         group: Option<Uuid>,
     },
     /// The topology has exactly these distances.
@@ -178,6 +178,6 @@ pub struct AllocationFact {
     pub provider: Uuid,
     /// The resource class of the amount.
     pub class: ClassId,
-    /// In units of the resource class.
+    /// The amount in units of the resource class.
     pub amount: u32,
 }

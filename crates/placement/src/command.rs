@@ -294,7 +294,7 @@ pub struct ConsumerClaim {
 pub enum ConsumerGeneration {
     /// Nothing is checked (before microversion 1.28).
     Any,
-    /// The consumer must have this generation, or, for none, must not exist.
+    /// The consumer must have this generation, or, for `None`, must not exist.
     Is(Option<u64>),
 }
 

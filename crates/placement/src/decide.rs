@@ -56,9 +56,9 @@ pub enum Outcome {
 pub struct ProviderView {
     /// Unique among all providers.
     pub uuid: Uuid,
-    /// Unique among providers; changed by an update.
+    /// The name, unique among providers. An update may change it.
     pub name: String,
-    /// Incremented by most changes of its inventories, traits, aggregates and allocations.
+    /// The generation: incremented by most changes of the provider's inventories, traits, aggregates and allocations.
     pub generation: u64,
     /// The parent provider; `None` for a root.
     pub parent: Option<Uuid>,

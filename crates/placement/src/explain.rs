@@ -1,4 +1,4 @@
-//! Why a request finds what it finds: the answer behind `GET /explain`.
+//! Why a query finds candidates or none: the answer behind `GET /explain`.
 //!
 //! [`explain`] splits the query of [`find_candidates`](crate::find_candidates) into constraints and
 //! finds which of them each root fails. The result has how many roots each constraint removed, in

@@ -74,7 +74,7 @@ impl Group {
 pub struct Level {
     /// The operator's name for the level: rack, row, room, …
     pub name: String,
-    /// Its aggregates, in alphabetical order.
+    /// The aggregates of the level, in alphabetical order.
     pub aggregates: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ pub struct Distance {
     pub from: String,
     /// The second place. If it equals the first, this is the distance between two hosts of that place.
     pub to: String,
-    /// In the operator's own unit; the same both ways.
+    /// The distance in the operator's own unit. It is the same in both directions.
     pub distance: u32,
 }
 

@@ -24,8 +24,8 @@ pub struct Provider {
     pub root: ProviderId,
     /// The children of the provider in rising order of slot.
     pub children: Vec<ProviderId>,
-    /// Incremented by most changes of its inventories, traits, aggregates and allocations. A client that changes the
-    /// provider names the generation that it saw.
+    /// The generation: incremented by most changes of the provider's inventories, traits, aggregates and allocations. A
+    /// client that changes the provider names the generation that it saw.
     pub generation: u64,
     /// When the provider was created.
     pub created_at: Timestamp,
@@ -104,19 +104,19 @@ pub struct InventoryRow {
 pub struct Consumer {
     /// The UUID by which clients name the consumer.
     pub uuid: ConsumerUuid,
-    /// Incremented by each change, from 1.
+    /// The generation: 1 at first, and incremented by each change.
     pub generation: u64,
     /// The project that owns the consumer.
     pub project: ProjectId,
     /// The user that owns the consumer.
     pub user: UserId,
-    /// Its type, if one was ever given.
+    /// The consumer's type, if one was ever given.
     pub consumer_type: Option<TypeId>,
     /// When the consumer's allocations were last set.
     pub allocated_at: Timestamp,
-    /// Its host and group, if the claim that placed it named them.
+    /// The consumer's host and group, if the claim that placed the consumer named them.
     pub host_assignment: Option<HostAssignment>,
-    /// Its allocations in the order of the request; never empty.
+    /// The consumer's allocations in the order of the request; never empty.
     pub allocations: SmallVec<[Allocation; 3]>,
 }
 
@@ -127,15 +127,15 @@ pub struct Allocation {
     pub provider: ProviderId,
     /// The resource class of the amount.
     pub class: ClassId,
-    /// In units of the resource class.
+    /// The amount in units of the resource class.
     pub amount: u32,
 }
 
 /// A resource class or trait that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Unique among classes, or among traits.
+    /// The name, unique among classes or among traits.
     pub name: Box<str>,
-    /// When it was created or last renamed.
+    /// When the class or trait was created or last renamed.
     pub modified_at: Timestamp,
 }

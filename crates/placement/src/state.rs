@@ -37,7 +37,7 @@ pub struct State {
     pub(crate) consumer_types: Interner,
     pub(crate) consumers: Slots<Consumer>,
     pub(crate) consumer_index: ConsumerIndex,
-    /// By number of a resource class.
+    /// The column of each resource class, by number.
     pub(crate) columns: Vec<ClassColumn>,
     pub(crate) trait_members: Vec<SlotSet>,
     pub(crate) aggregate_members: Vec<SlotSet>,

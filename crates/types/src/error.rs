@@ -135,7 +135,7 @@ pub enum Warning {
         /// The value as the request has it.
         value: String,
     },
-    /// A trait that is neither required nor forbidden.
+    /// The value of a trait is neither `required` nor `forbidden`.
     #[error("{field} is ignored: {value:?} is neither \"required\" nor \"forbidden\"")]
     BadTraitValue {
         /// The field that is ignored.

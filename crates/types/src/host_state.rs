@@ -1,7 +1,7 @@
 //! The soft state of a host: whether it is up, its load, its instances, and facts about it.
 //!
-//! The agent of the host reports this state, and reports it again if it is lost. Capacity and usage
-//! are not part of the state, because placement has them.
+//! The agent of the host reports this state, and reports all of it anew when a receiver has missed an update. Capacity
+//! and usage are not part of the state, because placement has them.
 //!
 //! The state is changed only by [`HostUpdate`]s, which agents number so that a lost one is detected.
 

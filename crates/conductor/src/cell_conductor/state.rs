@@ -44,7 +44,7 @@ pub struct Meta {
     pub forgotten_before: Timestamp,
 }
 
-/// A host, as known from its agent.
+/// A host, as its agent has reported it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     /// The number of the agent's current session.

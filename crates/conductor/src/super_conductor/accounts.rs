@@ -1,4 +1,4 @@
-//! What control's state says about accounts.
+//! Queries of control's state about accounts.
 
 use std::collections::BTreeSet;
 

@@ -158,7 +158,7 @@ pub enum Command {
         /// The new content; `None` removes it.
         flavor: Option<Flavor>,
     },
-    /// Creates or removes a key pair. One that exists is not replaced.
+    /// Creates or removes a key pair. A key pair that exists is not replaced.
     SetKeypair {
         /// The user who owns the key pair.
         user: String,
@@ -224,7 +224,7 @@ pub enum Command {
         /// The command to execute.
         command: Box<Command>,
     },
-    /// Executes a command that creates something limited, if no limit is exceeded.
+    /// Executes a command that adds objects or bytes whose number is limited, unless a limit would be exceeded.
     Limited {
         /// The limits that must hold after the command.
         checks: Vec<LimitCheck>,
@@ -237,7 +237,7 @@ pub enum Command {
         scope: QuotaScope,
         /// The limits to set.
         limits: Limits,
-        /// Whether the command is carried out even if a project's limit becomes less than what it holds.
+        /// Whether the command is carried out even if a project's limit becomes less than what the project holds.
         force: bool,
     },
     /// Replaces all limits of scopes, or removes them.
@@ -275,28 +275,28 @@ pub enum Command {
 /// A check that a command keeps the number or size of something within a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimitCheck {
-    /// Key pairs of a user, counting the new one.
+    /// The number of a user's key pairs, including the new one.
     Keypairs {
         /// The user who owns the key pairs.
         user: String,
         /// How many key pairs the user may have.
         max: usize,
     },
-    /// Server groups of a project, counting the new one.
+    /// The number of a project's server groups, including the new one.
     Groups {
         /// The project that owns the groups.
         project: String,
         /// How many groups the project may have.
         max: usize,
     },
-    /// The quota of a project for the key pairs of each user, counting the new one.
+    /// The quota of a project for the key pairs of each user, including the new one.
     KeypairQuota {
         /// The project whose quota is checked.
         project: String,
         /// The user who owns the key pairs.
         user: String,
     },
-    /// The size of the records of a project's instances, counting the new ones.
+    /// The size of the records of a project's instances, including the new ones.
     InstanceBytes {
         /// The project that owns the instances.
         project: String,
@@ -305,14 +305,14 @@ pub enum LimitCheck {
         /// The maximum number of bytes.
         max: u64,
     },
-    /// Images of a project, counting the new one.
+    /// The number of a project's images, including the new one.
     Images {
         /// The project that owns the images.
         project: String,
         /// How many images the project may have.
         max: u64,
     },
-    /// The bytes of a project's images, counting the new ones.
+    /// The size of a project's images in bytes, including the new bytes.
     ImageBytes {
         /// The project that owns the images.
         project: String,
@@ -321,7 +321,7 @@ pub enum LimitCheck {
         /// The maximum number of bytes.
         max: u64,
     },
-    /// Members of a server group, counting the new ones.
+    /// The number of a server group's members, including the new ones.
     Members {
         /// The UUID of the group.
         group: Uuid,

@@ -17,7 +17,7 @@ pub struct Image {
     pub is_protected: bool,
     /// Whether lists omit the image unless they ask for hidden images.
     pub is_hidden: bool,
-    /// What the bytes are packed in, `bare` for example; `None` until it is set.
+    /// The format of the container that the disk is in, `bare` for none; `None` until it is set.
     pub container_format: Option<String>,
     /// The format of the disk, `raw` for example; `None` until it is set.
     pub disk_format: Option<String>,

@@ -22,8 +22,8 @@ impl State {
         decided.copied().unwrap_or(UNLIMITED)
     }
 
-    /// The limits that hold for a project, or for projects without limits of their own. What is not
-    /// among them is not limited.
+    /// The limits that hold for a project, or for projects without limits of their own. Resources that are not among
+    /// them are not limited.
     #[must_use]
     pub fn quota_limits(&self, project: Option<&str>) -> Limits {
         let mut limits = Limits::new();

@@ -5,7 +5,7 @@ use placewright_placement::Timestamp;
 
 use super::token::{TokenContent, TokenRefusal, TokenScope};
 
-/// A valid token, with what control's state says of it now.
+/// A valid token, with the names and roles that control's state has for it now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenDetails {
     /// The content of the token itself.
@@ -16,11 +16,12 @@ pub struct TokenDetails {
     pub project_name: Option<String>,
     /// The roles in the token's scope, implied ones too: ids and names.
     pub roles: Vec<(String, String)>,
-    /// Whether the token may manage application credentials. A token for which a restricted one was used may not.
+    /// Whether the token may manage application credentials. A token that was obtained with a restricted application
+    /// credential may not.
     pub manages_credentials: bool,
 }
 
-/// What the state says about a token whose signature and time are right.
+/// The details of a token whose signature and time are valid.
 ///
 /// # Errors
 ///

@@ -16,7 +16,7 @@ use crate::handle::{CommandAnswer, ControlHandle};
 
 /// How often making a key is tried, if other replicas make one at the same time.
 const TRIES_MAX: usize = 3;
-/// For how long after its end an expired token is accepted beside a service token.
+/// For how long after its expiry a token is accepted in a request that has a service token, too.
 const EXPIRED_ACCEPTED: Duration = Duration::from_secs(48 * 3600);
 
 /// A handle on accounts and tokens. Clones share everything.
@@ -103,7 +103,7 @@ impl Accounts {
         later(now, self.shared.token_lifetime)
     }
 
-    /// The newest key that can be opened. A new one is made if there is none, or if it is old.
+    /// The newest key that can be opened. If there is none, or if that key is old, a new key is made.
     async fn signing_key(&self) -> Result<(u32, hmac::Key), String> {
         let mut failure = String::new();
         for _ in 0..TRIES_MAX {
@@ -156,7 +156,7 @@ impl Accounts {
     }
 }
 
-/// A time later than another one.
+/// The time that is `by` later than `time`.
 fn later(time: Timestamp, by: Duration) -> Timestamp {
     let microseconds = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
     Timestamp(time.0.saturating_add(microseconds))

@@ -1,7 +1,7 @@
-//! The text of a token: what it says, and its signature.
+//! The text of a token, which has the token's content and signature.
 //!
-//! The bytes are a version, the number of the key, what the token says, and its signature (HMAC-SHA-256); the text is
-//! their base 64, some 200 characters.
+//! The bytes of a token are a version, the number of the key, the content, and the signature (HMAC-SHA-256). The text
+//! is the bytes in base 64, some 200 characters.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,7 +10,7 @@ use placewright_placement::Timestamp;
 use ring::hmac;
 use serde::{Deserialize, Serialize};
 
-/// The version of the bytes. A later one may say more.
+/// The version of the bytes. A later version may have more content.
 const VERSION: u8 = 1;
 /// Version and number of the key.
 const HEAD_BYTES: usize = 5;
@@ -87,7 +87,7 @@ impl Method {
 /// The scope for which a token is valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TokenScope {
-    /// Nothing but asking for another token.
+    /// No scope: with the token a client can only request another token.
     None,
     /// A project, by its id.
     Project(String),
@@ -172,7 +172,7 @@ impl SignedToken {
     }
 }
 
-/// Reads the text of a token; `None` if it is none.
+/// Reads the text of a token; `None` if the text is not a token.
 pub(super) fn parse(text: &str) -> Option<SignedToken> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
     let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;

@@ -51,7 +51,7 @@ fn binding(number: u32) -> Binding {
     }
 }
 
-/// Whether a key is so old that another one should sign.
+/// Whether a key is so old that it has to be replaced.
 pub(super) fn is_old(row: &TokenKey, now: Timestamp) -> bool {
     let microseconds = i64::try_from(REPLACED_AFTER.as_micros()).unwrap_or(i64::MAX);
     now.0.saturating_sub(row.created_at.0) > microseconds

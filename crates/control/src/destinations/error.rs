@@ -82,7 +82,7 @@ impl fmt::Display for NoHost {
 }
 
 impl DestinationsError {
-    /// The error for a response that no claim has, which is a bug.
+    /// The error for an outcome that no claim can have, which is a bug.
     pub(super) fn unexpected_outcome() -> Self {
         Self::Bug("a claim had an unexpected outcome".to_owned())
     }

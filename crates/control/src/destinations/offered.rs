@@ -53,25 +53,25 @@ pub struct OfferedCandidate {
 }
 
 impl OfferedCandidate {
-    /// The project of the request that the destination was offered for; may be empty.
+    /// The project of the request that the candidate was offered for; may be empty.
     #[must_use]
     pub fn project(&self) -> &str {
         &self.claim_data.project
     }
 
-    /// The user of the request that the destination was offered for; may be empty.
+    /// The user of the request that the candidate was offered for; may be empty.
     #[must_use]
     pub fn user(&self) -> &str {
         &self.claim_data.user
     }
 
-    /// The root provider of the offered host.
+    /// The root provider of the candidate's host.
     #[must_use]
     pub fn host(&self) -> Uuid {
         self.candidate.host
     }
 
-    /// The amounts that a claim of the destination takes.
+    /// The amounts that a claim of the candidate takes.
     #[must_use]
     pub fn allocations(&self) -> &[AllocationRequest] {
         &self.candidate.allocations
@@ -105,7 +105,7 @@ struct StoredCandidate {
     offered: OfferedCandidate,
 }
 
-/// The bits of a candidate's UUID that are its number: the last 48, beyond version and variant.
+/// The bits of a candidate's UUID that are its number: the last 48, which come after the bits of version and variant.
 const NUMBER_BITS: u128 = (1 << 48) - 1;
 
 impl CandidateStore {

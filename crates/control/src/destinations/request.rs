@@ -39,7 +39,7 @@ impl DestinationsRequest {
         demand
     }
 
-    /// What the claims of its instances have in common, whether they are made now or later.
+    /// The data that all claims for the request's instances have in common, whether they are made now or later.
     pub(super) fn claim_data(&self) -> CommonClaimData {
         let request = &self.request_spec;
         let group = request.instance_group.as_ref();

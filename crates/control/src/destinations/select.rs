@@ -259,7 +259,7 @@ impl SelectionRequest {
                 shared.roll_back(consumer, at).await;
             }
         }));
-        // After the time-out it continues in the background.
+        // After the time-out the release continues in the background.
         let _ = tokio::time::timeout(ROLLBACK_TIMEOUT, rolling_back).await;
     }
 }

@@ -17,8 +17,9 @@ pub struct Contention {
     streak: usize,
 }
 
-/// The lower and upper bound of the number of hosts that a first claim names.
+/// The least number of hosts that a first claim names.
 pub(super) const HOSTS_MIN: usize = 3;
+/// The greatest number of hosts that a first claim names.
 const HOSTS_MAX: usize = 64;
 /// After a claim that found `n` hosts full, the next ones name at least this many times `n`.
 const HOSTS_PER_MISS: usize = 4;

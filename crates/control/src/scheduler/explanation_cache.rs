@@ -35,7 +35,7 @@ pub struct QueryExplanation {
 }
 
 impl QueryExplanation {
-    /// Explains a query on the present state. None for a query that names what does not exist.
+    /// Explains a query on the present state. `None` for a query that names what does not exist.
     fn compute(state: &State, query: &CandidateQuery) -> Option<Self> {
         let (found, serving) = explain_with_serving(state, query).ok()?;
         let json = explanation::to_json(state, &found);
@@ -100,7 +100,7 @@ impl StateVersion {
 struct CachedExplanation {
     query: CandidateQuery,
     basis: StateVersion,
-    /// The number of the computation that made it, counted from 1.
+    /// The number of the computation that made the explanation, counted from 1.
     number: u64,
     explanation: Option<Arc<QueryExplanation>>,
 }

@@ -105,7 +105,7 @@ impl RefusalReason {
         }
     }
 
-    /// Why a pre-filter leaves no host; none if the request itself is wrong.
+    /// Why a pre-filter leaves no host; `None` if the request itself is wrong.
     #[must_use]
     pub fn of_prefilter(refusal: &PrefilterRefusal) -> Option<Self> {
         match refusal {

@@ -14,7 +14,7 @@ pub(crate) struct FlatQuery {
     single: SmallVec<[(ClassId, i64); 6]>,
     /// The sum of all groups by class, in rising order of class: the allocations of a candidate.
     pub(crate) total: SmallVec<[(ClassId, i64); 6]>,
-    /// The part of `total` that several groups request: its sums must fit too.
+    /// The classes of `total` that several groups request: their sums must fit, too.
     contended_total: SmallVec<[(ClassId, i64); 4]>,
     /// False when no single host can serve the request, whatever it has.
     is_possible: bool,

@@ -26,7 +26,7 @@ impl<'a> DecisionContext<'a> {
         if request.number == mapping.claim_number {
             return mapping.claim_response.unwrap_or(ClaimResponse::Stale);
         }
-        // No sequence of claim requests gets so far ahead; accepting it would exhaust the numbers.
+        // No cell gets so far ahead of control. To accept such a number would exhaust the numbers.
         if request.number < mapping.claim_number
             || request.number - mapping.claim_number > AHEAD_MAX
         {
