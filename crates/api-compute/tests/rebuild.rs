@@ -19,7 +19,7 @@ const REQUIRES_TRAIT: &str = "70ace000-0000-4000-8000-00000000000a";
 const OTHER_ARCHITECTURE: &str = "70ace000-0000-4000-8000-00000000000b";
 /// An image that requires two NUMA nodes.
 const TWO_NUMA_NODES: &str = "70ace000-0000-4000-8000-00000000000c";
-/// An image that the file does not have.
+/// An image that the file of images does not have, so that nothing is known of its properties.
 const WITHOUT_PROPERTIES: &str = "70ace000-0000-4000-8000-00000000000d";
 
 const TRAIT: &str = "HW_CPU_X86_AVX2";

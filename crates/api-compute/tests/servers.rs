@@ -263,7 +263,7 @@ async fn the_servers_of_a_cell_that_is_down_stay_in_lists() {
     assert!(unknown > 0);
     let list = api.get("/servers?status=UNKNOWN").await.expect(200);
     assert_eq!(list["servers"].as_array().unwrap().len(), unknown);
-    // As docs/compute-api.md says.
+    // While the cell is down, these actions are refused as docs/compute-api.md says.
     let id = list["servers"][0]["id"].as_str().unwrap();
     let rebuild = api.run_action(id, json!({"rebuild": {"imageRef": IMAGE}}));
     rebuild.await.expect_error(409, "conflictingRequest");

@@ -185,7 +185,7 @@ async fn hints_relate_a_server_to_the_hosts_of_others() {
             relation == "same"
         );
     }
-    // Two rules at once: in the room, not in the rack.
+    // Two rules at once: in the room of the first server, and not in its rack.
     let two_rules = hints(json!({HINT: [
         {"level": "room", "relation": "same", "to": [first_id]},
         {"level": "rack", "relation": "different", "to": first_id},

@@ -103,8 +103,7 @@ async fn without_a_minimum_all_instances_are_placed_or_none() {
     assert_eq!(response.json()["selections"][2]["selected"], Value::Null);
     assert_eq!(fleet.count_consumers(2).await, 2);
 
-    // An instance that holds resources is refused as a new one, and the others' claims are
-    // released.
+    // A request with an instance that holds resources already is refused, and none of its instances is claimed.
     fleet.add_host(3).await;
     let refused = fleet.select(&destinations_body(1, &[7, 1])).await;
     assert_eq!(

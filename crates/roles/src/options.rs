@@ -1,8 +1,6 @@
-//! The table of all options: one entry makes a key of the configuration file, an environment
-//! variable, a flag, a line of `--help` and a row of docs/configuration.md.
-//!
-//! A new option is one entry in `options!` below. Code reads its value as a field of [`Options`]; `config/reads.rs`
-//! says which commands read the option.
+//! The table of all options: one entry makes a key of the configuration file, an environment variable, a flag, a line of
+//! `--help` and a row of docs/configuration.md. Code reads the value of an option as a field of [`Options`];
+//! `config/reads.rs` says which commands read the option.
 
 mod directories;
 mod kinds;

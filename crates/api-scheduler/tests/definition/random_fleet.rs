@@ -1,4 +1,4 @@
-//! Random fleets in both services.
+//! Random fleets in the Placement API and in the scheduler API.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

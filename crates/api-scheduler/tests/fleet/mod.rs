@@ -150,7 +150,7 @@ impl Fleet {
             .collect()
     }
 
-    /// The number of consumers with allocations on the first hosts.
+    /// The number of consumers with allocations on the first `hosts` hosts.
     pub(crate) async fn count_consumers(&self, hosts: u32) -> usize {
         let mut consumers = BTreeSet::new();
         for number in 1..=hosts {
