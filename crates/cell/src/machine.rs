@@ -20,7 +20,7 @@ pub struct CellMachine {
 pub struct TimedEvent {
     /// The event to decide.
     pub event: Event,
-    /// The time at which it occurred.
+    /// The time at which the event was submitted.
     pub at: Timestamp,
     /// The time-outs of agents' steps.
     pub options: cell_conductor::Options,

@@ -56,7 +56,7 @@ pub fn intent(
     }
 }
 
-/// Claims the first candidate that fits in place of the instance's allocations, and returns its index.
+/// Claims the first candidate that fits, which replaces the instance's allocations. Returns the index of the candidate.
 /// In a move, the migration takes over the former allocations in the same step.
 ///
 /// # Errors

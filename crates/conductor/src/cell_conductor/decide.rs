@@ -19,7 +19,7 @@ use unit_of_work::UnitOfWork;
 /// The settings of a cell's decisions that operators may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The limit for each step of a build or move, in milliseconds.
+    /// The time that an agent has for each step, in milliseconds.
     pub step_timeout_ms: u32,
 }
 

@@ -79,7 +79,7 @@ pub enum Command {
         /// The UUID of the instance.
         instance: InstanceId,
     },
-    /// Restores the allocations of an instance that is on a host and holds nothing of it.
+    /// Restores the allocations of an instance that is on a host and has no allocations there.
     Reclaim {
         /// The UUID of the instance.
         instance: InstanceId,
@@ -191,8 +191,8 @@ pub enum Command {
         /// The progress of the rebuild.
         event: RebuildEvent,
     },
-    /// Replaces the specification of an instance in parts that its cell does not use: what the API
-    /// shows, and what later moves are scheduled by.
+    /// Replaces the specification of an instance. The new one differs only in parts that the cell does not use: those
+    /// that the API shows, and those by which later moves are scheduled.
     SetSpec {
         /// The UUID of the instance.
         instance: InstanceId,

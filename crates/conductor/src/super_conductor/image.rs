@@ -31,7 +31,7 @@ pub struct Image {
     pub properties: BTreeMap<String, String>,
     /// The projects with which a shared image is shared.
     pub members: BTreeMap<String, Member>,
-    /// The bytes; `None` until they are uploaded. Uploaded bytes never change.
+    /// The size and the digests of the bytes; `None` until the bytes are uploaded. Uploaded bytes never change.
     pub content: Option<ImageContent>,
     /// The time of creation.
     pub created_at: Timestamp,
