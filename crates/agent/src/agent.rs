@@ -123,8 +123,8 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`AgentError`] for everything that a retry cannot resolve. Connections to a cell or placement
-    /// that cannot be reached are retried without end.
+    /// [`AgentError`] if the driver, its hosts, the guest log or the options cannot be used. A cell or a placement that
+    /// cannot be reached is no error: the agent tries again without end.
     pub async fn start(
         options: Options,
         driver: Arc<dyn Driver>,

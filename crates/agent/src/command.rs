@@ -1,9 +1,9 @@
 //! A driver that runs the operator's executables.
 //!
-//! They are in one directory and have the names of the operations: `inspect`, `list`, `spawn` and
-//! `destroy`, which are required, and `prepare`, `leave`, `return`, `offload` and `rebuild`, which are
-//! optional. Each reads one JSON object from standard input, whose most important values are in its
-//! environment too. `inspect` and `list` write one JSON object to standard output.
+//! They are in one directory and have the names of the operations: `inspect`, `list`, `spawn` and `destroy`, which are
+//! required, and `prepare`, `leave`, `return`, `offload` and `rebuild`, which are optional. Each reads one JSON object
+//! from standard input; the most important values of the object are in the executable's environment, too. `inspect` and
+//! `list` write one JSON object to standard output.
 //!
 //! | exit code | meaning |
 //! | --- | --- |
@@ -57,7 +57,8 @@ pub struct Options {
     /// Names of environment variables that executables receive besides [`PASSED_VARIABLES`] and
     /// those that the driver sets.
     pub further_variables: Vec<String>,
-    /// Where executables find images, before the slash and the UUID: a folder, or the beginning of a URL.
+    /// Where executables find images: a folder, or the beginning of a URL. A slash and the UUID of the image are
+    /// appended.
     pub images: Option<String>,
 }
 

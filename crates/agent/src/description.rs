@@ -33,8 +33,7 @@ pub struct HostDescription {
     pub uuid: Option<Uuid>,
     /// The root provider's inventories, by resource class.
     pub inventories: BTreeMap<String, Inventory>,
-    /// Traits of the root provider: true to set one, false to remove it. Others are left as they
-    /// are.
+    /// Traits of the root provider: true to set one, false to remove it. Other traits are left as they are.
     pub traits: BTreeMap<String, bool>,
     /// The aggregates of the root provider. If none, they are left as they are.
     pub aggregates: Option<Vec<Uuid>>,
@@ -74,7 +73,7 @@ pub struct NestedProvider {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inventory {
-    /// The total amount, including what is reserved.
+    /// The total amount, including the reserved amount.
     pub total: i32,
     /// The amount that instances cannot have.
     #[serde(default)]

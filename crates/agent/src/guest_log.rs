@@ -145,7 +145,7 @@ pub struct GuestLog {
     last_session: u64,
 }
 
-/// The open file of a guest log, and what is still to be written to it.
+/// The open file of a guest log, and the bytes that are still to be written to it.
 #[derive(Debug)]
 struct LogFile {
     path: PathBuf,

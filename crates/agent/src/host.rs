@@ -72,7 +72,7 @@ pub struct Work {
     /// Whether the work makes a guest. Such work needs a build permit, and if one of its operations
     /// fails, the guest is destroyed.
     pub makes_guest: bool,
-    /// The cell's order that led to the work, if any.
+    /// The cell's order of a step; none for work that only destroys the guest.
     pub order: Option<Arc<Order>>,
 }
 

@@ -53,7 +53,7 @@ impl Options {
 /// Why placement cannot be used, or a host could not be written to it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlacementError {
-    /// The HTTP client cannot be created.
+    /// The address or the token cannot be used, or the HTTP client cannot be created.
     #[error("placement's address {url} or the token cannot be used: {why}")]
     BadOptions {
         /// The address of placement.
@@ -61,13 +61,13 @@ pub enum PlacementError {
         /// The reason, in a sentence.
         why: String,
     },
-    /// Placement cannot be reached, or the connection was lost.
+    /// Placement cannot be reached, the connection was lost, the status was 5xx, or Keystone gave no token.
     #[error("placement cannot be reached: {0}")]
     Unreachable(String),
     /// A concurrent write changed the same provider, also in the last attempt.
     #[error("others change provider {0} at the same time")]
     Conflict(String),
-    /// Placement refused a request.
+    /// Placement refused a request, or its response cannot be decoded.
     #[error("placement refuses {request}: {status}: {why}")]
     Refused {
         /// The method and path of the request.

@@ -14,7 +14,7 @@ use placewright_conductor::{Amounts, HostId, InstanceId};
 use uuid::Uuid;
 
 const NOW_US: u64 = 1_800_000_000_000_000;
-/// The version in which this release writes files, and where it stands in a file: after the magic number.
+/// The version in which this release writes files, and its offset in a file: it follows the magic number.
 const PRESENT_VERSION: u8 = 2;
 const VERSION_OFFSET: usize = 7;
 /// The session in the golden files.

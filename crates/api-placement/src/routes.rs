@@ -1,6 +1,6 @@
 //! The table of routes: the methods of each path, their range of versions, and their policy rules.
 //!
-//! All checks before a handler, and the OpenAPI document, are made from this table.
+//! The OpenAPI document is made from this table, too.
 
 use std::ops::Range;
 

@@ -138,7 +138,7 @@ impl Api for PlacementService {
         });
         Ok(Routed {
             request,
-            // Only `HttpOptions::body_bytes_max` limits the body. Other operations take none.
+            // If the operation takes a body, only `HttpOptions::body_bytes_max` limits the body.
             body_bytes_max: (operation.header_requirements == HeaderRequirements::JsonBody)
                 .then_some(usize::MAX),
         })

@@ -1,4 +1,4 @@
-//! The forms of UUIDs that clients may send. Each part of a request allows other forms.
+//! The forms of UUIDs that clients may send. Different parts of a request allow different forms.
 
 use uuid::Uuid;
 

@@ -47,7 +47,7 @@ impl PhysicalCapacity {
         Self { class_capacities }
     }
 
-    /// Checks whether amounts fit into what is free.
+    /// Checks whether amounts fit into the free capacity.
     ///
     /// # Errors
     ///

@@ -77,7 +77,7 @@ impl ReportedState {
     }
 }
 
-/// What a piece of work counts as in the load of its host.
+/// How a piece of work is counted in the load of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LoadKind {
     /// Both an I/O operation and a build.
@@ -89,7 +89,7 @@ enum LoadKind {
 }
 
 impl LoadKind {
-    /// What the operations of one piece of work count as together.
+    /// The kind of a piece of work with these operations.
     fn new(operations: &[Operation]) -> Self {
         match operations {
             [Operation::Destroy] => Self::Removal,

@@ -54,7 +54,7 @@ pub(super) struct RunningWork {
     pub(super) queued: QueuedOrder,
 }
 
-/// All work under way on the host, by guest, each with what is queued behind it.
+/// All work under way on the host, by guest, each piece with the order that is queued behind it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkUnderWay {
     last_number: u64,

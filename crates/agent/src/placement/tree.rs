@@ -126,8 +126,8 @@ async fn create<'a>(
     })
 }
 
-/// Writes one provider's inventories, traits and aggregates. In its methods, `known` is what placement has, and
-/// `wanted` what is described.
+/// Writes one provider's inventories, traits and aggregates. In its methods, `known` is the data that placement has,
+/// and `wanted` the data of the description.
 struct ProviderWriter<'a> {
     client: &'a Client,
     uuid: Uuid,

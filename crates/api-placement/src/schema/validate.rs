@@ -1,8 +1,8 @@
 //! Validation of a value against a schema.
 //!
-//! Messages, and the choice of the violation that is reported, follow the `jsonschema` library, because
-//! clients and tests depend on them. The violation nearest to the top of the value is reported; of
-//! several, that of the later sibling; of several of the same part, the first that was found.
+//! Messages, and the choice of the violation that is reported, follow the `jsonschema` library, because clients and
+//! tests depend on them. The violation nearest to the top of the value is reported; of several, that of the later
+//! sibling; of several of the same part, the one with the greatest [`Rank`], or the first of equal ones.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
