@@ -92,7 +92,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     call.list("role_assignments", "/role_assignments", items)
 }
 
-/// Whether a flag of the query is set, as a flag without a value is, too.
+/// Whether a flag of the query is set. A flag without a value is set, too.
 fn is_set(call: &Call<'_>, key: &str) -> bool {
     let value = call.query.get(key).map(str::to_ascii_lowercase);
     value.is_some_and(|value| !matches!(value.as_str(), "0" | "false" | "no"))

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::catalog::Catalog;
 use crate::error;
 
-/// What all requests of the Identity API share.
+/// The data that all requests of the Identity API share.
 pub(crate) struct ApiState {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) accounts: Accounts,
@@ -26,7 +26,7 @@ pub(crate) struct ApiState {
     pub(crate) public_url: Option<String>,
 }
 
-/// What is taken from the head of a request.
+/// The data that the handlers need from the head of a request.
 pub(crate) struct Head {
     /// The parameters of the path, decoded.
     pub(crate) parameters: Vec<(&'static str, String)>,
@@ -34,7 +34,7 @@ pub(crate) struct Head {
     pub(crate) origin: String,
     /// The host alone, for the catalog.
     pub(crate) host: String,
-    /// The address of the client, which is the one that trusted proxies name, if there are any.
+    /// The address of the client. If the request came through trusted proxies, they name it.
     pub(crate) client_address: Option<IpAddr>,
     /// The token of the caller.
     pub(crate) token: Secret,
@@ -42,7 +42,7 @@ pub(crate) struct Head {
     pub(crate) subject_token: Secret,
 }
 
-/// The maximum number of attempts to change a row that others change at the same time.
+/// The maximum number of attempts to change a row that other requests change at the same time.
 const CHANGE_TRIES_MAX: usize = 5;
 
 /// A request, as handlers see it.
@@ -83,7 +83,7 @@ impl Call<'_> {
         self.identity.and_then(Identity::user_id).unwrap_or("")
     }
 
-    /// What the caller's token says, which is more than the caller's identity has. The token is checked again.
+    /// The details of the caller's token, which are more than the caller's identity has. The token is checked again.
     pub(crate) fn caller_token(&self) -> ApiResult<TokenDetails> {
         let checked = self.state.accounts.check(self.head.token.expose(), false);
         checked.map_err(|_| error::unauthorized())
@@ -148,7 +148,7 @@ impl Call<'_> {
         ))
     }
 
-    /// Adds the id of what the request made or used to the audit log's event.
+    /// Adds the id of an object that the request made or used to the audit log's event.
     pub(crate) fn note(&self, id: &str) {
         if let Some(note) = placewright_audit_log::current_note() {
             note.add_id(id);

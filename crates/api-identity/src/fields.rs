@@ -58,7 +58,7 @@ impl<'a> Fields<'a> {
         self.map.contains_key(key)
     }
 
-    /// Takes an object; `None` if the field is missing.
+    /// Takes an object; `None` if the field is missing or null.
     pub(crate) fn object(&mut self, key: &'a str) -> ApiResult<Option<Fields<'a>>> {
         let path = self.path_of(key);
         self.take(key)
@@ -90,7 +90,7 @@ impl<'a> Fields<'a> {
         self.text_within(key, TEXT_CHARS_MAX)
     }
 
-    /// Takes a name: printable characters, without blanks at its ends; `None` if the field is missing.
+    /// Takes a name: printable characters, without blanks at its ends; `None` if the field is missing or null.
     pub(crate) fn name(&mut self, key: &'a str) -> ApiResult<Option<&'a str>> {
         let Some(name) = self.text_within(key, NAME_CHARS_MAX)? else {
             return Ok(None);
@@ -121,7 +121,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes a boolean; `None` if the field is missing.
+    /// Takes a boolean; `None` if the field is missing or null.
     pub(crate) fn boolean(&mut self, key: &'a str) -> ApiResult<Option<bool>> {
         match self.take(key) {
             None => Ok(None),
@@ -130,7 +130,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes a list of at most `items_max` items; `None` if the field is missing.
+    /// Takes a list of at most `items_max` items; `None` if the field is missing or null.
     pub(crate) fn list(
         &mut self,
         key: &'a str,
@@ -146,7 +146,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes the id of a domain, which has to be that of the only one.
+    /// Takes the id of a domain, which has to be that of the only domain.
     pub(crate) fn domain_id(&mut self, key: &'a str) -> ApiResult<()> {
         match self.text(key)? {
             None | Some(DEFAULT_DOMAIN) => Ok(()),
@@ -154,7 +154,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes options of a resource, of which there are none.
+    /// Takes the options of a resource, which have to be empty.
     pub(crate) fn no_options(&mut self, key: &'a str) -> ApiResult<()> {
         match self.take(key) {
             None => Ok(()),

@@ -3,8 +3,8 @@
 //!
 //! [`IdentityService`] answers requests without sockets. Control keeps users, projects, roles and assignments
 //! ([`placewright_control::accounts::Accounts`]), and [`placewright_auth::Passwords`] checks passwords. This crate
-//! parses requests, calls these two, and formats the answers. With [`OwnTokenCheck`] the other services of the process
-//! check tokens by a function call. [`Catalog`] is what clients learn of the installation's services.
+//! parses requests, calls both, and formats the answers. With [`OwnTokenCheck`] the other services of the process check
+//! tokens by a function call. [`Catalog`] lists the installation's services for clients.
 //!
 //! There is one file for each resource; `routes.rs` is the table of paths and their handlers.
 //! `docs/identity.md` lists what is supported.

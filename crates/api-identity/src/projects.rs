@@ -1,4 +1,4 @@
-//! Projects.
+//! Projects: listing, showing, creating, changing and deleting them.
 
 use std::collections::BTreeSet;
 

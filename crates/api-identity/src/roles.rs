@@ -37,7 +37,7 @@ pub(crate) fn all_to_json<'i>(
 /// `GET /v3/roles`.
 pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     call.require_admin_or_service()?;
-    // All roles are of no domain.
+    // No role belongs to a domain.
     let is_wanted = matches!(
         call.query.get("domain_id"),
         None | Some("" | "None" | "null")

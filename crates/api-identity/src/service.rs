@@ -30,10 +30,10 @@ const PARAMETERS_MAX: usize = 64;
 /// The prefix of all paths of the API, except that of the list of versions.
 const PREFIX: &str = "/v3";
 
-/// What the Identity API is given.
+/// Options of the Identity API.
 #[derive(Debug)]
 pub struct IdentityOptions {
-    /// What checks passwords.
+    /// The check of passwords, with its limits of guesses.
     pub passwords: Passwords,
     /// The installation's services.
     pub catalog: Catalog,

@@ -30,7 +30,8 @@ struct SignedIn {
     expires_at: Timestamp,
     audit_root: Option<[u8; 16]>,
     application_credential: Option<String>,
-    /// The scope of whatever was used for signing in, if the new token cannot have another one.
+    /// The only scope that the new token may have: that of the application credential for which the token is issued.
+    /// `None` if no application credential was used.
     fixed_scope: Option<TokenScope>,
 }
 

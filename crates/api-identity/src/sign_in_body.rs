@@ -37,7 +37,7 @@ pub(crate) enum Credentials {
     },
 }
 
-/// A parsed body.
+/// The parsed body of a request for a token.
 #[derive(Debug)]
 pub(crate) struct SignInBody {
     pub(crate) credentials: Credentials,

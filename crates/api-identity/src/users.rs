@@ -1,4 +1,4 @@
-//! Users.
+//! Users: listing, showing, creating, changing and deleting them.
 
 use placewright_auth::{PasswordAttempt, Secret};
 use placewright_conductor::accounts::{AccountCommand, DEFAULT_DOMAIN, HiddenText, User};
@@ -34,7 +34,8 @@ fn to_json(call: &Call<'_>, id: &str, row: &User) -> Value {
     user
 }
 
-/// `GET /v3/users`. Users may look for themselves by name, as clients do that are given a name.
+/// `GET /v3/users`. A user who is not an administrator may find only itself, by name: clients that know only the name
+/// look up the id.
 pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     if let Some(name) = call.query.get("name")
         && !call.is_admin()
@@ -172,7 +173,7 @@ pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(Reply::empty(204))
 }
 
-/// `POST /v3/users/{user_id}/password`: users change their own passwords, and say the present one.
+/// `POST /v3/users/{user_id}/password`: a user changes its own password, and sends the present password, too.
 pub(crate) async fn change_password(call: &Call<'_>) -> ApiResult<Reply> {
     let id = call.parameter("user_id");
     call.require_admin_or_self(id)?;

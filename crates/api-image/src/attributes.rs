@@ -1,4 +1,4 @@
-//! The attributes of images: what clients may set, and to what.
+//! The attributes of images: which of them clients may set, and to which values.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ pub(crate) const READ_ONLY: [&str; 15] = [
     "virtual_size",
 ];
 
-/// The attributes that clients set. A name that is in neither list is that of a property.
+/// The attributes that clients set. A name that is neither in this list nor in [`READ_ONLY`] is that of a property.
 pub(crate) const BASE: [&str; 10] = [
     "name",
     "visibility",
@@ -64,7 +64,7 @@ pub(crate) const BASE: [&str; 10] = [
 /// # Errors
 ///
 /// 403 for an attribute that only the service sets, and for a format once the image has its bytes; 400 for a value that
-/// is not allowed; 413 for too many tags. Those for a single attribute or property name it.
+/// is not allowed; 413 for too many tags. The errors about a single attribute or property name it.
 pub(crate) fn set(image: &mut Image, name: &str, value: &Value) -> ApiResult<()> {
     if READ_ONLY.contains(&name) {
         return Err(read_only(name));
@@ -111,7 +111,7 @@ pub(crate) fn read_only(name: &str) -> ApiError {
 ///
 /// # Errors
 ///
-/// 400.
+/// 400 if the text names no visibility.
 pub(crate) fn parse_visibility(text: &str) -> ApiResult<Visibility> {
     match text {
         "private" => Ok(Visibility::Private),
@@ -129,7 +129,7 @@ pub(crate) fn parse_visibility(text: &str) -> ApiResult<Visibility> {
 ///
 /// # Errors
 ///
-/// 400.
+/// 400 if the tag is empty or too long.
 pub(crate) fn check_tag(tag: &str) -> ApiResult<()> {
     if (1..=NAME_CHARS_MAX).contains(&tag.chars().count()) {
         return Ok(());
@@ -142,7 +142,7 @@ pub(crate) fn check_tag(tag: &str) -> ApiResult<()> {
 ///
 /// # Errors
 ///
-/// 413.
+/// 413 if there are too many.
 pub(crate) fn check_tag_count(tags: &BTreeSet<String>) -> ApiResult<()> {
     if tags.len() <= TAGS_MAX {
         return Ok(());

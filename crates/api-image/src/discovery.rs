@@ -1,4 +1,4 @@
-//! What the service says of itself.
+//! What the service says of itself: its versions, import methods and limits.
 
 use placewright_auth::Rule;
 use placewright_http::{ApiResult, Reply};
@@ -32,7 +32,7 @@ pub(crate) fn imports() -> Value {
     }})
 }
 
-/// `GET /v2/info/usage`: what the caller's project uses of its limits, in images and MiB.
+/// `GET /v2/info/usage`: the usage and the limits of the caller's project, in images and MiB.
 pub(crate) async fn usage(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::ImagesIndex, request.project())?;
     let project = request.project();

@@ -7,8 +7,8 @@ use placewright_http::{ApiError, reason_phrase};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// The time after which a client may try again when too many images are on their way, or when control could not make a
-/// change.
+/// The time after which a client may try again when too many images are being transferred, or when control could not
+/// make a change.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A 404 for a path that does not exist.

@@ -25,7 +25,7 @@ const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 ///
 /// # Errors
 ///
-/// 415.
+/// 415 for another type than [`MEDIA_TYPE`].
 pub(crate) fn check_media_type(headers: &hyper::HeaderMap) -> ApiResult<()> {
     match content_type(headers) {
         MEDIA_TYPE => Ok(()),

@@ -61,7 +61,7 @@ enum Condition {
     Property(String, String),
 }
 
-/// A comparison with a time, in whole seconds, because that is what clients see.
+/// A comparison with a time, in whole seconds, because clients see times in whole seconds.
 #[derive(Clone, Copy, Debug)]
 struct Comparison {
     operator: &'static str,
@@ -103,7 +103,7 @@ impl Filter {
                 .all(|condition| condition.holds(id, image))
     }
 
-    /// Whether an image that the viewer sees belongs into its list.
+    /// Whether an image that the viewer sees belongs into the viewer's list.
     fn is_listed(&self, viewer: Viewer<'_>, image: &Image) -> bool {
         if let Some(VisibilityFilter::Only(wanted)) = self.visibility
             && image.visibility != wanted

@@ -44,7 +44,7 @@ impl ImageFolder {
     ///
     /// # Errors
     ///
-    /// It cannot be made, or not written to.
+    /// The folder cannot be made or written to.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, FolderError> {
         let folder = Self { path: path.into() };
         let opened = folder.make().and_then(|()| folder.begin().map(drop));
@@ -86,11 +86,11 @@ impl ImageFolder {
             .tempfile_in(&self.path)
     }
 
-    /// Gives a file that is complete its final name. Both are on the disk when this returns.
+    /// Gives a file that is complete its final name. The bytes and the name are on the disk when this returns.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::AlreadyExists`] when the image has a file already; it stays as it is.
+    /// [`io::ErrorKind::AlreadyExists`] when the image has a file already, which stays as it is.
     pub(crate) fn finish(&self, file: NamedTempFile, image: Uuid) -> io::Result<()> {
         file.as_file().sync_all()?;
         file.persist_noclobber(self.path_of(image))

@@ -7,7 +7,7 @@ use placewright_conductor::super_conductor::ImageContent;
 use ring::digest::{Context, SHA512};
 use tempfile::NamedTempFile;
 
-/// A file that is being written, with the hashes of what is in it.
+/// A file that is being written, with the hashes of the bytes so far.
 pub(crate) struct HashingWriter {
     file: NamedTempFile,
     size: u64,

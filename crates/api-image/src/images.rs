@@ -12,7 +12,7 @@ use crate::{error, view};
 ///
 /// # Errors
 ///
-/// 404.
+/// 404 if the image does not exist, or the caller does not see it.
 pub(crate) async fn visible(request: &RoutedRequest<'_>) -> ApiResult<Image> {
     let (id, viewer) = (request.image, Viewer::of(request));
     let find = move |state: &placewright_conductor::ControlState| {

@@ -1,4 +1,5 @@
-//! The Image API, as OpenStack's version 2 has it: what images are for whom, and their bytes.
+//! The Image API, as in version 2 of OpenStack's: records that describe images, who may see and change them, and their
+//! bytes.
 //!
 //! Records are rows of control's state. Bytes are files of one folder, written piece by piece beside their
 //! final names and never changed after that.

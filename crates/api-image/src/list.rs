@@ -22,7 +22,7 @@ const PAGE_MAX: usize = 1000;
 /// The most keys by which a list may be sorted.
 const SORT_KEYS_MAX: usize = 8;
 
-/// What images can be sorted by.
+/// The attributes by which images can be sorted.
 const SORT_KEYS: [&str; 10] = [
     "name",
     "status",
@@ -140,7 +140,7 @@ fn compare(order: &[SortKey], a: Entry<'_>, b: Entry<'_>) -> Ordering {
     ordering.unwrap_or(Ordering::Equal)
 }
 
-/// The order that a query asks for, completed so that no two images are equal in it: the newest first by default.
+/// The order that a query asks for, by default the newest first. It is completed so that no two images are equal in it.
 fn parse_order(query: &Query<'_>) -> ApiResult<Vec<SortKey>> {
     let mut order = match query.get("sort") {
         Some(text) => {

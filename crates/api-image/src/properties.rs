@@ -11,7 +11,7 @@ use crate::options::{NAME_CHARS_MAX, PROPERTIES_BYTES_MAX, PROPERTIES_MAX};
 ///
 /// # Errors
 ///
-/// 413 when there are too many or they are too long, 400 for one that no server could be built with.
+/// 413 when there are too many or they are too long, 400 for a property with which no server could be built.
 pub(crate) fn check(properties: &BTreeMap<String, String>) -> ApiResult<()> {
     if properties.len() > PROPERTIES_MAX {
         return Err(ApiError::too_large(format!(
@@ -42,7 +42,7 @@ pub(crate) fn check(properties: &BTreeMap<String, String>) -> ApiResult<()> {
 ///
 /// # Errors
 ///
-/// 400.
+/// 400 if the name is empty, too long, or has control characters.
 pub(crate) fn check_name(name: &str) -> ApiResult<()> {
     let length = name.chars().count();
     if (1..=NAME_CHARS_MAX).contains(&length) && !name.chars().any(char::is_control) {

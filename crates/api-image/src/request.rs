@@ -21,7 +21,7 @@ use crate::transfers::Transfers;
 /// How often a change is tried when other changes of the same image were faster.
 const CHANGE_TRIES_MAX: usize = 16;
 
-/// What all requests share.
+/// The data that all requests of the Image API share.
 pub(crate) struct ApiState {
     pub(crate) gateway: std::sync::Arc<Gateway>,
     pub(crate) control: ControlHandle,
@@ -87,7 +87,7 @@ impl RoutedRequest<'_> {
         self.api_state.is_administrator(self.identity)
     }
 
-    /// Computes a value from control's state; what the computation saw is durable when this returns.
+    /// Computes a value from control's state; the state that the computation saw is durable when this returns.
     pub(crate) async fn read<T: Send>(&self, compute: impl Fn(&ControlState) -> T + Send) -> T {
         let control = &self.api_state.control;
         control.read(move |state, _| compute(state)).await
@@ -127,7 +127,7 @@ impl RoutedRequest<'_> {
         ))
     }
 
-    /// Names what was created to the audit log.
+    /// Adds the id of a new object to the request's event in the audit log.
     pub(crate) fn note_created(&self, id: impl ToString) {
         if let Some(note) = placewright_audit_log::current_note() {
             note.add_id(id);

@@ -54,7 +54,7 @@ impl Route {
     ///
     /// # Errors
     ///
-    /// 405.
+    /// 405 if the path does not have the method.
     pub(crate) fn check_method(self, method: &Method) -> ApiResult<()> {
         let methods = self.methods();
         if methods.split(", ").any(|known| known == method.as_str()) {
@@ -114,7 +114,7 @@ impl Path {
             ["v2", "info", "usage"] => (Route::Usage, None, ""),
             _ => return Err(error::path_not_found()),
         };
-        // No image has another name than a UUID. Clients ask whether one has, and take 404 for no.
+        // The id of an image is a UUID. Clients try names in place of ids, and expect 404 if there is no such image.
         let image = image.map(|text| {
             Uuid::try_parse(text)
                 .map_err(|_| ApiError::not_found(format!("There is no image {text:?}.")))

@@ -1,4 +1,5 @@
-//! How many images are on their way at the same time, by project, and how many bytes of them arrived.
+//! How many images are uploaded or downloaded at the same time, by project, and how many bytes of the uploads have
+//! arrived.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ impl Transfers {
     ///
     /// # Errors
     ///
-    /// 503 when there are as many as there may be, of the project or of all.
+    /// 503 when the project, or all projects together, have as many transfers as they may have.
     pub(crate) fn begin(&self, project: &str) -> ApiResult<Transfer> {
         let mut projects = self.projects.lock();
         let all: usize = projects.values().map(|transfers| transfers.count).sum();
@@ -62,7 +63,7 @@ impl Transfers {
 }
 
 impl Transfer {
-    /// Counts bytes that arrived, and returns those of all transfers of the project.
+    /// Counts bytes that arrived. Returns how many have arrived in all present transfers of the project.
     pub(crate) fn add(&mut self, bytes: u64) -> u64 {
         self.bytes += bytes;
         let mut projects = self.transfers.projects.lock();

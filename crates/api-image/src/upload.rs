@@ -18,7 +18,7 @@ use crate::transfers::Transfer;
 /// How many bytes gather in memory before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Where the sink leaves what it received, for the handler.
+/// The place where the sink leaves the complete upload for the handler.
 pub(crate) type Slot = Arc<Mutex<Option<Received>>>;
 
 /// An upload of which all bytes arrived.
@@ -48,7 +48,7 @@ impl Upload {
     ///
     /// # Errors
     ///
-    /// 413 when the length that the client declared is more than it may be.
+    /// 413 when the length that the client declared exceeds a limit.
     pub(crate) fn begin(
         (folder, limits): (ImageFolder, Limits),
         transfer: Transfer,
@@ -101,7 +101,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Writes what gathered, on a thread that may block.
+    /// Writes the bytes of the buffer, on a thread that may block.
     async fn flush(&mut self) -> ApiResult<()> {
         let (writer, folder) = (self.writer.take(), self.folder.clone());
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -150,7 +150,7 @@ impl BodySink for Upload {
     }
 }
 
-/// Runs what writes to the disk on a thread that may block.
+/// Runs work that writes to the disk, on a thread that may block.
 ///
 /// # Errors
 ///

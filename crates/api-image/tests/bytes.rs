@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 /// The MD5 of [`content`].
 const MD5: &str = "d85bc23258cf4ec207963f9f2f02c38d";
-/// How its SHA-512 begins.
+/// The first digits of the SHA-512 of [`content`].
 const SHA512: &str = "b81a798b45fb1a363cae101abc7af6ec";
 
 /// More bytes than gather in memory before they are written.

@@ -36,7 +36,7 @@ const COLLECTIONS: [(&str, &str); 26] = [
     ("ndp_proxies", "ndp_proxies"),
 ];
 
-/// What the quotas of a project limit.
+/// The resources that the quotas of a project limit.
 const QUOTAS: [&str; 9] = [
     "network",
     "subnet",
@@ -49,7 +49,7 @@ const QUOTAS: [&str; 9] = [
     "rbac_policy",
 ];
 
-/// What a path of the API names.
+/// The resource that a path of the API names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resource {
     /// The list of versions.
@@ -58,9 +58,9 @@ pub(crate) enum Resource {
     Collections,
     /// A collection, by the key of its list.
     Collection(&'static str),
-    /// The quotas of a project, also with what the project uses of them if `with_usage`.
+    /// The quotas of a project; if `with_usage`, with the amounts that the project uses.
     Quotas { with_usage: bool },
-    /// An object with an id in a collection. None exists.
+    /// An object with an id in a collection. There are no such objects.
     Item {
         collection: &'static str,
         id: String,

@@ -69,7 +69,7 @@ impl NetworkService {
     }
 }
 
-/// What a request asks for, found from its path.
+/// The resource that a request asks for, found from its path.
 pub struct MatchedRequest {
     resource: Resource,
     /// Scheme and host of the API as the client addresses it.

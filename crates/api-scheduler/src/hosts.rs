@@ -129,8 +129,8 @@ pub(crate) fn list(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
         .map(str::parse)
         .transpose()
         .map_err(|_| ErrorResponse::field("after", "after: the UUID of a host"))?;
-    // `with_scheduler` lets the scheduler observe the latest changes, which is all that is needed from it here.
-    // So only the host table is locked while the page is written, not the state of placement.
+    // `with_scheduler` makes the scheduler observe the latest changes. Writing the page needs only the host table, so
+    // the state of placement is not locked meanwhile.
     request.api_state.with_scheduler(|_, _| ());
     request
         .api_state

@@ -67,7 +67,7 @@ impl Fleet {
         candidates
     }
 
-    /// Whether a host passes the filters, which check what placement does not have.
+    /// Whether a host passes the filters, which check facts that placement does not have.
     fn passes(&self, request: &RequestSpec, uuid: Uuid) -> bool {
         let host = &self.hosts[&uuid];
         let name = format!("host-{uuid}");

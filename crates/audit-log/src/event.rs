@@ -12,7 +12,7 @@ pub struct Event {
     pub at: SystemTime,
     /// The service that got it: an API such as `placement`, or `roles` for a role's gRPC server.
     pub service: &'static str,
-    /// The HTTP method. Over gRPC, what was refused: the connection, the authentication or the call.
+    /// The HTTP method. Over gRPC, the refused step: the connection, the authentication or the call.
     pub method: String,
     /// The path of the route as in the API's documentation, with parameters in braces; none over gRPC.
     pub route: Option<&'static str>,
@@ -28,9 +28,9 @@ pub struct Event {
     pub outcome: Outcome,
     /// The status of the response, and the reason of a refusal.
     pub reason: Reason,
-    /// The `Location` of what was created.
+    /// The `Location` of the created object.
     pub location: Option<String>,
-    /// What the handler noted about the request.
+    /// The notes of the request's handler.
     pub noted: RequestNotes,
 }
 

@@ -1,10 +1,10 @@
 //! The audit log: a line of JSON for each request that changes something, and for each request that
 //! is refused for lack of rights.
 //!
-//! A service makes an [`Event`] of each such request when it is answered, and offers the event to the
-//! [`AuditLog`], which never waits: a thread of its own formats the lines and writes them. Events for
-//! which the queue has no space are left out and counted. While a request is carried out, a [`Note`]
-//! collects what only its handler knows: its entry in the journal, and what consumers hold after it.
+//! A service makes an [`Event`] of each such request when it is answered, and offers the event to the [`AuditLog`],
+//! which never waits: a thread of its own formats the lines and writes them. Events for which the queue has no space
+//! are left out and counted. While a request is carried out, a [`Note`] collects the facts that only the request's
+//! handler knows: the entry in the journal, and the allocations of consumers after it.
 //!
 //! The lines follow the CADF standard (DMTF DSP0262) where it has a field for a value.
 

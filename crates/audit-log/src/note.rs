@@ -11,7 +11,7 @@ use uuid::Uuid;
 #[derive(Debug, Default)]
 pub struct Note(Mutex<RequestNotes>);
 
-/// What handlers noted about a request.
+/// The notes of handlers about a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestNotes {
     /// The sequence of the request's last entry in the journal.
@@ -20,7 +20,7 @@ pub struct RequestNotes {
     pub action: Option<String>,
     /// The ids of the objects that the request created, or that it is for.
     pub ids: Vec<String>,
-    /// What consumers hold after the request, in the order of the decisions.
+    /// The allocations of consumers after the request, in the order of the decisions.
     pub held: Vec<HeldAllocations>,
 }
 
@@ -84,12 +84,12 @@ impl Note {
         self.0.lock().action = Some(name.to_owned());
     }
 
-    /// Notes the id of a created object.
+    /// Notes the id of an object that the request created, or that it is for.
     pub fn add_id(&self, id: impl ToString) {
         self.0.lock().ids.push(id.to_string());
     }
 
-    /// Notes an entry of the journal, and what consumers hold after it.
+    /// Notes an entry of the journal, and the allocations of consumers after it.
     pub fn add_entry(&self, sequence: u64, held: impl IntoIterator<Item = HeldAllocations>) {
         let mut notes = self.0.lock();
         notes.sequence = notes.sequence.max(Some(sequence));

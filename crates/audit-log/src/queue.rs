@@ -39,7 +39,7 @@ struct QueueState {
     is_gathering: bool,
 }
 
-/// What the thread takes out of the queue together.
+/// The events that the thread takes out of the queue together.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) events: Vec<Event>,

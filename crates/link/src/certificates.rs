@@ -12,7 +12,7 @@ pub trait CertificateLink: Send + Sync + 'static {
     fn enrol(&self, enrolment: Enrolment) -> LinkFuture<'_, Certified>;
 }
 
-/// What is needed to renew a certificate.
+/// The data with which a holder renews its certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewal {
     /// The present certificate (DER), as the holder showed it in a handshake.
@@ -21,7 +21,7 @@ pub struct Renewal {
     pub signing_request: Vec<u8>,
 }
 
-/// What is needed to use an invitation.
+/// The data with which a new holder uses an invitation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Enrolment {
     /// The identifier of the invitation.

@@ -6,14 +6,14 @@ use crate::LinkFuture;
 
 /// A replica's interface towards the others.
 pub trait ReplicaLink: Send + Sync + 'static {
-    /// What the replica is, and which replica leads as far as it knows.
+    /// The identity of the replica, and the replica that leads, as far as it knows.
     fn identify(&self) -> LinkFuture<'_, ReplicaIdentity>;
 
     /// Follows the replica, which the caller believes to lead.
     fn follow(&self, start: FollowStart) -> LinkFuture<'_, LeaderConnection>;
 }
 
-/// What a replica is.
+/// The identity of a replica, and how far it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaIdentity {
     /// The number of the replica, which no other replica has, and which is a new one at each of its starts.
@@ -113,11 +113,11 @@ pub enum FromLeader {
     },
     /// The leader's store does not answer: the store is away. Another replica should lead, so the stream ends.
     StoreAway,
-    /// What the leader says while it leads.
+    /// The leader has news.
     News(LeaderNews),
 }
 
-/// What the leader says while it leads.
+/// The news that a leader sends while it leads: replies, and the durable end of the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaderNews {
     /// Replies to commands that made no entry, each with the number of the command.
@@ -126,10 +126,10 @@ pub struct LeaderNews {
     pub durable: u64,
 }
 
-/// What became of a command that made no entry.
+/// The outcome of a command that made no entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandedOutcome {
-    /// It was refused, or changed nothing, on the state after this entry.
+    /// The command was refused, or changed nothing. It was decided on the state after this entry.
     NoEntry(u64),
     /// The replica does not lead any more. The command has no effect.
     NotLeading,

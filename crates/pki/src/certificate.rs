@@ -9,7 +9,7 @@ use x509_parser::parse_x509_certificate;
 
 use crate::error::PkiError;
 
-/// The fields of a certificate that are used. They do not include who signed it.
+/// The fields of a certificate that Placewright uses. The name of the authority that signed it is not among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFacts {
     /// The role, cell and hosts in its names.

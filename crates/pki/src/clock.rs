@@ -6,8 +6,8 @@ use time::OffsetDateTime;
 
 use crate::error::PkiError;
 
-/// How far the times of two machines may differ. The validity of a certificate begins this long before
-/// the certificate is issued.
+/// How far the clocks of two machines may differ. The validity of a certificate begins this long before the certificate
+/// is issued.
 pub const SKEW: Duration = Duration::from_secs(300);
 
 /// The present time in seconds since 1970.

@@ -170,7 +170,7 @@ impl Sealer {
         }
     }
 
-    /// The keys in use now. [`Self::refresh`] replaces them; who holds this keyring keeps the old ones.
+    /// The keys in use now. [`Self::refresh`] replaces them, but not in this keyring.
     #[must_use]
     pub fn keyring(&self) -> Arc<Keyring> {
         Arc::clone(&self.shared.keyring.read())

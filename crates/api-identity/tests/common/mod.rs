@@ -177,7 +177,7 @@ impl Site {
             .token()
     }
 
-    /// The status with which a token is looked at by an administrator.
+    /// The status of an administrator's request to check a token.
     pub async fn status_of(&self, token: &str) -> u16 {
         let admin = self.admin().await;
         let headers = [("x-auth-token", admin.as_str()), ("x-subject-token", token)];

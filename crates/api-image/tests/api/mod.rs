@@ -180,7 +180,7 @@ impl Api {
     }
 }
 
-/// What describes an image that servers can be built of.
+/// The fields of an image from which servers can be built.
 pub fn raw(name: &str) -> Value {
     json!({"name": name, "disk_format": "raw", "container_format": "bare"})
 }

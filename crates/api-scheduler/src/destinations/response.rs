@@ -107,7 +107,7 @@ enum StandingBody<'a> {
     },
 }
 
-/// What excluded a host first.
+/// The first check that excluded a host.
 #[derive(Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 enum ExclusionBody<'a> {

@@ -50,7 +50,8 @@ impl Topology {
                 for to in aggregates(kind, count).filter(|to| *to >= from) {
                     if choices.one_in(2) {
                         let distance = u32::try_from(choices.below(12)).unwrap();
-                        // A distance holds in both directions, so it is sent in the opposite one.
+                        // A distance holds in both directions, so the body has only the opposite direction of this
+                        // pair.
                         distances.push(json!({"from": to, "to": from, "distance": distance}));
                         self.distances.insert((from, to), distance);
                         self.distances.insert((to, from), distance);

@@ -42,7 +42,7 @@ pub(crate) struct Host {
     pub(crate) children: Vec<Uuid>,
 }
 
-/// A fleet with its two services, and its state as far as placement does not have it.
+/// A fleet with its two services, and the part of its state that placement does not have.
 pub(crate) struct Fleet {
     pub(crate) placement: Arc<PlacementService>,
     pub(crate) scheduler: Arc<SchedulerService>,

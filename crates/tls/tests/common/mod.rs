@@ -14,7 +14,7 @@ use rcgen::{
     SanType, SerialNumber, date_time_ymd,
 };
 
-/// An authority with a self-signed certificate, which signs what tests need.
+/// An authority with a self-signed certificate, which signs the certificates of tests.
 pub(crate) struct Ca(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate with its key, as PEM.
