@@ -45,7 +45,7 @@ pub(crate) struct AppendLostCommand {
     client: Client,
 }
 
-/// What a replica shows of itself.
+/// The status that a replica shows.
 #[derive(Debug, Deserialize)]
 struct Status {
     release: String,

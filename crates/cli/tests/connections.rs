@@ -135,7 +135,7 @@ fn without_a_predecessor_a_take_over_is_an_ordinary_start() {
     let server = Control::start(&store, &flags);
     server.signal(Signal::KILL);
     drop(server);
-    // What a killed process left behind does not count as a predecessor.
+    // The socket file that a killed process left behind does not count as a predecessor.
     let server = Control::start(&store, &flags);
     assert!(get(server.address, "/readyz").ends_with("ready\n"));
 }

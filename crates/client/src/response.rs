@@ -37,7 +37,7 @@ pub struct InstanceResult {
 pub struct Explanation {
     /// How many hosts were feasible, and were compared.
     pub compared: usize,
-    /// The best of them, best first: at most ten, and always the selected one.
+    /// The best of them, best first: at most ten. If the selected host is not among these, it follows after them.
     pub ranking: Vec<ScoredHost>,
     /// The hosts of [`crate::DestinationsRequest::explain_hosts`], in their order.
     #[serde(default)]
@@ -67,7 +67,7 @@ pub struct RequestedHost {
     pub excluded: Option<Exclusion>,
 }
 
-/// What excluded a host first.
+/// The first check that excluded a host.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Exclusion {
     /// The kind: `unknown`, `placement`, `filter`, `rule` or `search`.
@@ -132,7 +132,7 @@ pub struct Selection {
     pub allocation_request: AllocationRequest,
 }
 
-/// What a consumer claims, in the form of placement's allocation requests.
+/// The allocations that a consumer claims, in the form of placement's allocation requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct AllocationRequest {
     /// The claimed amounts, by the UUID of the resource provider.

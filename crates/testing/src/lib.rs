@@ -11,7 +11,7 @@
 //! | `world` | `world` | control, cells and agents as pure state machines, with a simulated network |
 //! | `agents` | `agents` | agents that follow the protocol, on simulated hosts |
 //! | `site` | `site` | a whole installation in memory |
-//! | `keystone` | `keystone` | the part of Keystone that is needed to validate tokens |
+//! | `keystone` | `keystone` | a fake Keystone: logins, validation of tokens, lists |
 
 #![allow(
     missing_docs,

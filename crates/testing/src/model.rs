@@ -14,7 +14,7 @@ pub type Amounts = BTreeMap<(usize, String), i64>;
 /// A candidate: its allocations, and the providers that serve each group.
 pub type ModelCandidate = (Amounts, Vec<BTreeSet<usize>>);
 
-/// What a query has to return.
+/// The result that a query has to return.
 #[derive(Debug, PartialEq)]
 pub enum QueryResult {
     /// A resource class is unknown.

@@ -1,7 +1,7 @@
 //! Lists of the present exceptions from limits. The lists only get shorter.
 //!
-//! A list is a file of `known/` with a line for each exception: a size, a space, and the name of what
-//! has that size. A test measures the present sizes and calls [`check_list`].
+//! A list is a file of `known/` with a line for each exception: a size, a space, and the name of the file or function,
+//! for instance, that has that size. A test measures the present sizes and calls [`check_list`].
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 /// Sizes by name, as measured or as in a list.
 pub type Sizes = BTreeMap<String, usize>;
 
-/// The environment variable with which the lists are written. With `1`, sizes that got smaller and names
-/// that were only moved or renamed are written, and what grew still fails. With `accept`, all measured
-/// sizes are written; this is for merges of branches that changed the lists separately.
+/// The environment variable with which the lists are written. With `1`, sizes that got smaller and names that were only
+/// moved or renamed are written, and sizes that grew still fail. With `accept`, all measured sizes are written; this is
+/// for merges of branches that changed the lists separately.
 pub const UPDATE: &str = "UPDATE_RATCHET";
 
 /// Compares the measured sizes with the list `name`, and writes the list if [`UPDATE`] is set.

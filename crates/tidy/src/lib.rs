@@ -1,5 +1,6 @@
-//! Tests that read the workspace's own source: the length of files and functions, the dependencies
-//! between crates, cycles among the modules of a crate, and doc comments that say too little.
+//! Tests that read the workspace's own source: the length of files and functions, the dependencies between crates,
+//! cycles among the modules of a crate, and doc comments that say too little. Further tests compare pages of the
+//! documentation with the source.
 //!
 //! The rules for dependencies between crates and modules have no exceptions. The limits of sizes have some: files and
 //! functions beyond a limit are listed in `known/`, with their present sizes. The lists only shrink:

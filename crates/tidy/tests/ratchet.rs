@@ -9,7 +9,7 @@ use placewright_tidy::source::{SourceFile, rust_files, workspace};
 /// The most lines of a file without an exception.
 const FILE_LINES_MAX: usize = 500;
 
-/// The most lines of a function without an exception: what fits a screen.
+/// The most lines of a function without an exception: as many as fit a screen.
 const FUNCTION_LINES_MAX: usize = 70;
 
 fn sources() -> Vec<SourceFile> {

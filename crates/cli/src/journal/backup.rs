@@ -107,8 +107,8 @@ impl BackupCommand {
         ))
     }
 
-    /// Removes from the target, if it is a directory, what killed backups left behind. Returns a function that
-    /// names the file of the backup, given its time and its last entry.
+    /// Removes from the target, if it is a directory, the files that killed backups left behind. Returns a function
+    /// that names the file of the backup, given its time and its last entry.
     fn prepare_target(&self) -> anyhow::Result<impl Fn(i64, u64) -> PathBuf + use<>> {
         let target = self.target.clone();
         let stem = match target.is_dir() {

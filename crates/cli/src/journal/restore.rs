@@ -89,7 +89,7 @@ impl RestoreCommand {
     }
 }
 
-/// What a backup holds, for the option `--check`.
+/// Describes the content of a backup, for the option `--check`.
 fn description(path: &Path, inspected: &BackupContents) -> String {
     let mut description = format!(
         "{}: whole; restores to each entry from {} to {}, with everything acknowledged before {}; {}",

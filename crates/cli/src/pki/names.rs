@@ -9,7 +9,7 @@ use placewright_identity::{AgentNames, HostPattern, Role};
 
 use super::span::Span;
 
-/// What a certificate is to say.
+/// The names in a certificate, and how long it is valid.
 #[derive(Debug, Args)]
 pub(crate) struct NameArgs {
     /// The role of the holder

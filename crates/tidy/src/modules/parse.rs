@@ -61,7 +61,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Reads the token at an index, with what belongs to it. Returns the index of the next token.
+    /// Reads the token at an index, with the tokens that belong to it. Returns the index of the next token.
     fn parse_token(
         &mut self,
         tokens: &[TokenTree],

@@ -1,4 +1,4 @@
-//! Resolves paths to the modules that define what they name.
+//! Resolves paths to the modules that define the named items.
 
 use std::collections::BTreeSet;
 
@@ -69,7 +69,7 @@ impl Modules {
         self.resolve_without_imports(from, &import.path)
     }
 
-    /// The module that defines what a path in the module `from` names, if it is one of this crate.
+    /// The module that defines the item that a path in the module `from` names, if this crate has that module.
     fn resolve(&self, from: usize, path: &[String]) -> Option<usize> {
         if self.follow_modules(from, path).is_some() {
             return self.resolve_without_imports(from, path);
