@@ -31,7 +31,7 @@ pub struct IncomingRequest {
     pub user: u64,
     /// The route and method of the request, from which its cost is estimated.
     pub kind: Kind,
-    /// How many instances it asks to be built.
+    /// How many instances the request is for.
     pub instances: u32,
 }
 

@@ -166,8 +166,8 @@ impl Connection {
         starts.push(start);
     }
 
-    /// Returns whether a message belongs to a valid session. If it does not, the agent is ordered to
-    /// begin a new one.
+    /// Returns whether a message belongs to a valid session. If it does not, the agent is ordered to begin a new
+    /// session.
     fn check_or_restart(&self, host: HostId, session_check: SessionCheck) -> bool {
         match session_check {
             SessionCheck::Valid => true,

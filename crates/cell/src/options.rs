@@ -17,7 +17,7 @@ pub struct Options {
     /// A host is marked down when its agent was silent for this long. Agents send at least three
     /// heartbeats in this time. Default 30 s.
     pub host_timeout: Duration,
-    /// The first interval after which something unanswered is repeated; it doubles up to
+    /// The first interval after which a message or request without an answer is repeated; it doubles up to
     /// [`Self::resend_max`]. Default 5 s.
     pub resend_after: Duration,
     /// The longest interval between repetitions. Default 1 min.

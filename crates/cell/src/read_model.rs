@@ -34,11 +34,11 @@ pub(crate) struct KnownHost {
     row: Option<cell_conductor::Host>,
     /// The name that the agent has reported since the cell's start.
     pub(crate) name: Option<String>,
-    /// The time of the last message of its agent, for followers.
+    /// The time of the last message of the host's agent, for followers.
     pub(crate) last_contact_at: Timestamp,
     /// The time of the same message on the monotonic clock, for time-outs.
     pub(crate) last_contact_instant: Instant,
-    /// Whether its agent sent anything since the last heartbeat to followers.
+    /// Whether the host's agent sent anything since the last heartbeat to followers.
     has_sent_since_heartbeat: bool,
     pub(crate) route: Option<Route>,
     window: Window,

@@ -143,9 +143,9 @@ impl Cell {
 
 /// The delay and the loss or duplication of a message in the network.
 struct Fate {
-    /// The number of later messages that are sent before it arrives.
+    /// The number of later messages that are sent before the message arrives.
     delay: usize,
-    /// How often it is delivered: not at all, once or twice.
+    /// How often the message is delivered: not at all, once or twice.
     deliveries: usize,
 }
 

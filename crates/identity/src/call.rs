@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::identity::{Identity, Role};
 
-/// A call between two roles, with what the decision depends on.
+/// A call between two roles, with the data that the decision depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Call<'a> {
     /// Control calls a cell.
@@ -43,9 +43,9 @@ pub enum Call<'a> {
         /// The name of the cell whose replica is called; empty if a replica of control is called.
         cell: &'a str,
     },
-    /// The caller has its own certificate renewed.
+    /// The caller requests the renewal of its own certificate.
     RenewCertificate,
-    /// A cell has the certificate of one of its agents renewed.
+    /// A cell requests the renewal of the certificate of one of its agents.
     RenewAgentCertificate {
         /// The identity in the agent's present certificate.
         holder: &'a Identity,

@@ -77,8 +77,8 @@ impl Fields<'_> {
     }
 }
 
-/// The end of some entries: the last one's sequence, the checksum of its batch, and the size of all records up
-/// to it, trimmed ones included.
+/// The end of a run of entries: the sequence of the last entry, the checksum of its batch, and the size of all records
+/// up to it, trimmed ones included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogEnd {
     pub(crate) last: u64,
@@ -179,7 +179,7 @@ pub(crate) struct BatchHeader {
     /// The checksum of the batch before.
     pub(crate) previous: u32,
     pub(crate) id: u128,
-    /// In microseconds since the epoch, by the clock of the writer.
+    /// When the batch was appended, in microseconds since the epoch, by the clock of the writer.
     pub(crate) appended_at: i64,
     pub(crate) place: Place,
     /// The size of the encoded records.

@@ -15,8 +15,8 @@ pub(crate) fn id_bytes(id: u128) -> [u8; 16] {
     id.to_be_bytes()
 }
 
-/// The end of some entries: the last one's sequence, the checksum of its batch, and the size of all records up
-/// to it, trimmed ones included.
+/// The end of a run of entries: the sequence of the last entry, the checksum of its batch, and the size of all records
+/// up to it, trimmed ones included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogEnd {
     pub(crate) last: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Head {
     pub(crate) batch_id: Vec<u8>,
     /// The last entry that the writer of this row knew to be durable.
     pub(crate) acknowledged: u64,
-    /// The address of the store that goes on, if this one is sealed.
+    /// The address of the store that replaces this one, if this one is sealed.
     pub(crate) moved_to: Option<String>,
 }
 
@@ -42,8 +42,8 @@ pub(crate) struct Look {
     pub(crate) format: u32,
     pub(crate) head: Head,
     pub(crate) trimmed: LogEnd,
-    /// The last entry and the checksum of the batch that holds the entry that was asked for, or of the last one
-    /// before it.
+    /// The last entry and the checksum of a batch: of the one that holds the entry that was asked for, or else of the
+    /// last one before that entry.
     pub(crate) batch: Option<(u64, u32)>,
 }
 

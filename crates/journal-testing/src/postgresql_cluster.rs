@@ -312,7 +312,7 @@ impl PostgresqlCluster {
     /// Waits until a server answers.
     ///
     /// # Errors
-    /// It does not answer within a minute.
+    /// The server does not answer within a minute.
     pub fn wait_until_ready(&mut self, server: usize) -> io::Result<()> {
         let started = Instant::now();
         loop {
@@ -333,7 +333,7 @@ impl PostgresqlCluster {
     /// Waits until this number of standbys is attached to the primary.
     ///
     /// # Errors
-    /// They are not within a minute.
+    /// Fewer standbys are attached after a minute.
     pub fn wait_until_attached(&self, standbys: usize) -> io::Result<()> {
         let question = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
         self.wait_for(self.primary, question, &standbys.to_string())
@@ -374,7 +374,7 @@ impl PostgresqlCluster {
     /// Promotes a standby to be the primary, however much it has received. The other standbys that run follow it.
     ///
     /// # Errors
-    /// It cannot be promoted.
+    /// The standby cannot be promoted.
     pub fn promote(&mut self, server: usize) -> io::Result<()> {
         self.sql_in(server, "postgres", "SELECT pg_promote()")?;
         self.wait_for(server, "SELECT pg_is_in_recovery()", "f")?;

@@ -19,7 +19,7 @@ const BATCH_RECORDS: usize = 4096;
 const RESOLVE_ATTEMPTS: usize = 60;
 const RESOLVE_PAUSE: Duration = Duration::from_millis(500);
 
-/// How far a copy is.
+/// How far a copy has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyProgress {
     /// The last entry that the target has.

@@ -17,7 +17,7 @@ pub enum JournalError {
     /// The store, or its file system, is not writable for this program.
     #[error("the journal at {path} cannot be written: {reason}")]
     ReadOnly {
-        /// The store, or the file in it.
+        /// The store, or a file in the store.
         path: PathBuf,
         /// The reason why the write was refused.
         reason: String,
@@ -234,7 +234,7 @@ pub enum JournalError {
     /// The operating system reported a failure.
     #[error("the journal at {path} failed to {doing}")]
     Io {
-        /// The store, or the file in it.
+        /// The store, or a file in the store.
         path: PathBuf,
         /// What was being done.
         doing: &'static str,
@@ -270,8 +270,8 @@ pub enum AppendError {
     #[error(transparent)]
     Failed(#[from] JournalError),
 
-    /// The store did not answer, so the records may be kept or not, or become so later, while the request is
-    /// still under way. [`crate::Journal::resolve`] finds out.
+    /// The store did not answer, so the records may be kept or not, and while the request is still under way they may
+    /// be kept later. [`crate::Journal::resolve`] finds out.
     #[error("it is not known whether the append was made")]
     Unknown(#[source] JournalError),
 }

@@ -46,7 +46,7 @@ pub enum HistoryError {
 /// Reads a history, and parts it by object.
 ///
 /// # Errors
-/// It cannot be read, or a line is not an operation.
+/// The history cannot be read, or a line is not an operation.
 pub fn read(source: impl BufRead) -> Result<BTreeMap<String, ObjectHistory>, HistoryError> {
     let mut objects: BTreeMap<String, ObjectHistory> = BTreeMap::new();
     for (index, line) in source.lines().enumerate() {

@@ -72,7 +72,7 @@ pub enum Input {
     },
     /// Move all allocations of one consumer to another one, which has to be new, in one request.
     Move {
-        /// The consumer that has something.
+        /// The consumer that has allocations.
         from: usize,
         /// The consumer that has no allocations yet.
         to: usize,

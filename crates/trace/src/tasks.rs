@@ -16,9 +16,9 @@ pub struct Task {
     pub cpu_milli: u32,
     /// Memory of the task in MiB.
     pub memory_mib: u32,
-    /// The number of GPUs that it needs, all different.
+    /// The number of GPUs that the task needs, all different.
     pub gpus: u32,
-    /// The share of each GPU in thousandths; 0 if it needs none.
+    /// The share of each GPU in thousandths; 0 if the task needs none.
     pub gpu_milli: u32,
     /// The acceptable GPU models, sorted; empty for all.
     pub gpu_models: Vec<String>,
@@ -30,8 +30,8 @@ pub struct Task {
 
 /// The most GPUs of a task: a larger number is a mistake in the file.
 const GPUS_MAX: u32 = 1024;
-/// The longest list of GPU models in characters, so that the flavor's name, which contains it, fits
-/// the limit of names.
+/// The longest list of GPU models in characters, so that the flavor's name, which contains the list, fits the limit of
+/// names.
 const GPU_SPEC_LENGTH_MAX: usize = 150;
 
 /// Reads the tasks of a file in the order in which they were submitted; tasks of one second keep

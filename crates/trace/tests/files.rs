@@ -1,4 +1,5 @@
-//! What machines and tasks become, files with other columns or wrong values, and the trace that is part of the project.
+//! Machines as providers, tasks as flavors, files with other columns or wrong values, and the trace that is part of the
+//! project.
 
 use std::path::Path;
 

@@ -19,9 +19,9 @@ use super::{Control, options};
 pub struct Member {
     pub origin: u64,
     pub cell: Arc<Cell>,
-    /// The faults of its journal.
+    /// The faults of the replica's journal.
     pub faults: Faults,
-    /// Whether the other replicas hear nothing from it, so that they report it as gone.
+    /// Whether the other replicas hear nothing from this one, so that they report it as gone.
     is_silent: bool,
 }
 

@@ -56,7 +56,7 @@ pub(crate) struct Row<'a> {
     pub(crate) last: u64,
     pub(crate) previous: i64,
     pub(crate) checksum: i64,
-    /// In microseconds since the epoch; `None` if it is not known.
+    /// When the batch was appended, in microseconds since the epoch; `None` if it is not known.
     pub(crate) appended_at: Option<i64>,
     pub(crate) records: &'a [u8],
 }

@@ -139,7 +139,7 @@ pub struct PciDeviceSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceProfile {
-    /// The name that flavors and ports refer to it by.
+    /// The name by which flavors and ports refer to the profile.
     pub name: String,
     /// The groups; keys other than `resources:` and `trait:` are internal to the accelerator
     /// service.

@@ -30,7 +30,7 @@ pub struct ServerGroup {
     /// The names of the hosts that have members.
     #[serde(default)]
     pub hosts: BTreeSet<String>,
-    /// Rules between the places of its members; their `to` is empty.
+    /// Rules between the places of the group's members. The `to` of these rules is empty.
     #[serde(default)]
     pub topology_rules: Vec<TopologyRule>,
 }
@@ -59,8 +59,8 @@ pub const HOST_LEVEL: &str = "host";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TopologyRule {
-    /// The level of the places, as the operator named it: `rack`, `row`, `room` …, or
-    /// [`HOST_LEVEL`]. Distances are defined across all levels, so rules about them have no level.
+    /// The level of the places, as the operator named it: `rack`, `row`, `room` …, or [`HOST_LEVEL`]. Distances are
+    /// defined across all levels, so rules about distances have no level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
     /// The relation that the places must satisfy.
