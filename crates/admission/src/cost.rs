@@ -81,7 +81,7 @@ impl CostTable {
             .clamp(1, COST_MAX_US)
     }
 
-    /// Learns from a request.
+    /// Corrects the mean cost of a kind by the time that a request of the kind kept a processor busy.
     pub(crate) fn learn(&mut self, kind: Kind, instances: u32, busy: Duration) {
         if self.means_ns.len() >= KINDS_MAX && !self.means_ns.contains_key(&kind) {
             return;

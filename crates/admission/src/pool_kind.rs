@@ -1,6 +1,6 @@
 //! The pools of seats of the tenants' level.
 
-/// A pool of seats.
+/// The kind of a pool of seats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolKind {
     /// For requests that are expected to compute for less than a millisecond. They may wait for the disk.

@@ -59,7 +59,7 @@ pub enum Refusal {
     TimedOut(Duration),
 }
 
-/// A request that waits.
+/// Identifies a request that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     id: u64,

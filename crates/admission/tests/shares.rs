@@ -214,7 +214,7 @@ fn a_project_with_one_request_at_a_time_hardly_waits_beside_a_hundred_floods() {
     // Each request of the others takes 500 µs, so a seat is free after at most that time.
     let longest = outcomes[0].longest_wait;
     assert!(longest <= Duration::from_micros(500), "{longest:?}");
-    // Nobody starves.
+    // Every client gets its share: none is left waiting.
     let least = outcomes.iter().map(|outcome| outcome.done).min();
     assert!(least > Some(500), "{least:?}");
 }

@@ -191,7 +191,7 @@ pub enum AccountCommand {
         /// The credential; `None` removes it.
         row: Option<Box<ApplicationCredential>>,
     },
-    /// Revokes one token.
+    /// Revokes one token of a user.
     RevokeToken {
         /// The id of the token's user.
         user: String,

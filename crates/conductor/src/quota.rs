@@ -106,7 +106,7 @@ impl fmt::Display for Resource {
 /// without an entry is that of the scope with the next lower precedence; see [`QuotaScope`].
 pub type Limits = BTreeMap<Resource, i64>;
 
-/// Whom limits are for.
+/// The scope of limits: the projects that they hold for, and the source that has set them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum QuotaScope {
     /// Every project: the configuration's defaults.
@@ -241,7 +241,7 @@ impl ProjectUsage {
         }
     }
 
-    /// Whether nothing is held.
+    /// Whether the project holds nothing that counts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self {

@@ -11,9 +11,9 @@ use placewright_testing::world::{World, cell, host, instance, migration, spec};
 /// How messages are delivered.
 #[derive(Clone, Copy)]
 enum Delivery {
-    /// Each once, in order.
+    /// Each message is delivered once, in order.
     InOrder,
-    /// Each twice in succession.
+    /// Each message is delivered twice in succession.
     Twice,
     /// All roles are killed after this many deliveries.
     KilledAfter(usize),

@@ -108,7 +108,7 @@ impl Auditor {
         loop {
             tokio::time::sleep(self.context.control.options().audit_every).await;
             if !self.context.leading.is_own() {
-                // Another replica audits.
+                // Another replica leads, so that one audits.
                 self.metrics.set_counts(&[]);
                 last_count = 0;
                 continue;

@@ -21,7 +21,7 @@ pub(crate) fn drop_foreign_events(
     if !events.iter().any(names_hosts) {
         return;
     }
-    // For the log.
+    // The first host of another cell, for the log.
     let mut first_foreign = None;
     control.engine().read_now(|machine| {
         let hosts = machine.state.conductor.hosts();

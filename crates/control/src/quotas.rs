@@ -24,7 +24,7 @@ const INSTANCES_PER_COMMAND: usize = 200;
 pub struct UnifiedLimits {
     /// The registered limits, which hold for every project.
     pub registered: Limits,
-    /// The limits of projects.
+    /// The limits that single projects have, by project.
     pub projects: BTreeMap<String, Limits>,
 }
 

@@ -308,7 +308,7 @@ struct OutcomeCounts {
 struct Results {
     /// The counts by check, kind of file and kind of damage.
     counts: BTreeMap<String, OutcomeCounts>,
-    /// The first failures.
+    /// Descriptions of the first [`FAILURES_MAX`] failures.
     failures: Vec<String>,
 }
 

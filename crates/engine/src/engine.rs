@@ -51,7 +51,7 @@ struct Threads {
     writer: JoinHandle<()>,
     /// Decides the next commands while the writer waits for the disk.
     ahead: JoinHandle<()>,
-    /// Makes snapshots.
+    /// Makes snapshots in the background.
     snapshot: JoinHandle<()>,
     /// Reads old entries for followers.
     history: JoinHandle<()>,

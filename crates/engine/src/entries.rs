@@ -12,7 +12,7 @@ const CHUNK_OVERHEAD_BYTES: usize = 128;
 pub(crate) struct EntryChunk {
     /// The sequence of the first entry.
     first: u64,
-    /// The records, concatenated.
+    /// The records of the entries, one after the other.
     buffer: Vec<u8>,
     /// The end offset of each record in `buffer`.
     ends: Vec<usize>,
@@ -101,7 +101,7 @@ impl RecentEntries {
         self.chunks.front().map(|chunk| chunk.first)
     }
 
-    /// Forgets all entries.
+    /// Removes all entries from the cache.
     pub(crate) fn clear(&mut self) {
         self.chunks.clear();
         self.bytes = 0;
@@ -117,7 +117,7 @@ impl RecentEntries {
     }
 }
 
-/// One durable entry.
+/// One durable entry of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// The entry's place in the journal.

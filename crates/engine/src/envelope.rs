@@ -48,7 +48,7 @@ pub(crate) enum Envelope<'a> {
 /// The content of the entry with which a replica begins to lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LeaderNote<'a> {
-    /// The replica that leads.
+    /// The number of the replica that leads.
     pub(crate) origin: u64,
     /// The address at which the other replicas reach the one that leads.
     pub(crate) address: &'a str,

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Leadership {
     /// The entry with which the leading replica began to lead; 0 if none is known.
     pub epoch: u64,
-    /// The replica that leads.
+    /// The number of the replica that leads.
     pub origin: u64,
     /// The address at which the replica is reached.
     pub address: String,

@@ -1,4 +1,4 @@
-//! The engine's settings.
+//! The settings of an engine, and their defaults.
 
 use std::time::Duration;
 

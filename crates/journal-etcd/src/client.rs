@@ -56,7 +56,7 @@ pub(crate) enum Repeat {
 /// do not answer, there is time left for a third one.
 const ATTEMPT_TIMES: u32 = 3;
 
-/// A request.
+/// A request to a member of the cluster.
 #[derive(Clone, Debug)]
 enum Call {
     Txn(TxnRequest),
@@ -123,7 +123,7 @@ impl Client {
         self.connections.request_timeout
     }
 
-    /// Makes a transaction.
+    /// Makes a transaction, which is sent as often as `repeat` allows.
     pub(crate) fn txn(&self, request: TxnRequest, repeat: Repeat) -> Result<TxnResponse, Failure> {
         match self.call(Call::Txn(request), repeat)? {
             Response::Txn(response) => Ok(response),

@@ -114,7 +114,7 @@ fn post_as_root(cluster: &EtcdCluster, path: &str, body: &str) {
     cluster.post_with_token(0, path, body, token).unwrap();
 }
 
-/// A certificate authority.
+/// An authority that signs the certificates of a test.
 struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }

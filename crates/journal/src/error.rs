@@ -196,7 +196,7 @@ pub enum JournalError {
     Unreachable {
         /// The store's address without secrets.
         url: String,
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// What the servers or the connections to them said.
         reason: String,
@@ -236,7 +236,7 @@ pub enum JournalError {
     Io {
         /// The store, or a file in the store.
         path: PathBuf,
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The error of the operating system.
         #[source]
@@ -248,7 +248,7 @@ pub enum JournalError {
     Sqlite {
         /// The directory of the store.
         path: PathBuf,
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The error as SQLite reports it.
         #[source]

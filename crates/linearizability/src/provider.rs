@@ -44,22 +44,22 @@ pub enum Expected {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "do")]
 pub enum Input {
-    /// Create the provider.
+    /// Create the resource provider.
     Create,
-    /// Delete the provider.
+    /// Delete the resource provider.
     Delete,
-    /// Show the provider.
+    /// Show the resource provider.
     Show,
     /// Set the inventory, at a generation of the provider.
     SetInventory {
-        /// The new total.
+        /// The new total of the inventory.
         total: u64,
         /// The generation that the provider has to be at.
         generation: u64,
     },
     /// Delete the inventory, at any generation.
     DeleteInventory,
-    /// Show the inventory.
+    /// Show the provider's inventory.
     ShowInventory,
     /// Replace the allocations of a consumer.
     Claim {

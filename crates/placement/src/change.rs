@@ -15,7 +15,7 @@ pub enum Change {
     ClassCreated {
         /// The number that stands for the class from now on.
         id: ClassId,
-        /// Unique among resource classes.
+        /// The name, unique among resource classes.
         name: String,
         /// The class's time of creation.
         at: Timestamp,
@@ -38,7 +38,7 @@ pub enum Change {
     TraitCreated {
         /// The number that stands for the trait from now on.
         id: TraitId,
-        /// Unique among all traits.
+        /// The name, unique among traits.
         name: String,
         /// The trait's time of creation.
         at: Timestamp,
@@ -50,9 +50,9 @@ pub enum Change {
     },
     /// A resource provider exists.
     ProviderCreated {
-        /// Unique among all providers.
+        /// The UUID, unique among providers.
         uuid: Uuid,
-        /// Also unique among providers.
+        /// The name, which is also unique among providers.
         name: String,
         /// The parent provider; `None` for a root.
         parent: Option<Uuid>,
@@ -61,7 +61,7 @@ pub enum Change {
     },
     /// A resource provider has this name and parent; its whole subtree moves with it.
     ProviderUpdated {
-        /// Which provider is updated.
+        /// The provider that is updated.
         uuid: Uuid,
         /// The new name, or the old one if only the parent changes.
         name: String,
@@ -72,12 +72,12 @@ pub enum Change {
     },
     /// A resource provider was removed, with its inventories, traits and aggregates.
     ProviderRemoved {
-        /// Which provider is removed.
+        /// The provider that is removed.
         uuid: Uuid,
     },
     /// A resource provider has this generation.
     GenerationSet {
-        /// Which provider is written.
+        /// The provider whose generation changes.
         provider: Uuid,
         /// The new generation, which replaces the old one.
         generation: u64,
@@ -118,7 +118,7 @@ pub enum Change {
     },
     /// A consumer exists and holds exactly these allocations.
     ConsumerSet {
-        /// Which consumer is written or created.
+        /// The consumer that is written or created.
         consumer: ConsumerUuid,
         /// The new generation, which starts at 1.
         generation: u64,
@@ -135,19 +135,19 @@ pub enum Change {
     },
     /// A consumer was removed, with its allocations.
     ConsumerRemoved {
-        /// Which consumer is removed.
+        /// The consumer that is removed.
         consumer: ConsumerUuid,
     },
     /// A group of consumers exists with these rules.
     GroupSet {
-        /// Which group is created or replaced.
+        /// The group that is created or replaced.
         group: Uuid,
         /// The rules between the members of the group.
         rules: Vec<Rule>,
     },
     /// A group of consumers was removed; its members keep their allocations.
     GroupRemoved {
-        /// Which group is removed.
+        /// The group that is removed.
         group: Uuid,
     },
     /// The topology has exactly these levels.
@@ -157,7 +157,7 @@ pub enum Change {
     },
     /// A consumer is on this host and a member of this group.
     ConsumerPlaced {
-        /// Which consumer is placed.
+        /// The consumer that is placed.
         consumer: ConsumerUuid,
         /// The root provider of the host; `None` if the claim did not name one.
         host: Option<Uuid>,

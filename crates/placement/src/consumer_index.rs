@@ -1,4 +1,4 @@
-//! Consumers by UUID.
+//! The index of consumers by UUID.
 
 use hashbrown::HashTable;
 

@@ -54,7 +54,7 @@ pub enum Outcome {
 /// A provider with everything that the API shows of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderView {
-    /// Unique among all providers.
+    /// The UUID, unique among providers.
     pub uuid: Uuid,
     /// The name, unique among providers. An update may change it.
     pub name: String,

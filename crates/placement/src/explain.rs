@@ -56,7 +56,7 @@ pub struct Explanation {
 /// The effect of one constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// Which constraint this is.
+    /// The constraint that has this effect.
     pub constraint: Constraint,
     /// How many roots fail at this constraint after passing all those before it.
     pub removed: usize,

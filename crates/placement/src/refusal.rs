@@ -231,7 +231,7 @@ pub enum Refusal {
     /// An aggregate would be in the topology twice, or two levels would have one name.
     #[error("{name} is in the topology twice")]
     TopologyOverlap {
-        /// The aggregate or level.
+        /// The aggregate, or the name of the level.
         name: String,
     },
     /// A level of the topology has an empty name, or the name `host`, which stands for single hosts.

@@ -233,7 +233,7 @@ pub enum Command {
     },
     /// Sets limits of a scope, and leaves its other limits as they are.
     SetQuota {
-        /// Whom the limits are for.
+        /// The scope of the limits.
         scope: QuotaScope,
         /// The limits to set.
         limits: Limits,

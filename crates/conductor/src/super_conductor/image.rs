@@ -66,9 +66,9 @@ impl Image {
 /// Which projects may use an image, besides its owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Visibility {
-    /// No other project.
+    /// No other project may use the image.
     Private,
-    /// The members of the image.
+    /// The projects that are members of the image.
     #[default]
     Shared,
     /// All projects; lists of other projects omit the image unless they ask for community images.

@@ -54,7 +54,7 @@ pub struct BuildRequest {
 /// The stage of a build request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildStage {
-    /// Waits for a host.
+    /// The build request waits for a host.
     Waiting,
     /// A host is claimed; the cell has not accepted the instance yet.
     Placed {
@@ -139,7 +139,7 @@ impl Move {
 pub enum MoveStage {
     /// The cell has to reserve the instance.
     Requested,
-    /// Waits for a target.
+    /// The cell has reserved the instance; no target is claimed yet.
     Reserved,
     /// A target is claimed; the cell has to carry out the move.
     Placed {
@@ -163,7 +163,7 @@ pub struct Migration {
     pub instance: InstanceId,
     /// The kind of the move.
     pub kind: MoveKind,
-    /// The outcome so far.
+    /// How far the move has come, or how it ended.
     pub status: MigrationStatus,
     /// The cell of the instance.
     pub cell: CellId,

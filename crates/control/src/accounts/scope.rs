@@ -13,7 +13,7 @@ pub enum RequestedScope {
     /// The client names no scope: the user's default project, if it is enabled and the user has a role in it; otherwise
     /// no scope.
     Default,
-    /// No scope.
+    /// The client asks for a token without a scope.
     Unscoped,
     /// A project, by its id.
     ProjectId(String),

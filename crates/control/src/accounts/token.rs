@@ -64,11 +64,11 @@ impl TokenRefusal {
 /// A way in which the user of a token has signed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Method {
-    /// By a password.
+    /// The user has given a password.
     Password,
-    /// By another token.
+    /// The user has presented another token.
     Token,
-    /// By an application credential.
+    /// The user has given the secret of an application credential.
     ApplicationCredential,
 }
 

@@ -31,7 +31,7 @@ pub struct ScoreExplanation {
 /// A host with its score.
 #[derive(Debug)]
 pub struct ScoredHost {
-    /// Which host it is.
+    /// The identity of the host.
     pub host: HostIdentity,
     /// The sum of the weighers' shares, higher is better.
     pub score: f64,

@@ -95,7 +95,7 @@ pub enum BackupError {
     /// The disk or the quota is exhausted.
     #[error("no space is left for {path}: nothing of it was kept")]
     NoSpace {
-        /// What was being written.
+        /// The file or directory that was being written.
         path: PathBuf,
     },
 
@@ -104,7 +104,7 @@ pub enum BackupError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The error of the operating system.
         #[source]

@@ -212,13 +212,13 @@ impl ProviderUuids {
         self.0.get(&id).copied()
     }
 
-    /// The number of providers.
+    /// The number of providers that are recorded.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether no provider is recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,4 +1,4 @@
-//! Placement's changes.
+//! The declarations of placement's changes.
 
 use placewright_placement::change::{AllocationFact, Change};
 use placewright_placement::group::{Distance, Level, Relation, Rule, RuleScope};

@@ -1,4 +1,4 @@
-//! Commands to placement.
+//! The declarations of the commands to placement.
 
 use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, Intent, IntentCandidate,

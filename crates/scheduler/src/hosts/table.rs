@@ -68,7 +68,7 @@ impl DerivedConfig {
 pub struct HostChange {
     /// The slot of the host.
     pub slot: u32,
-    /// What may have changed.
+    /// The kind of the change, which says what may have changed.
     pub kind: ChangeKind,
 }
 

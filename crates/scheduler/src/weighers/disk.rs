@@ -1,4 +1,4 @@
-//! `DiskWeigher`: free disk.
+//! `DiskWeigher`: free disk, without the allocation ratio.
 
 use super::weigher::{RawValues, Weigher};
 use crate::hosts::column;
