@@ -1,4 +1,4 @@
-//! `POST /v1/capacity`: counts how many more instances of a request would fit, on a copy of the state.
+//! `POST /v1/capacity`: counts how many more instances of a request would fit, where, and what stops the next one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,69 +6,145 @@ use std::sync::Arc;
 use placewright_control::now;
 use placewright_http::Reply;
 use placewright_scheduler::request::RequestSpec;
+use placewright_scheduler::select::capacity::{Bound, Capacity, CapacityCount, LevelCapacity};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::error_response::{ErrorResponse, HandlerResult, code};
 use crate::shared::{RoutedRequest, json_reply};
 
-/// The default and the maximum number of instances that are counted.
-const LIMIT_MAX: usize = 100_000;
+/// The most instances whose decisions are simulated, and the largest limit.
+const SIMULATED_MAX: usize = 100_000;
 
 /// The body of `POST /v1/capacity`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CapacityBody {
     request: RequestSpec,
-    /// The number at which counting stops.
-    #[serde(default = "default_limit")]
-    limit: usize,
-}
-
-fn default_limit() -> usize {
-    LIMIT_MAX
+    /// The number at which counting stops. Without it all are counted, but at most [`SIMULATED_MAX`] if they have to be
+    /// simulated.
+    #[serde(default)]
+    limit: Option<usize>,
 }
 
 /// The body of the response to `POST /v1/capacity`.
 #[derive(Serialize)]
 struct CapacityResponse {
     /// The number of instances that fit.
-    count: usize,
-    /// Whether more than `limit` would fit.
+    count: u64,
+    /// Whether more would fit than were counted.
     more: bool,
     /// The number of hosts that got at least one instance.
     hosts: usize,
     /// The number of instances by cell.
-    by_cell: BTreeMap<Uuid, usize>,
+    by_cell: BTreeMap<Uuid, u64>,
+    /// The number of instances by availability zone.
+    by_zone: BTreeMap<String, u64>,
+    /// The number of instances by place of each level of the topology.
+    by_level: Vec<LevelJson>,
+    /// What stops the next instance, the obstacle of most hosts first.
+    bounds: Vec<BoundJson>,
+}
+
+#[derive(Serialize)]
+struct LevelJson {
+    level: String,
+    places: Vec<PlaceJson>,
+    /// The number of instances on hosts that are in no place of the level.
+    elsewhere: u64,
+}
+
+#[derive(Serialize)]
+struct PlaceJson {
+    aggregate: String,
+    name: String,
+    count: u64,
+}
+
+/// The first obstacle of some hosts.
+#[derive(Serialize)]
+struct BoundJson {
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// The number of hosts on which this is the first obstacle.
+    hosts: usize,
+}
+
+impl From<Capacity> for CapacityResponse {
+    fn from(capacity: Capacity) -> Self {
+        let mut bounds: Vec<BoundJson> = capacity.bounds.into_iter().map(bound_json).collect();
+        bounds.sort_by_key(|bound| std::cmp::Reverse(bound.hosts));
+        Self {
+            count: capacity.count,
+            more: capacity.has_more,
+            hosts: capacity.host_count,
+            by_cell: capacity.by_cell,
+            by_zone: capacity.by_zone,
+            by_level: capacity.by_level.into_iter().map(level_json).collect(),
+            bounds,
+        }
+    }
+}
+
+fn level_json(level: LevelCapacity) -> LevelJson {
+    let places = level.places.into_iter().map(|place| PlaceJson {
+        aggregate: place.aggregate,
+        name: place.name,
+        count: place.count,
+    });
+    LevelJson {
+        level: level.level,
+        places: places.collect(),
+        elsewhere: level.elsewhere,
+    }
+}
+
+fn bound_json((bound, hosts): (Bound, usize)) -> BoundJson {
+    let (reason, name) = match bound {
+        Bound::Filter(name) => ("filter", Some(name)),
+        Bound::ResourceClass(name) => ("resource_class", Some(name)),
+        Bound::Constraint(name) => ("constraint", Some(name)),
+        Bound::Rule => ("rule", None),
+        Bound::Claim => ("claim", None),
+    };
+    BoundJson {
+        reason,
+        name,
+        hosts,
+    }
 }
 
 pub(crate) async fn count(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
     let body: CapacityBody = request.parse_body()?;
-    if !(1..=LIMIT_MAX).contains(&body.limit) {
-        let detail = format!("limit: {} is not 1 to {LIMIT_MAX}", body.limit);
+    if let Some(limit) = body.limit
+        && !(1..=SIMULATED_MAX).contains(&limit)
+    {
+        let detail = format!("limit: {limit} is not 1 to {SIMULATED_MAX}");
         return Err(ErrorResponse::field("limit", detail));
     }
     // The permit bounds the memory: there is only one copy of the state at a time. An error would mean that the
     // semaphore was closed, which nothing does.
     let _permit = request.api_state.capacity_permit.acquire().await;
     let api_state = Arc::clone(request.api_state);
-    // Copying the state and counting take long in a large fleet, so they run on a thread for
-    // blocking work.
+    // Counting takes long in a large fleet, so it runs on a thread for blocking work.
     let counting = tokio::task::spawn_blocking(move || -> HandlerResult<Reply> {
-        let (scheduler, state, prepared) = api_state.with_scheduler(|scheduler, state| {
+        let counted = api_state.with_scheduler(|scheduler, state| {
             let prepared = scheduler.prepare_cached(state, &body.request)?;
-            HandlerResult::Ok((scheduler.fork(), state.clone(), prepared))
+            let (request, limit) = (&body.request, body.limit);
+            HandlerResult::Ok(scheduler.begin_capacity(
+                state,
+                request,
+                &prepared,
+                limit,
+                SIMULATED_MAX,
+            )?)
         })?;
-        let capacity = scheduler.capacity(state, &body.request, &prepared, body.limit, now())?;
-        json_reply(
-            200,
-            &CapacityResponse {
-                count: capacity.count,
-                more: capacity.has_more,
-                hosts: capacity.host_count,
-                by_cell: capacity.by_cell,
-            },
-        )
+        let capacity = match counted {
+            CapacityCount::Complete(capacity) => capacity,
+            CapacityCount::Unfinished(rest) => rest.finish(SIMULATED_MAX, now())?,
+        };
+        json_reply(200, &CapacityResponse::from(capacity))
     });
     counting
         .await

@@ -8,6 +8,7 @@ mod client;
 mod cloud;
 mod credentials;
 mod explain;
+mod fits;
 mod journal;
 mod openapi;
 mod pki;
@@ -68,6 +69,8 @@ enum Command {
     Pki(Box<pki::PkiCommand>),
     /// Say why a request for allocation candidates finds what it finds
     Explain(explain::Explain),
+    /// Say how many more of a flavor fit now, by cell, zone and place, and what stops the next one
+    Fits(fits::Fits),
     /// Print the API's description (OpenAPI 3.1)
     Openapi(openapi::OpenApi),
     /// Print the rules that a policy file may have
@@ -171,6 +174,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Pki(command) => command.run()?,
         Command::Secrets(command) => command.run()?,
         Command::Explain(command) => command.run()?,
+        Command::Fits(command) => command.run()?,
         Command::Openapi(command) => command.run()?,
         Command::Policy(PolicyCommand::Sample) => print(&placewright_auth::sample_policy())?,
         Command::Topology(command) => command.run()?,

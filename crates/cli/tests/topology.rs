@@ -181,12 +181,15 @@ async fn schedule(url: &str) {
         // Both hosts of that room are in one rack.
         let refused = response.unwrap_err();
         assert_eq!(refused.code(), Some(&Code::NoCapacity), "{refused}");
-        assert_eq!(client.capacity(&near, 10).await.unwrap().count, 0);
+        assert_eq!(client.capacity(&near, Some(10)).await.unwrap().count, 0);
     } else {
         let other = response.unwrap().selections[0].selected.clone().unwrap();
         assert!(!is_in_north(&other.node) && other.node != host_of_first.node);
     }
-    assert_eq!(client.capacity(&request(""), 3).await.unwrap().count, 3);
+    assert_eq!(
+        client.capacity(&request(""), Some(3)).await.unwrap().count,
+        3
+    );
 
     let topology = client.topology().await.unwrap();
     assert_eq!((topology.levels.len(), topology.distances.len()), (2, 1));

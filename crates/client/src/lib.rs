@@ -40,9 +40,9 @@ pub use address::server_url;
 pub use error::{Code, Error, ErrorResponse};
 pub use request::{DestinationsRequest, Minimum};
 pub use response::{
-    Aggregate, Aggregates, AllocationRequest, Allocations, Capacity, Claimed, Destinations,
-    Distance, Exclusion, Explanation, Host, Hosts, InstanceResult, Level, Receipt, RequestedHost,
-    ScoredHost, Selection, Topology, WeigherContribution,
+    Aggregate, Aggregates, AllocationRequest, Allocations, Bound, Capacity, Claimed, Destinations,
+    Distance, Exclusion, Explanation, Host, Hosts, InstanceResult, Level, LevelCapacity,
+    PlaceCapacity, Receipt, RequestedHost, ScoredHost, Selection, Topology, WeigherContribution,
 };
 
 /// The time-out of a request.
@@ -90,13 +90,21 @@ impl Client {
         self.send_json(Method::POST, "destinations", request).await
     }
 
-    /// Counts how many more instances of a request would fit, up to a limit: `POST /v1/capacity`.
+    /// Counts how many more instances of a request would fit, where, and what stops the next one:
+    /// `POST /v1/capacity`. With a limit, counting stops there.
     ///
     /// # Errors
     ///
     /// [`Error`].
-    pub async fn capacity(&self, request: &RequestSpec, limit: usize) -> Result<Capacity, Error> {
-        let body = json!({"request": request, "limit": limit});
+    pub async fn capacity(
+        &self,
+        request: &RequestSpec,
+        limit: Option<usize>,
+    ) -> Result<Capacity, Error> {
+        let mut body = json!({"request": request});
+        if let Some(limit) = limit {
+            body["limit"] = json!(limit);
+        }
         self.send_json(Method::POST, "capacity", &body).await
     }
 

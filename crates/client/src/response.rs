@@ -165,14 +165,56 @@ pub struct Claimed {
 /// How many more instances of a request would fit.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Capacity {
-    /// The number of instances, at most the limit of the request.
-    pub count: usize,
-    /// Whether more instances than the limit would fit.
+    /// The number of instances, at most the limit of the request if it has one.
+    pub count: u64,
+    /// Whether more instances would fit than were counted.
     pub more: bool,
     /// The number of hosts that would receive at least one instance.
     pub hosts: usize,
     /// The number of instances by the UUID of the cell.
-    pub by_cell: BTreeMap<Uuid, usize>,
+    pub by_cell: BTreeMap<Uuid, u64>,
+    /// The number of instances by availability zone.
+    #[serde(default)]
+    pub by_zone: BTreeMap<String, u64>,
+    /// The number of instances by place, for each level of the topology.
+    #[serde(default)]
+    pub by_level: Vec<LevelCapacity>,
+    /// What stops the next instance, the obstacle of most hosts first.
+    #[serde(default)]
+    pub bounds: Vec<Bound>,
+}
+
+/// How many instances fit in the places of one level.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct LevelCapacity {
+    /// The name of the level.
+    pub level: String,
+    /// The places that would receive at least one instance.
+    pub places: Vec<PlaceCapacity>,
+    /// The number of instances on hosts that are in no place of the level.
+    pub elsewhere: u64,
+}
+
+/// How many instances fit in one place.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct PlaceCapacity {
+    /// The UUID of the aggregate that is the place.
+    pub aggregate: String,
+    /// The name of the aggregate; its UUID if it has none.
+    pub name: String,
+    /// The number of instances.
+    pub count: u64,
+}
+
+/// The first obstacle to the next instance on some hosts.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Bound {
+    /// The kind of obstacle: `resource_class`, `filter`, `constraint`, `rule` or `claim`.
+    pub reason: String,
+    /// The name of the resource class or filter, or the constraint as Placement's query has it.
+    pub name: Option<String>,
+    /// The number of hosts.
+    pub hosts: usize,
 }
 
 /// A page of hosts.

@@ -42,7 +42,7 @@ const EXCEPTIONS: [(&str, &[&str], &str); 15] = [
         "decides the commands",
     ),
     (
-        "scheduler/src/select/capacity.rs",
+        "scheduler/src/select/capacity/simulation.rs",
         &["ClaimFirst"],
         "the scheduler counts what would fit by claiming it on a copy of the state",
     ),

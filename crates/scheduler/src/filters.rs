@@ -57,6 +57,9 @@ pub static ALL: &[&Filter] = &[
     &left_to_placement::DISK,
 ];
 
+/// The name of the filter that reads the metrics of hosts.
+pub(crate) const METRICS_FILTER: &str = metrics::FILTER.name;
+
 /// The names of all filters, for error messages.
 #[must_use]
 pub fn names() -> String {

@@ -25,7 +25,7 @@ use crate::config::{ConfigError, SchedulerConfig, Warning};
 use crate::context::{self, CHECK_HINT, Context};
 use crate::error::BadRequest;
 use crate::expression::Expression;
-use crate::filters::Filter;
+use crate::filters::{Filter, METRICS_FILTER};
 use crate::hosts::table::HostTable;
 use crate::hosts::verdict::Verdict;
 use crate::request::{Destination, RequestSpec};
@@ -329,6 +329,14 @@ impl<'a> CompiledFilters<'a> {
             .filters_of_kind(kind)
             .filter(|filter| filter.verdict.needs_predicate());
         filters.all(|filter| filter.verdict.passes(slot))
+    }
+
+    /// Whether a further instance on a host can change what a filter says of a host. Filters that read the metrics of
+    /// hosts are not cached by request class, but no instance changes a metric at once.
+    #[must_use]
+    pub fn may_change_with_instances(&self) -> bool {
+        let mut filters = self.filters_of_kind(FilterKind::ForSingleRequest);
+        filters.any(|filter| ![metrics::NAME, METRICS_FILTER].contains(&filter.name))
     }
 
     /// The shortest list of hosts to which a filter restricts the request; no host outside of the list

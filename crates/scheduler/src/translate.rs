@@ -22,6 +22,7 @@
 //!   the query that Nova would send, for logs and comparisons.
 
 use crate::error::BadRequest;
+use crate::flavor::Flavor;
 use crate::request::RequestSpec;
 use crate::translate::guest_requirements::GuestRequirements;
 
@@ -97,6 +98,12 @@ pub fn translate(
 
 /// Checks the number of instances, ports and the server group.
 fn check_request(spec: &RequestSpec) -> Result<(), BadRequest> {
+    if spec.flavor == Flavor::default() && spec.requested_resources.is_empty() {
+        return Err(BadRequest::invalid(
+            "flavor",
+            "the request has neither a flavor nor requested_resources",
+        ));
+    }
     if spec.num_instances == 0 {
         return Err(BadRequest::invalid("num_instances", "must be at least 1"));
     }

@@ -1,6 +1,9 @@
 //! Requests as JSON: how they are parsed, and which field an error names.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use placewright_scheduler::request::{self, RequestSpec};
+use placewright_scheduler::translate::{TranslateOptions, translate};
 use serde_json::{Value, json};
 
 fn parse(json: Value) -> Result<RequestSpec, request::RequestParseError> {
@@ -16,7 +19,6 @@ fn request_with(field: &str, value: Value) -> Value {
 #[test]
 fn errors_name_the_field() {
     let rows = [
-        (json!({}), "."),
         (json!({"flavor": {"vcpus": 1}}), "flavor"),
         (
             json!({"flavor": {"vcpus": -1, "memory_mb": 1}}),
@@ -70,6 +72,27 @@ fn errors_name_the_field() {
         parse(nulls).expect_err("null").field,
         "flavor.extra_specs.a"
     );
+}
+
+#[test]
+fn a_request_without_flavor_and_resources_is_refused() {
+    let options = TranslateOptions::default();
+    let nothing = parse(json!({})).unwrap();
+    let refused = translate(&nothing, &options).unwrap_err();
+    assert_eq!(refused.field(), "flavor");
+    let group = json!({"resources": {"CUSTOM_GOLD": 1}, "required_traits": ["HW_CPU_X86_AVX"]});
+    let spec = parse(json!({"requested_resources": [group]})).unwrap();
+    let translation = translate(&spec, &options).unwrap();
+    let group = translation.request.unsuffixed.unwrap();
+    assert_eq!(
+        group.resources,
+        BTreeMap::from([("CUSTOM_GOLD".to_owned(), 1)])
+    );
+    assert_eq!(
+        group.required_traits,
+        BTreeSet::from(["HW_CPU_X86_AVX".to_owned()])
+    );
+    assert!(translation.request.suffixed.is_empty());
 }
 
 #[test]

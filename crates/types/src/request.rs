@@ -1,7 +1,8 @@
 //! A request to the scheduler: the `request` of `POST /v1/destinations`.
 //!
 //! Every field of Nova's request spec that decides where an instance goes is here under its own
-//! name. Only `flavor` is required. Unknown fields are refused. The errors of [`read`] name the field.
+//! name. Either `flavor` or `requested_resources` is required. Unknown fields are refused. The errors of [`read`] name
+//! the field.
 //!
 //! ```
 //! # use placewright_types::request::{self, RequestSpec};
@@ -57,7 +58,8 @@ pub use group::{GroupPolicy, ServerGroup, TopologyRelation, TopologyRule};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestSpec {
-    /// The size of each instance.
+    /// The size of each instance: a convenience beside `requested_resources`.
+    #[serde(default)]
     pub flavor: Flavor,
     /// The image. Its properties apply also if the root disk is a volume.
     #[serde(default)]
@@ -221,8 +223,9 @@ pub struct Destination {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestGroup {
-    /// The suffix of the group, such as a port's UUID: 1 to 64 letters, digits, `_` and `-`. Empty
-    /// only for the unsuffixed group, which requests cannot name.
+    /// The suffix of the group, such as a port's UUID: 1 to 64 letters, digits, `_` and `-`. Empty for the unsuffixed
+    /// group, to which the flavor adds what the group does not have.
+    #[serde(default)]
     pub requester_id: String,
     /// Amounts by resource class.
     #[serde(default)]
@@ -261,6 +264,17 @@ impl RequestGroup {
     /// Adds a trait to the forbidden ones.
     pub fn forbid(&mut self, name: &str) {
         self.forbidden_traits.insert(name.to_owned());
+    }
+
+    /// Adds what another group asks for. An amount of the other group replaces one of the same class.
+    pub fn merge(&mut self, other: Self) {
+        self.resources.extend(other.resources);
+        self.required_traits.extend(other.required_traits);
+        self.any_traits.extend(other.any_traits);
+        self.forbidden_traits.extend(other.forbidden_traits);
+        self.aggregates.extend(other.aggregates);
+        self.forbidden_aggregates.extend(other.forbidden_aggregates);
+        self.in_tree = other.in_tree.or(self.in_tree);
     }
 
     /// Whether the group requests no resources and has no constraints.

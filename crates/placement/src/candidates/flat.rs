@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::lookup::{SetFilter, capacity_word, room_for_total};
 use super::plan::Plan;
-use crate::ids::ClassId;
+use crate::ids::{ClassId, ProviderId};
 
 /// A query compiled for flat hosts, each of which has to serve all of it alone.
 #[derive(Debug)]
@@ -100,5 +100,32 @@ impl FlatQuery {
             mask = room_for_total(plan.state, *class, *amount, word, mask);
         }
         mask
+    }
+
+    /// How many consumers a feasible host can serve one after another, and the class that stops the next one; of
+    /// several such classes the lowest. `None` if the query has no resources, so that nothing stops it.
+    pub(crate) fn room(&self, plan: &Plan<'_>, host: ProviderId) -> Option<(u64, ClassId)> {
+        let provider = plan.state.provider(host)?;
+        let by_class = self.total.iter().map(|(class, amount)| {
+            let row = provider.inventory(*class);
+            let free = row.map_or(0, |row| row.capacity.saturating_sub(row.used));
+            let consumers = free.checked_div(*amount).unwrap_or(0);
+            (u64::try_from(consumers).unwrap_or(0), *class)
+        });
+        by_class.min()
+    }
+
+    /// The first class of which an eligible host cannot give the amount of one consumer.
+    pub(crate) fn lacking_class(&self, plan: &Plan<'_>, host: ProviderId) -> Option<ClassId> {
+        let (word, bit) = (host.index() / 64, 1 << (host.0 % 64));
+        let lacks_single = |(class, amount): &&(ClassId, i64)| {
+            capacity_word(plan.state, *class, *amount, word, bit) == 0
+        };
+        let lacks_total = |(class, amount): &&(ClassId, i64)| {
+            room_for_total(plan.state, *class, *amount, word, bit) == 0
+        };
+        let single = self.single.iter().find(lacks_single);
+        let lacking = single.or_else(|| self.contended_total.iter().find(lacks_total));
+        lacking.map(|(class, _)| *class)
     }
 }

@@ -13,7 +13,7 @@ use super::query::{CandidateQuery, QueryRefusal};
 use super::root_selection::RootSelection;
 use super::scratch::Scratch;
 use super::tree::TreeSearch;
-use crate::ids::ProviderId;
+use crate::ids::{ClassId, ProviderId};
 use crate::state::State;
 
 /// After this many trees were searched, the set of trees that can be feasible at all, because they have a provider for
@@ -150,6 +150,20 @@ impl<'a> HostSearch<'a> {
     #[must_use]
     pub fn depends_on_sharing(&self) -> bool {
         !self.root_selection.sharing.is_empty()
+    }
+
+    /// How many consumers a flat host of [`HostWord::feasible`] can serve one after another, and the class that stops
+    /// the next one. `None` if the query has no resources.
+    #[must_use]
+    pub fn flat_room(&self, host: ProviderId) -> Option<(u64, ClassId)> {
+        self.root_selection.flat.room(&self.plan, host)
+    }
+
+    /// The first class of which a flat host of [`Self::eligible_word`] has too little for one consumer; `None` if it
+    /// has enough of each.
+    #[must_use]
+    pub fn lacking_class(&self, host: ProviderId) -> Option<ClassId> {
+        self.root_selection.flat.lacking_class(&self.plan, host)
     }
 
     /// Whether a host can serve the query.

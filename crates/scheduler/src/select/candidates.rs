@@ -73,7 +73,7 @@ impl Scheduler {
     }
 
     /// The candidates of a host for one query that satisfy the request's rules, best first.
-    fn candidates_of_host(
+    pub(super) fn candidates_of_host(
         &self,
         state: &State,
         search: &HostSearch<'_>,

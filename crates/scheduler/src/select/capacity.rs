@@ -1,38 +1,114 @@
-//! Estimates how many more instances of a request fit, by simulating the scheduler's decisions on a
-//! copy.
+//! Counts how many more instances of a request fit: how many would find a host if they were requested one after
+//! another now, where they would be, and what stops the next one.
+//!
+//! [`Scheduler::capacity`] simulates the decisions and is the definition. Where no instance can have an effect on
+//! other hosts than its own, [`Scheduler::begin_capacity`] counts host by host instead: flat hosts by division, trees
+//! by claiming in a copy of the state until one is refused. `tests/capacity.rs` compares the two.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use placewright_placement::{
-    Command, ConsumerGeneration, ConsumerUuid, Intent, Outcome, State, Timestamp, decide,
-};
+use placewright_placement::{State, Timestamp};
 use uuid::Uuid;
 
 use super::Scheduler;
-use super::rules::{hard_group_rules, hard_topology_rules};
-use super::scope::{Scope, SelectRefusal};
-use crate::hosts::state::InstanceReport;
+use super::scope::SelectRefusal;
 use crate::rank::indexed::SharedScores;
 use crate::request::RequestSpec;
 use crate::translate::prepare::Prepared;
 
-/// The maximum number of candidates of each host in a claim.
-const CANDIDATES_PER_HOST: usize = 4;
-/// The maximum number of hosts in a claim.
-const HOSTS_PER_CLAIM: usize = 8;
+mod bounds;
+mod by_host;
+mod host_counts;
+mod simulation;
+mod tree_counts;
+
+use host_counts::HostCounts;
 
 /// How many instances of a request would find a host now, if they were requested one
 /// after another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
     /// The number of instances placed.
-    pub count: usize,
+    pub count: u64,
     /// Whether the limit was reached and at least one more would fit.
     pub has_more: bool,
     /// The number of hosts that got at least one instance.
     pub host_count: usize,
     /// The number of instances by cell.
-    pub by_cell: BTreeMap<Uuid, usize>,
+    pub by_cell: BTreeMap<Uuid, u64>,
+    /// The number of instances by availability zone.
+    pub by_zone: BTreeMap<String, u64>,
+    /// The number of instances by place, for each level of the topology, the smallest level first.
+    pub by_level: Vec<LevelCapacity>,
+    /// What stops the next instance, with the number of hosts on which it is the first obstacle. Empty if there are
+    /// more.
+    pub bounds: BTreeMap<Bound, usize>,
+}
+
+/// The number of instances by place of one level of the topology.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LevelCapacity {
+    /// The name of the level.
+    pub level: String,
+    /// The places that got instances.
+    pub places: Vec<PlaceCapacity>,
+    /// The number of instances on hosts that are in no place of the level.
+    pub elsewhere: u64,
+}
+
+/// The number of instances in one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceCapacity {
+    /// The UUID of the aggregate that is the place.
+    pub aggregate: String,
+    /// The name of the aggregate; its UUID if it has none.
+    pub name: String,
+    /// The number of instances.
+    pub count: u64,
+}
+
+/// Why a host takes no further instance: the first obstacle.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bound {
+    /// A filter, by its name.
+    Filter(String),
+    /// Too little is free of a resource class, by its name.
+    ResourceClass(String),
+    /// Another constraint of the placement query, as the query string has it.
+    Constraint(String),
+    /// A hard rule of the server group or of the topology.
+    Rule,
+    /// Each constraint by itself can be met, but the claims that were tried were refused.
+    Claim,
+}
+
+/// A count that was begun while the scheduler was locked.
+#[derive(Debug)]
+pub enum CapacityCount {
+    /// All is counted.
+    Complete(Capacity),
+    /// The rest is counted on copies, without the lock.
+    Unfinished(Box<UnfinishedCount>),
+}
+
+/// The rest of a count, with copies of all that it reads.
+#[derive(Debug)]
+pub struct UnfinishedCount {
+    scheduler: Scheduler,
+    state: State,
+    request: RequestSpec,
+    prepared: Arc<Prepared>,
+    rest: Rest,
+}
+
+/// What is left to count.
+#[derive(Debug)]
+enum Rest {
+    /// All; at most this many instances.
+    Everything { limit: usize },
+    /// These trees; the other hosts are counted.
+    Trees { counts: HostCounts, roots: Vec<u32> },
 }
 
 impl Scheduler {
@@ -49,150 +125,61 @@ impl Scheduler {
         }
     }
 
-    /// Claims up to `limit` instances of a request, until one finds no host. Call it on a
-    /// [`Self::fork`] with a copy of the state, because both are changed.
-    ///
-    /// Each instance is ranked and claimed as a real one would be, so the result takes account of
-    /// filters, weights, groups and topology.
+    /// Counts how many instances of a request fit, as far as that takes no copy of the state. With a `limit` the
+    /// decisions are always simulated, and counting stops there. Without one at most `simulated_max` instances are
+    /// simulated.
     ///
     /// # Errors
     ///
     /// As [`Self::rank`].
-    pub fn capacity(
-        mut self,
-        mut state: State,
+    pub fn begin_capacity(
+        &self,
+        state: &State,
         request: &RequestSpec,
-        prepared: &Prepared,
-        limit: usize,
-        at: Timestamp,
-    ) -> Result<Capacity, SelectRefusal> {
-        create_group(&mut state, request);
-        let mut request = request.clone();
-        let mut used_slots = BTreeSet::new();
-        let mut capacity = Capacity::default();
-        // Simulated instances get the lowest UUIDs that no consumer has.
-        for number in 1.. {
-            let instance = Uuid::from_u128(number);
-            if state.consumer(ConsumerUuid::from_uuid(instance)).is_some() {
-                continue;
-            }
-            self.observe(&state, at);
-            let Some(slot) = self.claim_best_host(&mut state, &request, prepared, instance, at)?
-            else {
-                break;
-            };
-            if capacity.count == limit {
-                capacity.has_more = true;
-                break;
-            }
-            capacity.count += 1;
-            used_slots.insert(slot);
-            if !request.topology_rules.is_empty() {
-                request.siblings.insert(instance);
-            }
-            if let Some(host) = self.hosts.get(slot) {
-                *capacity.by_cell.entry(host.names.cell).or_default() += 1;
-            }
-        }
-        capacity.host_count = used_slots.len();
-        Ok(capacity)
-    }
-}
-
-/// Creates the request's server group in placement if it does not exist, as before a real claim.
-fn create_group(state: &mut State, request: &RequestSpec) {
-    let Some(group) = &request.instance_group else {
-        return;
-    };
-    if state.group(group.uuid).is_none() {
-        let command = Command::SetGroup {
-            group: group.uuid,
-            rules: hard_group_rules(group),
+        prepared: &Arc<Prepared>,
+        limit: Option<usize>,
+        simulated_max: usize,
+    ) -> Result<CapacityCount, SelectRefusal> {
+        let by_host = match limit {
+            Some(_) => None,
+            None => self.count_by_host(state, request, prepared)?,
         };
-        execute(state, &command);
+        let rest = match by_host {
+            Some((counts, roots)) if roots.is_empty() => {
+                return Ok(CapacityCount::Complete(
+                    counts.summarize(self, state, false),
+                ));
+            }
+            Some((counts, roots)) => Rest::Trees { counts, roots },
+            None => Rest::Everything {
+                limit: limit.unwrap_or(simulated_max),
+            },
+        };
+        Ok(CapacityCount::Unfinished(Box::new(UnfinishedCount {
+            scheduler: self.fork(),
+            state: state.clone(),
+            request: request.clone(),
+            prepared: Arc::clone(prepared),
+            rest,
+        })))
     }
 }
 
-/// Decides and applies a command; `None` if it is refused.
-fn execute(state: &mut State, command: &Command) -> Option<Outcome> {
-    let mut changes = Vec::new();
-    let outcome = decide(state, command, &mut changes).ok()?;
-    for change in &changes {
-        drop(state.apply(change));
-    }
-    Some(outcome)
-}
-
-impl Scheduler {
-    /// Claims the best host for an instance and returns its slot. If placement refuses the claim on all of
-    /// the best hosts, the next ones are tried.
-    fn claim_best_host(
-        &mut self,
-        state: &mut State,
-        request: &RequestSpec,
-        prepared: &Prepared,
-        instance: Uuid,
-        at: Timestamp,
-    ) -> Result<Option<u32>, SelectRefusal> {
-        let mut excluded_slots = Vec::new();
-        loop {
-            let scope = Scope {
-                instance,
-                count: HOSTS_PER_CLAIM,
-                excluded_slots: excluded_slots.clone(),
-                ..Scope::default()
-            };
-            let ranked = self.rank(state, request, prepared, &scope)?;
-            if ranked.is_empty() {
-                return Ok(None);
+impl UnfinishedCount {
+    /// Counts the rest. Without a limit at most `simulated_max` instances are simulated on trees that differ.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scheduler::rank`].
+    pub fn finish(self, simulated_max: usize, at: Timestamp) -> Result<Capacity, SelectRefusal> {
+        let (scheduler, state) = (self.scheduler, self.state);
+        match self.rest {
+            Rest::Everything { limit } => {
+                scheduler.capacity(state, &self.request, &self.prepared, limit, at)
             }
-            let mut candidates = Vec::new();
-            for host in &ranked {
-                let slot = host.slot;
-                candidates.extend(self.candidates(state, prepared, slot, CANDIDATES_PER_HOST)?);
+            Rest::Trees { counts, roots } => {
+                scheduler.count_trees(state, &self.prepared, counts, &roots, simulated_max, at)
             }
-            let hosts: Vec<Uuid> = candidates.iter().map(|candidate| candidate.host).collect();
-            let intent = Intent {
-                consumer: ConsumerUuid::from_uuid(instance),
-                generation: ConsumerGeneration::Is(None),
-                project: "what-if".to_owned(),
-                user: "what-if".to_owned(),
-                consumer_type: None,
-                group: request.instance_group.as_ref().map(|group| group.uuid),
-                rules: hard_topology_rules(request).collect(),
-                candidates,
-                alongside: Vec::new(),
-            };
-            let command = Command::ClaimFirst {
-                intents: vec![intent],
-                least: 1,
-                at,
-            };
-            let Some(Outcome::Claimed(chosen_candidates)) = execute(state, &command) else {
-                excluded_slots.extend(ranked.iter().map(|host| host.slot));
-                continue;
-            };
-            let chosen = chosen_candidates.first().copied().flatten();
-            let host = chosen.and_then(|index| hosts.get(index as usize));
-            let slot = host
-                .and_then(|host| self.hosts.by_uuid(*host))
-                .map(|(slot, _)| slot);
-            if let Some(slot) = slot {
-                let group = request.instance_group.as_ref().map(|group| group.uuid);
-                let properties = request
-                    .image
-                    .iter()
-                    .flat_map(|image| image.properties.iter());
-                let report = InstanceReport {
-                    uuid: instance,
-                    group,
-                    image_properties: properties
-                        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                        .collect(),
-                };
-                self.hosts.add_pending_instance(slot, &report);
-            }
-            return Ok(slot);
         }
     }
 }

@@ -82,13 +82,18 @@ impl ResourceRequest {
             .collect()
     }
 
-    /// Adds a group that does not come from the flavor.
+    /// Adds a group that does not come from the flavor. What one without a suffix asks for becomes a part of the
+    /// unsuffixed group, and its amounts replace those of the flavor.
     ///
     /// # Errors
     ///
     /// [`BadRequest`] for a group that is empty, or whose suffix is invalid or taken. The error
     /// names `field`.
     pub fn add_group(&mut self, group: RequestGroup, field: &str) -> Result<(), BadRequest> {
+        if group.requester_id.is_empty() && !group.is_empty() {
+            self.group("").merge(group);
+            return Ok(());
+        }
         let suffix = &group.requester_id;
         if !is_suffix(suffix) {
             return Err(BadRequest::malformed(
