@@ -30,7 +30,7 @@ pub enum Operation {
     Leave,
     /// Start a guest again after [`Operation::Leave`].
     Return,
-    /// Stop the guest, and keep what is needed to unshelve it elsewhere.
+    /// Stop the guest, and keep the data with which it is unshelved elsewhere.
     Offload,
     /// Rebuild the guest with the resources that it has.
     Rebuild,

@@ -139,7 +139,7 @@ impl Host {
         self.session
     }
 
-    /// What the host knows of a guest, as its guest log has it.
+    /// A guest, as the guest log has it.
     #[must_use]
     pub fn guest(&self, key: GuestKey) -> Option<&Guest> {
         self.guests.get(&key)

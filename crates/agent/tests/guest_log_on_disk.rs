@@ -1,4 +1,4 @@
-//! The guest log on disk: its permissions, and what remains after damage.
+//! The guest log on disk: its permissions, and the guests that remain after damage.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -12,7 +12,7 @@ use uuid::Uuid;
 const HOST: HostId = HostId(Uuid::from_u128(1));
 /// For [`GuestLog::open`]: writes are not synced.
 const NOT_DURABLE: bool = false;
-/// The length of what precedes an entry's bytes: its length and its checksum.
+/// The number of bytes before an entry: those of its length and its checksum.
 const PREFIX_BYTES: usize = 8;
 
 fn guest() -> Guest {

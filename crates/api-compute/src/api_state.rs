@@ -1,4 +1,4 @@
-//! What all requests of the compute API share.
+//! The data that all requests of the compute API share.
 
 use std::sync::Arc;
 

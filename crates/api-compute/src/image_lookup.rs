@@ -46,8 +46,8 @@ pub(crate) fn look_up(
     }))
 }
 
-/// Checks that an image has bytes, and that it fits into what the flavor gives. A root disk of 0 is as large as it
-/// has to be.
+/// Checks that an image has bytes, and that it fits into the memory and the root disk of the flavor. A root disk of 0
+/// is as large as it has to be.
 fn check_flavor(image: &super_conductor::Image, flavor: &Flavor) -> Result<(), String> {
     let Some(content) = &image.content else {
         return Err("the image is queued: its bytes are not uploaded yet".to_owned());

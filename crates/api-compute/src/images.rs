@@ -79,7 +79,7 @@ pub enum ImagesError {
         path: PathBuf,
         /// The id of the image.
         id: Uuid,
-        /// The property and what is wrong with it, in a sentence.
+        /// The property and its error, in a sentence.
         why: String,
     },
 }

@@ -36,9 +36,9 @@ pub(crate) struct RoutedRequest<'a> {
     pub(crate) project_prefix: &'a str,
     /// The time at which the request was received.
     pub(crate) now: Timestamp,
-    /// For requests that change nothing: the newest journal entry that any of the handler's reads has seen.
-    /// The response is sent once that entry is durable. `None` for requests that change something: each read
-    /// then waits until what it has seen is durable.
+    /// For requests that change nothing: the newest journal entry that any of the handler's reads has seen. The
+    /// response is sent once that entry is durable. `None` for requests that change something: each read then waits
+    /// until the state that it has seen is durable.
     pub(crate) reading: Option<Mutex<Reading>>,
 }
 
@@ -122,9 +122,8 @@ impl RoutedRequest<'_> {
         ])
     }
 
-    /// Computes a value from the state of control and the latest reports of the cells. What the
-    /// computation has seen is durable when this returns or, if the request changes nothing, when
-    /// the response is sent.
+    /// Computes a value from the state of control and the latest reports of the cells. The state that the computation
+    /// has seen is durable when this returns or, if the request changes nothing, when the response is sent.
     pub(crate) async fn read<T: Send>(
         &self,
         compute: impl Fn(&ControlState, &Views) -> T + Send,
@@ -223,9 +222,9 @@ impl RoutedRequest<'_> {
         }
     }
 
-    /// Optimistic concurrency: `prepare` reads the state and makes a command that is refused if
-    /// what was read has changed meanwhile. After such a refusal, `prepare` is called again and its command
-    /// is submitted, [`CHANGE_TRIES_MAX`] times in all.
+    /// Optimistic concurrency: `prepare` reads the state and makes a command that is refused if the rows that it read
+    /// have changed meanwhile. After such a refusal, `prepare` is called again and its command is submitted,
+    /// [`CHANGE_TRIES_MAX`] times in all.
     pub(crate) async fn submit_with_retry<T: Send>(
         &self,
         prepare: impl Fn(&ControlState, &Views) -> ApiResult<(Command, T)> + Send + Sync,

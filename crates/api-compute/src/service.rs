@@ -27,7 +27,7 @@ use crate::{cost, discovery, error, time};
 
 const COMPUTE_REQUEST_ID: HeaderName = HeaderName::from_static("x-compute-request-id");
 
-/// How often the handler of a GET request is run at most, if the store fails to make durable what the
+/// How often the handler of a GET request is run at most, if the store fails to make the entries durable that the
 /// handler has read.
 const GET_TRIES_MAX: usize = 3;
 
@@ -325,7 +325,7 @@ impl Api for ComputeService {
     }
 }
 
-/// Runs the handler of an operation. What its response shows is durable when this returns.
+/// Runs the handler of an operation. The state that its response shows is durable when this returns.
 async fn run_handler(request: &mut RoutedRequest<'_>, operation: &Operation) -> ApiResult<Reply> {
     if operation.method != "GET" {
         return (operation.handler)(request).await;

@@ -255,7 +255,7 @@ async fn services_are_disabled_and_hypervisors_show_their_usage() {
     check_busy_host(&api, other_service.unwrap()["id"].as_str().unwrap()).await;
 }
 
-/// Checks what is shown of a host with two servers, while the other host has none.
+/// Checks how a host with two servers is shown, while the other host has none.
 async fn check_busy_host(api: &Api, id: &str) {
     let hypervisors = api
         .send_in_version(

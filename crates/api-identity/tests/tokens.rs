@@ -1,4 +1,4 @@
-//! Signing in, and what a token is worth afterwards.
+//! Signing in, and how long a token is valid afterwards.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! A request after authentication and routing, with what handlers need: policies, reads, changes.
+//! A request after authentication and routing, with the operations that handlers need: policies, reads, changes.
 
 use placewright_auth::{Identity, Rule, Target};
 use placewright_conductor::ControlState;

@@ -74,7 +74,7 @@ impl Route {
         }
     }
 
-    /// What a method of the path costs.
+    /// Whether the cost of a method grows with the number of images, or only with the body.
     pub(crate) fn cost(self, method: &Method) -> Cost {
         match self {
             Self::Images if method == Method::GET => Cost::OfFleet,

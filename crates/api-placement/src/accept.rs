@@ -176,7 +176,7 @@ impl<'a> Scanner<'a> {
                 has_weight = true;
                 continue;
             }
-            // What follows the weight extends the header, and is no parameter of the media type.
+            // Parameters after the weight extend the header, and are not parameters of the media type.
             range.has_parameters |= !has_weight;
             let has_value = self.skip_char('=');
             if has_value && self.0.starts_with('"') {

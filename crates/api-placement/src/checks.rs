@@ -81,11 +81,11 @@ pub(crate) fn choose_operation(
     Err(ApiError::new(status, ""))
 }
 
-/// Checks what an operation requires of the headers.
+/// Checks that the headers meet the requirements of an operation.
 ///
 /// # Errors
 ///
-/// 406 or 415.
+/// 406 if the response may not be JSON, 415 if the body is not JSON.
 pub(crate) fn check_header_requirements(
     requirements: HeaderRequirements,
     headers: &HeaderMap,

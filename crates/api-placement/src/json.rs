@@ -24,7 +24,7 @@ pub(crate) enum Json<'a> {
     Text(Cow<'a, str>),
     /// An array in the order of its items.
     Array(Vec<Json<'a>>),
-    /// An object in the order of its keys; the last value of a repeated key is used.
+    /// The members of an object, in the order in which their keys first occur. A repeated key has its last value.
     Object(Vec<(Cow<'a, str>, Json<'a>)>),
 }
 

@@ -70,7 +70,7 @@ pub(crate) fn int(text: &str) -> Option<i128> {
     is_after_digit.then_some(if is_negative { -value } else { value })
 }
 
-/// `repr()` of what `json.loads` would have made of a value, truncated if it is long.
+/// `repr()` of the Python object that `json.loads` would have made of a value, truncated if it is long.
 pub(crate) fn repr(value: &Json<'_>) -> String {
     let mut output = String::new();
     if write(&mut output, value).is_err() {

@@ -1,4 +1,4 @@
-//! An authorized and routed request, with what handlers need to answer it.
+//! An authorized and routed request, with the operations that handlers need to answer it.
 
 use placewright_http::{ApiError, ApiResult, Query};
 use placewright_placement::{Command, Outcome, Refusal, State, Timestamp};

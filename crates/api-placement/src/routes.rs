@@ -32,7 +32,7 @@ pub(crate) enum Route {
     Reshaper,
 }
 
-/// What the headers of a request must have.
+/// A requirement on the headers of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeaderRequirements {
     /// No header in particular.
@@ -52,9 +52,9 @@ pub(crate) struct Operation {
     pub(crate) since: u8,
     /// The newest version that has the operation, as the number after the dot.
     pub(crate) until: u8,
-    /// What the headers must have.
+    /// The requirement on the headers of its requests.
     pub(crate) header_requirements: HeaderRequirements,
-    /// What the cost of a request grows with.
+    /// Whether the cost of a request grows with the fleet, or only with the body.
     pub(crate) cost: Cost,
     /// The policy rule; none for an operation without authentication.
     pub(crate) rule: Option<Rule>,

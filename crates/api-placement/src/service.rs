@@ -30,7 +30,7 @@ const API_VERSION: HeaderName = HeaderName::from_static(microversion::HEADER);
 /// An authorized and routed request, for an operation of the Placement API or for a page.
 pub struct ServiceRequest(RequestKind);
 
-/// What a request is for.
+/// The target of a request.
 enum RequestKind {
     /// One of Placewright's own pages.
     Page(PageRequest),

@@ -69,7 +69,7 @@ impl SchedulerService {
     }
 }
 
-/// What a request is for, found from its path and method.
+/// The target of a request, found from its path and method.
 pub struct MatchedRequest {
     path: Path,
     operation: Operation,

@@ -203,7 +203,7 @@ pub struct KeystoneConfig {
     pub negative_cache_entries: usize,
     /// Roles of which a service token must have at least one.
     pub service_token_roles: Vec<String>,
-    /// Whether a service token without such a role is rejected. A user's expired token is never accepted
+    /// Whether a service token with none of `service_token_roles` is rejected. A user's expired token is never accepted
     /// with such a service token.
     pub service_token_roles_required: bool,
     /// The time limit for connecting to Keystone, in milliseconds.

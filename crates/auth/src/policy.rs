@@ -158,7 +158,7 @@ impl Policy {
         self.authorize(rule, identity, &Target::own(identity))
     }
 
-    /// Checks that the request has project scope, which every operation requires.
+    /// Checks that the request has project scope, which every operation requires if `enforce_scope` is set.
     fn check_scope(&self, rule: Rule, identity: &Identity) -> Result<(), Forbidden> {
         match identity.scope() {
             Scope::Project => Ok(()),

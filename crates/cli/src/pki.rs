@@ -140,7 +140,7 @@ pub(crate) struct AuthorityArgs {
 }
 
 impl PkiCommand {
-    /// Runs the command in the folder of the authority, and prints what it made or found.
+    /// Runs the command in the folder of the authority, and prints the result.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Init {

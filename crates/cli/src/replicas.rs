@@ -83,7 +83,7 @@ struct Appended {
 }
 
 impl StatusCommand {
-    /// Asks each replica and prints what it answers. Returns whether all of them answer and take requests.
+    /// Asks each replica and prints its answer. Returns whether all of them answer and take requests.
     ///
     /// # Errors
     ///

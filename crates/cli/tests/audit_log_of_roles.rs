@@ -94,7 +94,8 @@ fn agent_of(cell: &str) -> Role {
     })
 }
 
-/// Checks what all lines of refusals have in common. Returns the action, the reason and the certificate of each.
+/// Checks the fields that all lines of refusals have in common. Returns the action, the reason and the certificate of
+/// each.
 fn refusals(lines: &[Value]) -> Vec<(&str, &str, Option<&str>)> {
     let refusals = lines.iter().map(|line| {
         assert_eq!(line["outcome"], "failure", "{line}");

@@ -142,7 +142,7 @@ fn a_running_server_is_backed_up_and_restored_to_any_entry() {
         let name = format!("at-{sequence}");
         site.restore("backup", &name, &["--until", &until], sequence);
     }
-    // At that time there was only what control wrote at its start: the standard names.
+    // At that time the store had only the entries that control wrote at its start: the standard names.
     site.restore("backup", "before", &["--until", &earlier], middle - 5);
 
     let (code, text, _) = run(&["journal", "restore", &backup, "--check"]);

@@ -25,7 +25,7 @@ fn get(address: SocketAddr, path: &str) -> String {
     response
 }
 
-/// Reads what has arrived of a response on a connection that stays open.
+/// Reads the part of a response that has arrived, on a connection that stays open.
 fn read(stream: &mut TcpStream) -> String {
     stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut buffer = [0; 65_536];

@@ -271,7 +271,7 @@ pub struct Aggregate {
     pub metadata: BTreeMap<String, String>,
 }
 
-/// What the scheduler did with an update of a host.
+/// The scheduler's treatment of an update of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "receipt", rename_all = "lowercase")]
 pub enum Receipt {

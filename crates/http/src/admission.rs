@@ -52,7 +52,7 @@ struct Shared {
     tenants: Arc<Tenants>,
 }
 
-/// What a priority level, or one of its pools of seats, is doing.
+/// The present load of a priority level, or of one of its pools of seats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LevelStatus {
     /// `operators`, `tenants`, `tenants-costly`, or `tenants-multi-create`.
@@ -151,8 +151,7 @@ impl AdmissionControl {
         [self.0.operators.status(), cheap, costly, multi_create]
     }
 
-    /// Lets a request run now or later. `describe` says what kind it is of, and how many instances it
-    /// asks for.
+    /// Lets a request run now or later. `describe` returns its kind, and how many instances it asks for.
     pub(crate) fn admit(
         &self,
         identity: &Identity,

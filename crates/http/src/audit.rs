@@ -21,7 +21,7 @@ pub(crate) struct AuditEntry {
     origin: Origin,
 }
 
-/// Where a request came from, and what it asked for.
+/// The sender of a request, and its method and path.
 #[derive(Debug)]
 struct Origin {
     service: &'static str,
@@ -32,7 +32,7 @@ struct Origin {
     certificate: Option<String>,
 }
 
-/// What is known of a request when it ends.
+/// The facts about a request that are known when it ends.
 pub(crate) struct EndedRequest<'a> {
     pub(crate) route: &'static str,
     pub(crate) request_id: &'a str,

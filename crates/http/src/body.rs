@@ -273,8 +273,8 @@ async fn poll_twice<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
 const DRAIN_BYTES_MAX: u64 = 256 << 10;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Discards what is left of a body that no handler read, so that the next request on the connection
-/// can be found. True when nothing is left.
+/// Discards the rest of a body that no handler read, so that the next request on the connection can be found. True when
+/// the body has ended.
 pub(crate) async fn drain<B>(body: &mut B, headers: &HeaderMap) -> bool
 where
     B: HttpBody<Data = Bytes> + Unpin,

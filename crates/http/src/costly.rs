@@ -1,11 +1,11 @@
 //! Costly requests run on threads of their own, a few at a time, callers in turn.
 //!
-//! The threads that read and write sockets answer what costs microseconds. A request that may cost milliseconds (a
-//! search over all hosts, a long list, a large body) would hold up every connection of its thread, so it is handed over
-//! to another runtime. There a bounded number runs at a time, and each caller's requests wait in a queue of their own:
-//! a caller with many requests waits for its own ones, and another caller's next request waits for at most one request
-//! of each other caller. If several requests may run at a time, one caller may not run that many, so the first request
-//! of a second caller begins at once.
+//! The threads that read and write sockets answer requests that cost microseconds. A request that may cost milliseconds
+//! (a search over all hosts, a long list, a large body) would hold up every connection of its thread, so it is handed
+//! over to another runtime. There a bounded number runs at a time, and each caller's requests wait in a queue of their
+//! own: a caller with many requests waits for its own ones, and another caller's next request waits for at most one
+//! request of each other caller. If several requests may run at a time, one caller may not run that many, so the first
+//! request of a second caller begins at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;

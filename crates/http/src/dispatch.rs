@@ -67,7 +67,7 @@ pub enum Access {
 /// A request whose operation is found and allowed.
 #[derive(Debug)]
 pub struct Routed<R> {
-    /// What the service needs to carry out the request, besides its body and query.
+    /// The data with which the service carries out the request, besides its body and query.
     pub request: R,
     /// The maximum size of its body in bytes, `usize::MAX` where only [`HttpOptions::body_bytes_max`] limits it;
     /// `None` if the operation takes no body.
@@ -78,7 +78,7 @@ pub struct Routed<R> {
 /// and not wherever a request may be carried out.
 pub type Running<'a> = Pin<Box<dyn Future<Output = ApiResult<Reply>> + Send + 'a>>;
 
-/// A REST service: what one API adds to what all APIs share.
+/// A REST service: the parts in which an API differs from the other APIs.
 pub trait Api: Send + Sync + 'static {
     /// A microversion of the API.
     type Version: Copy + Send + Sync + 'static;
@@ -88,7 +88,7 @@ pub trait Api: Send + Sync + 'static {
     /// A routed request. It borrows nothing, so that it can be carried out on another thread.
     type Request: Send + Sync + 'static;
 
-    /// What the service shares with others.
+    /// The gateway, which the services of a process share.
     fn gateway(&self) -> &Gateway;
 
     /// Checks the head of a request before its caller is authenticated, and returns who may send it.
@@ -248,7 +248,7 @@ where
         None => {}
     }
     if !body::drain(&mut body, &parts.headers).await {
-        // What is left of the body would be read as the next request.
+        // The rest of the body would be read as the next request.
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
     }

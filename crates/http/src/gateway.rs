@@ -47,8 +47,8 @@ type Confirm = Box<dyn Fn() -> Option<Confirming> + Send + Sync>;
 /// How long a request waits for the store to confirm that the state is the newest.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the REST services of one process share. Each request passes the gateway before its service sees the
-/// request.
+/// The limits, policies and metrics that the REST services of one process share. Each request passes the gateway before
+/// its service sees the request.
 pub struct Gateway {
     options: HttpOptions,
     metrics: HttpMetrics,
@@ -185,7 +185,7 @@ impl Gateway {
         *self.policy.write() = policy;
     }
 
-    /// What finds out who sent a request.
+    /// The authenticator, which identifies the senders of requests.
     pub fn authenticator(&self) -> &Authenticator {
         &self.authenticator
     }
@@ -283,7 +283,7 @@ impl Gateway {
         })
     }
 
-    /// Reads the body of a request within the limits of time and of what its route needs.
+    /// Reads the body of a request within the time-out for bodies and the limit of its route.
     ///
     /// # Errors
     ///

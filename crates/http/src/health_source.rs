@@ -1,4 +1,4 @@
-//! What a running service reports without authentication: whether it is ready, and its metrics.
+//! The facts that a running service reports without authentication: whether it is ready, and its metrics.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub trait HealthSource: Send + Sync {
     /// Why the service should get no requests at present, in one line; none if it is ready.
     fn why_not_ready(&self) -> Option<&'static str>;
 
-    /// What the check of readiness says of a service that is ready, in one line.
+    /// The text, one line, with which the check of readiness answers for a service that is ready.
     fn ready_text(&self) -> &'static str {
         "ready\n"
     }

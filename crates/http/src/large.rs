@@ -100,8 +100,8 @@ impl ResponseMemoryLimit {
     }
 }
 
-/// Returns a function that makes the pieces of a list one by one: what `open` writes, each item, and what
-/// `close` writes. The function returns `None` after the last piece.
+/// Returns a function that makes the pieces of a list one by one: the text that `open` writes, each item, and the text
+/// that `close` writes. The function returns `None` after the last piece.
 pub fn pieces_of_list<I>(
     open: impl FnOnce(&mut Writer) + Send,
     items: I,

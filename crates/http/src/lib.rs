@@ -1,13 +1,14 @@
-//! What the REST services of Placewright share, from a socket to a routed request and back.
+//! The code that the REST services of Placewright share, from a socket to a routed request and back.
 //!
 //! - [`Server`] accepts connections and serves HTTP/1.1 on them; [`Health`] is the listener for health checks. A
 //!   [`Successor`] takes over the idle connections of a server that stops.
-//! - [`TlsAcceptor`] is what a listener needs to speak TLS, [`TlsSession`] what a request can learn of it.
-//! - [`Gateway`] is what every request passes: identity, policies, limits of bodies, of large
+//! - [`TlsAcceptor`] carries out the TLS handshakes of a listener; [`TlsSession`] has the facts of a session that
+//!   requests can read.
+//! - [`Gateway`] has the checks and limits that every request passes: identity, policies, limits of bodies, of large
 //!   responses and of costly work, admission control, CORS, metrics, and the access log.
 //! - [`AdmissionControl`] decides which request runs next, so that each project gets a fair share.
-//! - [`Api`] is what a service adds: its routes, its handlers, and the form of its errors. [`handle`]
-//!   is the one dispatcher, which takes a request through the gateway to a service and back.
+//! - [`Api`] is the trait of a service: its routes, its handlers, and the form of its errors. [`handle`] is the
+//!   dispatcher of all services: it takes a request through the gateway to a service and back.
 //!
 //! This crate knows no API's resources, and nothing of control's state or its handles.
 

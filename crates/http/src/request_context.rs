@@ -1,4 +1,4 @@
-//! What is known of a request while it is handled.
+//! The facts about a request that are known while it is handled.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::error::{ApiError, ApiResult};
 
-/// What a body sink does with a piece, or at the end.
+/// The future in which a body sink handles a piece, or the end of the body.
 pub type Sinking<'a> = Pin<Box<dyn Future<Output = ApiResult<()>> + Send + 'a>>;
 
 /// The destination of a request body that is too large for memory. It is dropped without [`Self::finish`] when the
@@ -109,7 +109,7 @@ const PIECE_BYTES: u64 = 256 << 10;
 pub struct FileBody {
     bytes_left: u64,
     state: FileState,
-    /// What the body holds until it is sent, such as a permit.
+    /// A value that the body keeps until it is sent, such as a permit.
     _held: Box<dyn Send>,
 }
 

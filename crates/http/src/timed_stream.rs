@@ -172,7 +172,7 @@ impl<S> TimedStream<S> {
         }
     }
 
-    /// Notes that a response is being written: what was read before was a whole request.
+    /// Notes that a response is being written, so that the bytes that were read before were a whole request.
     fn note_written(&mut self) {
         self.waiting_since = None;
         self.has_head_begun = false;
@@ -204,7 +204,7 @@ impl<S> TimedStream<S> {
 }
 
 impl<S: AsyncRead + Unpin> TimedStream<S> {
-    /// Reads and discards what the client still sends.
+    /// Reads and discards the bytes that the client still sends.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let linger = self.linger.get_or_insert_with(|| LingeringClose {
             until: Box::pin(tokio::time::sleep(LINGER)),

@@ -1,4 +1,4 @@
-//! HTTPS: what a listener needs for it, and what a request can learn of it.
+//! HTTPS: the TLS handshakes of a listener, and the facts about a session that requests can read.
 
 mod acceptor;
 mod metrics;

@@ -120,7 +120,7 @@ impl Credentials {
     ///
     /// # Errors
     ///
-    /// The new content is not valid; what was loaded before stays in effect.
+    /// The new content is not valid; the content that was loaded before stays in effect.
     pub fn reload_if_changed(&self) -> Result<bool, PkiError> {
         let stamps = stamps(&self.directory, self.revocation_list_path.as_deref());
         if *self.stamps.read() == stamps {

@@ -60,7 +60,7 @@ pub(crate) fn files_of(directory: &Path) -> [PathBuf; 6] {
     .map(|name| directory.join(name))
 }
 
-/// Reads the files of a folder. What they contain is parsed only, and not verified.
+/// Reads the files of a folder. Their content is parsed, and not verified.
 pub(crate) fn read(directory: &Path) -> Result<FolderContent, PkiError> {
     let identity = directory.join(IDENTITY);
     let is_renewed_by_placewright = identity.exists();

@@ -86,7 +86,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// A sentence about what is not valid in the address.
+    /// A sentence that says why the address is not valid.
     pub fn parse(address: &str) -> Result<Self, String> {
         let directory = match address.strip_prefix(SQLITE_SCHEME) {
             Some(directory) => directory,
@@ -133,7 +133,7 @@ impl Store {
         }
     }
 
-    /// Opens the journal, and logs what an operator should know of its store. Blocks.
+    /// Opens the journal, and logs warnings about its store for operators. Blocks.
     ///
     /// # Errors
     ///

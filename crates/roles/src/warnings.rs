@@ -199,8 +199,8 @@ fn warn_of_keystone_password(warnings: &mut Vec<String>, options: &Options) {
     warn_of_writable_files(warnings, [("keystone.cafile", &options.keystone.cafile)]);
 }
 
-/// Warns about files that others may write, and with which they decide what a role does. The files have no
-/// secrets, so others may read them. A missing file is reported elsewhere.
+/// Warns about files that determine what a role does, and that everybody on the machine may write. The files have no
+/// secrets, so everybody may read them. A missing file is reported elsewhere.
 fn warn_of_writable_files<'a>(
     warnings: &mut Vec<String>,
     files: impl IntoIterator<Item = (&'a str, &'a Option<PathBuf>)>,

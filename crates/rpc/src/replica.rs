@@ -24,8 +24,8 @@ use crate::proto::replica as proto;
 use crate::proto::replica::replica_client::ReplicaClient as Client;
 use crate::proto::replica::replica_server::{Replica, ReplicaServer};
 
-/// The most messages that are queued for each direction of a stream. A few suffice, because a sender that waits for
-/// room in the queue collects what is to be sent meanwhile into one message.
+/// The most messages that are queued for each direction of a stream. A few suffice, because while a sender waits for
+/// room in the queue, it collects commands or replies for its next message.
 const QUEUE_MESSAGES: usize = 4;
 
 /// A client of a replica, for the other replicas.

@@ -135,15 +135,15 @@ fn assert_grows<T: Message + Default + PartialEq + Debug>(
     for (later, present) in later_messages.iter().zip(&present_messages) {
         let bytes = |value: &Value| value.as_message().unwrap().encode_to_vec();
         assert_ne!(bytes(later), bytes(present));
-        // This release reads what a later one writes, without the added field.
+        // This release reads the message of a later one, without the added field.
         let decoded = T::decode(&*bytes(later)).unwrap();
         assert_eq!(decoded, T::decode(&*bytes(present)).unwrap());
         assert_ne!(decoded, T::default());
-        // A later release reads what this one writes, with the added field empty.
+        // A later release reads the message of this one, with the added field empty.
         let read_by_later =
             DynamicMessage::decode(descriptor.clone(), &*decoded.encode_to_vec()).unwrap();
         assert_eq!(Value::Message(read_by_later), *present);
-        // A later release reads what it writes.
+        // A later release reads its own message.
         let later_by_later = DynamicMessage::decode(descriptor.clone(), &*bytes(later)).unwrap();
         assert_eq!(Value::Message(later_by_later), *later);
     }

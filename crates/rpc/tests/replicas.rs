@@ -27,7 +27,7 @@ use tonic::Code;
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A replica that does what a test tells it.
+/// A replica whose answers a test chooses.
 #[derive(Default)]
 struct FakeReplica {
     /// This replica's ends of the streams that followers opened.

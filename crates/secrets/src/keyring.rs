@@ -8,7 +8,7 @@ use crate::error::KeyError;
 use crate::key::Key;
 use crate::key_id::KeyId;
 
-/// The current key, which seals, and older keys, which only open what was sealed before.
+/// The current key, which seals, and older keys, which only open secrets that were sealed with them.
 #[derive(Clone, Debug)]
 pub struct Keyring {
     current: Key,

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::driver::{Driver, DriverError, DriverRequest, Operation};
 use crate::host::{Outcome, Work};
 
-/// What is needed to carry out work on one host.
+/// The context in which work on one host is carried out.
 pub(super) struct WorkContext {
     pub(super) driver: Arc<dyn Driver>,
     pub(super) host: HostId,

@@ -41,7 +41,7 @@ pub(crate) fn exists(control: &ControlState, zone: &str) -> bool {
         })
 }
 
-/// What a zone shows of a host.
+/// The data of a host that a zone shows.
 struct ZoneHost {
     zone: String,
     is_disabled: bool,

@@ -17,7 +17,7 @@ const RULES: &str = "hints or group";
 /// The message for a fault of code 500 that is not about a search for a host.
 const OTHER_FAULT: &str = "The server could not be made what it was asked to be.";
 
-/// The explanation of a search that found no host, reduced to what the owner's message depends on.
+/// The explanation of a search that found no host, reduced to the fields on which the owner's message depends.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Explanation {

@@ -1,5 +1,5 @@
-//! `/placewright/v1/status`, `/placewright/v1/hand-over` and `/placewright/v1/lost-entries/append`: what operators see
-//! of this process as one of the replicas of control, and what they can make it do.
+//! `/placewright/v1/status`, `/placewright/v1/hand-over` and `/placewright/v1/lost-entries/append`: the state of this
+//! process as one of the replicas of control, and the orders that operators can give it.
 
 use placewright_control::ReplicaReport;
 use placewright_engine::AppendAgainError;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::shared::PlacementService;
 
-/// Shows what this process does, and where its journal is.
+/// Shows whether this process leads, which entries it has, and where its journal is.
 pub(super) fn status(service: &PlacementService) -> ApiResult<Reply> {
     let report = ReplicaReport::of(service.placement.engine());
     let mut value = json!(report);

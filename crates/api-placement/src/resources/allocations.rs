@@ -19,7 +19,7 @@ use crate::{schemas, uuids};
 /// The type that is shown for a consumer without a type.
 const UNKNOWN_TYPE: &str = "unknown";
 
-/// What the entries of a request are called in the error about too many of them.
+/// The name of a request's entries in the error about too many of them.
 const ENTRY_KIND: &str = "allocations";
 
 /// Claims of one or several consumers. After the first provider that cannot exist, further allocations are left out.

@@ -43,7 +43,7 @@ pub(crate) async fn of_provider(request: &RoutedRequest<'_>) -> ApiResult<Reply>
     Ok(reply.with_cache_headers(request.has_cache_headers(), Some(request.received_s())))
 }
 
-/// Adds what a consumer holds.
+/// Adds the allocations of a consumer.
 fn add_allocations(usage: &mut UsageByClass, consumer: &Consumer) {
     for allocation in &consumer.allocations {
         *usage.entry(allocation.class).or_default() += u64::from(allocation.amount);

@@ -63,8 +63,8 @@ pub(crate) const CREATE: Schema = Schema {
     ..INVENTORY
 };
 
-/// The schema of the body of `PUT /resource_providers/{uuid}/inventories`. It accepts anything
-/// under a key of `inventories` that is not a class name; [`INVENTORY_UNDER_OTHER_KEY`] is for what is there.
+/// The schema of the body of `PUT /resource_providers/{uuid}/inventories`. It accepts anything under a key of
+/// `inventories` that is not a class name; [`INVENTORY_UNDER_OTHER_KEY`] is the schema for such a value.
 pub(crate) const SET: Schema = Schema {
     types: &[Type::Object],
     properties: &[

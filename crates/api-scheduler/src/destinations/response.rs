@@ -146,7 +146,7 @@ struct ContributionBody<'a> {
     /// The raw value after scaling to 0 to 1.
     normalised: f64,
     multiplier: f64,
-    /// What the weigher adds to the score.
+    /// The weigher's part of the score.
     share: f64,
 }
 

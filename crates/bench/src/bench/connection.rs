@@ -146,7 +146,7 @@ impl Connection {
         })
     }
 
-    /// Reads what is available, at least one byte.
+    /// Reads the available bytes, at least one.
     async fn fill(&mut self, stream: &mut Stream) -> io::Result<()> {
         if self.buffer.capacity() - self.buffer.len() < BUFFER_BYTES / 2 {
             self.buffer

@@ -227,7 +227,7 @@ impl HttpBench {
         }
     }
 
-    /// The address of the server, and what all requests to it share.
+    /// The address of the server, and the text that all requests to it share.
     fn address_and_base(&self) -> anyhow::Result<(SocketAddr, RequestBase)> {
         let address_and_path = self.url.strip_prefix("http://").unwrap_or(&self.url);
         let (authority, path) = address_and_path

@@ -33,7 +33,7 @@ impl RandomNumbers {
     }
 }
 
-/// What all requests of a run share: the beginning of the path, and the headers.
+/// The text that all requests of a run share: the beginning of the path, and the headers.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestBase {
     /// The path before every route, without a slash at the end.

@@ -73,7 +73,7 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
 }
 
 impl BackupCommand {
-    /// Makes the backup, and prints what it holds.
+    /// Makes the backup, and prints a description of its content.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let started = Instant::now();
         // If the system refuses, the backup only slows the service down more.

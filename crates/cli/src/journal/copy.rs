@@ -40,7 +40,7 @@ pub(crate) struct CopyCommand {
 }
 
 impl CopyCommand {
-    /// Makes the copy, and prints what it holds.
+    /// Makes the copy, and prints a description of its content.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let started = Instant::now();
         let from = parse("FROM", &self.from)?;

@@ -25,7 +25,7 @@ const LINGER_BYTES_MAX: u64 = 1 << 20;
 /// Returns the configuration in force.
 type CurrentConfig = dyn Fn() -> Arc<ServerConfig> + Send + Sync;
 
-/// What a listener needs to speak TLS.
+/// Carries out the TLS handshakes of a listener.
 pub struct TlsAcceptor {
     config: Box<CurrentConfig>,
     handshakes: Handshakes,

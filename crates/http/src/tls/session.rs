@@ -9,8 +9,8 @@ use placewright_tls::rustls::{HandshakeKind, ProtocolVersion};
 use placewright_tls::{PeerNames, Validity};
 use tokio::net::TcpStream;
 
-/// What the two sides of a connection agreed on. Each request of the connection has the session among its
-/// extensions, as an `Arc`.
+/// The parameters of a connection's TLS, on which both sides agreed. Each request of the connection has the session
+/// among its extensions, as an `Arc`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsSession {
     /// The version: `TLSv1.3` or `TLSv1.2`.
@@ -21,13 +21,13 @@ pub struct TlsSession {
     pub client: Option<PeerNames>,
 }
 
-/// The certificate of a client has expired. A full handshake refuses such a certificate by itself; a
-/// handshake that resumes a session does not check again what was checked when the session began.
+/// The certificate of a client has expired. A full handshake refuses such a certificate by itself; a handshake that
+/// resumes a session does not check the certificate again.
 #[derive(Debug)]
 pub(crate) struct ClientCertificateExpired;
 
 impl TlsSession {
-    /// What a finished handshake agreed on.
+    /// The session that a finished handshake began or resumed.
     pub(crate) fn of(stream: &TlsStream<TcpStream>) -> Result<Self, ClientCertificateExpired> {
         let (_, session) = stream.get_ref();
         let certificate = session.peer_certificates().and_then(<[_]>::first);

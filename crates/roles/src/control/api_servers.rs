@@ -27,7 +27,7 @@ struct ApiServer {
     socket: ListeningSocket,
 }
 
-/// What the listeners of all APIs share.
+/// The parts that the listeners of all APIs share.
 pub(super) struct ListenerParts<'a> {
     pub(super) limits: ConnectionLimits,
     pub(super) tls: &'a Tls,

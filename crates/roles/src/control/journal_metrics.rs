@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-/// Metrics of what the engine does with its journal.
+/// Metrics of the engine's appends and snapshots in its journal.
 #[derive(Debug)]
 pub(crate) struct JournalMetrics {
     batch_commands: Histogram,

@@ -115,7 +115,7 @@ pub(super) async fn add_apis(
     Ok((apis, Some(own)))
 }
 
-/// The image API of a running control. What earlier processes left over in the folder is removed first.
+/// The image API of a running control. Old files in the folder that belong to no image are removed first.
 async fn image_api(
     options: &Options,
     gateway: &Arc<Gateway>,

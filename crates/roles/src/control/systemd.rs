@@ -20,8 +20,7 @@ pub(crate) fn stopping() {
     notify(&[NotifyState::Stopping]);
 }
 
-/// Reports what the service is doing, for `systemctl status`, and extends the time-out of its
-/// start.
+/// Reports the progress of the start, for `systemctl status`, and extends the time-out of the start.
 pub(crate) fn loading(status: &str) {
     const MORE_TIME_US: u32 = 60_000_000;
     notify(&[

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{CellOptions, StoreOptions};
 
-/// What the address of a store in a directory begins with.
+/// The beginning of the address of a store in a directory.
 pub(crate) const SQLITE_SCHEME: &str = "sqlite:";
 
 impl StoreOptions {

@@ -343,7 +343,7 @@ choices! {
 }
 
 choices! {
-    /// What a listener with a certificate does with clients that speak HTTP without TLS.
+    /// How a listener with a certificate treats clients that speak HTTP without TLS.
     PlainMode {
         /// The listener serves such clients.
         Allow = "allow",

@@ -1,4 +1,4 @@
-//! What an option is, and the macro that makes the options from their table.
+//! The description of an option, and the macro that makes the options from their table.
 
 use super::kinds::ValueSyntax;
 

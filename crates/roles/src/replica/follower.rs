@@ -143,7 +143,7 @@ impl<M: ReplicatedMachine> Follower<M> {
             has_failed &= !was_welcome;
             match ended {
                 Ended::Gone(why) => return why,
-                // What was sent, or the reply to it, may be lost.
+                // A command that was sent, or the reply to it, may be lost.
                 Ended::Lost(why) if has_sent && self.replica.has_sent(leader.epoch) => return why,
                 Ended::Lost(why) if has_failed => return why,
                 Ended::Lost(_) => has_failed = true,
@@ -252,7 +252,7 @@ impl<M: ReplicatedMachine> Follower<M> {
         }
     }
 
-    /// Handles what the leader reports: the end of the journal, and replies to commands.
+    /// Handles news from the leader: the end of the journal, and replies to commands.
     fn take(&self, epoch: u64, news: LeaderNews) {
         self.wake.tell_end(news.durable);
         for (number, handed) in news.replies {

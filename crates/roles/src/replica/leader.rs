@@ -143,7 +143,7 @@ struct FollowerStream<M: ReplicatedMachine> {
     replica: Replica<M>,
     start: FollowStart,
     joined: Joined,
-    /// What is sent to the follower next.
+    /// The content of the next message to the follower.
     news: LeaderNews,
     /// Whether `news` has to be sent now.
     has_news: bool,

@@ -12,7 +12,7 @@ use placewright_journal::{
 /// The interval at which a follower asks the store while no leader tells it of new entries.
 const UNTOLD_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What a follower knows of the journal without asking the store.
+/// Wakes the reader of a follower's journal when a leader tells of new entries.
 #[derive(Debug, Default)]
 pub(crate) struct Wake {
     state: Mutex<WakeState>,
@@ -45,7 +45,7 @@ impl Wake {
         self.changed.notify_all();
     }
 
-    /// Makes the engine look at the journal now, and do what else is due.
+    /// Makes the engine read the journal now, and do the other work that is due.
     pub(crate) fn poke(&self) {
         self.state.lock().is_poked = true;
         self.changed.notify_all();

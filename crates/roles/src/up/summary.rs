@@ -1,4 +1,4 @@
-//! The output of `placewright up` when it is ready: addresses, and what to try.
+//! The output of `placewright up` when it is ready: addresses, and commands to try.
 
 use std::io::Write as _;
 use std::net::SocketAddr;

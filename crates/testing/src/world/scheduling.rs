@@ -18,7 +18,7 @@ impl World {
         hosts.into_iter().map(|id| candidate(id, vcpus)).collect()
     }
 
-    /// Does what control's placer does for an effect: ranks hosts and submits the placement.
+    /// Ranks hosts for an effect and submits the placement, as control's placer does.
     pub(super) fn schedule(&mut self, effect: Effect) {
         match effect {
             Effect::Schedule { instances, .. } => {

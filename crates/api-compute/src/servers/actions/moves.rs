@@ -28,8 +28,8 @@ use crate::fields::{self, ObjectParser};
 use crate::flavors;
 use crate::routed_request::RoutedRequest;
 
-/// Starts a move of the server in the path. `prepare` checks the move, and changes the body of the
-/// specification to what is to run after the move.
+/// Starts a move of the server in the path. `prepare` checks the move, and changes the body of the specification to the
+/// one with which the server runs after the move.
 async fn start_move(
     request: &RoutedRequest<'_>,
     rule: Rule,

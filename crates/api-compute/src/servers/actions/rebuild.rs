@@ -128,7 +128,7 @@ struct RebuildPlan {
     image_change: Option<ImageChange>,
 }
 
-/// What the scheduler needs to check that the server's host can run the new image.
+/// The data with which the scheduler checks that the server's host can run the new image.
 #[derive(Clone)]
 struct ImageChange {
     host: HostId,

@@ -45,7 +45,7 @@ const SEPARATOR_BYTES: usize = 2;
 /// The advice to a client whose response is too large.
 pub(super) const FEWER_CANDIDATES_ADVICE: &str = "Ask for fewer candidates with limit=.";
 
-/// A query for candidates, with what it takes to search and to write the response.
+/// A query for candidates, with the data that the search and the writing of the response need.
 pub(super) struct SearchRequest<'a> {
     pub(super) query: &'a CandidateQuery,
     pub(super) version: Microversion,

@@ -197,7 +197,7 @@ fn serve_successor(stream: &UnixStream, hand_over: &HandOver) -> anyhow::Result<
         send(stream, CONNECTION, Some(connection.as_fd()))?;
     }
     drop(pass_guard);
-    // This process closes the store and ends, which is what the successor waits for.
+    // The successor waits until this process has closed the store and ended.
     loop {
         std::thread::park();
     }
