@@ -20,12 +20,16 @@ struct Agent(Child);
 
 impl Agent {
     fn start(state: &Path, control: &Control, flags: &[&str]) -> Self {
+        Self::start_with_resync(state, control, "1", flags)
+    }
+
+    fn start_with_resync(state: &Path, control: &Control, resync_s: &str, flags: &[&str]) -> Self {
         let url = format!("http://{}", control.address);
         let cell = free_address().to_string();
         let mut command = placewright(&["agent", "--config", "/dev/null", "--agent-hosts", "2"]);
         command
             .args(["--agent-placement-url", &url, "--agent-cell", &cell])
-            .args(["--agent-resync-s", "1", "--agent-state-path"])
+            .args(["--agent-resync-s", resync_s, "--agent-state-path"])
             .arg(state)
             .args(flags)
             .stderr(Stdio::null());
@@ -114,6 +118,51 @@ fn an_agent_sends_tokens_of_its_service_user_and_gets_new_ones() {
     assert!(
         keystone.logins() > logins_before,
         "a new token was asked for"
+    );
+}
+
+/// Writes an executable of the driver `command`.
+fn write_command(directory: &Path, name: &str, script: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = directory.join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn an_agent_compares_all_hosts_although_one_changes_all_the_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let commands = directory.path().join("commands");
+    std::fs::create_dir(&commands).unwrap();
+    // The memory of one host is another one at each inspection, which is each second.
+    let inspect = r#"cat >/dev/null
+printf '{"hosts":[{"name":"calm"},{"name":"busy","inventories":{"MEMORY_MB":{"total":%s}}}]}' "$(date +%s)""#;
+    write_command(&commands, "inspect", inspect);
+    write_command(&commands, "list", r#"echo '{"guests": []}'"#);
+    for name in ["spawn", "destroy"] {
+        write_command(&commands, name, "exit 0");
+    }
+    let control = Control::start(&directory.path().join("store"), &[]);
+    let flags = [
+        "--agent-driver",
+        "command",
+        "--agent-commands",
+        commands.to_str().unwrap(),
+        "--agent-inspect-s",
+        "1",
+    ];
+    let agent_state = directory.path().join("agent");
+    let _agent = Agent::start_with_resync(&agent_state, &control, "3", &flags);
+    let header = "X-Auth-Token: admin";
+    let uuids = wait_for_hosts(&control, header);
+
+    let named = control.request_with("GET /resource_providers?name=calm", header);
+    let calm = uuids.iter().find(|uuid| named.contains(*uuid)).unwrap();
+    control.request_with(&format!("DELETE /resource_providers/{calm}"), header);
+    assert_eq!(
+        wait_for_hosts(&control, header).len(),
+        2,
+        "the host that is not there is written again"
     );
 }
 

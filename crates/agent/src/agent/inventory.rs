@@ -39,8 +39,8 @@ pub(super) async fn inspect_periodically(
     }
 }
 
-/// Writes hosts to placement when they have changed, and all of them when none was written for `resync_interval`,
-/// unless that is zero. Hosts that could not be written are tried again until they are written.
+/// Writes hosts to placement when they have changed, and all hosts once in each `resync_interval`, unless that is
+/// zero. Hosts that could not be written are tried again until they are written.
 pub(super) async fn write_changed(
     placement: PlacementWriter,
     mut changed: mpsc::UnboundedReceiver<Arc<HostDescription>>,
@@ -64,8 +64,9 @@ pub(super) async fn write_changed(
             }
             // The hosts that failed are still in `due`.
             () = sleep_until(retry_at), if next_retry.is_some() => {}
-            () = sleep_until(next_resync), if !resync_interval.is_zero() && next_retry.is_none() => {
+            () = sleep_until(next_resync), if !resync_interval.is_zero() => {
                 due.clone_from(&all);
+                next_resync = Instant::now() + resync_interval;
             }
         }
         let started = Instant::now();
@@ -83,7 +84,6 @@ pub(super) async fn write_changed(
             let name = all.get(host).map_or("", |host| host.name.as_str());
             tracing::warn!(%host, name, %error, "placement does not have the host as described");
         }
-        next_resync = Instant::now() + resync_interval;
         if report.failed.is_empty() {
             next_retry = None;
             backoff = RETRY_MIN;
