@@ -86,8 +86,9 @@ async fn has_role(call: &Call<'_>, scope: AssignmentScope) -> bool {
 }
 
 impl Call<'_> {
-    /// Checks the token that the request is about. Only administrators and services may ask about tokens other than
-    /// their own; other callers are refused before the token is checked.
+    /// Checks the token that the request is about. Administrators and services may ask about every token, and users about
+    /// all tokens of theirs. Whoever asks about another user's token learns only that this is forbidden, also if the token
+    /// is not valid.
     fn subject(&self, allow_expired: bool) -> ApiResult<TokenDetails> {
         let subject = self.head.subject_token.expose();
         if subject.is_empty() {
@@ -95,10 +96,11 @@ impl Call<'_> {
                 "The header X-Subject-Token is missing.",
             ));
         }
-        if subject != self.head.token.expose() {
+        let checked = self.state.accounts.check(subject, allow_expired);
+        let is_own = |details: &TokenDetails| details.content.user == self.caller_id();
+        if !checked.as_ref().is_ok_and(is_own) {
             self.require_admin_or_service()?;
         }
-        let checked = self.state.accounts.check(subject, allow_expired);
         checked.map_err(|reason| {
             tracing::debug!(%reason, "a token is not valid");
             error::missing("token", "like this")

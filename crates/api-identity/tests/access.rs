@@ -95,6 +95,22 @@ async fn only_administrators_manage() {
 }
 
 #[tokio::test]
+async fn users_look_at_all_tokens_of_theirs_and_revoke_them() {
+    let site = Site::new().await;
+    let (token, other) = (site.demo().await, site.demo().await);
+    let headers = [
+        ("x-auth-token", token.as_str()),
+        ("x-subject-token", other.as_str()),
+    ];
+    for (method, status) in [("GET", 200), ("DELETE", 204), ("GET", 403)] {
+        let answer = site.send(method, "/v3/auth/tokens", &headers, None).await;
+        assert_eq!(answer.status, status, "{method}: {}", answer.body);
+    }
+    assert_eq!(site.status_of(&token).await, 200);
+    assert_eq!(site.status_of(&other).await, 404);
+}
+
+#[tokio::test]
 async fn everybody_sees_what_is_their_own() {
     let site = Site::new().await;
     let demo = site.demo().await;
