@@ -6,6 +6,7 @@
 
 use std::io::Read as _;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -189,11 +190,13 @@ impl Client {
         future: impl Future<Output = T> + Send + 'static,
     ) -> mpsc::Receiver<T> {
         let (sender, receiver) = mpsc::sync_channel(1);
+        // Boxed, so that the program has the runtime's code for tasks once, and not once for each kind of request.
+        let sending: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+            // Sending fails only if the caller no longer waits for the result.
+            let _ = sender.send(future.await);
+        });
         if let Some(runtime) = &self.runtime {
-            runtime.spawn(async move {
-                // Sending fails only if the caller no longer waits for the result.
-                let _ = sender.send(future.await);
-            });
+            runtime.spawn(sending);
         }
         receiver
     }

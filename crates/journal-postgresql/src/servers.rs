@@ -6,6 +6,7 @@
 
 use std::io::Read as _;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
@@ -103,6 +104,8 @@ impl Servers {
 
     /// Runs a future for whose result nobody waits.
     pub(crate) fn start(&self, future: impl Future<Output = ()> + Send + 'static) {
+        // Boxed, so that the program has the runtime's code for tasks once, and not once for each kind of request.
+        let future: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(future);
         if let Some(runtime) = &self.runtime {
             runtime.spawn(future);
         }

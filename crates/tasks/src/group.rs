@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
+use crate::supervise::BoxedFuture;
 use crate::{Task, supervise, task_ended};
 
 /// A group of tasks that are started and stopped together. Dropping it stops them.
@@ -18,6 +19,11 @@ pub struct Tasks {
 impl Tasks {
     /// Starts a task. It must not end before [`Self::allow_end`] is called.
     pub fn spawn(&self, task: Task, future: impl Future<Output = ()> + Send + 'static) {
+        let future: BoxedFuture<()> = Box::pin(future);
+        self.start(task, future);
+    }
+
+    fn start(&self, task: Task, future: BoxedFuture<()>) {
         let may_end = Arc::clone(&self.may_end);
         self.running.lock().spawn(async move {
             supervise(task, future).await;

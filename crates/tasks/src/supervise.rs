@@ -53,8 +53,13 @@ impl<F: Future> Future for Supervised<F> {
     }
 }
 
+/// A future behind a pointer. Tasks are started with these, because the program would otherwise have the runtime's code
+/// once for each kind of future.
+pub(crate) type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
 /// Starts a long-lived task. The task may end by itself; its panic ends the process.
 pub fn spawn(task: Task, future: impl Future<Output = ()> + Send + 'static) {
+    let future: BoxedFuture<()> = Box::pin(future);
     tokio::spawn(supervise(task, future));
 }
 
@@ -136,5 +141,6 @@ pub fn spawn_contained<T: Send + 'static>(
     kind: ContainedWork,
     future: impl Future<Output = T> + Send + 'static,
 ) -> tokio::task::JoinHandle<Result<T, Panicked>> {
+    let future: BoxedFuture<T> = Box::pin(future);
     tokio::spawn(contain_panic(kind, future))
 }

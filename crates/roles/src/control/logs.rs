@@ -10,7 +10,9 @@ use std::thread::{JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
 use placewright_tasks::Task;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::log_fields::LogFields;
 use super::log_lines::LogLines;
@@ -24,7 +26,7 @@ use crate::options::{LogFormat, LogOptions};
 ///
 /// The filter is not valid, or the system has no thread.
 pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
-    let filter = EnvFilter::builder().parse(&options.filter).map_err(|error| {
+    let filter: Targets = options.filter.parse().map_err(|error| {
         ConfigErrors(vec![format!(
             "log.filter: {:?} is no filter ({error}); allowed: a level (error, warn, info, debug, \
              trace) and exceptions as in info,placewright_http=debug",
@@ -35,18 +37,30 @@ pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
     let queue = Arc::clone(&log.queue);
     let queue_at_panic = Arc::clone(&log.queue);
     let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_max_level(most_verbose(&filter))
         .with_writer(move || LineWriter(Arc::clone(&queue)))
         .with_ansi(io::stderr().is_terminal());
     match options.format {
         LogFormat::Text => subscriber
             .fmt_fields(LogFields)
             .event_format(LogLines::default())
+            .finish()
+            .with(filter)
             .init(),
-        LogFormat::Json => subscriber.json().flatten_event(true).init(),
+        LogFormat::Json => {
+            let subscriber = subscriber.json().flatten_event(true);
+            subscriber.finish().with(filter).init();
+        }
     }
     placewright_tasks::install(move || queue_at_panic.flush());
     Ok(log)
+}
+
+/// The level of the most verbose part that a filter names. Events beyond it cost a comparison only.
+fn most_verbose(filter: &Targets) -> LevelFilter {
+    let parts = filter.iter().map(|(_, level)| level);
+    let levels = parts.chain(filter.default_level());
+    levels.max().unwrap_or(LevelFilter::OFF)
 }
 
 /// The most bytes of lines that are queued.
