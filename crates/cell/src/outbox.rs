@@ -46,11 +46,22 @@ async fn process(shared: &Shared, entries: &Entries) {
     }
     let at = now();
     for batch in decoded.chunks(ENTRIES_AT_ONCE) {
-        let effects = shared.engine.read_now(|machine| effects_of(machine, batch));
+        let effects = if changes_a_host(batch) {
+            // All effects on that host, which may come from later changes, so these have to be durable too.
+            let read = shared.engine.read(|machine| effects_of(machine, batch));
+            read.await
+        } else {
+            shared.engine.read_now(|machine| effects_of(machine, batch))
+        };
         shared.read_model.lock().apply_changes(batch, at);
         carry_out(shared, effects);
         tokio::task::yield_now().await;
     }
+}
+
+fn changes_a_host(entries: &[Vec<Change>]) -> bool {
+    let mut changes = entries.iter().flatten();
+    changes.any(|change| matches!(change, Change::Host(_, Some(_))))
 }
 
 fn effects_of(machine: &CellMachine, entries: &[Vec<Change>]) -> Vec<Effect> {

@@ -138,8 +138,9 @@ impl State {
     /// The effects caused by the changes of one event.
     ///
     /// Later changes may have been applied already. A row that a later change has replaced has no
-    /// effect here: its effects come with that change. So a caller that waits until changes are durable never
-    /// carries out an effect of a later change that is not durable yet.
+    /// effect here: its effects come with that change. So a caller that waits until these changes are durable carries out
+    /// no effect of a later change that is not durable yet. If they change a host, all effects on that host are among
+    /// the results, also those of later changes: then the caller has to wait until the whole state is durable.
     #[must_use]
     pub fn effects_of(&self, changes: &[Change]) -> Vec<Effect> {
         let mut effects = Vec::new();
