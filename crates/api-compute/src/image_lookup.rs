@@ -10,8 +10,9 @@ use uuid::Uuid;
 
 use crate::routed_request::RoutedRequest;
 
-/// Finds an image, and checks that a server of the flavor can be built of it. `None` where another service has the images
-/// and nothing is known of this one.
+/// Finds an image. If control serves the images, checks also that the caller may see the image and that it fits the
+/// flavor. `None` if the request names no image, or if another service has the images and the operator's file does not
+/// have this one.
 ///
 /// # Errors
 ///
@@ -47,7 +48,7 @@ pub(crate) fn look_up(
 }
 
 /// Checks that an image has bytes, and that it fits into the memory and the root disk of the flavor. A root disk of 0
-/// is as large as it has to be.
+/// GiB is large enough for every image.
 fn check_flavor(image: &super_conductor::Image, flavor: &Flavor) -> Result<(), String> {
     let Some(content) = &image.content else {
         return Err("the image is queued: its bytes are not uploaded yet".to_owned());

@@ -20,14 +20,13 @@ pub struct ComputeOptions {
     pub images: Arc<Images>,
     /// Whether servers are created of control's own images, and of no others.
     pub serves_images: bool,
-    /// Whether control answers for networks. It has none, so a server cannot ask for one.
+    /// Whether control serves the Network API. It has no networks then, so a server cannot ask for one.
     pub serves_networks: bool,
     /// Limits of requests, users and projects.
     pub limits: Limits,
 }
 
-/// Limits of a request, a user or a project. The error of a request that exceeds a limit names its
-/// option.
+/// Limits of a request, a user or a project. The error of a request that exceeds a limit names the limit's option.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Bytes of a body for `/servers` or a server's actions.

@@ -84,7 +84,7 @@ fn json(error: &ApiError, context: &ErrorContext<'_>) -> Vec<u8> {
     }
     writer.key("request_id");
     writer.text(context.request_id);
-    // Without a version, the 406 is that of the negotiation of the version.
+    // A 406 before the version is known is the response to a version that the API does not have.
     if error.status() == 406 && context.version.is_none() {
         writer.key("max_version");
         writer.text(&Microversion::MAX.to_string());
@@ -156,7 +156,7 @@ fn explanation(status: u16) -> &'static str {
     }
 }
 
-/// Converts HTML to text: `<br>` becomes a new line, other tags and line ends are removed.
+/// Converts HTML to text: `<br>` becomes a line end, other tags are removed, and a line end becomes a space.
 fn strip_tags(text: &str) -> String {
     let one_line = text.replace('\n', " ").replace('\r', "");
     let lines = replace_tags(&one_line, |tag| {

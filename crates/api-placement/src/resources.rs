@@ -53,8 +53,8 @@ pub(crate) async fn run(
         (Route::ConsumerAllocations, "GET") => allocations::of_consumer(request).await,
         (Route::ConsumerAllocations, "PUT") => allocations::set(request).await,
         (Route::ConsumerAllocations, "DELETE") => allocations::delete(request).await,
-        // The future of this handler is by far the largest. Not boxed, it would make the future of this
-        // function as large, which is moved for each request.
+        // The future of this handler is by far the largest. Without the box, the future of this function would be as
+        // large, and that future is moved for each request.
         (Route::Candidates, "GET") => Box::pin(candidates::list(request)).await,
         (Route::Traits, "GET") => traits::list(request).await,
         (Route::Trait, "GET") => traits::get(request).await,

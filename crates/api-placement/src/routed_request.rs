@@ -54,7 +54,7 @@ impl<'a> RoutedRequest<'a> {
     ///
     /// # Errors
     ///
-    /// 400 when it is not valid.
+    /// 400 when the query is not valid.
     pub(crate) fn query(&self, schema: &Schema) -> ApiResult<Query<'a>> {
         let invalid_query = |reason: String| {
             ApiError::bad_request(format!("Invalid query string parameters: {reason}"))
@@ -69,7 +69,7 @@ impl<'a> RoutedRequest<'a> {
     ///
     /// # Errors
     ///
-    /// 400 when it is not JSON or not valid.
+    /// 400 when the body is not JSON or not valid; 413 when it has too many values.
     pub(crate) fn json(&self, schema: &Schema) -> ApiResult<Json<'a>> {
         let entries_max = self.service.options.entries_max;
         let values_max = entries_max
@@ -85,8 +85,8 @@ impl<'a> RoutedRequest<'a> {
         Ok(value)
     }
 
-    /// Checks that a request does not change too many entries (allocated amounts, inventories, traits
-    /// or aggregates) at once, because other requests wait while it is decided.
+    /// Checks that a request does not change too many entries (allocated amounts, inventories, traits or aggregates) at
+    /// once, because other requests wait while its change is applied.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl<'a> RoutedRequest<'a> {
         }
     }
 
-    /// Computes a value from the state, which is durable when this returns.
+    /// Computes a value from the state. The changes that the value shows are durable when this returns.
     pub(crate) async fn read<T: Send>(&self, compute: impl Fn(&State) -> T + Send) -> T {
         self.service.placement.read(compute).await
     }

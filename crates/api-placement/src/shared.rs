@@ -25,7 +25,7 @@ pub struct PlacementService {
     pub(crate) follower_limits: FollowerLimits,
     /// The auditor, in a process that has conductors to audit.
     pub(crate) auditor: OnceLock<Arc<Auditor>>,
-    /// Has another replica lead, in a process that is a replica.
+    /// Makes another replica lead, in a process that is a replica.
     pub(crate) hand_over: OnceLock<HandOver>,
     /// Where the journal is, for operators.
     pub(crate) store: OnceLock<String>,

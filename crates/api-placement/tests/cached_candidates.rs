@@ -24,8 +24,8 @@ fn uuid(number: u64) -> String {
     format!("00000000-0000-4000-8000-{number:012}")
 }
 
-/// Queries whose responses share summaries. One provider serves the candidates of some of them; several
-/// providers serve those of others.
+/// Queries whose responses share summaries. In some responses each candidate has one provider; in others a candidate
+/// has several.
 const QUERIES: [&str; 6] = [
     "resources=VCPU:1",
     "resources=VCPU:1,CUSTOM_A:1&limit=5",

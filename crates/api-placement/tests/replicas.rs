@@ -42,7 +42,7 @@ async fn replicas_on_one_journal(count: u64) -> (MemoryJournal, Vec<Replica>) {
         let names = submit_placement(&engine, Command::SyncStandardNames { at });
         names.await.unwrap().unwrap();
         let service = ApiParts::on_engine(&engine, HttpOptions::default(), "").service();
-        // The next replica in turn leads then.
+        // After a hand-over by this replica, the next one in turn leads.
         let (replica, next) = (engine.replica(), origin % count + 1);
         service.set_hand_over(Box::new(move || {
             let replica = replica.clone();

@@ -6,7 +6,8 @@ use placewright_http::{Cors, HttpOptions};
 #[tokio::test]
 async fn checks_are_made_in_the_order_of_the_reference() {
     let service = service(HttpOptions::default()).await;
-    // Each request passes the checks that the requests before it fail, and fails all later checks.
+    // Each request passes the checks that the requests before it failed, and fails all later checks. Two of them fail
+    // because of the version.
     let wrong_in_all = || {
         call("PATCH", "/nope")
             .header("x-auth-token", "")
@@ -86,8 +87,7 @@ async fn headers_have_version_request_id_and_caching() {
     assert!(answer.header("x-openstack-request-id").starts_with("req-"));
     let answer = get("/").version("placement 1.14").send(&service).await;
     assert_eq!(answer.header("cache-control"), "");
-    // Errors found before a handler have no `Vary`; with a bad version there is no version header
-    // at all.
+    // The error for an unknown path has no `Vary`; with a bad version there is no version header at all.
     let answer = get("/nope").send(&service).await;
     assert_eq!(
         (

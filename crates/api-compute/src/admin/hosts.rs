@@ -47,7 +47,7 @@ impl<'s> HostRow<'s> {
         self.service.is_some_and(|service| service.forced_down)
     }
 
-    /// Whether the host's agent is up, and no operator has forced the host down.
+    /// Whether the host's cell is within reach, its agent is up, and no operator has forced the host down.
     pub(crate) fn is_up(&self) -> bool {
         !self.is_forced_down() && !self.is_out_of_reach && self.view.is_some_and(|view| view.is_up)
     }
@@ -67,7 +67,7 @@ impl<'s> HostRow<'s> {
     /// When the cell last heard from the host's agent; `None` if it has not heard from the agent yet.
     pub(crate) fn last_report_at(&self) -> Option<Timestamp> {
         let reported_at = self.view.map(|view| view.heard_at);
-        // The time is 0 until then.
+        // The time is 0 until the cell has heard from the agent.
         reported_at.filter(|time| time.0 > 0)
     }
 }

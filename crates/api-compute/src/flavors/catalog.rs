@@ -147,7 +147,7 @@ impl ListOptions {
             "swap" => left.swap_mb.cmp(&right.swap_mb),
             "is_public" => left.is_public.cmp(&right.is_public),
             "description" => left.description.cmp(&right.description),
-            // Flavors are compared by id last, and have no other column.
+            // The other sort keys name the id, which is compared below, or a column that flavors do not have here.
             _ => Ordering::Equal,
         };
         let order = order.then_with(|| left_id.cmp(right_id));

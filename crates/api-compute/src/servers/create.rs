@@ -416,7 +416,7 @@ pub(crate) fn parse_image_id(path: &str, text: &str) -> ApiResult<String> {
     }
 }
 
-/// Parses fields that do not depend on others.
+/// Parses fields that do not depend on other fields.
 fn parse_other_fields(
     request: &RoutedRequest<'_>,
     parser: &mut ObjectParser<'_>,

@@ -43,7 +43,7 @@ struct FilterEffect {
 /// The message of a fault for the owner of the server.
 pub(crate) fn for_owner(fault: &Fault) -> String {
     if !fault.message.starts_with(NO_HOST) {
-        // Messages of faults with another code are about the request, and may be shown to its author.
+        // Messages of faults with a code other than 500 are about the request, and may be shown to its author.
         return match fault.code {
             500 => OTHER_FAULT.to_owned(),
             _ => fault.message.clone(),

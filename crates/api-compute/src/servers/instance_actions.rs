@@ -21,7 +21,7 @@ struct ActionContext {
     user: String,
     /// The creation of the server, while no cell has reported the server.
     pending_create: Option<Action>,
-    /// The hosts on which the action was attempted, each with its name. [`load_actions`] fills them in.
+    /// The hosts on which the actions were attempted, each with its name. [`load_actions`] adds the hosts.
     hosts: Vec<(placewright_conductor::HostId, String)>,
 }
 
@@ -193,8 +193,8 @@ pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     Reply::value(200, &json!({"instanceAction": value}))
 }
 
-/// The events of an action: the search for a host, then the steps of hosts. `sees_hosts` says whether the
-/// names of hosts and tracebacks are shown.
+/// The events of an action: first the search for a host, if there was no attempt or the action failed; then the
+/// attempts on hosts, the latest first. `sees_hosts` says whether the names of hosts and tracebacks are shown.
 fn events(
     request: &RoutedRequest<'_>,
     context: &ActionContext,

@@ -144,8 +144,8 @@ impl Claims {
     }
 }
 
-/// The first refusal of the claims by checks that precede resources: of the generations of the
-/// consumers, then of the existence of the providers.
+/// The first refusal of the claims by the checks that come before those of the resources: of the consumers'
+/// generations, then of whether the providers exist.
 fn first_refusal(state: &State, claims: &[ConsumerClaim]) -> Option<Refusal> {
     for claim in claims {
         let actual = state

@@ -50,7 +50,7 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 ///
 /// # Errors
 ///
-/// 400 when any part of it is wrong.
+/// 400 when any part of the query is wrong.
 pub(crate) fn parse(request: &RoutedRequest<'_>) -> ApiResult<CandidateQuery> {
     let version = request.version;
     let query = request.query(schemas::candidates::list(version))?;
@@ -183,7 +183,8 @@ fn parse_root_required(query: &Query<'_>) -> ApiResult<filters::Traits> {
 /// The most amounts of resources of one query, in all its groups.
 const AMOUNTS_MAX: usize = 1_000;
 
-/// Rejects a query with too many groups or amounts, because other requests wait during its search.
+/// Rejects a query with too many groups, resource classes, `same_subtree` parameters or amounts: other requests wait
+/// while a slice of its search runs.
 fn check_size(
     groups: &[RequestGroup],
     same_subtree: &[Vec<String>],
@@ -366,7 +367,7 @@ fn check_orphans(groups: &[RequestGroup]) -> ApiResult<()> {
     Ok(())
 }
 
-/// Rejects a group of which all traits of a required set are forbidden.
+/// Rejects a query with a group that forbids all traits of one of its required sets.
 fn check_conflicts(groups: &[RequestGroup]) -> ApiResult<()> {
     let mut conflicts = Vec::new();
     for group in groups {

@@ -270,7 +270,8 @@ pub(crate) async fn get(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     Ok(Reply::json(writer).with_cache_headers(request.has_cache_headers(), Some(last_modified)))
 }
 
-/// The parent in a body. Only a UUID in the canonical form can exist.
+/// The parent in a body. It is `Unknown` if its UUID is not in the canonical form, because no provider can have such a
+/// UUID.
 enum ParentField {
     Absent,
     Null,

@@ -91,8 +91,8 @@ fn parse_replacement(key: &str, replacement: &Json<'_>) -> ApiResult<InventoryRe
     })
 }
 
-/// The first refusal because of the providers of these replacements: of their existence and their
-/// generations.
+/// The first refusal because a provider of these replacements does not exist, or has another generation than the client
+/// gave.
 fn first_refusal(state: &State, replacements: &[InventoryReplacement]) -> Option<Refusal> {
     replacements.iter().find_map(|replacement| {
         let uuid = replacement.provider;

@@ -20,7 +20,7 @@ fn not_found(name: &str) -> ApiError {
 struct TraitFilter {
     prefix: Option<String>,
     names: Option<Vec<String>>,
-    /// Whether any provider has to have the trait, or none may.
+    /// If true, at least one provider must have the trait; if false, no provider may have it.
     associated: Option<bool>,
 }
 

@@ -116,7 +116,7 @@ impl UsageCollector {
         Some(self.write(state, query))
     }
 
-    /// Adds a consumer to the sum of its type. A consumer written before microversion 1.38 has the type
+    /// Adds a consumer to the sum of its type. A consumer that was written with a microversion before 1.38 has the type
     /// `unknown`; a query for the type `all` has one sum of all types.
     fn add(&mut self, state: &State, query: &UsageQuery<'_>, consumer: &Consumer) {
         if (query.user).is_some_and(|user| state.user_name(consumer.user) != user) {

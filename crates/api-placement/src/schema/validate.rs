@@ -108,7 +108,8 @@ impl<'v> Validator<'v> {
     fn new(uuid_forms: UuidForms) -> Self {
         Self {
             uuid_forms,
-            // The depth of the schemas, so that the validation of a valid body allocates nothing more.
+            // The capacities suffice for the depth of the schemas, so that the validation of a valid body allocates
+            // nothing more.
             path: Vec::with_capacity(8),
             schema_path: Vec::with_capacity(16),
             reported: None,

@@ -88,7 +88,7 @@ const CONSUMER_TYPE: Schema = Schema {
     ..EXTERNAL_ID
 };
 
-/// An object without other properties than these.
+/// An object that may have no other properties than `properties`.
 const fn closed_object(
     properties: &'static [(&'static str, Schema)],
     required: &'static [&'static str],

@@ -275,7 +275,8 @@ fn new_specification(
     Ok((spec, requests))
 }
 
-/// Replaces the secrets that the request has. User data stays if the request has no user data.
+/// Removes the secrets that only the earlier build needed, and adds those of the request. User data stays if the
+/// request has no user data.
 fn replace_secrets(
     request: &RoutedRequest<'_>,
     server: &ServerView<'_>,
