@@ -30,7 +30,7 @@ pub enum Entrance {
     Waiting,
 }
 
-/// What happens with the seat of a request that has ended.
+/// Whether the seat of a request that has ended becomes free, or is passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// Nobody waits, so the seat is free for a request that comes later.
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_waiting_is_not_counted() {
+    fn a_request_that_stops_waiting_is_not_counted() {
         let seats = SeatCounter::new(1);
         assert!(seats.try_enter());
         assert_eq!(seats.enter_or_wait(), Entrance::Waiting);

@@ -19,7 +19,7 @@ const HOLD_MAX: Duration = Duration::from_secs(1);
 /// shared fairly and goes at a limited pace while several projects are present.
 const WORK_AHEAD_MAX: Duration = Duration::from_secs(20);
 
-/// What a refused request costs its project, in microseconds: its head and body were read.
+/// The cost of a refused request for its project, in microseconds: its head and body were read.
 const REFUSAL_COST_US: i64 = 50;
 
 /// A request that has arrived.

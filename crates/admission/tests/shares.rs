@@ -196,7 +196,7 @@ fn two_floods_get_equal_shares_however_many_connections_they_have() {
 }
 
 #[test]
-fn who_asks_for_more_at_a_time_runs_less_often() {
+fn a_project_with_more_open_requests_runs_less_often() {
     let groups = [
         Group::new(1, 64, "/long", 900),
         Group::new(2, 64, "/short", 90),

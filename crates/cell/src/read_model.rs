@@ -28,7 +28,7 @@ pub(crate) struct ReadModel {
     pub(crate) follower_queues: FollowerQueues,
 }
 
-/// What is known of one host: its durable row, its connection, and its soft state.
+/// The data of one host: its durable row, its connection, and its soft state.
 pub(crate) struct KnownHost {
     /// The durable row; `None` before the host's first session is durable.
     row: Option<cell_conductor::Host>,

@@ -1,5 +1,4 @@
-//! What followers receive: the initial listing, every change, and merged changes when they are
-//! slow.
+//! The events that followers receive: the initial listing, every change, and merged changes when they are slow.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 

@@ -151,7 +151,7 @@ struct Fate {
 
 proptest! {
     #[test]
-    fn the_merged_state_was_sent_and_ends_as_the_newest(
+    fn the_merged_state_is_always_one_of_the_agent_and_at_last_the_newest(
         steps in vec((0u8..20, any::<u32>(), (0usize..6, 0usize..3)), 1..200),
     ) {
         let mut agent = Agent::new();

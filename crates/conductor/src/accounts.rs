@@ -124,8 +124,8 @@ pub struct RevokedToken {
     pub expires_at: Timestamp,
 }
 
-/// A key that signs tokens, sealed with the installation's key. New tokens are signed with the newest key. A token is
-/// valid if any of the keys verifies it.
+/// A key that signs tokens, sealed with the installation's key. New tokens are signed with the newest key. The other
+/// keys only verify the tokens that they have signed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenKey {
     /// The sealed key, in the format of the crate `placewright-secrets`.
@@ -170,7 +170,8 @@ pub enum AccountCommand {
     SetRole {
         /// The id of the role.
         id: String,
-        /// The new content; `None` removes the role, also from assignments and application credentials.
+        /// The new content; `None` removes the role, also from assignments, application credentials and
+        /// the roles that imply it.
         row: Option<Box<Role>>,
     },
     /// Gives a user a role, or takes it away.

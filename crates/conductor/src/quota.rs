@@ -214,7 +214,7 @@ impl UsageAmounts {
     }
 }
 
-/// What the instances of a project count for together.
+/// The sum of the usages of a project's instances.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProjectUsage {
     /// The number of instances.

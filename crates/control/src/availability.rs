@@ -15,7 +15,7 @@ pub(crate) struct AvailabilityReports {
     by_host: BTreeMap<HostId, HostAvailability>,
 }
 
-/// What was reported of one host's availability.
+/// The reports of one host's availability.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct HostAvailability {
     /// The agent's reason for disabling the host, if any.

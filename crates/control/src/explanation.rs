@@ -51,7 +51,7 @@ struct ShownProvider<'a> {
     name: &'a str,
 }
 
-/// What the root providers of a near miss lack to satisfy a constraint.
+/// The amount or condition that the root providers of a near miss lack to satisfy a constraint.
 #[derive(Serialize)]
 struct ShownLack {
     constraint: Option<String>,

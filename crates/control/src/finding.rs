@@ -1,4 +1,4 @@
-//! What an audit finds, and how it can be repaired.
+//! The findings of an audit, and their repairs.
 
 use placewright_conductor::{CellId, HostId, MigrationId};
 use serde::Serialize;

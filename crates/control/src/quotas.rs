@@ -37,8 +37,8 @@ pub enum LimitSource {
     Keystone,
 }
 
-/// What an instance of a request counts for: the processors and the memory of its flavor, and all
-/// that it requests of placement.
+/// The usage of an instance of a request: the processors and the memory of its flavor, and all that it requests of
+/// placement.
 #[must_use]
 pub fn usage_of(flavor: &Flavor, translation: &Translation) -> Usage {
     // Placement cannot allocate a larger amount, so saturation changes no decision.

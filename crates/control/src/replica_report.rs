@@ -13,7 +13,7 @@ pub struct ReplicaReport {
     pub release: &'static str,
     /// The newest version of the journal's records that this process reads, which is also the one that it writes.
     pub record_version: u8,
-    /// What the process does among the replicas at present.
+    /// The present role of the process among the replicas.
     pub role: Role,
     /// The address at which other replicas reach this process; `None` if this process alone writes the journal.
     pub address: Option<String>,
@@ -33,7 +33,7 @@ pub struct ReplicaReport {
     pub lost: Option<LostEntries>,
 }
 
-/// What a process does among the replicas.
+/// The role of a process among the replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {

@@ -5,7 +5,7 @@ use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerUuid, Intent, Outcome,
 };
 
-/// What consumers will hold if a command is carried out. It is computed before the command is
+/// The allocations that consumers will hold if a command is carried out. They are computed before the command is
 /// submitted, because the submission takes the command.
 pub(crate) enum RequestedAllocations {
     /// The consumers get these allocations if the command is accepted.
@@ -27,7 +27,7 @@ impl RequestedAllocations {
         }
     }
 
-    /// What the consumers hold after the command was carried out with this outcome.
+    /// The allocations that the consumers hold after the command was carried out with this outcome.
     pub(crate) fn granted(self, outcome: &Outcome) -> Vec<HeldAllocations> {
         let intents = match self {
             Self::All(held) => return held,

@@ -1,4 +1,4 @@
-//! What the tasks of control share.
+//! The data that the tasks of control share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -69,7 +69,7 @@ pub(crate) struct InitialListing {
 }
 
 impl CellView {
-    /// What the cell has reported of its hosts and of some instances, as events.
+    /// The reports of the cell about its hosts and some instances, as events.
     pub(crate) fn as_events(&self, instances: &[InstanceId]) -> Vec<CellEvent> {
         let hosts = self.hosts.iter().map(|(host, view)| CellEvent::Host {
             host: *host,

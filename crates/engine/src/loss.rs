@@ -1,4 +1,4 @@
-//! What is known of entries that the store has lost; see `lost.rs`.
+//! The entries that the store has lost, as far as a process knows; see `lost.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,7 +42,7 @@ impl Loss {
     }
 }
 
-/// What an engine knows of lost entries.
+/// The entries that an engine knows or suspects to be lost, and the requests to append them again.
 pub(crate) struct LostEntries {
     /// The loss; `None` while nothing is missing.
     pub(crate) known: watch::Sender<Option<Loss>>,

@@ -3,7 +3,7 @@
 use crate::Machine;
 use crate::shared::Shared;
 
-/// What has to be durable before the values of several looks at the state may be returned; see
+/// The entries that have to be durable before the values of several looks at the state may be returned; see
 /// [`crate::Engine::read_part`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Reading {

@@ -202,7 +202,7 @@ fn commands_are_refused_while_the_journal_is_away_and_taken_afterwards() {
     assert_eq!(member.add(0, 1).unwrap(), Ok(2));
 }
 
-/// What happens while clients of all replicas add to counters.
+/// An event while clients of all replicas add to counters.
 #[derive(Debug, Clone)]
 enum Event {
     Crash,

@@ -3,7 +3,7 @@
 use placewright_errors::{chain, sources};
 use tonic::{Code, ConnectError, Status};
 
-/// What the failure of a request proves.
+/// The cause of the failure of a request, which tells whether the request may have been carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// Nothing was done, because the request was not sent or was turned away at once. Another member, or a later
@@ -94,7 +94,7 @@ fn was_never_sent(status: &Status) -> bool {
     })
 }
 
-/// What a status of the server proves about the request. The texts are those of etcd's package `rpctypes`.
+/// The cause of a failure, from the status that the server sent. The texts are those of etcd's package `rpctypes`.
 fn cause_of(status: &Status) -> Cause {
     let says = |text: &str| status.message().contains(text);
     match status.code() {

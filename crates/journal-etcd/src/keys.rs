@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_ordered_as_their_numbers_and_give_them_back() {
+    fn keys_are_ordered_by_their_numbers_and_parsed_to_them() {
         let keys = Keys::new("a/b");
         let (from, until) = keys.all();
         let listed = [

@@ -14,9 +14,9 @@ use placewright_journal_testing::EtcdCluster;
 
 /// Everything is passed on.
 const PASS: u8 = 0;
-/// What the client sends is dropped.
+/// The bytes that the client sends are dropped.
 const DROP_REQUESTS: u8 = 1;
-/// What the server sends is dropped.
+/// The bytes that the server sends are dropped.
 const DROP_ANSWERS: u8 = 2;
 
 /// A proxy between a client and a member.

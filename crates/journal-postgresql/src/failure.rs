@@ -4,7 +4,7 @@ use placewright_errors::{chain, sources};
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
 
-/// What the failure of a request proves.
+/// The cause of the failure of a request, which tells whether the request may have been carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// Nothing was done, because the request was not sent or was turned away. Another server, or a later attempt, may
@@ -78,7 +78,7 @@ fn text(said: &DbError) -> String {
     format!("{} ({})", said.message(), said.code().code())
 }
 
-/// What an error of the server proves.
+/// The cause of a failure, from an error of the server.
 fn cause_of(code: &SqlState) -> Cause {
     // The server ends the session. It does so even while it waits for a standby, which is after the commit.
     if code.code().starts_with("57P") && *code != SqlState::CANNOT_CONNECT_NOW {

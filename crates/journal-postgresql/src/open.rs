@@ -91,7 +91,7 @@ fn create(
     })
 }
 
-/// Reads the head. What cannot be read is another program's table.
+/// Reads the head. If that table cannot be read as a head, it belongs to another program.
 fn look(connection: &mut Connection, url: &str) -> Result<Look, JournalError> {
     let looked = connection.repeat(|session| async move {
         let row = session.query_one(READ_HEAD, &[&0_i64]).await?;

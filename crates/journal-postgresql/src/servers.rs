@@ -27,7 +27,7 @@ const OLDEST: u32 = 150_000;
 /// The largest password in bytes.
 const PASSWORD_BYTES_MAX: u64 = 4096;
 
-/// What a server says of itself when a session begins.
+/// Queries the state and the settings of a server when a session begins.
 const LOOK: &str = "SELECT pg_is_in_recovery() AS in_recovery, \
     current_setting('transaction_read_only') AS read_only, \
     current_setting('server_version_num') AS version_number, current_setting('server_version') AS version, \
@@ -125,7 +125,7 @@ impl Servers {
     }
 }
 
-/// What a server said of itself.
+/// The state and the settings of a server when a session began.
 struct Found {
     is_standby: bool,
     is_read_only: bool,

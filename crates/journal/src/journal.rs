@@ -285,7 +285,7 @@ impl<J: Journal + ?Sized> Journal for Box<J> {
     }
 }
 
-/// What became of an append whose outcome was unknown at first.
+/// The outcome of an append, after it was unknown at first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolution {
     /// All of its records are kept, and no entry of another writer is before them.

@@ -127,7 +127,7 @@ impl RandomNumbers {
     }
 }
 
-/// What a task requests of devices, in the unit in which a device has [`WHOLE_DEVICE`].
+/// The amount of devices that a task requests, in the unit in which a device has [`WHOLE_DEVICE`].
 fn shares(task: &Task) -> u64 {
     u64::from(task.demand.devices) * u64::from(task.demand.share)
 }

@@ -69,7 +69,7 @@ impl Listing {
         self.record_sizes.bytes(project)
     }
 
-    /// What the instances of a project count for in quotas; `None` if it has no instances.
+    /// The sum of the usages of a project's instances; `None` if it has no instances.
     #[must_use]
     pub fn usage(&self, project: &str) -> Option<&ProjectUsage> {
         self.usages.of(project)

@@ -1,4 +1,4 @@
-//! What the instances of each project count for. Derived from the rows and never stored.
+//! The usage of each project, which is the sum of the usages of its instances. Derived from the rows and never stored.
 
 use std::collections::BTreeMap;
 

@@ -35,8 +35,8 @@ impl State {
         limits
     }
 
-    /// What a project holds of a resource. That is 0 for key pairs, which belong to users, and for
-    /// members of server groups, which are limited for each group.
+    /// The amount of a resource that a project holds: 0 for key pairs, which belong to users, and for members of server
+    /// groups, which are limited for each group.
     #[must_use]
     pub fn used(&self, project: &str, resource: &Resource) -> u64 {
         if *resource == Resource::ServerGroups {

@@ -65,7 +65,7 @@ pub enum BuildStage {
     },
 }
 
-/// What control knows of an instance during its whole life.
+/// The row of an instance that control keeps during the instance's whole life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The cell of the instance; `None` until a host is claimed, and cell0 if none is found.

@@ -16,7 +16,8 @@ use crate::handle::{CommandAnswer, ControlHandle};
 
 /// How often making a key is tried, if other replicas make one at the same time.
 const TRIES_MAX: usize = 3;
-/// For how long after its expiry a token is accepted in a request that has a service token, too.
+/// For how long after its expiry a token is accepted by callers that allow expired tokens, for example because the
+/// request has a service token, too.
 const EXPIRED_ACCEPTED: Duration = Duration::from_secs(48 * 3600);
 
 /// A handle on accounts and tokens. Clones share everything.

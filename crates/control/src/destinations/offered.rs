@@ -27,7 +27,7 @@ impl Default for KeepOptions {
     }
 }
 
-/// What all claims for the instances of one request have in common.
+/// The data that all claims for the instances of one request have in common.
 #[derive(Debug)]
 pub(super) struct CommonClaimData {
     /// The project of the instances; may be empty if nothing was claimed.

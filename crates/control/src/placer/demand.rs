@@ -1,4 +1,4 @@
-//! What the placer is to place: instances, and the constraints on their hosts.
+//! The demand that the placer is to satisfy: instances, and the constraints on their hosts.
 
 use std::sync::Arc;
 

@@ -39,7 +39,7 @@ pub struct ScoredHost {
     pub weights: Vec<Weight>,
 }
 
-/// What identifies a host: its slot, its UUID and its names.
+/// The identity of a host: its slot, its UUID and its names.
 #[derive(Debug)]
 pub struct HostIdentity {
     /// The slot of the host.
@@ -79,7 +79,8 @@ pub enum HostStanding {
     Excluded(Exclusion),
 }
 
-/// What excluded a host first: placement is tested first, then the filters, the hard rules and the search.
+/// The first condition that excluded a host. Placement is tested first, then the filters, the hard rules and the
+/// search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exclusion {
     /// No agent has reported a host of this name to the scheduler.
@@ -182,7 +183,7 @@ impl ExplainedSearch<'_> {
         slots
     }
 
-    /// What excluded a host that was not compared. `query` is the one that found the compared hosts.
+    /// The condition that excluded a host that was not compared. `query` is the one that found the compared hosts.
     fn exclusion(
         &self,
         scheduler: &Scheduler,

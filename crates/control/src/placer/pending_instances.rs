@@ -18,7 +18,7 @@ use super::search::FeasibleHost;
 pub struct ExpectedPlacement {
     pub(super) host: Uuid,
     pub(super) slot: u32,
-    /// What the host's agent will report of the instance.
+    /// The report of the instance as the host's agent will send it.
     pub(super) report: InstanceReport,
 }
 

@@ -87,7 +87,7 @@ pub struct Selected {
     expected: ExpectedPlacement,
 }
 
-/// What follows after a round of searches and claims.
+/// The next step after a round of searches and claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundEnd {
     /// Every instance has a host, or will not get one.

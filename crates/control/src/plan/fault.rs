@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fault_of_a_tenant_without_an_aggregate_says_whose() {
+    fn the_fault_of_a_project_without_an_aggregate_names_the_project() {
         let options = PrepareOptions {
             prefilter: PrefilterOptions {
                 limit_tenants_to_placement_aggregate: true,

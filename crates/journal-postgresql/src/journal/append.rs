@@ -30,7 +30,7 @@ pub(super) struct Pending {
     before: Head,
 }
 
-/// What the head says of an append.
+/// The outcome of an append as the head shows it.
 enum Verdict {
     Kept,
     NotKept,

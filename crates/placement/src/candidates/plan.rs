@@ -37,7 +37,7 @@ pub(crate) struct SearchVariable {
     pub(crate) suffixed: bool,
 }
 
-/// What a provider must have to serve a variable. Equal suffixed groups share one condition.
+/// The condition that a provider must meet to serve a variable. Equal suffixed groups share one condition.
 #[derive(Debug)]
 pub(crate) struct ProviderCondition {
     pub(crate) resources: SmallVec<[(ClassId, i64); 4]>,

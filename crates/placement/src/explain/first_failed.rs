@@ -1,4 +1,4 @@
-//! What one root lacks: the first constraint of a query that it does not pass.
+//! The reason why one root is infeasible: the first constraint of a query that it does not pass.
 
 use super::constraint::{Constraint, ConstraintList};
 use super::relaxed::RelaxedQuery;

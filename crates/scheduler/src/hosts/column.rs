@@ -23,8 +23,8 @@ pub const METRICS: usize = 8;
 /// The number of columns.
 pub const COUNT: usize = 9;
 
-/// What becomes of a column's value when its host loses free capacity, or when an instance is
-/// expected on it.
+/// The direction in which a column's value changes when its host loses free capacity, or when an instance is expected
+/// on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnCapacityLoss {
     /// The value falls or stays.
@@ -35,8 +35,8 @@ pub enum OnCapacityLoss {
     Stays,
 }
 
-/// What becomes of a column's value when its host loses free capacity, or when an instance is
-/// expected on it.
+/// The direction in which a column's value changes when its host loses free capacity, or when an instance is expected
+/// on it.
 #[must_use]
 pub fn on_capacity_loss(column: usize) -> OnCapacityLoss {
     match column {

@@ -216,7 +216,7 @@ impl DemandForecast {
     #[inline]
     pub fn expected_loss(&self, free_share: u32) -> f64 {
         let steps = (free_share.min(WHOLE_DEVICE) / SHARES_PER_STEP) as usize;
-        // What exceeds a whole number of steps counts as lost.
+        // The part that exceeds a whole number of steps counts as lost.
         self.expected_loss[steps] + f64::from(free_share % SHARES_PER_STEP)
     }
 
