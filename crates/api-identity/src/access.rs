@@ -21,18 +21,18 @@ impl Call<'_> {
         has_role(self.identity, ADMIN_ROLE)
     }
 
-    /// Refuses whoever is not an administrator.
+    /// Refuses a caller that is not an administrator.
     pub(crate) fn require_admin(&self) -> ApiResult<()> {
         self.is_admin().then_some(()).ok_or_else(error::forbidden)
     }
 
-    /// Refuses whoever is neither an administrator nor another service.
+    /// Refuses a caller that is neither an administrator nor another service.
     pub(crate) fn require_admin_or_service(&self) -> ApiResult<()> {
         let may = self.is_admin() || has_role(self.identity, SERVICE_ROLE);
         may.then_some(()).ok_or_else(error::forbidden)
     }
 
-    /// Refuses whoever is neither an administrator nor this user.
+    /// Refuses a caller that is neither an administrator nor this user.
     pub(crate) fn require_admin_or_self(&self, user: &str) -> ApiResult<()> {
         let may = self.is_admin() || self.caller_id() == user;
         may.then_some(()).ok_or_else(error::forbidden)

@@ -45,7 +45,7 @@ impl OwnTokenCheck {
         let Some(own) = &self.process_token else {
             return false;
         };
-        // Signatures of both under a common key are compared in constant time.
+        // The signatures of both tokens under one key are compared, in constant time.
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, own.expose().as_bytes());
         let signature = ring::hmac::sign(&key, own.expose().as_bytes());
         ring::hmac::verify(&key, token.as_bytes(), signature.as_ref()).is_ok()

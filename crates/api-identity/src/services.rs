@@ -1,4 +1,5 @@
-//! The catalog as objects: services, endpoints and the region. The configuration makes them; nobody writes them here.
+//! The catalog as objects: services, endpoints and the region. They come from the configuration, and requests cannot
+//! change them.
 
 use placewright_http::{ApiResult, Reply};
 use serde_json::{Map, Value, json};

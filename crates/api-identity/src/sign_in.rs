@@ -61,7 +61,7 @@ impl Call<'_> {
         found: Option<(String, User)>,
         password: &placewright_auth::Secret,
     ) -> ApiResult<SignedIn> {
-        // A user is the same whether a client gives the id or the name, so guesses of both count together.
+        // A client may give the id or the name of a user. Guesses with the id and guesses with the name count together.
         let name = match (&found, given) {
             (Some((id, _)), _) => id.as_str(),
             (None, Named::Id(text) | Named::Name(text)) => text.as_str(),

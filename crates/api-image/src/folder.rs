@@ -1,7 +1,7 @@
 //! The folder with the bytes of images: a file for each, with the image's UUID as its name.
 //!
 //! A file that is being written has another name. It gets its final name when all of it is on the disk, and is never
-//! written again. The functions here block, so callers run them on threads that may.
+//! written again. The functions here block, so callers run them on threads that may block.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;

@@ -250,7 +250,7 @@ async fn unread_responses_are_bounded_together() {
     }
     assert_eq!(refused.unwrap(), 503);
     assert!(!held.is_empty());
-    // Small responses are still sent, and large ones are sent again once the memory of others was released.
+    // Small responses are still sent, and large ones are sent again once the memory of earlier responses was released.
     let path = "/resource_providers?in_tree=00000000-0000-0000-0000-0000a0000000";
     assert_eq!(get(path).send(&service).await.status, 200);
     drop(held);

@@ -26,9 +26,9 @@ pub struct AuthConfig {
     pub strategy: Strategy,
     /// Limits that apply to every strategy.
     pub limits: LimitsConfig,
-    /// Options of [`Strategy::HttpBasic`], ignored by the others.
+    /// Options of [`Strategy::HttpBasic`], ignored by the other strategies.
     pub http_basic: HttpBasicConfig,
-    /// Options of [`Strategy::Keystone`], ignored by the others.
+    /// Options of [`Strategy::Keystone`], ignored by the other strategies.
     pub keystone: KeystoneConfig,
 }
 

@@ -157,7 +157,7 @@ impl Passwords {
     /// # Errors
     ///
     /// [`AuthError::TooMany`] when too many passwords from the address, or from the address for this name, were wrong
-    /// or wait; [`AuthError::Unavailable`] when too many others wait.
+    /// or wait; [`AuthError::Unavailable`] when too many other checks wait.
     pub async fn verify(&self, attempt: PasswordAttempt<'_>) -> Result<bool, AuthError> {
         let source = Source::of(attempt.address);
         let hash = attempt.hash.unwrap_or("");

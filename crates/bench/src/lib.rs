@@ -1,7 +1,7 @@
 //! The program `placewright-bench`: benchmarks, and the replay of traces.
 //!
-//! Most benchmarks measure servers over the network; the servers that they start are the program `placewright` in
-//! the folder of this program. Others (races, refusals) measure the product's code in this process.
+//! Most benchmarks measure servers over the network; the servers that they start are the program `placewright` in the
+//! folder of this program. The benchmarks of races and refusals measure the product's code in this process.
 //! `placewright bench` and `placewright replay` run this program.
 
 #[macro_use(outln)]

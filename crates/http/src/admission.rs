@@ -32,7 +32,7 @@ pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 const REFUSAL_DELAY: Duration = Duration::from_millis(100);
 
 /// The longest time for which a cheap request keeps its seat. A cheap request that takes longer waits for something
-/// else, such as a cell that does not answer, and must not keep others from running.
+/// else, such as a cell that does not answer, and must not keep other requests from running.
 const SEAT_TIME_MAX: Duration = Duration::from_millis(250);
 
 /// The longest time for which any other request keeps its seat. Such requests may compute for longer;
@@ -256,7 +256,7 @@ impl BusyTime {
 
 /// Runs the work. The time for which its polls use a processor is added to `busy_time`. Not added is the time in which
 /// the work waits for the disk or for other tasks, or in which its thread waits for a processor: otherwise a kind of
-/// request would seem costly because others keep the processors busy.
+/// request would seem costly because other work keeps the processors busy.
 pub(crate) async fn measure<F: Future>(busy_time: Option<BusyTime>, work: F) -> F::Output {
     let Some(busy_time) = busy_time else {
         return work.await;

@@ -375,7 +375,7 @@ mod tests {
             let executor = executor.clone();
             tokio::spawn(async move { executor.run(Caller(2), async { 7 }).await })
         };
-        // A cancelled request makes room for others, whether it runs or waits.
+        // A cancelled request makes room for other requests, whether it runs or waits.
         under_way.shutdown().await;
         assert_eq!(other.await.unwrap(), Ok(7));
         assert_eq!(executor.run(Caller(1), async { 8 }).await, Ok(8));

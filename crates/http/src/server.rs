@@ -93,7 +93,7 @@ impl fmt::Debug for Server {
 struct ServerState(AtomicU8);
 
 const SERVING: u8 = 0;
-/// Idle connections are closed, and others once their request is answered.
+/// Idle connections are closed, and busy ones once their request is answered.
 const ENDING: u8 = 1;
 /// Idle connections are handed over to the successor.
 const HANDING_OVER: u8 = 2;

@@ -48,8 +48,8 @@ pub(crate) struct Timeouts {
     pub(crate) write: Duration,
 }
 
-/// A stream that fails when a write makes no progress for too long, when the head of a request does
-/// not arrive in time, or when others need its permit while it is idle.
+/// A stream that fails when a write makes no progress for too long, when the head of a request does not arrive in time,
+/// or when another connection needs its permit while it is idle.
 ///
 /// The time of a write counts only while the system takes no bytes, so a slow client that takes
 /// some is fine, and a write that succeeds at once costs nothing. The time of a head starts when
@@ -132,7 +132,7 @@ impl<S> TimedStream<S> {
     }
 
     /// Is ready once the client, which has nothing to read at present, has exceeded its time-out, or once the
-    /// connection has to close because others need its permit. Until then a connection between two requests is
+    /// connection has to close because another one needs its permit. Until then a connection between two requests is
     /// marked as idle.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.connection_state.is_busy() {
@@ -284,7 +284,7 @@ impl<S: AsyncRead + AsyncWrite + Watchable + Unpin> AsyncWrite for TimedStream<S
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.connection_state.must_close() && !self.connection_state.is_busy() {
-            // The connection is closed to free its descriptor for others, so it does not linger.
+            // The connection is closed to free its descriptor for other connections, so it does not linger.
             return Pin::new(&mut self.stream).poll_shutdown(context);
         }
         if self.linger.is_none() {

@@ -4,7 +4,7 @@ use tokio::sync::mpsc;
 
 use crate::LinkFuture;
 
-/// A replica's interface towards the others.
+/// A replica's interface towards the other replicas.
 pub trait ReplicaLink: Send + Sync + 'static {
     /// The identity of the replica, and the replica that leads, as far as it knows.
     fn identify(&self) -> LinkFuture<'_, ReplicaIdentity>;

@@ -28,7 +28,7 @@ pub struct Limits {
 /// Counters of a limiter's decisions.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectionMetrics {
-    /// Connections without a request under way that were closed in favour of others.
+    /// Connections without a request under way that were closed in favour of other connections.
     pub evicted: Counter,
     /// Connections that were refused because their peer had reached its limit.
     pub refused: Counter,

@@ -1,8 +1,8 @@
 //! Limits the number of handshakes under way, in total and for each peer.
 //!
-//! A handshake beyond a limit waits for a permit. When it has waited for [`DISPLACE_AFTER`], an older
-//! handshake that is still waiting for its client is displaced: otherwise clients that begin
-//! handshakes and never finish them could block all others.
+//! A handshake beyond a limit waits for a permit. When it has waited for [`DISPLACE_AFTER`], an older handshake that is
+//! still waiting for its client is displaced: otherwise clients that begin handshakes and never finish them could block
+//! all other handshakes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;

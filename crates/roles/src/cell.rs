@@ -101,8 +101,8 @@ pub fn check(config: &Config) -> Result<(Option<Token>, Vec<String>), ConfigErro
                 .to_owned(),
         ]));
     }
-    // Such a listener has no TLS: only the token, if there is one, keeps others from the calls of control and of
-    // agents.
+    // Such a listener has no TLS: only the token, if there is one, keeps other programs from the calls of control and
+    // of agents.
     let is_open = !cell.listen.ip().is_loopback() && cell.identity_path.is_none();
     if is_open && !options.auth.i_know_this_is_open {
         return Err(ConfigErrors(vec![identities::open_listener_error(

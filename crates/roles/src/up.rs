@@ -120,7 +120,7 @@ pub fn run(up: &Up) -> anyhow::Result<()> {
     result
 }
 
-/// Whether nobody has set an option.
+/// Whether an option was not set, so that it has its default.
 fn is_default(config: &Config, key: &str) -> bool {
     let index = options::find(key);
     index.is_some_and(|index| config.values[index].source == Source::Default)

@@ -219,7 +219,7 @@ impl<R: Replica> Addresses<R> {
         }
     }
 
-    /// Calls this replica from now on, and closes the connections to the others.
+    /// Calls this replica from now on, and closes the connections to the other replicas.
     fn keep_to(&self, index: usize) {
         self.current.store(index, Ordering::Relaxed);
         for (other, replica) in self.replicas.iter().enumerate() {

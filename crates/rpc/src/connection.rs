@@ -43,7 +43,7 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// Notes that a call passed authentication. From then on the connection has no time-out for its first call, and is
-    /// not closed because others need its permit.
+    /// not closed because another connection needs its permit.
     pub(crate) fn set_authenticated(&self) {
         self.state.set_busy();
     }

@@ -143,7 +143,7 @@ async fn receive_from_leader(
     }
 }
 
-/// The gRPC service that exposes a replica to the others.
+/// The gRPC service that exposes a replica to the other replicas.
 pub(crate) struct ReplicaService {
     replica: Arc<dyn ReplicaLink>,
     authorizer: Authorizer,

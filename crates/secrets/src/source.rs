@@ -22,7 +22,7 @@ const ERROR_CHARS_MAX: usize = 500;
 /// The interval at which the end of a running command is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The environment variables that a command receives; others may be secret.
+/// The environment variables that a command receives; other variables may have secrets.
 const PASSED_VARIABLES: [&str; 8] = [
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR",
 ];

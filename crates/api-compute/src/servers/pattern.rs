@@ -16,7 +16,7 @@ const CACHE_BYTES_MAX: usize = 1 << 18;
 /// The maximum nesting of an expression.
 const NESTED_MAX: u32 = 32;
 
-/// The time of matching after which a task yields to others.
+/// The time of matching after which a task yields to other tasks.
 const YIELD_AFTER: Duration = Duration::from_millis(2);
 
 /// A compiled regular expression that is searched for in texts, ignoring case.

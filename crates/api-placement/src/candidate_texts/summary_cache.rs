@@ -1,8 +1,7 @@
-//! A cache of provider summaries as JSON: they are most of a response, and most of the work of
-//! writing it.
+//! A cache of provider summaries as JSON. The summaries are most of a response, and writing them is most of the work.
 //!
-//! A claim changes a few hosts, and the summaries of all others stay valid. The state's tree change
-//! log says which summaries are outdated.
+//! A claim changes a few hosts, and the summaries of all other hosts stay valid. The state's tree change log says which
+//! summaries are outdated.
 
 use bytes::Bytes;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -145,8 +145,8 @@ impl ChangeStream {
         }
     }
 
-    /// Sends entries as long as there is space for them; the follower will return the others again.
-    /// False when the client is gone.
+    /// Sends entries as long as there is space for them. The follower returns the remaining entries again later. False
+    /// when the client is gone.
     async fn send_entries(&mut self, entries: Entries) -> bool {
         let mut next = entries.first_sequence();
         while next <= entries.last_sequence() {

@@ -31,9 +31,9 @@ pub(super) struct TlsBench {
 
 /// Target: claims over TLS in percent of claims without TLS.
 const TLS_PERCENT_MIN: f64 = 80.0;
-/// The number of rounds. Each measures claims without and with TLS, so that a change of the machine's
-/// load affects both. Every second round begins with TLS: otherwise the server's snapshots, which are due after a
-/// certain number of claims, could always be made while the same one of the two is measured.
+/// The number of rounds. Each measures claims without and with TLS, so that a change of the machine's load affects
+/// both. Every second round begins with TLS: otherwise the server's snapshots, which are due after a certain number of
+/// claims, could always be made during measurements without TLS, or always during those with TLS.
 const ROUNDS: u32 = 6;
 /// The name in the server's certificate.
 const NAME: &str = "127.0.0.1";

@@ -182,8 +182,8 @@ impl Placement<'_> {
             .collect())
     }
 
-    /// Adds a host to its places and removes it from all others of `all_places`. Returns whether that changes
-    /// its aggregates; with `--dry-run` it only returns this.
+    /// Adds a host to its places and removes it from the other places in `all_places`. Returns whether that changes its
+    /// aggregates; with `--dry-run` it only returns this.
     async fn move_host(
         &self,
         host: &Provider,

@@ -126,7 +126,7 @@ impl Tenants {
         result
     }
 
-    /// Ends a request, and starts others when its seat is free, which may be later than now.
+    /// Ends a request, and starts other requests when its seat is free, which may be later than now.
     fn finish(self: &Arc<Self>, seat: Seat, busy_time: Duration) {
         let free_at = self.change(|level, now| level.finish(seat, busy_time, now));
         // Without a runtime no task waits for the seat.

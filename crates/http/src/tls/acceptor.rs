@@ -46,7 +46,7 @@ impl fmt::Debug for TlsAcceptor {
 /// The wait for the first byte of a connection.
 pub(crate) struct FirstByteWait<'a> {
     pub(crate) timeout: Duration,
-    /// Says whether the connection has to close, because others need its permit.
+    /// Says whether the connection has to close, because another one needs its permit.
     pub(crate) connection_state: &'a ConnectionState,
 }
 
@@ -68,7 +68,7 @@ enum Beginning {
     Byte(u8),
     /// Nothing, and the server stops.
     Stopping,
-    /// The connection was closed, timed out, or has to close because others need its permit.
+    /// The connection was closed, timed out, or has to close because another one needs its permit.
     Gone,
 }
 
@@ -176,7 +176,7 @@ async fn peek_beginning(
     first.unwrap_or(Beginning::Gone)
 }
 
-/// Completes when the connection has to close, because others need its permit.
+/// Completes when the connection has to close, because another one needs its permit.
 async fn wait_until_must_close(connection_state: &ConnectionState) {
     poll_fn(|context: &mut Context<'_>| {
         connection_state.register_waker(context);

@@ -13,7 +13,7 @@ use crate::options::Options;
 use crate::replica::ReplicaGroup;
 use crate::store::Store;
 
-/// An open cell; if it is one of several replicas, with the link to the others.
+/// An open cell; if it is one of several replicas, with the link to the other replicas.
 pub(super) struct OpenCell {
     pub(super) cell: Arc<Cell>,
     pub(super) group: Option<ReplicaGroup<CellMachine>>,

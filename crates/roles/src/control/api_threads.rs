@@ -1,7 +1,7 @@
 //! The threads that handle requests of API clients.
 //!
-//! They are separate from the threads for messages between roles, so that no number of requests delays
-//! heartbeats and orders. Costly requests have threads of their own, so that they do not delay others.
+//! They are separate from the threads for messages between roles, so that no number of requests delays heartbeats and
+//! orders. Costly requests have threads of their own, so that they do not delay other requests.
 
 use std::future::Future;
 use std::io;

@@ -31,7 +31,7 @@ const STALLED_TICKS_MAX: u32 = 4;
 /// The time for which appends have to fail before the followers are told that the store does not answer.
 const FAILING_MAX: Duration = Duration::from_secs(1);
 
-/// This replica as the other ones reach it.
+/// This replica, as the other replicas reach it.
 pub(crate) struct LeadingReplica<M: ReplicatedMachine> {
     pub(crate) own: Arc<Own>,
     pub(crate) replica: Replica<M>,
@@ -121,7 +121,7 @@ impl<M: ReplicatedMachine> LeadingReplica<M> {
     }
 }
 
-/// The newest version that both know.
+/// The newest version that both replicas know; none if there is no such version.
 fn common_version(own: CommandVersions, other: CommandVersions) -> Option<u32> {
     let newest = own.newest.min(other.newest);
     (newest >= own.oldest.max(other.oldest)).then_some(newest)
