@@ -138,7 +138,7 @@ impl SpecBody {
         self.len() == 0
     }
 
-    /// Whether both have the same shared part in memory. Equal bodies need not.
+    /// Whether both bodies have one shared part in memory. Equal bodies may have a copy each.
     #[must_use]
     pub fn shares_prefix(&self, other: &Self) -> bool {
         match (self, other) {
@@ -310,7 +310,7 @@ impl SharedText {
         self.len() == 0
     }
 
-    /// Whether both have the same shared part in memory. Equal texts need not.
+    /// Whether both texts have one shared part in memory. Equal texts may have a copy each.
     #[must_use]
     pub fn shares_prefix(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.common, &other.common)

@@ -36,7 +36,7 @@ struct ShownEffect<'a> {
     removed_alone: usize,
 }
 
-/// A near miss: root providers that lack the same things, and little.
+/// A near miss: root providers that fail the same few constraints by the same amounts.
 #[derive(Serialize)]
 struct ShownMiss<'a> {
     roots: usize,

@@ -108,7 +108,7 @@ pub(crate) enum Repair {
     Release,
     /// Delete the record of the instance.
     Forget,
-    /// Delete the record, and release its allocation.
+    /// Delete the record of the instance, and release its allocation.
     ForgetWithClaim,
     /// Make the cell delete an instance that control does not have.
     DeleteInCell,

@@ -38,7 +38,7 @@ const LOOK: &str = "SELECT pg_is_in_recovery() AS in_recovery, \
 /// The servers of a store, which all its handles share.
 pub(crate) struct Servers {
     shared: Arc<Shared>,
-    /// `None` only while it is dropped.
+    /// `None` only while [`Servers`] is dropped.
     runtime: Option<Runtime>,
 }
 

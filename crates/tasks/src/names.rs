@@ -141,7 +141,7 @@ tasks! {
 
 macro_rules! contained {
     ($($(#[$doc:meta])* $what:ident = $name:literal;)*) => {
-        /// Work for one caller; a panic in it affects no other.
+        /// Work for one caller. A panic in this work affects no other caller.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum ContainedWork {
             $($(#[$doc])* $what,)*

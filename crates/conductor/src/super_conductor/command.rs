@@ -155,7 +155,7 @@ pub enum Command {
     SetFlavor {
         /// The id by which the API names the flavor.
         id: String,
-        /// The new content; `None` removes it.
+        /// The new content; `None` removes the flavor.
         flavor: Option<Flavor>,
     },
     /// Creates or removes a key pair. A key pair that exists is not replaced.
@@ -164,14 +164,14 @@ pub enum Command {
         user: String,
         /// The name, unique for the user.
         name: String,
-        /// The content of a new key pair; `None` removes it.
+        /// The content of a new key pair; `None` removes the key pair.
         keypair: Option<Keypair>,
     },
     /// Creates or removes a server group. Placement's group follows in the same step.
     SetGroup {
         /// The UUID of the group.
         group: Uuid,
-        /// The content of a new group; `None` removes it.
+        /// The content of a new group; `None` removes the group.
         row: Option<ServerGroup>,
         /// The topology rules of a new group.
         topology: Option<GroupTopology>,
@@ -181,7 +181,7 @@ pub enum Command {
     SetAggregate {
         /// The UUID of the aggregate.
         aggregate: Uuid,
-        /// The new content; `None` removes it.
+        /// The new content; `None` removes the aggregate.
         row: Option<Aggregate>,
     },
     /// Records the progress of a rebuild.
@@ -257,7 +257,7 @@ pub enum Command {
     SetImage {
         /// The UUID of the image.
         id: Uuid,
-        /// The new content; `None` removes it.
+        /// The new content; `None` removes the record.
         image: Option<Box<Image>>,
     },
     /// Sets the administrative state of a host's compute service. The trait of disabled hosts

@@ -18,7 +18,7 @@ pub enum Effect {
     /// Rank hosts for these instances. The effect ends for an instance when `Command::Place` claims a host
     /// for it, `Command::Bury` moves it to cell0, or it is deleted.
     Schedule {
-        /// The UUID of the API request that created them.
+        /// The UUID of the API request that created the instances.
         reservation: Uuid,
         /// The instances of that request that are waiting, in rising order.
         instances: Vec<InstanceId>,

@@ -61,11 +61,11 @@ struct InstanceProgress {
 /// How far an instance has come.
 #[derive(Debug)]
 enum Stage {
-    /// A search has to find a host for it.
+    /// A search has to find a host for the instance.
     Open,
     /// A host is selected and counted.
     Found(Box<Selected>),
-    /// No host is feasible for it.
+    /// No host is feasible for the instance.
     NoHost,
     /// The host of the instance is claimed.
     Claimed(Box<Selected>),

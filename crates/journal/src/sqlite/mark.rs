@@ -322,7 +322,7 @@ fn write_at(mut file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-/// The same file, opened for direct writes that bypass the page cache.
+/// The file of the mark, opened once more for direct writes that bypass the page cache.
 struct Direct {
     file: File,
     page: Box<Page>,

@@ -44,9 +44,9 @@ pub(crate) struct ProviderCondition {
     pub(crate) filter: SetFilter,
     /// For the unsuffixed group: the aggregates that the provider or its root must be in.
     pub(crate) provider_or_root: SetFilter,
-    /// The members of the only tree that may serve it (`in_tree`), if it names one.
+    /// The members of the only tree that may serve the variable, if its group names one (`in_tree`).
     pub(crate) tree: Option<SlotSet>,
-    /// Whether a sharing provider of another tree may serve it.
+    /// Whether a sharing provider of another tree may serve the variable.
     pub(crate) takes_shared: bool,
 }
 

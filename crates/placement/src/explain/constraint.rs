@@ -116,7 +116,7 @@ pub(super) enum ResolvedConstraint {
     MemberOf(usize, SmallVec<[AggregateId; 2]>),
     NotMemberOf(usize, SmallVec<[AggregateId; 4]>),
     InTree(usize, ProviderId),
-    /// No provider can serve it.
+    /// A constraint that no provider can serve.
     Unsatisfiable,
     Resource(usize, ClassId, i64),
     Together(ClassId, i64),

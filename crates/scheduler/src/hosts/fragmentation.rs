@@ -266,7 +266,7 @@ impl DemandForecast {
         }
     }
 
-    /// The best devices of a host for a request; `None` if it does not fit.
+    /// The best devices of a host for a request; `None` if the request does not fit.
     #[must_use]
     pub fn choose_devices(&self, free: &FreeCapacity<'_>, demand: &Demand) -> Option<DeviceChoice> {
         let cpu = free.cpu.checked_sub(demand.cpu)?;

@@ -13,7 +13,7 @@ use crate::hosts::platform::Platform;
 /// The soft state of one host.
 #[derive(Clone, Debug, Default)]
 pub struct HostState {
-    /// The compute node's UUID: that of its root provider.
+    /// The UUID of the compute node, which is also that of its root provider.
     pub uuid: Uuid,
     /// The names, cell and address of the host; shared with the answers that name it.
     pub names: Arc<HostNames>,

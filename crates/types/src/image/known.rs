@@ -99,7 +99,7 @@ const BUSES: &[&str] = &[
 pub const CPU_POLICIES: &[&str] = &["dedicated", "shared", "mixed"];
 /// How guest processors can relate to hardware threads.
 pub const CPU_THREAD_POLICIES: &[&str] = &["prefer", "isolate", "require"];
-/// How near to the guest's memory its PCI devices must be.
+/// How near the guest's PCI devices must be to the guest's memory.
 pub const PCI_NUMA_POLICIES: &[&str] = &["required", "legacy", "preferred", "socket"];
 /// Models of an emulated TPM.
 pub const TPM_MODELS: &[&str] = &["tpm-tis", "tpm-crb"];

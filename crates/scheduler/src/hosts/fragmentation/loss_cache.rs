@@ -130,7 +130,7 @@ impl LossCache {
         &self.forecast
     }
 
-    /// The best devices of a host for a request; `None` if it does not fit.
+    /// The best devices of a host for a request; `None` if the request does not fit.
     #[must_use]
     pub fn choose_devices(&self, host: u32, demand: &Demand) -> Option<DeviceChoice> {
         let host = self.hosts.get(host as usize)?;
