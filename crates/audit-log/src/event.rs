@@ -5,12 +5,12 @@ use std::time::SystemTime;
 
 use crate::note::RequestNotes;
 
-/// A request that was answered, or whose client left before.
+/// A request that was answered, or whose client closed the connection before the answer.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// The time at which it was answered.
+    /// The time at which the request was answered, or its connection closed.
     pub at: SystemTime,
-    /// The service that got it: an API such as `placement`, or `roles` for a role's gRPC server.
+    /// The service that got the request: an API such as `placement`, or `roles` for a role's gRPC server.
     pub service: &'static str,
     /// The HTTP method. Over gRPC, the refused step: the connection, the authentication or the call.
     pub method: String,

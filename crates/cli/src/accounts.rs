@@ -40,7 +40,7 @@ enum UserCommand {
         /// A project in which the user gets a role
         #[arg(long)]
         project: Option<String>,
-        /// That role
+        /// The role of the user in that project
         #[arg(long, default_value = "member", requires = "project")]
         role: String,
     },

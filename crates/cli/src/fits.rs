@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::client::Client;
 
-/// How many places of a level are printed.
+/// The most rows that are printed of each table. One more row has the sum of the other rows.
 const PLACES_MAX: usize = 20;
 
 /// Arguments of `placewright fits`.
@@ -77,7 +77,7 @@ fn amount(text: &str) -> Result<(String, u64), String> {
 }
 
 impl Fits {
-    /// Counts and prints.
+    /// Asks the scheduler how many instances fit, and prints the answer.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl Fits {
         output::print(&self.to_text(&capacity))
     }
 
-    /// The request of which instances are counted.
+    /// The request spec of the counted instances.
     fn request(&self) -> anyhow::Result<Value> {
         let mut request = Map::new();
         if let Some(flavor) = &self.flavor {
@@ -142,7 +142,7 @@ impl Fits {
         let specs = self
             .client
             .get_from(&base, &format!("/flavors/{id}/os-extra_specs"))?;
-        // Without swap, older versions of the API say an empty text.
+        // For a flavor without swap, older versions of the API have an empty text.
         let swap_mb = flavor["swap"].as_u64().unwrap_or(0);
         Ok(json!({
             "name": flavor["name"],

@@ -134,7 +134,7 @@ fn an_agent_compares_all_hosts_although_one_changes_all_the_time() {
     let directory = tempfile::tempdir().unwrap();
     let commands = directory.path().join("commands");
     std::fs::create_dir(&commands).unwrap();
-    // The memory of one host is another one at each inspection, which is each second.
+    // The host `busy` reports another amount of memory at each inspection. Hosts are inspected each second.
     let inspect = r#"cat >/dev/null
 printf '{"hosts":[{"name":"calm"},{"name":"busy","inventories":{"MEMORY_MB":{"total":%s}}}]}' "$(date +%s)""#;
     write_command(&commands, "inspect", inspect);

@@ -104,7 +104,8 @@ pub enum FromLeader {
         /// The version of commands.
         version: u32,
     },
-    /// The called replica does not lead, or not since the entry that the follower named. The stream ends.
+    /// The called replica does not lead (any more), or it began to lead with another entry than the follower named. The
+    /// stream ends.
     NotLeading {
         /// The number of the replica that answers.
         origin: u64,
@@ -133,7 +134,7 @@ pub enum HandedOutcome {
     NoEntry(u64),
     /// The replica does not lead any more. The command has no effect.
     NotLeading,
-    /// It was not carried out, for this reason, or its outcome is not known.
+    /// The command was not carried out, for this reason, or its outcome is not known.
     Failed(HandedFailure),
 }
 
