@@ -33,7 +33,7 @@ const AT: Timestamp = Timestamp(1_000_000);
 const ROUNDS: usize = 9;
 /// The most claims that are simulated.
 const SIMULATED_MAX: usize = 100_000;
-/// The bar.
+/// The bar for the median times.
 const TIME_MAX: Duration = Duration::from_millis(50);
 
 /// A pseudo-random generator with a fixed seed.
@@ -57,7 +57,7 @@ fn execute(state: &mut State, command: &Command) {
     }
 }
 
-/// Hosts of many sizes. One in `tree_every` is a tree, none if it is 0.
+/// Hosts of many sizes. One in `tree_every` is a tree; if `tree_every` is 0, none is.
 fn fleet(host_count: u32, tree_every: u32, numbers: &mut RandomNumbers) -> State {
     let mut state = State::default();
     execute(&mut state, &Command::SyncStandardNames { at: AT });

@@ -1,5 +1,5 @@
-//! The count of how many more instances fit is what booting them one by one until one fails gives, for random fleets
-//! of flat hosts and trees with traits, zones and racks, and for random requests.
+//! The counted number of instances that still fit equals the number that can be booted one by one until one fails, for
+//! random fleets of flat hosts and trees with traits, zones and racks, and for random requests.
 
 #![allow(
     clippy::unwrap_used,
@@ -37,7 +37,7 @@ const GROUP: Uuid = Uuid::from_u128(0xe1);
 struct Host {
     cpus: i32,
     memory_steps: i32,
-    /// The number of NUMA nodes that hold its CPUs; 0 for a flat host.
+    /// The number of NUMA nodes that hold the host's CPUs; 0 for a flat host.
     numa_nodes: u32,
     has_avx: bool,
     is_disabled: bool,
@@ -215,7 +215,7 @@ fn add_host(state: &mut State, number: u32, host: &Host) {
         at,
     };
     assert!(execute(state, &set_aggregates));
-    // What others use. A claim that does not fit is refused, and the host stays empty.
+    // The memory that other instances use. A claim that does not fit is refused, and the host stays empty.
     let amount = i64::from(host.used_memory_steps * host.step_size * 512);
     if amount > 0 {
         let candidate = placewright_placement::IntentCandidate {
@@ -293,8 +293,8 @@ fn scheduler_of(hosts: &[Host]) -> Scheduler {
     scheduler
 }
 
-/// Boots instances until one finds no host; returns how many each host got. Every host is weighed, and all candidates
-/// of each host are tried.
+/// Boots instances until one finds no host; returns how many instances each host got. Every host is weighed, and all
+/// candidates of each host are tried.
 fn boot_until_it_fails(
     state: &mut State,
     scheduler: &mut Scheduler,
@@ -355,7 +355,7 @@ fn count(scheduler: &mut Scheduler, state: &State, request: &RequestSpec) -> Cap
     }
 }
 
-/// The sums by zone and by rack of what was booted.
+/// The numbers of booted instances by zone and by rack.
 fn sums(state: &State, booted: &BTreeMap<u32, u64>) -> [BTreeMap<String, u64>; 2] {
     let mut sums = [BTreeMap::new(), BTreeMap::new()];
     for (slot, count) in booted {
@@ -448,7 +448,7 @@ fn what_stops_the_next_instance_is_named() {
         ..Flavor::default()
     });
     let capacity = count(&mut scheduler, &state, &request);
-    // Memory for 8 on each; CPUs for 4 on the flat host, and for 3 on each of the two nodes of the tree.
+    // Each host has memory for 8 instances. The flat host has CPUs for 4, and each of the two nodes of the tree for 3.
     assert_eq!(capacity.count, 10);
     let class = |name: &str| Bound::ResourceClass(name.to_owned());
     let mut expected = BTreeMap::from([

@@ -1,9 +1,9 @@
 //! Counts how many more instances of a request fit: how many would find a host if they were requested one after
-//! another now, where they would be, and what stops the next one.
+//! another now, where they would be, and what stops a further instance.
 //!
 //! [`Scheduler::capacity`] simulates the decisions and is the definition. Where no instance can have an effect on
 //! other hosts than its own, [`Scheduler::begin_capacity`] counts host by host instead: flat hosts by division, trees
-//! by claiming in a copy of the state until one is refused. `tests/capacity.rs` compares the two.
+//! by claims in a copy of the state until a claim is refused. `tests/capacity.rs` compares the two.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use host_counts::HostCounts;
 /// after another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
-    /// The number of instances placed.
+    /// The number of instances that fit.
     pub count: u64,
     /// Whether the limit was reached and at least one more would fit.
     pub has_more: bool,
@@ -41,8 +41,8 @@ pub struct Capacity {
     pub by_zone: BTreeMap<String, u64>,
     /// The number of instances by place, for each level of the topology, the smallest level first.
     pub by_level: Vec<LevelCapacity>,
-    /// What stops the next instance, with the number of hosts on which it is the first obstacle. Empty if there are
-    /// more.
+    /// The obstacles to a further instance, each with the number of hosts on which it is the first one. Empty if
+    /// `has_more`.
     pub bounds: BTreeMap<Bound, usize>,
 }
 
@@ -86,13 +86,13 @@ pub enum Bound {
 /// A count that was begun while the scheduler was locked.
 #[derive(Debug)]
 pub enum CapacityCount {
-    /// All is counted.
+    /// Every host is counted.
     Complete(Capacity),
-    /// The rest is counted on copies, without the lock.
+    /// Some hosts, or all, are still to be counted, on copies and without the lock.
     Unfinished(Box<UnfinishedCount>),
 }
 
-/// The rest of a count, with copies of all that it reads.
+/// The unfinished part of a count, with copies of the data that it reads.
 #[derive(Debug)]
 pub struct UnfinishedCount {
     scheduler: Scheduler,
@@ -102,12 +102,12 @@ pub struct UnfinishedCount {
     rest: Rest,
 }
 
-/// What is left to count.
+/// The hosts that are still to be counted.
 #[derive(Debug)]
 enum Rest {
-    /// All; at most this many instances.
+    /// All hosts, by simulating at most this many instances.
     Everything { limit: usize },
-    /// These trees; the other hosts are counted.
+    /// The trees with these roots. `counts` has the counts of all other hosts.
     Trees { counts: HostCounts, roots: Vec<u32> },
 }
 
@@ -126,8 +126,8 @@ impl Scheduler {
     }
 
     /// Counts how many instances of a request fit, as far as that takes no copy of the state. With a `limit` the
-    /// decisions are always simulated, and counting stops there. Without one at most `simulated_max` instances are
-    /// simulated.
+    /// decisions are always simulated, until so many instances are placed. Without a limit at most `simulated_max`
+    /// instances are simulated.
     ///
     /// # Errors
     ///
@@ -166,7 +166,8 @@ impl Scheduler {
 }
 
 impl UnfinishedCount {
-    /// Counts the rest. Without a limit at most `simulated_max` instances are simulated on trees that differ.
+    /// Counts the hosts that are left. If only trees are left, at most `simulated_max` claims are simulated, on one
+    /// tree of each kind.
     ///
     /// # Errors
     ///

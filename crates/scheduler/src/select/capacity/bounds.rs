@@ -1,4 +1,4 @@
-//! What stops the next instance on a host.
+//! The first obstacle to a further instance on a host.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub(super) fn has_aggregates(query: &CandidateQuery) -> bool {
     groups.any(|group| !group.member_of.is_empty() || !group.forbidden_aggregates.is_empty())
 }
 
-/// The bounds of hosts with equal traits and aggregates.
+/// The obstacles on hosts, by the traits and aggregates of the hosts.
 #[derive(Debug, Default)]
 pub(super) struct BoundsByTraits {
     known: BTreeMap<Vec<u32>, Bound>,
@@ -45,7 +45,8 @@ pub(super) struct BoundsByTraits {
 const KNOWN_MAX: usize = 1_000;
 
 impl BoundsByTraits {
-    /// What excludes a flat host that has none of the capacity of a query because of its traits or aggregates.
+    /// The first obstacle on a flat host that cannot serve a query. A trait or an aggregate as obstacle is kept for the
+    /// other hosts with the same traits and aggregates.
     pub(super) fn bound(
         &mut self,
         state: &State,
@@ -64,7 +65,7 @@ impl BoundsByTraits {
             return Ok(bound.clone());
         }
         let bound = bound_by_query(state, query, host)?;
-        // A class that the host has too little of is no matter of traits.
+        // Whether a host has too little of a class does not follow from its traits.
         if self.known.len() < KNOWN_MAX && matches!(bound, Bound::Constraint(_)) {
             self.known.insert(key, bound.clone());
         }
@@ -73,7 +74,7 @@ impl BoundsByTraits {
 }
 
 impl Scheduler {
-    /// Finds what stops the next instance on each host, after the last of a simulation.
+    /// Counts the first obstacle to a further instance on each host, after the last instance of a simulation.
     pub(super) fn find_bounds(
         &self,
         state: &State,

@@ -17,7 +17,8 @@ use crate::translate::prepare::Prepared;
 
 impl Scheduler {
     /// Counts the instances of all flat hosts. Returns also the roots that pass the filters and have to be counted as
-    /// trees. `None` if an instance of the request can have an effect on other hosts, or on what filters say.
+    /// trees. `None` if the count has to be simulated, for example because an instance of the request can have an
+    /// effect on other hosts or on the verdicts of filters.
     pub(super) fn count_by_host(
         &self,
         state: &State,
@@ -82,7 +83,8 @@ impl Scheduler {
         Ok(Some((counts, trees)))
     }
 
-    /// The hosts of a word that pass all filters. The others are counted by the filter that excludes them first.
+    /// The hosts of a word that pass all filters. The other hosts are counted under the first filter that excludes
+    /// them.
     fn count_filtered(
         &self,
         filters: &CompiledFilters<'_>,

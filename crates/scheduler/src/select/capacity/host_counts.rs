@@ -1,4 +1,4 @@
-//! The number of instances by host, and the sums of it.
+//! The number of instances by host, and its sums by cell, zone and place.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{Bound, Capacity, LevelCapacity, PlaceCapacity};
 use crate::hosts::places::NO_PLACE;
 use crate::select::Scheduler;
 
-/// The instances of each host, and the obstacles to more.
+/// The number of instances on each host, and the number of hosts by their first obstacle to a further instance.
 #[derive(Debug, Default)]
 pub(super) struct HostCounts {
     /// By slot: the number of instances.
@@ -34,7 +34,7 @@ impl HostCounts {
         }
     }
 
-    /// Forgets the obstacles, of a count that was ended early.
+    /// Removes the obstacles, because the count was ended early.
     pub(super) fn clear_bounds(&mut self) {
         self.bounds.clear();
     }

@@ -24,7 +24,7 @@ impl Scheduler {
     /// [`Self::fork`] with a copy of the state, because both are changed.
     ///
     /// Each instance is ranked and claimed as a real one would be, so the result takes account of
-    /// filters, weights, groups and topology. This is the definition of what [`Self::begin_capacity`] counts.
+    /// filters, weights, groups and topology. This function defines the result of [`Self::begin_capacity`].
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ pub(super) struct SimulatedClaim {
 }
 
 impl SimulatedClaim {
-    /// Claims the first candidate that fits; `None` if none does.
+    /// Claims the first candidate that fits; `None` if no candidate fits.
     pub(super) fn execute(self, state: &mut State) -> Option<Outcome> {
         let intent = Intent {
             consumer: ConsumerUuid::from_uuid(self.instance),

@@ -1,5 +1,5 @@
-//! Counting the instances of trees: claims in a copy of the state until one is refused, once for all trees that are
-//! alike.
+//! Counts the instances of trees, by claims in a copy of the state until a claim is refused. Trees that are alike are
+//! counted once.
 
 use placewright_placement::{
     ConsumerUuid, HostSearch, PreparedQuery, ProviderId, State, Timestamp,
@@ -20,8 +20,8 @@ type Map<K, V> = hashbrown::HashMap<K, V, foldhash::quality::FixedState>;
 const KINDS_MAX: usize = 1_000;
 
 impl Scheduler {
-    /// Adds the instances of trees to the counts of the other hosts. At most `simulated_max` claims are made; what is
-    /// left then is not counted, and the result says that there is more.
+    /// Adds the instances of trees to the counts of the other hosts. At most `simulated_max` claims are counted. If a
+    /// further claim succeeds, the remaining trees are not counted, and the result has `has_more`.
     pub(super) fn count_trees(
         &self,
         state: State,
@@ -71,7 +71,7 @@ impl Scheduler {
         Ok(counts.summarize(self, &tree.state, has_more))
     }
 
-    /// Claims the request once on a host. Returns whether that was possible.
+    /// Claims one instance of the request on a host. Returns whether the claim was accepted.
     fn claim_on(&self, tree: &mut TreeClaims<'_>, root: ProviderId) -> Result<bool, SelectRefusal> {
         let (prepared, query) = (tree.prepared, &tree.prepared.query);
         let rules = &prepared.translation.rules;
@@ -108,7 +108,7 @@ impl Scheduler {
     }
 }
 
-/// The claims in a copy of the state.
+/// A copy of the state in which instances are claimed, with the inputs of the claims.
 struct TreeClaims<'a> {
     state: State,
     prepared: &'a Prepared,
@@ -119,7 +119,7 @@ struct TreeClaims<'a> {
 }
 
 impl TreeClaims<'_> {
-    /// The lowest UUID after the last one that no consumer has.
+    /// The lowest UUID after that of the last simulated consumer that no consumer has.
     fn next_consumer(&mut self) -> Uuid {
         loop {
             self.consumer += 1;
@@ -136,8 +136,8 @@ fn reads_aggregates(prepared: &Prepared) -> bool {
     !prepared.translation.rules.is_empty() || has_aggregates(&prepared.query)
 }
 
-/// All of a tree on which the candidates for a request depend, apart from names: equal for trees that take as many
-/// instances.
+/// The key of a kind of trees: everything about a tree, apart from names, on which the candidates for a request depend.
+/// Trees of one kind take the same number of instances.
 fn kind_of_tree(state: &State, root: ProviderId, reads_aggregates: bool) -> Vec<u64> {
     let mut members = state.subtree(root);
     // Candidates come in the order of slots.
