@@ -331,8 +331,8 @@ impl<'a> CompiledFilters<'a> {
         filters.all(|filter| filter.verdict.passes(slot))
     }
 
-    /// Whether a further instance on a host can change what a filter says of a host. Filters that read the metrics of
-    /// hosts are not cached by request class, but no instance changes a metric at once.
+    /// Whether a further instance on a host can change the verdict of a filter on a host. Filters that read the metrics
+    /// of hosts are not cached by request class, but no instance changes a metric at once.
     #[must_use]
     pub fn may_change_with_instances(&self) -> bool {
         let mut filters = self.filters_of_kind(FilterKind::ForSingleRequest);

@@ -224,7 +224,7 @@ pub struct Destination {
 #[serde(deny_unknown_fields)]
 pub struct RequestGroup {
     /// The suffix of the group, such as a port's UUID: 1 to 64 letters, digits, `_` and `-`. Empty for the unsuffixed
-    /// group, to which the flavor adds what the group does not have.
+    /// group, to which the flavor adds the resources that the group lacks.
     #[serde(default)]
     pub requester_id: String,
     /// Amounts by resource class.
@@ -266,7 +266,8 @@ impl RequestGroup {
         self.forbidden_traits.insert(name.to_owned());
     }
 
-    /// Adds what another group asks for. An amount of the other group replaces one of the same class.
+    /// Adds the resources and constraints of another group. An amount of the other group replaces this group's amount
+    /// of the same class.
     pub fn merge(&mut self, other: Self) {
         self.resources.extend(other.resources);
         self.required_traits.extend(other.required_traits);
@@ -277,7 +278,7 @@ impl RequestGroup {
         self.in_tree = other.in_tree.or(self.in_tree);
     }
 
-    /// Whether the group requests no resources and has no constraints.
+    /// Whether the group requests no resources and has no constraints, apart from `in_tree`.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.resources.is_empty()

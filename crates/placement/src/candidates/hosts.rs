@@ -152,8 +152,8 @@ impl<'a> HostSearch<'a> {
         !self.root_selection.sharing.is_empty()
     }
 
-    /// How many consumers a flat host of [`HostWord::feasible`] can serve one after another, and the class that stops
-    /// the next one. `None` if the query has no resources.
+    /// How many consumers a flat host of [`HostWord::feasible`] can serve one after another, and the class of which it
+    /// then has too little. `None` if the query has no resources.
     #[must_use]
     pub fn flat_room(&self, host: ProviderId) -> Option<(u64, ClassId)> {
         self.root_selection.flat.room(&self.plan, host)

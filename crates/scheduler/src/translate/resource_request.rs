@@ -82,8 +82,8 @@ impl ResourceRequest {
             .collect()
     }
 
-    /// Adds a group that does not come from the flavor. What one without a suffix asks for becomes a part of the
-    /// unsuffixed group, and its amounts replace those of the flavor.
+    /// Adds a group that does not come from the flavor. The contents of a group without a suffix are merged into the
+    /// unsuffixed group, where its amounts replace those of the flavor.
     ///
     /// # Errors
     ///
