@@ -3,10 +3,10 @@
 //! A host's slot is that of its root provider in placement. Data that is read for many hosts at
 //! once is in [`Column`]s and [`SlotSet`]s; everything else is in one [`HostState`] for each host.
 //!
-//! The table changes in four ways. [`HostTable::apply`] applies the updates of agents.
-//! [`HostTable::catch_up_with_placement`] reads what changed in placement: providers, free amounts,
-//! aggregates. [`HostTable::advance`] advances the time. [`HostTable::add_pending_instance`] counts
-//! an instance that was just claimed, until its host's agent reports it.
+//! The table changes mainly in four ways. [`HostTable::apply`] applies the updates of agents.
+//! [`HostTable::catch_up_with_placement`] reads what changed in placement: providers, free amounts, aggregates.
+//! [`HostTable::advance`] advances the time. [`HostTable::add_pending_instance`] counts an instance that was just
+//! claimed, until its host's agent reports it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
