@@ -134,7 +134,7 @@ impl Passwords {
     ///
     /// Too many passwords wait, or there are no random numbers.
     pub async fn hash(&self, password: &Secret) -> Result<String, AuthError> {
-        // Whoever sets a password has signed in already, so it is no guess.
+        // The caller that sets a password has signed in already, so the check is not limited as a guess.
         let pending = PendingCheck {
             source: Source::of(None),
             name: b"",

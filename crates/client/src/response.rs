@@ -56,14 +56,14 @@ pub struct RequestedHost {
     pub host: Option<String>,
     /// The name of the compute node.
     pub node: Option<String>,
-    /// Its rank among all hosts that were compared, from 1; none if it was excluded.
+    /// The host's rank among all hosts that were compared, from 1; none if the host was excluded.
     pub rank: Option<usize>,
-    /// The sum of the weighers' shares, higher is better; none if it was excluded.
+    /// The sum of the weighers' shares, higher is better; none if the host was excluded.
     pub score: Option<f64>,
     /// What each weigher contributes to the score.
     #[serde(default)]
     pub weights: Vec<WeigherContribution>,
-    /// What excluded it; none if it was compared.
+    /// The reason why the host was excluded; none if it was compared.
     pub excluded: Option<Exclusion>,
 }
 

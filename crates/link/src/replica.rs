@@ -44,11 +44,11 @@ pub struct CommandVersions {
 /// A replica that leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leader {
-    /// The entry of the journal with which it began to lead; 0 if none is known.
+    /// The entry of the journal with which the replica began to lead; 0 if no leader is known.
     pub epoch: u64,
-    /// Its number, as in [`ReplicaIdentity`].
+    /// The replica's number, as in [`ReplicaIdentity`].
     pub origin: u64,
-    /// Where it is reached.
+    /// The address at which the replica is reached.
     pub address: String,
 }
 

@@ -15,7 +15,7 @@ const REVOKED: &str = "revoked.jsonl";
 /// The entry of an issued certificate or of an invitation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegisterEntry {
-    /// Its serial number, hexadecimal; empty for an invitation that was withdrawn.
+    /// The certificate's serial number, hexadecimal; empty for an invitation that was withdrawn.
     pub serial: String,
     /// Its names, as URIs.
     pub names: Vec<String>,

@@ -460,7 +460,7 @@ fn conductor_runtime(control: &RunningControl) -> anyhow::Result<Arc<Runtime>> {
 fn agents_token(control: &RunningControl) -> Secret {
     match control.own_identity() {
         Some(own) => own.process_token().clone(),
-        // That of an administrator, with noauth2. With other strategies there are no simulated hosts.
+        // The token of an administrator, with noauth2. With other strategies there are no simulated hosts.
         None => Secret::new("admin"),
     }
 }

@@ -26,8 +26,8 @@ pub(crate) const CONNECTION_WINDOW: u32 = 32 << 20;
 pub(crate) const PING_EVERY: Duration = Duration::from_secs(5);
 /// A connection is closed if a ping is not answered within this time.
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// The same for a server at several addresses. It is shorter, so that the client soon notices that a server has stopped
-/// without closing the connection, and looks for another one that leads.
+/// How often a server with several addresses is pinged. The interval is shorter, so that the client soon notices that a
+/// server has stopped without closing the connection, and looks for another one that leads.
 const REPLICA_PING_EVERY: Duration = Duration::from_secs(2);
 const REPLICA_PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a connection is idle before the operating system probes whether its peer is still there.

@@ -54,12 +54,12 @@ pub struct Modules {
     modules: Vec<Module>,
 }
 
-/// Modules of which each uses all others, directly or through others.
+/// Modules each of which uses all the other ones, directly or through further modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cycle {
     /// The paths of the modules in the crate, sorted. The root is `crate`.
     pub members: Vec<String>,
-    /// The uses between them: the using module, the used one, and the first path that is a use.
+    /// The uses between the members: the using module, the used one, and the first path that is a use.
     pub uses: Vec<(String, String, String)>,
 }
 

@@ -35,12 +35,12 @@ impl Validity {
         })
     }
 
-    /// Whether it has expired at a time, in seconds since 1970.
+    /// Whether the certificate has expired at a time, in seconds since 1970.
     pub fn is_over(self, now_s: i64) -> bool {
         now_s > self.not_after_s
     }
 
-    /// Whether it has begun and has not expired at a time, in seconds since 1970.
+    /// Whether the certificate is valid at a time, in seconds since 1970.
     pub fn includes(self, now_s: i64) -> bool {
         now_s >= self.not_before_s && !self.is_over(now_s)
     }

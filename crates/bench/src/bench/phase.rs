@@ -33,7 +33,7 @@ pub(crate) struct Phase {
 pub(crate) struct WarmUp {
     /// The number of requests, sent one after the other.
     pub(crate) steps: u8,
-    /// Writes a request; in place of the number of the unit it gets that of the connection.
+    /// Writes a request. It is called with the number of the connection in place of the number of a unit.
     pub(crate) write: Box<WriteRequest>,
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Tenants {
 /// A request with a seat; dropping it gives the seat to the next one.
 pub(crate) struct TenantPermit<'a> {
     tenants: &'a Arc<Tenants>,
-    /// `None` only while this is dropped.
+    /// `None` only while the permit is dropped.
     seat: Option<Seat>,
     pool: PoolKind,
     busy_time: BusyTime,

@@ -74,7 +74,7 @@ mod tests {
             alarms.leads(round + 1, now);
             assert_eq!(alarms.pause(now), Duration::ZERO);
         }
-        // A leader that was really gone leads again only much later, after others have ended.
+        // A leader that was really gone leads again only much later, after another leader has ended.
         let now = start + Duration::from_secs(120);
         alarms.leads(90, now);
         assert_eq!(alarms.pause(now), Duration::ZERO);

@@ -92,7 +92,8 @@ pub(crate) struct OutgoingLink(pub(crate) Arc<Outgoing>);
 impl<M: ReplicatedMachine> LeaderLink<M> for OutgoingLink {
     fn send(&self, leadership: &Leadership, number: u64, command: &M::Command) {
         let version = self.0.version.load(Ordering::Relaxed);
-        // A version that was agreed on can be written.
+        // Encoding does not fail: the version is the oldest one or one that a leader agreed on, and this replica can
+        // write it.
         let bytes = M::encode_command(version, command).unwrap_or_default();
         let mut queue = self.0.queue.lock();
         if queue.epoch != leadership.epoch {
