@@ -1,9 +1,9 @@
 //! Microversions of the Placement API and their negotiation.
 //!
-//! A client names the version that it wants in the `OpenStack-API-Version` header. The header
-//! is parsed as by the library that OpenStack services share: it is a list of services with versions,
-//! of which the last element for this service is used, with its name in upper or lower case; and the two
-//! numbers of a version may have any form that Python's `int()` accepts.
+//! A client names the version that it wants in the `OpenStack-API-Version` header. The header is parsed as by the
+//! library that OpenStack services share: it is a list of services with versions, and the last element that names this
+//! service is used. The name may be in upper or lower case. The two numbers of a version may have any form that
+//! Python's `int()` accepts.
 
 use std::fmt;
 

@@ -112,8 +112,8 @@ impl Authenticator {
         }
     }
 
-    /// Reads the authorities of Keystone's certificate again if their file has changed, but only once
-    /// the file was the same in two calls, because until then it may still be being written. Blocks.
+    /// Reads the authorities of Keystone's certificate again if their file has changed. A changed file is read once it
+    /// was the same in two calls, because until then it may still be written to. Blocks.
     ///
     /// # Errors
     /// As [`reread`](Self::reread).

@@ -74,8 +74,8 @@ pub(crate) struct PendingCheck<'c> {
     pub(crate) user_exists: bool,
 }
 
-/// An admitted check. If it is dropped without a reported outcome, it is charged as a failure, unless its credentials
-/// were verified before, so that a client cannot avoid the charge by cancelling its request.
+/// An admitted check. If it is dropped without a reported outcome, it is charged as a failure, so that a client cannot
+/// avoid the charge by cancelling its request. Not charged are checks of credentials that were verified before.
 pub(crate) struct AdmittedCheck {
     failure_records: Arc<Mutex<FailureRecords>>,
     /// The key of the source's failures.

@@ -51,9 +51,9 @@ pub(crate) struct Timeouts {
 /// A stream that fails when a write makes no progress for too long, when the head of a request does not arrive in time,
 /// or when another connection needs its permit while it is idle.
 ///
-/// The time of a write counts only while the system takes no bytes, so a slow client that takes
-/// some is fine, and a write that succeeds at once costs nothing. The time of a head starts when
-/// the server first waits for the client after a response, and again when a head has begun.
+/// The time of a write counts only while the system takes no bytes. So a slow client that takes some bytes is not
+/// disconnected, and a write that succeeds at once needs no timer. The time of a head starts when the server first
+/// waits for the client after a response, and again when a head has begun.
 #[derive(Debug)]
 pub(crate) struct TimedStream<S> {
     stream: S,

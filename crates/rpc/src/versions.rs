@@ -51,8 +51,8 @@ impl AgreedVersion {
         Ok(version)
     }
 
-    /// Returns the result of a call. If it is an error, the agreed version is forgotten, so that the next
-    /// call agrees anew; and a refusal of the version becomes an error that may be retried.
+    /// Returns the result of a call. If the result is an error, the agreed version is forgotten, so that the next call
+    /// agrees anew. A refusal of the version becomes an error after which the call may be retried.
     pub(crate) fn reset_on_error<T>(&self, result: Result<T, LinkError>) -> Result<T, LinkError> {
         result.map_err(|error| {
             self.0.store(0, Ordering::Relaxed);

@@ -19,8 +19,8 @@ pub const UPDATE: &str = "UPDATE_RATCHET";
 ///
 /// # Errors
 ///
-/// If a size grew or a name is new, if the list has a larger size or a name that no longer exists, or
-/// if the list cannot be read or written. The text says what to do.
+/// A size grew or a name is new; the list has a size larger than the measured one, or a name that no longer exists; or
+/// the list cannot be read or written. The text says what to do.
 pub fn check_list(name: &str, measured: &Sizes) -> Result<(), String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("known")

@@ -389,8 +389,9 @@ async fn find_sorted(
     let is_after_marker =
         |key: &SortKey| marker.is_none_or(|marker| order.compare(marker, key).is_lt());
     let key = |server: &ServerView<'_>| Some(order.key(server)).filter(is_after_marker);
-    // The index has the servers of each project by age. For a project with less than a quarter of all servers, its
-    // part of the index is scanned; otherwise all servers in order of id, which is faster for each server.
+    // The index has the servers of each project by age. The project's part of the index is scanned if the project has
+    // less than a quarter of all servers. Otherwise all servers are scanned in order of id, which takes less time for
+    // each server.
     let mut position = request
         .read(|control, _| {
             let listing = control.conductor.listing();

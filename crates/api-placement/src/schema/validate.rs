@@ -1,8 +1,8 @@
 //! Validation of a value against a schema.
 //!
 //! Messages, and the choice of the violation that is reported, follow the `jsonschema` library, because clients and
-//! tests depend on them. The violation nearest to the top of the value is reported; of several, that of the later
-//! sibling; of several of the same part, the one with the greatest [`Rank`], or the first of equal ones.
+//! tests depend on them. The violation with the greatest [`Rank`] is reported: that is one of those nearest to the top
+//! of the value. Of several with the same rank, the first one is reported.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -64,8 +64,9 @@ struct Rank<'v> {
 }
 
 impl Rank<'_> {
-    /// Compares as the library's function `relevance` does. More relevant is: the shorter path; the later
-    /// sibling; any keyword but `anyOf`; a value whose type the schema does not allow.
+    /// Compares as the library's function `relevance` does. More relevant is, in this order: the shorter path; of paths
+    /// of the same length the one that sorts later; a keyword other than `anyOf`; a value whose type the schema does
+    /// not allow.
     fn cmp(&self, other: &Rank<'_>) -> Ordering {
         (other.path.len().cmp(&self.path.len()))
             .then_with(|| self.path.cmp(&other.path))

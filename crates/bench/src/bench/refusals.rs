@@ -374,8 +374,8 @@ fn set_traits(host: u64, _trees: u64) -> Vec<Command> {
     }]
 }
 
-/// Claims resources of a host at random. Hosts with the trait have fewer than 16 CPUs left, and hosts with much
-/// disk left have little memory left, so that no host can serve the requests of [`KINDS`].
+/// Claims resources of a host at random. Hosts with the trait have fewer than 16 CPUs left. Hosts with much disk left
+/// have little memory left. So no host can serve the requests of [`KINDS`].
 fn claim(host: u64, trees: u64) -> Vec<Command> {
     let mut random = RandomNumbers::new(ALLOCATION_SEED, host);
     let mut random_below = |end: u64| i64::try_from(random.next() % end).unwrap_or(0);
