@@ -22,7 +22,7 @@ pub trait HealthSource: Send + Sync {
 }
 
 /// All metrics in Prometheus's text format.
-pub(crate) fn metrics_text(registry: &Registry) -> Result<String, fmt::Error> {
+pub fn metrics_text(registry: &Registry) -> Result<String, fmt::Error> {
     let mut text = String::with_capacity(16 << 10);
     prometheus_client::encoding::text::encode(&mut text, registry)?;
     Ok(text)

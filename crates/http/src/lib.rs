@@ -52,7 +52,7 @@ pub use dispatch::{Access, Api, Cost, Routed, Running, handle};
 pub use error::{ApiError, ApiResult, reason_phrase};
 pub use gateway::{Confirming, Gateway};
 pub use health::Health;
-pub use health_source::HealthSource;
+pub use health_source::{HealthSource, metrics_text};
 pub use large::pieces_of_list;
 pub use media::{content_type, require_json};
 pub use memory_budget::MemoryPermit;

@@ -154,7 +154,8 @@ pub(crate) fn check_open_listeners(options: &Options) -> Result<Vec<String>, Con
         .chain(options.scheduler.listen)
         .chain(options.compute.listen)
         .chain(options.image.listen)
-        .chain(options.network.listen);
+        .chain(options.network.listen)
+        .chain(options.ui.listen);
     for address in addresses {
         let is_open = options.auth.strategy == AuthStrategy::Noauth2 && !address.ip().is_loopback();
         if is_open && !options.auth.i_know_this_is_open {

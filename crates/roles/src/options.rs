@@ -26,9 +26,9 @@ options! {
         /// Address and port to listen on. 8778 is Placement's port in OpenStack.
         listen: SocketAddr = "127.0.0.1:8778";
         /// Most connections at the same time of each of the APIs: placement, scheduler, compute, identity, image and
-        /// network. For a further connection, an idle one of the peer with the most connections is closed; while none
-        /// is idle, the further one waits. If there are too few file descriptors, the limit is lower, and the log says
-        /// so.
+        /// network, and of the page. For a further connection, an idle one of the peer with the most connections is
+        /// closed; while none is idle, the further one waits. If there are too few file descriptors, the limit is
+        /// lower, and the log says so.
         #[unit("connections")]
         connections_max: Number<1, 1_000_000> = "4096";
         /// Most connections of one peer, which is an IPv4 address or a /64 network of IPv6. A further connection
@@ -391,6 +391,27 @@ options! {
         public_url: Option<String> = "";
         /// A file with the certificate (PEM) that the network API shows, then those of the authorities between it
         /// and the root. With it the port takes HTTPS; docs/operations.md, "TLS". Not set: HTTP only.
+        tls_certificate: Option<PathBuf> = "";
+        /// The file with the private key of the certificate. Not set: the key is in the file `tls_certificate`, too.
+        tls_key: Option<PathBuf> = "";
+        /// A file with the authorities (PEM) that sign clients' certificates, with their revocation lists, if any.
+        tls_client_ca: Option<PathBuf> = "";
+        /// Whether clients show a certificate: `off` requests none, `optional` refuses certificates that are not
+        /// valid, `required` also refuses clients without one.
+        tls_client_certificates: ClientCertificateMode = "off";
+        /// Whether HTTP without TLS is served on the same port, or refused with 400.
+        tls_plain: PlainMode = "allow";
+    }
+
+    /// The page for operators and tenants (`docs/ui.md`), at `/ui/` of a listener of its own. What it shows it asks of the
+    /// other APIs, with the rights of the user who signed in to it; those of placement and of the scheduler are reached
+    /// below `/ui/api/`, also without a listener of their own.
+    ui: UiOptions {
+        /// Address and port to listen on, 127.0.0.1:8770 for example. Not set: `placewright up` takes that address, or a
+        /// free port; with other commands there is no page.
+        listen: Option<SocketAddr> = "";
+        /// A file with the certificate (PEM) that the listener of the page shows, then those of the authorities between
+        /// it and the root. With it the port takes HTTPS; docs/operations.md, "TLS". Not set: HTTP only.
         tls_certificate: Option<PathBuf> = "";
         /// The file with the private key of the certificate. Not set: the key is in the file `tls_certificate`, too.
         tls_key: Option<PathBuf> = "";

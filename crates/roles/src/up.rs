@@ -83,6 +83,7 @@ const SCHEDULER_PORT: u16 = 8779;
 const IMAGE_PORT: u16 = 9292;
 const NETWORK_PORT: u16 = 9696;
 const CELLS_PORT: u16 = 8780;
+const UI_PORT: u16 = 8770;
 
 /// How long simulated work under way may continue at the stop.
 const AGENT_DRAIN: Duration = Duration::from_secs(1);
@@ -187,6 +188,9 @@ impl Up {
         images.get_or_insert_with(|| self.folder.join("images"));
         if options.network.listen.is_none() {
             options.network.listen = Some(preferred_or_free(NETWORK_PORT)?);
+        }
+        if options.ui.listen.is_none() {
+            options.ui.listen = Some(preferred_or_free(UI_PORT)?);
         }
         if options.control.listen.is_none() {
             options.control.listen = Some(preferred_or_free(CONTROL_PORT)?);
@@ -339,6 +343,7 @@ impl Up {
             compute: control.address("compute")?,
             image: control.address("image")?,
             network: control.address("network")?,
+            ui: control.address("ui")?,
             health: control.health_address(),
             identity: control.address("identity")?,
             clouds_file: match control.own_identity() {

@@ -58,6 +58,7 @@ pub(crate) fn control_warnings(config: &Config) -> Vec<String> {
             ("identity.tls_client_ca", &options.identity.tls_client_ca),
             ("image.tls_client_ca", &options.image.tls_client_ca),
             ("network.tls_client_ca", &options.network.tls_client_ca),
+            ("ui.tls_client_ca", &options.ui.tls_client_ca),
             ("health.tls_client_ca", &options.health.tls_client_ca),
         ],
     );
@@ -94,6 +95,7 @@ fn warn_of_plain_http(warnings: &mut Vec<String>, options: &Options) {
         ("identity", identity.listen, &identity.tls_certificate),
         ("image", image.listen, &image.tls_certificate),
         ("network", network.listen, &network.tls_certificate),
+        ("ui", options.ui.listen, &options.ui.tls_certificate),
     ];
     for (section, address, certificate) in listeners {
         if let Some(address) = address

@@ -1,4 +1,4 @@
-//! Every metric that the alert rules or docs/replicas.md name has a row in docs/operations.md. A test of the crate
+//! Every metric that the alert rules, the dashboard or docs/replicas.md name has a row in docs/operations.md. A test of the crate
 //! `cli` compares these rows with the metrics that servers show.
 
 use std::collections::BTreeSet;
@@ -6,9 +6,10 @@ use std::fs;
 
 use placewright_tidy::source::workspace;
 
-const NAMING: [&str; 3] = [
+const NAMING: [&str; 4] = [
     "packaging/prometheus/alerts.yml",
     "packaging/prometheus/alerts.test.yml",
+    "packaging/grafana/placewright.json",
     "docs/replicas.md",
 ];
 

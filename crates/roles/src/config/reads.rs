@@ -117,6 +117,7 @@ static UP: CommandOptions = CommandOptions {
         ("scheduler", KeySet::All),
         ("image", KeySet::All),
         ("network", KeySet::All),
+        ("ui", KeySet::All),
         ("control", KeySet::AllBut(&["replica_address"])),
     ],
     reads_other_sections: true,
@@ -130,6 +131,7 @@ static CONTROL: CommandOptions = CommandOptions {
         ("compute", KeySet::All),
         ("image", KeySet::All),
         ("network", KeySet::All),
+        ("ui", KeySet::All),
     ],
     reads_other_sections: true,
 };

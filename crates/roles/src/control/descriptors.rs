@@ -37,6 +37,7 @@ pub(crate) fn raise_and_divide_for_control(options: &Options, cells: usize) -> C
         own_identity::address(options),
         options.image.listen,
         options.network.listen,
+        options.ui.listen,
     ];
     let apis = 1 + optional.iter().flatten().count();
     let for_cells = usize::from(options.control.listen.is_some());

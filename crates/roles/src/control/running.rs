@@ -15,6 +15,7 @@ use placewright_engine::Engine;
 use placewright_http::{AdmissionControl, Gateway, HttpMetrics, Stopped, TlsMetrics};
 use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
 use placewright_tasks::Task;
+use placewright_ui::FleetHandle;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::signal::unix::Signal;
@@ -31,7 +32,7 @@ use super::own_identity::OwnIdentity;
 use super::parts::{grpc_options, new_gateway, open_sealer, start_conductor};
 use super::replica::ControlReplica;
 use super::restart::{self, HandOver, InheritedSockets};
-use super::services::{add_apis, complete_gateway, placement_api, scheduler_api};
+use super::services::{CommonServices, add_apis, complete_gateway, placement_api, scheduler_api};
 use super::signals::wait_for_stops;
 use super::sockets::Sockets;
 use super::tls::Tls;
@@ -151,16 +152,18 @@ impl RunningControl {
         let gateway = new_gateway(http, &engine, checked.authenticator, checked.policy);
         let gateway = complete_gateway(gateway, (&metrics.admission, log), &threads, &placement);
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
-        let scheduler = scheduler_api(options, &gateway, &placement, &ranker);
-        let placement = placement_api(options, &gateway, placement, &loaded.replica);
+        let services = CommonServices {
+            scheduler: scheduler_api(options, &gateway, &placement, &ranker),
+            placement: placement_api(options, &gateway, placement, &loaded.replica),
+            fleet: FleetHandle::new(ranker.clone()),
+        };
         let audits = (metrics.audits, sealer, metrics.admission);
-        let runtime = start_conductor(options, &engine, ranker, &placement, audits)?;
+        let runtime = start_conductor(options, &engine, ranker, &services.placement, audits)?;
         let mut parts = ListenerParts {
             limits,
             tls: &tls,
             inherited: &mut inherited,
         };
-        let services = (placement, scheduler);
         let conductor = runtime.as_deref();
         let (apis, own_identity) =
             add_apis(options, &gateway, conductor, services, sockets, &mut parts).await?;
@@ -288,6 +291,7 @@ impl RunningControl {
             compute = url("compute", self.address("compute")?),
             image = url("image", self.address("image")?),
             network = url("network", self.address("network")?),
+            ui = url("ui", self.address("ui")?),
             identity = url("identity", self.address("identity")?),
             health = url("health", self.health),
             auth = AuthStrategy::text(config.options.auth.strategy),

@@ -12,6 +12,7 @@ use placewright_api_scheduler::SchedulerService;
 use placewright_audit_log::AuditLog;
 use placewright_control::{Placement, Runtime, SchedulerHandle};
 use placewright_http::{AdmissionControl, Gateway};
+use placewright_ui::{FleetHandle, Forwarded, SignIn, UiService};
 use uuid::Uuid;
 
 use super::api_servers::{ApiServers, ListenerParts};
@@ -22,7 +23,7 @@ use super::own_identity::OwnIdentity;
 use super::replica::ControlReplica;
 use super::sockets::{ListeningSocket, Sockets};
 use crate::config::ConfigErrors;
-use crate::options::{ComputeApiOptions, Options};
+use crate::options::{AuthStrategy, ComputeApiOptions, Options};
 
 /// Completes the gateway with admission control, the audit log, the threads for costly requests, the confirmation that
 /// the state is the newest, and a readiness check that reports when the store fails.
@@ -71,6 +72,14 @@ pub(super) fn scheduler_api(
     Arc::new(service)
 }
 
+/// The services that there are with and without a conductor.
+pub(super) struct CommonServices {
+    pub(super) placement: Arc<PlacementService>,
+    pub(super) scheduler: Arc<SchedulerService>,
+    /// The view of the hosts for the page.
+    pub(super) fleet: FleetHandle,
+}
+
 /// The servers of all APIs that have a socket, and what the identity API needs besides its server. The compute, image
 /// and identity APIs need the conductor.
 ///
@@ -81,15 +90,21 @@ pub(super) async fn add_apis(
     options: &Options,
     gateway: &Arc<Gateway>,
     runtime: Option<&Runtime>,
-    (placement, scheduler): (Arc<PlacementService>, Arc<SchedulerService>),
+    services: CommonServices,
     sockets: Sockets,
     parts: &mut ListenerParts<'_>,
 ) -> anyhow::Result<(ApiServers, Option<OwnIdentity>)> {
     let mut apis = ApiServers::default();
+    let (placement, scheduler) = (services.placement, services.scheduler);
+    let mut forwarded: Forwarded = vec![
+        ("placement", Arc::clone(&placement) as _),
+        ("scheduler", Arc::clone(&scheduler) as _),
+    ];
     if let Some(runtime) = runtime {
         if sockets.compute.is_some() {
-            let service = compute_api(options, gateway, runtime)?;
-            apis.add("compute", Arc::new(service), sockets.compute, parts)?;
+            let service = Arc::new(compute_api(options, gateway, runtime)?);
+            forwarded.push(("compute", Arc::clone(&service) as _));
+            apis.add("compute", service, sockets.compute, parts)?;
         }
         if sockets.image.is_some() {
             let service = image_api(options, gateway, runtime).await?;
@@ -104,15 +119,34 @@ pub(super) async fn add_apis(
     apis.add("scheduler", scheduler, sockets.scheduler, parts)?;
     apis.add("placement", placement, Some(sockets.placement), parts)?;
     let socket = ListeningSocket::open_maybe(sockets.identity, parts.inherited)?;
-    let Some((socket, runtime)) = socket.zip(runtime) else {
-        return Ok((apis, None));
+    let own = match socket.zip(runtime) {
+        None => None,
+        Some((socket, runtime)) => {
+            // It comes behind the others, because its catalog has their addresses.
+            let own_address = socket.listener.local_addr()?;
+            let catalog = catalog(options, parts.tls, own_address, &apis)?;
+            let address = (own_address, catalog);
+            let (own, service) = OwnIdentity::start(options, gateway, runtime, address)?;
+            let service = Arc::new(service);
+            forwarded.push(("identity", Arc::clone(&service) as _));
+            apis.push("identity", service, socket, parts);
+            Some(own)
+        }
     };
-    // The identity API comes last, because its catalog has the addresses of the other APIs.
-    let own_address = socket.listener.local_addr()?;
-    let catalog = catalog(options, parts.tls, own_address, &apis)?;
-    let (own, service) = OwnIdentity::start(options, gateway, runtime, (own_address, catalog))?;
-    apis.push("identity", Arc::new(service), socket, parts);
-    Ok((apis, Some(own)))
+    let gateway = Arc::clone(gateway);
+    let page = UiService::new(gateway, services.fleet, sign_in(options), forwarded);
+    apis.add("ui", Arc::new(page), sockets.ui, parts)?;
+    Ok((apis, own))
+}
+
+/// How users of the page prove who they are.
+fn sign_in(options: &Options) -> SignIn {
+    match options.auth.strategy {
+        AuthStrategy::Noauth2 => SignIn::Noauth2,
+        AuthStrategy::HttpBasic => SignIn::HttpBasic,
+        AuthStrategy::Keystone => SignIn::Keystone,
+        AuthStrategy::Identity => SignIn::Identity,
+    }
 }
 
 /// The image API of a running control. Old files in the folder that belong to no image are removed first.

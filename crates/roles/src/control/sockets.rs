@@ -51,6 +51,7 @@ pub(crate) struct Sockets {
     pub(crate) identity: Option<Socket>,
     pub(crate) image: Option<Socket>,
     pub(crate) network: Option<Socket>,
+    pub(crate) ui: Option<Socket>,
     pub(crate) for_cells: Option<Socket>,
     pub(crate) health: Option<Socket>,
 }
@@ -75,6 +76,7 @@ impl Sockets {
             identity: take_if_configured(own_identity::address(options), "identity")?,
             image: take_if_configured(options.image.listen, "image")?,
             network: take_if_configured(options.network.listen, "network")?,
+            ui: take_if_configured(options.ui.listen, "ui")?,
             for_cells: take_if_configured(options.control.listen, "control")?,
             health: take_if_configured(options.health.listen, "health")?,
             placement: Socket::take(inherited, options.placement.listen, "placement")?,

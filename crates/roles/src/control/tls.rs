@@ -33,7 +33,7 @@ struct ListenerOptions<'a> {
 }
 
 /// The TLS options of all listeners that can have TLS.
-fn listeners(options: &Options) -> [ListenerOptions<'_>; 7] {
+fn listeners(options: &Options) -> [ListenerOptions<'_>; 8] {
     macro_rules! of_section {
         ($section:ident) => {
             ListenerOptions {
@@ -53,6 +53,7 @@ fn listeners(options: &Options) -> [ListenerOptions<'_>; 7] {
         of_section!(identity),
         of_section!(image),
         of_section!(network),
+        of_section!(ui),
         of_section!(health),
     ]
 }

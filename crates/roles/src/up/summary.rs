@@ -14,6 +14,8 @@ pub(super) struct StartupSummary {
     pub(super) compute: Option<SocketAddr>,
     pub(super) image: Option<SocketAddr>,
     pub(super) network: Option<SocketAddr>,
+    /// The listener of the page.
+    pub(super) ui: Option<SocketAddr>,
     /// The identity API, if users sign in there.
     pub(super) identity: Option<SocketAddr>,
     pub(super) health: Option<SocketAddr>,
@@ -66,6 +68,11 @@ impl StartupSummary {
             text.push_str(&format!(
                 "  cell {}     {address} (gRPC, for agents), {cell}\n",
                 number + 1
+            ));
+        }
+        if let Some(ui) = self.ui {
+            text.push_str(&format!(
+                "  page       http://{ui}/ui/ (sign in as in clouds.yaml)\n"
             ));
         }
         text.push_str(&match self.identity {

@@ -1,0 +1,42 @@
+//! Values that many hosts have in common, each sent to a page once and named by its number from then on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The values of one kind, as JSON.
+#[derive(Debug, Default)]
+pub(super) struct Dictionary {
+    numbers: HashMap<Arc<str>, u32>,
+    /// By number: the version in which a value was added, and the value.
+    values: Vec<(u64, Arc<str>)>,
+}
+
+impl Dictionary {
+    /// The number of a value, which is added if it is new.
+    pub(super) fn number_of(&mut self, value: &str, version: u64) -> u32 {
+        if let Some(number) = self.numbers.get(value) {
+            return *number;
+        }
+        let number = u32::try_from(self.values.len()).unwrap_or(u32::MAX);
+        let value: Arc<str> = value.into();
+        self.numbers.insert(Arc::clone(&value), number);
+        self.values.push((version, value));
+        number
+    }
+
+    /// How many values there are.
+    pub(super) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// How many values a page knows that has everything up to this version.
+    pub(super) fn known_at(&self, version: u64) -> usize {
+        self.values.partition_point(|(added, _)| *added <= version)
+    }
+
+    /// The values from a number on, in order.
+    pub(super) fn from(&self, number: usize) -> impl Iterator<Item = &str> {
+        let values = self.values.get(number..).unwrap_or_default();
+        values.iter().map(|(_, value)| &**value)
+    }
+}

@@ -1,0 +1,237 @@
+//! What the state says of one host, in the form in which a row keeps it.
+
+use std::fmt::Write as _;
+
+use placewright_conductor::{CellId, ControlState};
+use placewright_placement::{ClassId, Provider, ProviderId, State, Timestamp};
+use placewright_scheduler::host_state::HostState;
+use placewright_scheduler::host_table::HostTable;
+use smallvec::SmallVec;
+
+/// By the class's place in the host's shape.
+pub(super) type Amounts = SmallVec<[i64; 4]>;
+
+/// What changes with each claim: amounts used, and the number of consumers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Usage {
+    pub(super) consumers: u32,
+    /// In the order of the classes in the host's shape.
+    pub(super) used: Amounts,
+}
+
+/// Whether a host can take instances, as a page shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Condition {
+    Up = 0,
+    Disabled = 1,
+    Down = 2,
+    /// An operator declared it down.
+    ForcedDown = 3,
+    /// Placement has it, and no agent reports it to the scheduler.
+    Unreported = 4,
+}
+
+/// The bounds of the ages by which a page tells reports apart, in microseconds.
+const AGES: [i64; 4] = [15_000_000, 60_000_000, 300_000_000, 3_600_000_000];
+
+/// The number of an age's range: 0 for the youngest reports.
+pub(super) fn age_range(age: i64) -> u8 {
+    AGES.iter().map(|bound| u8::from(age > *bound)).sum()
+}
+
+/// Everything about a host but its usage.
+#[derive(Debug)]
+pub(super) struct Description<'a> {
+    pub(super) uuid: uuid::Uuid,
+    pub(super) host: &'a str,
+    pub(super) node: &'a str,
+    pub(super) condition: Condition,
+    /// The range of its report's age.
+    pub(super) age: u8,
+}
+
+/// The root provider in a slot with its usage, if there is one that is a host: sharing providers, which are roots too,
+/// give hosts resources and take no instances.
+pub(super) fn root(state: &State, slot: u32) -> Option<&Provider> {
+    let provider = state.provider(ProviderId(slot))?;
+    let is_sharing = |id| provider.has_trait(id);
+    let is_host = provider.parent.is_none() && !state.sharing_trait().is_some_and(is_sharing);
+    is_host.then_some(provider)
+}
+
+/// The providers of the tree of a root, the root first.
+fn tree<'a>(
+    state: &'a State,
+    slot: u32,
+    root: &'a Provider,
+) -> impl Iterator<Item = &'a Provider> + use<'a> {
+    let below = match root.children.is_empty() {
+        true => Vec::new(),
+        false => state.subtree(ProviderId(slot)),
+    };
+    let below = below.into_iter().filter(move |id| id.0 != slot);
+    std::iter::once(root).chain(below.filter_map(|id| state.provider(id)))
+}
+
+/// The usage of a host: of its whole tree.
+pub(super) fn usage(state: &State, slot: u32, root: &Provider) -> Usage {
+    if root.children.is_empty() {
+        return Usage {
+            consumers: count(root.consumers.len()),
+            used: root.inventories.iter().map(|row| row.used).collect(),
+        };
+    }
+    let mut consumers = Vec::new();
+    let mut used: SmallVec<[(ClassId, i64); 8]> = SmallVec::new();
+    for provider in tree(state, slot, root) {
+        consumers.extend_from_slice(&provider.consumers);
+        for row in &provider.inventories {
+            match used.iter_mut().find(|(class, _)| *class == row.class) {
+                Some((_, amount)) => *amount = amount.saturating_add(row.used),
+                None => used.push((row.class, row.used)),
+            }
+        }
+    }
+    consumers.sort_unstable();
+    consumers.dedup();
+    used.sort_unstable_by_key(|(class, _)| *class);
+    Usage {
+        consumers: count(consumers.len()),
+        used: used.into_iter().map(|(_, amount)| amount).collect(),
+    }
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// What a host has, as JSON: `[["VCPU", capacity, total, reserved], …]`, over its tree.
+pub(super) fn write_shape(out: &mut String, state: &State, slot: u32, root: &Provider) {
+    let mut amounts: SmallVec<[(ClassId, [i64; 3]); 8]> = SmallVec::new();
+    for provider in tree(state, slot, root) {
+        for row in &provider.inventories {
+            let more = [
+                row.capacity,
+                i64::from(row.inventory.total),
+                i64::from(row.inventory.reserved),
+            ];
+            match amounts.iter_mut().find(|(class, _)| *class == row.class) {
+                Some((_, sums)) => {
+                    let pairs = sums.iter_mut().zip(more);
+                    pairs.for_each(|(sum, more)| *sum = sum.saturating_add(more));
+                }
+                None => amounts.push((row.class, more)),
+            }
+        }
+    }
+    amounts.sort_unstable_by_key(|(class, _)| *class);
+    write_list(out, amounts, |out, (class, [capacity, total, reserved])| {
+        // The name of a class has letters, digits and underscores only.
+        let name = state.class_name(class);
+        let _ = write!(out, "[\"{name}\",{capacity},{total},{reserved}]");
+    });
+}
+
+/// The aggregates of a host, as a JSON list of UUIDs.
+pub(super) fn write_aggregates(out: &mut String, state: &State, root: &Provider) {
+    write_list(out, &root.aggregates, |out, id| {
+        write_text(out, state.aggregate_uuid(*id));
+    });
+}
+
+/// The traits of a host, as a JSON list of names.
+pub(super) fn write_traits(out: &mut String, state: &State, root: &Provider) {
+    write_list(out, &root.traits, |out, id| {
+        write_text(out, state.trait_name(*id));
+    });
+}
+
+/// The cell of a host, as JSON: its UUID and name; `null` if there is none.
+pub(super) fn write_cell(out: &mut String, control: &ControlState, host: Option<&HostState>) {
+    let Some(host) = host else {
+        out.push_str("null");
+        return;
+    };
+    let cell = host.names.cell;
+    let row = control.conductor.cells().get(&CellId(cell));
+    let _ = write!(out, "[\"{cell}\",");
+    write_text(out, row.map_or("", |row| &row.name));
+    out.push(']');
+}
+
+/// The zone of a host, as JSON.
+pub(super) fn write_zone(out: &mut String, hosts: &HostTable, slot: u32) {
+    match hosts.aggregates().zone(slot) {
+        Some(zone) => write_text(out, zone),
+        None => out.push_str("null"),
+    }
+}
+
+/// The names of a host and its condition.
+pub(super) fn describe<'a>(
+    root: &'a Provider,
+    hosts: &HostTable,
+    host: Option<&'a HostState>,
+    slot: u32,
+    now: Timestamp,
+) -> Description<'a> {
+    let Some(state) = host else {
+        return Description {
+            uuid: root.uuid,
+            host: &root.name,
+            node: &root.name,
+            condition: Condition::Unreported,
+            age: 0,
+        };
+    };
+    let condition = if state.is_forced_down {
+        Condition::ForcedDown
+    } else if !hosts.up().contains(slot) {
+        Condition::Down
+    } else if state.disabled.is_some() {
+        Condition::Disabled
+    } else {
+        Condition::Up
+    };
+    Description {
+        uuid: root.uuid,
+        host: &state.names.service_host,
+        node: &state.names.node,
+        condition,
+        age: age_range(now.0.saturating_sub(state.reported_at.0)),
+    }
+}
+
+/// Writes a text as JSON.
+pub(super) fn write_text(out: &mut String, text: &str) {
+    out.push('"');
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => {
+                out.push('\\');
+                out.push(letter);
+            }
+            '\u{0}'..='\u{1f}' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(letter));
+            }
+            _ => out.push(letter),
+        }
+    }
+    out.push('"');
+}
+
+/// Writes a list as JSON.
+pub(super) fn write_list<T>(
+    out: &mut String,
+    items: impl IntoIterator<Item = T>,
+    mut write: impl FnMut(&mut String, T),
+) {
+    out.push('[');
+    for (number, item) in items.into_iter().enumerate() {
+        if number > 0 {
+            out.push(',');
+        }
+        write(out, item);
+    }
+    out.push(']');
+}

@@ -1,0 +1,305 @@
+//! The rows of all hosts with the versions in which they changed, and how they are written for pages.
+
+use std::fmt::Write as _;
+
+use placewright_conductor::ControlState;
+use placewright_control::now;
+use placewright_placement::{State, Timestamp};
+use placewright_scheduler::host_table::HostTable;
+use uuid::Uuid;
+
+use super::dictionary::Dictionary;
+use super::host::{self, Condition, Usage, write_list, write_text};
+
+/// When a kind of values has more than this many, of which few can be in use, the view begins anew.
+const VALUES_MAX: usize = 1 << 17;
+
+/// The kinds of values that hosts have in common, in the order of their names in [`KINDS`].
+const CELL: usize = 0;
+const ZONE: usize = 1;
+const AGGREGATES: usize = 2;
+const TRAITS: usize = 3;
+const SHAPE: usize = 4;
+
+/// The names of the kinds of values, as pages know them.
+const KINDS: [&str; 5] = ["cells", "zones", "aggregates", "traits", "shapes"];
+
+/// A number for each kind of values.
+pub(super) type ByKind<T> = [T; KINDS.len()];
+
+/// A slot that has, or had, a host.
+#[derive(Debug, Default)]
+struct Row {
+    /// The version in which anything of it changed; 0 if there never was a host.
+    changed: u64,
+    /// The version in which something besides its usage and condition changed.
+    described: u64,
+    /// The host; `None` when it is gone.
+    host: Option<Host>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Host {
+    names: Names,
+    live: Live,
+}
+
+#[derive(Debug, PartialEq)]
+struct Names {
+    uuid: Uuid,
+    host: Box<str>,
+    /// None if it is called as the host is.
+    node: Option<Box<str>>,
+    values: ByKind<u32>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Live {
+    condition: Condition,
+    age: u8,
+    usage: Usage,
+}
+
+/// The rows by slot.
+pub(super) struct Rows {
+    /// Tells these versions from those of another process, or from before the view began anew.
+    epoch: u64,
+    /// The version of the last look that has ended.
+    version: u64,
+    rows: Vec<Row>,
+    hosts: usize,
+    values: ByKind<Dictionary>,
+    scratch: String,
+}
+
+impl Rows {
+    pub(super) fn new() -> Self {
+        Self {
+            // The time in microseconds: no two processes begin in the same one with the same page before them.
+            epoch: u64::try_from(now().0).unwrap_or(0),
+            version: 0,
+            rows: Vec::new(),
+            hosts: 0,
+            values: Default::default(),
+            scratch: String::new(),
+        }
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// How many slots there are.
+    pub(super) fn slots(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Ends a look that found something.
+    pub(super) fn end_look(&mut self) {
+        self.version += 1;
+    }
+
+    /// Begins anew if there are too many values that no host has any more.
+    pub(super) fn begin_anew_if_grown(&mut self) -> bool {
+        let is_grown = |values: &Dictionary| values.len() > VALUES_MAX.max(2 * self.hosts);
+        let begins = self.values.iter().any(is_grown);
+        if begins {
+            *self = Self::new();
+        }
+        begins
+    }
+
+    /// Takes over the usage of the host in a slot. Returns whether it changed; false if nothing is known of the host yet.
+    pub(super) fn look_at_usage(&mut self, state: &State, slot: u32) -> bool {
+        let next = self.version + 1;
+        let row = self.rows.get_mut(slot as usize);
+        let Some((row, root)) = row.zip(host::root(state, slot)) else {
+            return false;
+        };
+        let Some(known) = &mut row.host else {
+            return false;
+        };
+        let usage = host::usage(state, slot, root);
+        let is_new = known.live.usage != usage;
+        if is_new {
+            known.live.usage = usage;
+            row.changed = next;
+        }
+        is_new
+    }
+
+    /// Takes over everything of the host in a slot. Returns whether anything changed.
+    pub(super) fn look_at(
+        &mut self,
+        control: &ControlState,
+        hosts: &HostTable,
+        slot: u32,
+        now: Timestamp,
+    ) -> bool {
+        let next = self.version + 1;
+        let index = slot as usize;
+        let found = self.read(control, hosts, slot, now);
+        if index >= self.rows.len() {
+            if found.is_none() {
+                return false;
+            }
+            self.rows.resize_with(index + 1, Row::default);
+        }
+        let Some(row) = self.rows.get_mut(index) else {
+            return false;
+        };
+        if row.host == found {
+            return false;
+        }
+        let names = |host: &Host| (host.names.uuid, host.names.values);
+        let is_described = match (&row.host, &found) {
+            (Some(old), Some(new)) => names(old) == names(new) && old.names == new.names,
+            _ => false,
+        };
+        if !is_described {
+            row.described = next;
+        }
+        self.hosts += usize::from(found.is_some());
+        self.hosts -= usize::from(row.host.is_some());
+        row.changed = next;
+        row.host = found;
+        true
+    }
+
+    fn read(
+        &mut self,
+        control: &ControlState,
+        hosts: &HostTable,
+        slot: u32,
+        now: Timestamp,
+    ) -> Option<Host> {
+        let next = self.version + 1;
+        let state = &control.placement;
+        let root = host::root(state, slot)?;
+        let reported = hosts.get(slot);
+        let mut number = |kind: usize, write: &mut dyn FnMut(&mut String)| {
+            self.scratch.clear();
+            write(&mut self.scratch);
+            self.values[kind].number_of(&self.scratch, next)
+        };
+        let mut values = ByKind::default();
+        values[CELL] = number(CELL, &mut |out| host::write_cell(out, control, reported));
+        values[ZONE] = number(ZONE, &mut |out| host::write_zone(out, hosts, slot));
+        values[AGGREGATES] = number(AGGREGATES, &mut |out| {
+            host::write_aggregates(out, state, root);
+        });
+        values[TRAITS] = number(TRAITS, &mut |out| host::write_traits(out, state, root));
+        values[SHAPE] = number(SHAPE, &mut |out| host::write_shape(out, state, slot, root));
+        let description = host::describe(root, hosts, reported, slot, now);
+        let node = (description.node != description.host).then(|| description.node.into());
+        Some(Host {
+            names: Names {
+                uuid: description.uuid,
+                host: description.host.into(),
+                node,
+                values,
+            },
+            live: Live {
+                condition: description.condition,
+                age: description.age,
+                usage: host::usage(state, slot, root),
+            },
+        })
+    }
+
+    /// How many values of each kind a page knows that has everything up to this version.
+    pub(super) fn known_at(&self, version: u64) -> ByKind<usize> {
+        self.values
+            .each_ref()
+            .map(|values| values.known_at(version))
+    }
+
+    /// Writes the rows in these slots that changed after a version, as the data of one event, with the values that the
+    /// page does not know yet. `known` is how many it knows, and is updated. `None` if there is nothing to write.
+    pub(super) fn write(
+        &self,
+        slots: impl Iterator<Item = u32>,
+        after: u64,
+        known: &mut ByKind<usize>,
+    ) -> Option<String> {
+        let (mut described, mut live, mut gone) = (String::new(), String::new(), String::new());
+        for slot in slots {
+            let Some(row) = self.rows.get(slot as usize) else {
+                continue;
+            };
+            if row.changed <= after {
+                continue;
+            }
+            match &row.host {
+                None => write_number(&mut gone, slot),
+                Some(host) if row.described > after => {
+                    write_names(&mut described, slot, &host.names);
+                    write_live(&mut live, slot, &host.live);
+                }
+                Some(host) => write_live(&mut live, slot, &host.live),
+            }
+        }
+        if described.is_empty() && live.is_empty() && gone.is_empty() {
+            return None;
+        }
+        let mut out = String::with_capacity(described.len() + live.len() + gone.len() + 128);
+        out.push('{');
+        for (kind, (name, values)) in KINDS.iter().zip(&self.values).enumerate() {
+            if known[kind] < values.len() {
+                let _ = write!(out, "\"{name}\":");
+                write_list(&mut out, values.from(known[kind]), |out, value| {
+                    out.push_str(value);
+                });
+                out.push(',');
+                known[kind] = values.len();
+            }
+        }
+        let _ = write!(
+            out,
+            "\"hosts\":[{described}],\"live\":[{live}],\"gone\":[{gone}]}}"
+        );
+        Some(out)
+    }
+}
+
+fn comma(out: &mut String) {
+    if !out.is_empty() {
+        out.push(',');
+    }
+}
+
+fn write_number(out: &mut String, number: u32) {
+    comma(out);
+    let _ = write!(out, "{number}");
+}
+
+/// `[slot, uuid, host, node or 0, cell, zone, aggregates, traits, shape]`
+fn write_names(out: &mut String, slot: u32, names: &Names) {
+    comma(out);
+    let _ = write!(out, "[{slot},\"{}\",", names.uuid);
+    write_text(out, &names.host);
+    out.push(',');
+    match &names.node {
+        Some(node) => write_text(out, node),
+        None => out.push('0'),
+    }
+    for number in names.values {
+        let _ = write!(out, ",{number}");
+    }
+    out.push(']');
+}
+
+/// `[slot, condition, range of age, consumers, used …]`
+fn write_live(out: &mut String, slot: u32, live: &Live) {
+    comma(out);
+    let (condition, consumers) = (live.condition as u8, live.usage.consumers);
+    let _ = write!(out, "[{slot},{condition},{},{consumers}", live.age);
+    for amount in &live.usage.used {
+        let _ = write!(out, ",{amount}");
+    }
+    out.push(']');
+}

@@ -1,0 +1,207 @@
+//! The sampler: looks at what changed in the state, in slices, as long as pages follow.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant as Clock};
+
+use bytes::Bytes;
+use placewright_conductor::ControlState;
+use placewright_control::now;
+use placewright_placement::tree_changes::ChangeKind;
+use placewright_scheduler::host_table::HostTable;
+use placewright_tasks::{ContainedWork, spawn_contained};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::{Look, Shared};
+
+/// The time between two looks. Longer if a look takes long: see [`REST`].
+const INTERVAL: Duration = Duration::from_millis(500);
+/// How many times as long as a look takes the sampler rests at least, so that it takes a twentieth of a processor.
+const REST: u32 = 19;
+/// How many hosts are looked at while the state cannot change: well below a millisecond.
+const SLICE: usize = 256;
+/// How many slots are looked at in turn in each look besides those of which a change is known, at least and as a part of
+/// all. So what no log tells (names, cells, the ages of reports) is some seconds late at most.
+const TURN_MIN: usize = 512;
+const TURN_PART: usize = 20;
+/// How long the sampler goes on when nobody follows any more.
+const LINGER: Duration = Duration::from_secs(15);
+/// The most changed hosts that one look writes for all pages. When more changed, each page reads the rows in pieces.
+const WRITTEN_MAX: usize = 8192;
+
+/// Makes sure that the sampler runs.
+pub(super) fn ensure(shared: &Arc<Shared>, stopping: &watch::Receiver<bool>) {
+    let mut is_sampled = shared.is_sampled.lock();
+    if std::mem::replace(&mut *is_sampled, true) {
+        return;
+    }
+    drop(is_sampled);
+    let sampler = Sampler {
+        running: Running(Arc::clone(shared)),
+        position: None,
+        turn: 0,
+        up: Vec::new(),
+    };
+    spawn_contained(ContainedWork::HttpConnection, sampler.run(stopping.clone()));
+}
+
+/// Says that the sampler runs, until it is dropped, whether it ended or panicked.
+struct Running(Arc<Shared>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        *self.0.is_sampled.lock() = false;
+    }
+}
+
+struct Sampler {
+    running: Running,
+    /// The place in placement's log of changes up to which everything was looked at.
+    position: Option<u64>,
+    /// The slot at which the next turn begins.
+    turn: u32,
+    /// By word of 64 slots: which hosts are up, and which enabled.
+    up: Vec<(u64, u64)>,
+}
+
+/// The slots to look at, and whether only their usage changed.
+type Changed = BTreeMap<u32, bool>;
+
+impl Sampler {
+    async fn run(mut self, mut stopping: watch::Receiver<bool>) {
+        let mut last_followed = Instant::now();
+        loop {
+            let begun = Clock::now();
+            self.look().await;
+            let shared = &self.running.0;
+            if shared.has_followers() {
+                last_followed = Instant::now();
+            } else if last_followed.elapsed() > LINGER {
+                return;
+            }
+            let rest = INTERVAL.max(begun.elapsed() * REST);
+            tokio::select! {
+                () = tokio::time::sleep(rest) => {}
+                _ = stopping.wait_for(|stopping| *stopping) => return,
+            }
+        }
+    }
+
+    /// Looks at everything that changed since the last look, and tells the streams.
+    async fn look(&mut self) {
+        if self.running.0.rows.lock().begin_anew_if_grown() {
+            self.position = None;
+        }
+        let changed = self.changed();
+        let shared = Arc::clone(&self.running.0);
+        let mut found = Vec::new();
+        let changed: Vec<(u32, bool)> = changed.into_iter().collect();
+        for slice in changed.chunks(SLICE) {
+            look_at_slice(&shared, slice, &mut found);
+            tokio::task::yield_now().await;
+        }
+        if found.is_empty() {
+            return;
+        }
+        let look = {
+            let mut rows = shared.rows.lock();
+            let from = rows.version();
+            rows.end_look();
+            let to = rows.version();
+            let events = (found.len() <= WRITTEN_MAX).then(|| {
+                let mut known = rows.known_at(from);
+                let data = rows.write(found.iter().copied(), from, &mut known);
+                let mut events = data.map_or_else(String::new, |data| super::stream::event(&data));
+                events.push_str(&super::stream::end_event(rows.epoch(), to));
+                Bytes::from(events)
+            });
+            Look { from, to, events }
+        };
+        shared.looks.send_replace(Arc::new(look));
+    }
+
+    /// The slots that may have changed since the last look.
+    fn changed(&mut self) -> Changed {
+        let shared = Arc::clone(&self.running.0);
+        let known_slots = shared.rows.lock().slots();
+        shared.scheduler.with_state(|scheduler, control| {
+            let (log, slots) = (
+                control.placement.tree_changes(),
+                control.placement.provider_slots(),
+            );
+            let mut changed = Changed::new();
+            match self.position.and_then(|position| log.since(position)) {
+                Some(changes) => {
+                    for change in changes {
+                        let only_usage = change.kind != ChangeKind::Anything;
+                        let entry = changed.entry(change.root.0).or_insert(true);
+                        *entry &= only_usage;
+                    }
+                }
+                None => {
+                    changed.extend((0..as_slot(slots.max(known_slots))).map(|slot| (slot, false)));
+                }
+            }
+            self.position = Some(log.position());
+            self.add_conditions(scheduler.hosts(), slots, &mut changed);
+            self.add_turn(slots.max(known_slots), &mut changed);
+            changed
+        })
+    }
+
+    /// Adds the hosts that went up or down, or were enabled or disabled.
+    fn add_conditions(&mut self, hosts: &HostTable, slots: usize, changed: &mut Changed) {
+        self.up.resize(slots.div_ceil(64), (0, 0));
+        for (word, known) in self.up.iter_mut().enumerate() {
+            let present = (hosts.up().word(word), hosts.enabled().word(word));
+            let mut bits = (present.0 ^ known.0) | (present.1 ^ known.1);
+            *known = present;
+            while bits != 0 {
+                changed.insert(as_slot(word * 64) + bits.trailing_zeros(), false);
+                bits &= bits - 1;
+            }
+        }
+    }
+
+    /// Adds the slots whose turn it is.
+    fn add_turn(&mut self, slots: usize, changed: &mut Changed) {
+        let part = TURN_MIN.max(slots / TURN_PART).min(slots);
+        for _ in 0..part {
+            if self.turn as usize >= slots {
+                self.turn = 0;
+            }
+            changed.insert(self.turn, false);
+            self.turn += 1;
+        }
+    }
+}
+
+fn as_slot(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// Looks at some slots, and adds those to `found` in which something changed.
+fn look_at_slice(shared: &Shared, slice: &[(u32, bool)], found: &mut Vec<u32>) {
+    let now = now();
+    let mut look = |control: &ControlState, hosts: Option<&HostTable>| {
+        let mut rows = shared.rows.lock();
+        for (slot, _) in slice {
+            let is_changed = match hosts {
+                Some(hosts) => rows.look_at(control, hosts, *slot, now),
+                None => rows.look_at_usage(&control.placement, *slot),
+            };
+            if is_changed {
+                found.push(*slot);
+            }
+        }
+    };
+    // Usage alone needs no look at the scheduler, which ranks on while it is read.
+    if slice.iter().all(|(_, only_usage)| *only_usage) {
+        let engine = shared.scheduler.engine();
+        engine.read_now(|machine| look(&machine.state, None));
+    } else {
+        let scheduler = &shared.scheduler;
+        scheduler.with_state(|scheduler, control| look(control, Some(scheduler.hosts())));
+    }
+}

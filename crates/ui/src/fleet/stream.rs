@@ -1,0 +1,181 @@
+//! The stream of one page.
+//!
+//! An event without a name has rows; the event `end` comes when the page has everything up to a version, and its id
+//! says from where to go on after a break. The event `reset` says that what the page has is of another epoch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::time::Instant;
+
+use super::rows::ByKind;
+use super::{Look, Shared};
+
+/// The most pieces queued for one page.
+pub(super) const QUEUED_PIECES_MAX: usize = 1;
+/// How long a page may take nothing before its stream is ended.
+const STALL_MAX: Duration = Duration::from_secs(10);
+/// The interval of comment lines on an idle stream, by which both ends notice a dead connection.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// How long a stream lasts. The page then asks again, and its token and rights are checked again.
+const LIFETIME: Duration = Duration::from_secs(60);
+/// How many slots are read for one event when a page catches up.
+const PIECE_SLOTS: u32 = 1024;
+
+/// Up to where a page has the fleet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    epoch: u64,
+    version: u64,
+}
+
+impl Place {
+    /// Parses the id of an event.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (epoch, version) = text.split_once('.')?;
+        Some(Self {
+            epoch: epoch.parse().ok()?,
+            version: version.parse().ok()?,
+        })
+    }
+}
+
+/// An event with rows.
+pub(super) fn event(data: &str) -> String {
+    format!("data: {data}\n\n")
+}
+
+/// The event that says up to where the page has the fleet.
+pub(super) fn end_event(epoch: u64, version: u64) -> String {
+    format!("id: {epoch}.{version}\nevent: end\ndata: {{}}\n\n")
+}
+
+/// The client is gone, takes nothing, or the service stops.
+struct Over;
+
+/// The stream of one page.
+pub(super) struct FleetStream {
+    shared: Arc<Shared>,
+    sender: mpsc::Sender<Bytes>,
+    stopping: watch::Receiver<bool>,
+    looks: watch::Receiver<Arc<Look>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl FleetStream {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        sender: mpsc::Sender<Bytes>,
+        stopping: watch::Receiver<bool>,
+        permit: OwnedSemaphorePermit,
+    ) -> Self {
+        let looks = shared.looks.subscribe();
+        Self {
+            shared,
+            sender,
+            stopping,
+            looks,
+            _permit: permit,
+        }
+    }
+
+    /// Sends what the page does not have, and then what changes.
+    pub(super) async fn run(mut self, after: Option<Place>) {
+        let end = Instant::now() + LIFETIME;
+        let mut stopping = self.stopping.clone();
+        tokio::select! {
+            _ = stopping.wait_for(|stopping| *stopping) => {}
+            () = tokio::time::sleep_until(end) => {}
+            _ = self.send_all(after) => {}
+        }
+    }
+
+    async fn send_all(&mut self, after: Option<Place>) -> Result<(), Over> {
+        let (epoch, version) = {
+            let rows = self.shared.rows.lock();
+            (rows.epoch(), rows.version())
+        };
+        let is_known = |place: &Place| place.epoch == epoch && place.version <= version;
+        let mut place = match after.filter(is_known) {
+            Some(place) => place,
+            None => Place { epoch, version: 0 },
+        };
+        let begin = match after {
+            Some(after) if after != place => "event: reset\ndata: {}\n\n",
+            // Headers are sent with the first bytes of the body.
+            _ => ": following\n\n",
+        };
+        self.send(Bytes::from_static(begin.as_bytes())).await?;
+        loop {
+            let look = Arc::clone(&self.looks.borrow_and_update());
+            let (epoch, version) = {
+                let rows = self.shared.rows.lock();
+                (rows.epoch(), rows.version())
+            };
+            if epoch != place.epoch {
+                self.send(Bytes::from_static(b"event: reset\ndata: {}\n\n"))
+                    .await?;
+                place = Place { epoch, version: 0 };
+            }
+            match &look.events {
+                Some(events) if look.from == place.version && look.to == version => {
+                    self.send(events.clone()).await?;
+                    place.version = look.to;
+                }
+                _ if place.version < version => place = self.catch_up(place, version).await?,
+                _ => self.wait().await?,
+            }
+        }
+    }
+
+    /// Waits for the next look; meanwhile comment lines go out.
+    async fn wait(&mut self) -> Result<(), Over> {
+        loop {
+            tokio::select! {
+                changed = self.looks.changed() => return changed.map_err(|_| Over),
+                () = self.sender.closed() => return Err(Over),
+                () = tokio::time::sleep(HEARTBEAT) => {
+                    self.send(Bytes::from_static(b": alive\n\n")).await?;
+                }
+            }
+        }
+    }
+
+    /// Sends all rows that changed after what the page has, in pieces, each read when the page has taken the one before.
+    async fn catch_up(&mut self, from: Place, version: u64) -> Result<Place, Over> {
+        let (mut known, slots): (ByKind<usize>, u32) = {
+            let rows = self.shared.rows.lock();
+            let slots = u32::try_from(rows.slots()).unwrap_or(u32::MAX);
+            (rows.known_at(from.version), slots)
+        };
+        let mut next = 0;
+        while next < slots {
+            let end = next.saturating_add(PIECE_SLOTS).min(slots);
+            let data = {
+                let rows = self.shared.rows.lock();
+                if rows.epoch() != from.epoch {
+                    return Ok(from);
+                }
+                rows.write(next..end, from.version, &mut known)
+            };
+            if let Some(data) = data {
+                self.send(Bytes::from(event(&data))).await?;
+            }
+            next = end;
+        }
+        let ended = end_event(from.epoch, version);
+        self.send(Bytes::from(ended)).await?;
+        Ok(Place {
+            epoch: from.epoch,
+            version,
+        })
+    }
+
+    /// Queues a piece for the page.
+    async fn send(&self, piece: Bytes) -> Result<(), Over> {
+        let sent = tokio::time::timeout(STALL_MAX, self.sender.send(piece)).await;
+        sent.map_err(|_| Over)?.map_err(|_| Over)
+    }
+}

@@ -1,0 +1,50 @@
+//! The way from the page to the other services of this process: `/ui/api/compute/v2.1/servers` is `/v2.1/servers` of the
+//! compute API.
+
+use hyper::header::HeaderMap;
+use hyper::{Request, Uri};
+
+/// The beginning of the paths of all requests that the page makes.
+pub(crate) const API_PREFIX: &str = "/ui/api/";
+
+/// The section of the service that a path is for, and the path there; `None` for a path of the page itself.
+pub(crate) fn target(path: &str) -> Option<(&str, &str)> {
+    let rest = path.strip_prefix(API_PREFIX)?;
+    let end = rest.find('/')?;
+    Some(rest.split_at(end))
+}
+
+/// Gives a request the path and query that its service knows.
+pub(crate) fn set_path<B>(request: &mut Request<B>, path: &str) {
+    let text = match request.uri().query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    };
+    // What was a valid path is one without its beginning, too, as long as it begins with a slash.
+    if let Ok(uri) = Uri::try_from(text) {
+        *request.uri_mut() = uri;
+    }
+}
+
+/// Whether a request comes from a page of another origin. Browsers say so, and do not let pages change it. Other
+/// clients say nothing.
+pub(crate) fn is_cross_site(headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site");
+    site.is_some_and(|site| site != "same-origin")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lose_the_name_of_their_service() {
+        assert_eq!(
+            target("/ui/api/compute/v2.1/servers"),
+            Some(("compute", "/v2.1/servers"))
+        );
+        assert_eq!(target("/ui/api/fleet"), None);
+        assert_eq!(target("/ui/main.js"), None);
+        assert_eq!(target("/ui/api/compute//x"), Some(("compute", "//x")));
+    }
+}

@@ -1,0 +1,36 @@
+//! The headers of every response of the listener, which keep other origins away from the page and the page away from
+//! other origins.
+
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+/// What the page may load and do: its own files and requests to its own origin, nothing else.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+     img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; \
+     require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// Adds the headers, and takes away what would make a browser ask for a password by itself: it would send that with every
+/// request to this origin from then on, also with those that other pages cause.
+pub(crate) fn protect(headers: &mut HeaderMap) {
+    headers.remove(header::WWW_AUTHENTICATE);
+    let fixed: [(HeaderName, &'static str); 7] = [
+        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
+        (
+            HeaderName::from_static("permissions-policy"),
+            "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+        ),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}

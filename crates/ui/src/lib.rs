@@ -1,0 +1,18 @@
+//! The page at `/ui/` for operators and tenants: its files, the live view of the fleet, and the way to the other
+//! services of this process.
+//!
+//! - [`UiService`] is what a listener serves: the page's files, the page's own API below `/ui/api/`, and requests to the
+//!   other services, which it hands over as they are. So identity, policies and limits are theirs.
+//! - [`FleetHandle`] is the view of all hosts that the pages of operators follow. It is compacted once for all of them.
+
+mod error_body;
+mod files;
+mod fleet;
+mod forward;
+mod headers;
+mod page_api;
+mod service;
+
+pub use fleet::FleetHandle;
+pub use page_api::SignIn;
+pub use service::{Forwarded, UiService};

@@ -1,0 +1,101 @@
+//! What the listener of the page serves.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderValue};
+use hyper::{Request, Response, StatusCode};
+use placewright_http::{
+    ApiError, Body, Client, Gateway, HttpMetrics, HttpOptions, HttpService, Responding,
+};
+
+use crate::error_body::error_body;
+use crate::fleet::FleetHandle;
+use crate::page_api::{PageApi, SignIn};
+use crate::{forward, headers};
+
+/// The services of this process that the page reaches, by the sections of their options.
+pub type Forwarded = Vec<(&'static str, Arc<dyn HttpService>)>;
+
+/// The page with its own API, and the way to the other services.
+pub struct UiService {
+    page: Arc<PageApi>,
+    forwarded: Forwarded,
+}
+
+impl fmt::Debug for UiService {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("UiService").finish_non_exhaustive()
+    }
+}
+
+impl UiService {
+    /// Creates the service. `sign_in` says how callers prove who they are.
+    #[must_use]
+    pub fn new(
+        gateway: Arc<Gateway>,
+        fleet: FleetHandle,
+        sign_in: SignIn,
+        forwarded: Forwarded,
+    ) -> Self {
+        let services = forwarded.iter().map(|(section, _)| *section).collect();
+        Self {
+            page: Arc::new(PageApi::new(gateway, fleet, sign_in, services)),
+            forwarded,
+        }
+    }
+
+    /// The service that a request goes on to, with the path there.
+    fn forwarded<'p>(&self, path: &'p str) -> Option<(&Arc<dyn HttpService>, &'p str)> {
+        let (section, path) = forward::target(path)?;
+        let mut services = self.forwarded.iter();
+        let (_, service) = services.find(|(name, _)| *name == section)?;
+        Some((service, path))
+    }
+}
+
+/// The refusal of a request that a page of another origin caused.
+fn cross_site_refusal() -> Response<Body> {
+    let error = ApiError::forbidden("Only the page at /ui/ may send this request.");
+    let mut response = Response::new(Body::Whole(Bytes::from(error_body(&error))));
+    *response.status_mut() = StatusCode::FORBIDDEN;
+    let fields = response.headers_mut();
+    let json = HeaderValue::from_static("application/json");
+    fields.insert(header::CONTENT_TYPE, json);
+    // The body of the request was not read.
+    fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+impl HttpService for UiService {
+    fn options(&self) -> &HttpOptions {
+        HttpService::options(&*self.page)
+    }
+
+    fn metrics(&self) -> &HttpMetrics {
+        HttpService::metrics(&*self.page)
+    }
+
+    fn begin_stop(&self) {
+        self.page.begin_stop();
+    }
+
+    fn handle(self: Arc<Self>, mut request: Request<Incoming>, client: Client) -> Responding {
+        Box::pin(async move {
+            let path = request.uri().path().to_owned();
+            let is_call = path.starts_with(forward::API_PREFIX);
+            let mut response = match self.forwarded(&path) {
+                _ if is_call && forward::is_cross_site(request.headers()) => cross_site_refusal(),
+                Some((service, path)) => {
+                    forward::set_path(&mut request, path);
+                    Arc::clone(service).handle(request, client).await
+                }
+                None => HttpService::handle(Arc::clone(&self.page), request, client).await,
+            };
+            headers::protect(response.headers_mut());
+            response
+        })
+    }
+}

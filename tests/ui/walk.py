@@ -1,0 +1,338 @@
+#!/usr/bin/env python3
+"""The page at /ui/ in Chromium, against `placewright up` with racks, flavors and servers of two projects.
+
+Signs in as an operator and as a tenant, opens each page and uses each control, breaks the connection, and looks for errors
+in the browser's console. axe-core looks at each page, if npm can fetch it (into tests/ui/.out). The last line is
+"N passed, N failed".
+"""
+
+import argparse
+import pathlib
+import sys
+import time
+import urllib.parse
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "lib")]
+
+import launch  # noqa: E402
+from browser import Browser, axe_source, violations  # noqa: E402
+from installation import EVIL, apply_topology, running, settle  # noqa: E402,F401
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+from tally import Tally  # noqa: E402
+
+OUT = HERE / ".out"
+PAGES = ("overview", "fleet", "why", "capacity", "builds", "cells")
+
+
+class Walk:
+    def __init__(self, site, tally: Tally, pictures: pathlib.Path | None) -> None:
+        self.site, self.tally, self.pictures = site, tally, pictures
+        self.browser = Browser()
+        self.axe = axe_source(OUT)
+
+    def check(self, name: str, ok: bool, detail: str = "") -> None:
+        if not ok and not detail:
+            detail = self.browser.text()[:1500]
+            OUT.mkdir(exist_ok=True)
+            self.browser.picture(OUT / f"failed-{self.tally.failed}.png")
+        self.tally.check(name, ok, detail)
+
+    def quiet(self, name: str, *expected: str) -> None:
+        """The console has nothing but answers that the test asked for."""
+        said = [line for line in self.browser.console() if not any(part in line for part in expected)]
+        self.check(f"{name}: nothing in the console", not said, "\n".join(said))
+
+    def accessible(self, name: str) -> None:
+        if self.axe is None:
+            return
+        found = violations(self.browser, self.axe)
+        self.check(f"{name}: axe-core finds nothing", not found, "\n".join(found))
+
+    def picture(self, name: str) -> None:
+        if self.pictures:
+            self.pictures.mkdir(parents=True, exist_ok=True)
+            self.browser.picture(self.pictures / f"{name}.png")
+
+    def signing_in(self) -> None:
+        browser = self.browser
+        browser.open(self.site.page)
+        self.check("the form to sign in is there", browser.until_text("With a user of this installation"))
+        self.accessible("sign in")
+        browser.sign_in("admin", "wrong")
+        self.check("a wrong password is refused", browser.until_text("The name or the password is wrong."))
+        self.quiet("sign in", "401")
+        browser.sign_in("admin", self.site.password("placewright"))
+        self.check("an operator signs in", browser.until_text("admin · admin", "#who"))
+        self.check("the stream is live", browser.until_text("live", "#live"))
+        stored = browser.run("return [document.cookie, localStorage.length, sessionStorage.length].join()")
+        self.check("nothing is stored in the browser", stored == ",0,0", stored)
+
+    def overview(self) -> None:
+        browser = self.browser
+        browser.go("#/overview")
+        self.check("Overview counts the hosts", browser.until_text("48 up"))
+        self.check("Overview says what is wrong", browser.until_text("Servers in error: 1", "#wrong"))
+        self.check("Overview says why", browser.until_text("nobody has resources=VCPU:4000"))
+        self.check("Overview has the fullest racks", browser.until_text("rack-01"))
+        self.picture("overview")
+
+    def fleet(self, hosts: list[dict]) -> None:
+        browser = self.browser
+        browser.go("#/fleet")
+        self.check("Fleet shows all hosts", browser.until_text("48 of 48 hosts", "#shown"))
+        blocks = browser.run("return placewrightTiles.blocks.map((block) => block.name)")
+        self.check("Fleet has a block for each rack", blocks == [f"rack-{n:02}" for n in range(1, 9)], str(blocks))
+        for value, count in (("room", 2), ("cell", 3), ("zone", 1), ("none", 1), ("aggregate", 8)):
+            browser.choose("Group by", value)
+            found = browser.until(lambda: len(browser.run("return placewrightTiles.blocks")) == count)
+            self.check(f"Fleet is grouped by {value}", found and f"group={value}" in browser.driver.current_url)
+        browser.choose("Group by", "rack")
+        for value, legend in (("MEMORY_MB", "< 5 %"), ("state", "up: 48"), ("age", "under 15 s"), ("count", "0:"), ("VCPU", "%")):
+            browser.choose("Colour by", value)
+            self.check(f"Fleet is coloured by {value}", browser.until_text(legend, "#legend"))
+        browser.fill("#search", hosts[3]["host"] + Keys.ENTER)
+        self.check("Fleet is filtered by text", browser.until_text("1 of 48 hosts", "#shown"))
+        browser.go("#/fleet")
+        browser.until_text("48 of 48 hosts", "#shown")
+        browser.choose("Condition", "2")
+        self.check("Fleet is filtered by condition", browser.until_text("0 of 48 hosts", "#shown"))
+        browser.go("#/fleet")
+        browser.until_text("48 of 48 hosts", "#shown")
+        rack = browser.run("return [...document.querySelectorAll('option')].find((o) => o.textContent === 'rack-02').value")
+        browser.choose("Aggregate", rack)
+        self.check("Fleet is filtered by aggregate", browser.until_text("6 of 48 hosts", "#shown"))
+        browser.go("#/fleet")
+        browser.until_text("48 of 48 hosts", "#shown")
+        scale = "return placewrightTiles.view.scale"
+        before = browser.run(scale)
+        browser.find("#zoom-in").click()
+        closer = browser.run(scale)
+        browser.find("#zoom-out").click()
+        browser.find("#zoom-all").click()
+        self.check("Fleet zooms", closer > before and abs(browser.run(scale) - before) < 0.01, f"{before} {closer}")
+        self.keyboard()
+        self.tables()
+        self.live(hosts)
+
+    def keyboard(self) -> None:
+        browser = self.browser
+        browser.run("document.querySelector('canvas').focus()")
+        browser.key(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+        browser.key("+")
+        browser.key("0")
+        browser.key(Keys.ENTER)
+        self.check("a host is chosen and opened by keyboard", browser.until_text("Providers") and "host=" in browser.driver.current_url)
+        self.check("a host has its tree and state", browser.until_text("128 GiB"))
+        self.picture("fleet")
+        browser.find("#close").click()
+        self.check("a host is closed", browser.until(lambda: not browser.all("#host-name")))
+        x, y = browser.run(
+            """const t = placewrightTiles; const b = t.blocks[0]; const r = t.canvas.getBoundingClientRect();
+            return [r.left + t.view.x + (b.x + 0.5) * t.view.scale, r.top + t.view.y + (b.y + 0.5) * t.view.scale]"""
+        )
+        mouse = {"x": x, "y": y, "button": "left", "clickCount": 1}
+        for kind in ("mousePressed", "mouseReleased"):
+            browser.driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": kind, **mouse})
+        self.check("a host is opened by a click", browser.until(lambda: browser.all("#host-name")))
+        link = browser.driver.current_url
+        browser.go("#/overview")
+        browser.until_text("How full")
+        browser.go("#" + link.split("#")[1])
+        self.check("the link to a host leads to it", browser.until(lambda: browser.all("#host-name")))
+        browser.run("document.querySelector('#close').previousSibling.click()")
+        self.check("a host has a page of its own", browser.until_text("Host ", "h1"))
+        browser.go("#/fleet")
+
+    def tables(self) -> None:
+        browser = self.browser
+        browser.until(lambda: browser.all("#tables"))
+        browser.find("#tables summary").click()
+        self.check("the table has what the picture has", browser.until_text("rack-08", "#tables") and browser.until(lambda: len(browser.all("#tables tbody tr")) == 8 + 48))
+        self.accessible("fleet with its table")
+
+    def live(self, hosts: list[dict]) -> None:
+        """A host is disabled by somebody else, and the page shows that by itself."""
+        browser = self.browser
+        browser.go("#/fleet?by=state")
+        browser.until_text("up: 48", "#legend")
+        version = {"OpenStack-API-Version": "compute 2.96"}
+        _, _, services = self.site.ask("compute", "GET", "/v2.1/os-services", token=self.data["admin"], headers=version)
+        service = next(row for row in services["services"] if row["host"] == hosts[0]["host"])
+        path = f"/v2.1/os-services/{service['id']}"
+        off = {"status": "disabled", "disabled_reason": "<b>work</b>"}
+        self.site.ask("compute", "PUT", path, off, self.data["admin"], version)
+        self.check("a change shows by itself", browser.until_text("disabled: 1", "#legend"))
+        browser.go(f"#/host/{hosts[0]['uuid']}")
+        self.check("a stored reason with markup stays a text", browser.until_text("<b>work</b>") and not browser.all("main b"))
+        self.site.ask("compute", "PUT", path, {"status": "enabled"}, self.data["admin"], version)
+
+    def why(self) -> None:
+        browser, ids = self.browser, self.data["ids"]
+        browser.go("#/why")
+        browser.until(lambda: browser.all("#fits-form select"))
+        browser.choose("Flavor", "L")
+        browser.find("#fits-form button").click()
+        self.check("Why says where a flavor would go", browser.until_text("It would go to", "#would-go"))
+        self.check("Why says how many more fit", browser.until_text("more fit", "#fits"))
+        said = browser.text("#fits").split()[0].replace(",", "")
+        body = {"request": {"flavor": {"name": "L", "vcpus": 16, "memory_mb": 32768, "root_gb": 80}}}
+        _, _, fits = self.site.ask("scheduler", "POST", "/v1/capacity", body, self.data["admin"])
+        self.check("the number is that of the API", said == str(fits["count"]), f"{said} {fits}")
+        self.check("each weigher has its part", browser.until(lambda: len(browser.all(".stack-bar")) == 10))
+        self.picture("why")
+        self.quiet("why")
+        browser.go("#/why?flavor=giant")
+        self.check("what does not fit is explained", browser.until_text("The nearest misses") or "resources=VCPU:4000" in browser.text())
+        self.check("none fits", browser.until_text("None fits.", "#fits"))
+        self.quiet("what does not fit", "409")
+        browser.go("#/why?vcpus=2&ram=512&disk=0&extra=trait:CUSTOM_NONE%3Drequired")
+        self.check("a size of one's own with extra specs", browser.until_text("None fits.") or browser.until_text("trait"))
+        self.quiet("extra specs", "409", "400")
+        browser.go("#/why")
+        browser.until(lambda: browser.all("#server-form input"))
+        browser.fill("#server-form input[name=server]", "db-1" + Keys.ENTER)
+        self.check("a server is found by its name", browser.until_text("It is on host-", "#server-is"))
+        self.check("a server has what was done with it", browser.until_text("compute_create_try_1"))
+        browser.go(f"#/why?server={ids['db']}&with={self.data['hosts'][5]['host']}")
+        self.check("a server is compared with a host", browser.until_text("Compare with hosts") and browser.until_text(self.data["hosts"][5]["host"]))
+        browser.go(f"#/why?server={ids['too-large']}")
+        self.check("a server that found no host has the reason", browser.until_text("No valid host was found") and browser.until_text("What each constraint left"))
+        self.quiet("a server that found no host", "409")
+        browser.go(f"#/why?server={ids[EVIL]}")
+        self.check("a server's name with markup stays a text", browser.until_text("<img src=x onerror") and not browser.all("main img") and not browser.run("return window.owned"))
+        browser.go("#/why?server=no-such-server")
+        self.check("a server that does not exist", browser.until_text("There is no such server."))
+        browser.go("#/why?server=" + urllib.parse.quote("(((a+)+)+)+$"))
+        self.check("a name is no expression", browser.until_text("There is no such server."))
+        self.quiet("servers", "404")
+
+    def capacity(self) -> None:
+        browser = self.browser
+        browser.go("#/capacity")
+        self.check("Capacity counts each flavor", browser.until(lambda: "counting" not in browser.text("main") and "giant" in browser.text("main"), 30))
+        self.check("Capacity has the free room by rack", browser.until_text("rack-08"))
+        browser.choose("Group by", "cell")
+        self.check("Capacity by cell", browser.until_text("cell3") and "group=cell" in browser.driver.current_url)
+        self.picture("capacity")
+
+    def builds(self) -> None:
+        self.browser.go("#/builds")
+        self.check("Builds has what failed, with the reason", self.browser.until_text("nobody has resources=VCPU:4000"))
+
+    def cells(self) -> None:
+        browser = self.browser
+        browser.go("#/cells")
+        self.check("Cells has this process", browser.until_text("Applied entry") and browser.until_text("alone"))
+        self.check("Cells has the cells", browser.until_text("cell2"))
+        browser.find("#audit").click()
+        self.check("an audit is made", browser.until_text("Everything adds up.", seconds=30))
+        self.picture("cells")
+
+    def every_page(self) -> None:
+        """What holds for each page: its title, axe-core, both themes, and widths from a phone to 4K."""
+        browser = self.browser
+        for page in PAGES:
+            browser.go(f"#/{page}")
+            browser.until(lambda: browser.all("main h1"))
+            time.sleep(0.3)
+            self.accessible(page)
+            browser.prefer("dark")
+            self.accessible(f"{page}, dark")
+            if page == "fleet":
+                self.picture("fleet-dark")
+            browser.prefer("light")
+            for width in (360, 3840):
+                browser.resize(width, 800)
+                wide = browser.run("return document.documentElement.scrollWidth")
+                self.check(f"{page} fits into {width} px", wide <= width, f"{wide} px")
+            browser.resize(1400, 900)
+        self.quiet("every page")
+
+    def break_of_the_connection(self) -> None:
+        browser = self.browser
+        browser.go("#/fleet")
+        browser.until_text("48 of 48 hosts", "#shown")
+        browser.console()
+        self.site.kill()
+        self.check("a break shows", browser.until_text("no connection", "#live"))
+        self.site.start()
+        self.check("the page comes back by itself", browser.until_text("live", "#live", 40) and browser.until_text("48 of 48 hosts", "#shown", 40))
+        self.quiet("break", "ERR_", "503")
+
+    def tenant(self) -> None:
+        browser = self.browser
+        browser.find("#sign-out").click()
+        self.check("an operator signs out", browser.until_text("Sign in"))
+        browser.sign_in("demo", self.site.password("demo"))
+        self.check("a tenant sees its own servers", browser.until_text("tenant-server-1"))
+        self.check("a tenant sees what is left", browser.until_text("What is left for your project"))
+        text = browser.text()
+        foreign = [name for name in ("web-", "db-1", "host-0", "rack-", "cell1", "Fleet", "too-large") if name in text]
+        self.check("a tenant sees nothing of others", not foreign, str(foreign))
+        browser.go("#/fleet")
+        self.check("a tenant has no other page", browser.until(lambda: "#/servers" in browser.driver.current_url))
+        self.accessible("servers")
+        self.picture("servers")
+        self.quiet("tenant")
+
+    def foreign_pages(self) -> None:
+        """Another origin cannot frame the page, read it, or send requests in its name."""
+        browser = self.browser
+        port = self.site.ports["health"]
+        browser.open(f"http://127.0.0.1:{port}/healthz")
+        browser.console()
+        done = browser.driver.execute_async_script(
+            """const [page, done] = arguments;
+            const frame = document.createElement('iframe');
+            frame.src = page;
+            document.body.append(frame);
+            frame.onload = async () => {
+              const read = await fetch(page + 'api/installation').then(() => 'read', () => 'refused');
+              const sent = await fetch(page + 'api/placement/resource_providers', { method: 'POST', mode: 'no-cors',
+                headers: { 'Content-Type': 'text/plain' }, body: '{"name":"forged"}' }).then((a) => a.status, () => 'failed');
+              let framed = 'nothing';
+              try { framed = frame.contentDocument ? 'own' : 'nothing'; } catch { framed = 'nothing'; }
+              done([read, String(sent), framed]);
+            };""",
+            self.site.page,
+        )
+        self.check("another origin reads nothing", done[0] == "refused", str(done))
+        said = "\n".join(browser.console())
+        self.check("another origin cannot frame the page", "frame-ancestors" in said or "X-Frame-Options" in said, said)
+        _, _, providers = self.site.ask("placement", "GET", "/resource_providers?name=forged", token=self.data["admin"])
+        self.check("a forged request changes nothing", providers.get("resource_providers") == [], str(providers))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", type=pathlib.Path, default=None, help="the placewright binary (default: the release build)")
+    parser.add_argument("--pictures", type=pathlib.Path, help="a folder for pictures of the pages")
+    options = parser.parse_args()
+    tally = Tally()
+    program = options.program or launch.program()
+    with launch.scratch("ui") as folder, running(program, folder, 48) as site:
+        data = settle(site)
+        walk = Walk(site, tally, options.pictures)
+        walk.data = data
+        try:
+            walk.signing_in()
+            walk.overview()
+            walk.quiet("overview")
+            walk.fleet(data["hosts"])
+            walk.quiet("fleet")
+            walk.why()
+            for step in (walk.capacity, walk.builds, walk.cells):
+                step()
+                walk.quiet(step.__name__)
+            walk.every_page()
+            walk.break_of_the_connection()
+            walk.tenant()
+            walk.foreign_pages()
+        finally:
+            walk.browser.end()
+    return tally.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
