@@ -56,6 +56,9 @@ pub(crate) fn commit<M: Machine>(
     let entries = records.len();
     match appended {
         Ok(()) => {
+            if let Some(replica) = &shared.replica {
+                replica.appended.publish(journal, &records);
+            }
             let appended = publish_append(shared, batches, entries, append_time);
             // The writer does the journal's deferred work itself, although the next commands may already wait: waking
             // another thread would cost more processor time, and meanwhile more commands gather for the next append.

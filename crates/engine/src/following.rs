@@ -49,6 +49,7 @@ pub(crate) fn follow_journal<M: Machine>(
     };
     let waited = match reason_to_take_over(replica) {
         Some(_) => Ok(()),
+        None if replica.received.has(shared.durable() + 1) => Ok(()),
         None => journal.wait_for_entries(shared.durable(), timeout),
     };
     if let Err(error) =
@@ -90,12 +91,16 @@ fn reason_to_take_over<M: Machine>(replica: &ReplicaState<M>) -> Option<Takeover
     is_gone.then_some(TakeoverReason::Unreachable)
 }
 
-/// Reads entries, and applies them; nothing is locked while they are read.
+/// Takes the next entries from what the leader has sent, or reads them from the store, and applies them; nothing is
+/// locked while they are read.
 fn read_and_apply<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
 ) -> Result<(), StoreError> {
-    let chunk = match undo::read_entries(journal, shared.durable() + 1) {
+    let next = shared.durable() + 1;
+    let replica = shared.replica.as_ref();
+    let received = replica.and_then(|replica| replica.received.take(journal, next));
+    let chunk = match received.map_or_else(|| undo::read_entries(journal, next), Ok) {
         Err(StoreError::Journal(JournalError::Trimmed { .. })) => {
             return start_anew(shared, journal);
         }

@@ -20,6 +20,7 @@
 //! What it is *not*: it knows nothing of the machine's domain, of HTTP or of metrics libraries (it
 //! reports events to an [`Observer`]), and it needs no particular asynchronous runtime.
 
+mod appended;
 mod commit;
 mod decide;
 mod engine;
@@ -52,6 +53,7 @@ mod throttle;
 mod undo;
 mod writer;
 
+pub use appended::AppendedBatch;
 pub use engine::Engine;
 pub use entries::{Entries, Entry};
 pub use envelope::{CommandId, inner_record};

@@ -34,6 +34,10 @@ pub(crate) fn wait_while_lost<M: Machine>(shared: &Shared<M>, journal: &mut dyn 
         });
         return true;
     }
+    if let Some(replica) = &shared.replica {
+        // They may be among the lost entries.
+        replica.received.clear();
+    }
     loop {
         match find_loss(shared, journal) {
             Ok(None) => {

@@ -222,6 +222,7 @@ pub(crate) fn change_leader<M: Machine>(
 ) {
     leadership.is_own = leadership.origin == replica.origin;
     replica.takeovers.fetch_add(1, Ordering::Relaxed);
+    replica.received.begin(leadership.epoch);
     if leadership.is_own {
         lead(shared, replica, leadership);
     } else {

@@ -14,6 +14,8 @@
 //!   command on that state or a later one, and hands it over again if it is not refused there.
 //! - **What makes no entry** is fenced by no append, so the replica that took the command asks the journal for its end
 //!   before it answers, as for a read. If another replica has taken over meanwhile, the command is decided anew.
+//! - **Entries come from the leader**, as soon as their append is acknowledged, or else are read from the store
+//!   (`appended.rs`).
 //! - **A leader that ends** appends the entry by which another replica leads.
 //! - **After a change of the leader** a command whose entry is not before the new leader's first entry has had no
 //!   effect and never will have, so it is handed to the new leader. A command says for which epoch it is meant, and a
@@ -25,8 +27,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 
+use crate::appended::AppendedBatch;
 use crate::envelope::CommandId;
 use crate::error::SubmitError;
 use crate::leadership::Leadership;
@@ -101,6 +104,23 @@ impl<M: Machine> Replica<M> {
     pub fn answered(&self, epoch: u64, number: u64, reply: ForwardReply) {
         let Some(shared) = self.shared() else { return };
         pending::take_reply(&shared, epoch, number, reply);
+    }
+
+    /// The batches that this replica appends from now on, for the stream to a follower; see [`Replica::take_appended`]. A
+    /// stream that is slow misses some, and batches that are very large, or whose outcome was unknown at first, are left
+    /// out: followers read these from the store. `None` if the engine was dropped.
+    pub fn appended(&self) -> Option<broadcast::Receiver<Arc<AppendedBatch>>> {
+        Some(self.shared()?.replica.as_ref()?.appended.subscribe())
+    }
+
+    /// Takes a batch from the leader of `epoch`, which has given it away with [`Replica::appended`]. It is applied instead
+    /// of being read from the store, if it follows what this replica has applied. Batches may come in any order, several
+    /// times, or not at all.
+    pub fn take_appended(&self, epoch: u64, batch: AppendedBatch) {
+        let Some(shared) = self.shared() else { return };
+        if let Some(replica) = &shared.replica {
+            replica.received.add(epoch, shared.durable(), batch);
+        }
     }
 
     /// Says that the leader of `epoch` cannot be reached and is believed to be gone. This replica then takes over,

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::Machine;
+use crate::appended::{AppendedBatches, ReceivedBatches};
 use crate::error::SubmitError;
 use crate::leadership::Leadership;
 use crate::submission::Submission;
@@ -79,6 +80,10 @@ pub(crate) struct ReplicaState<M: Machine> {
     pub(crate) known_end: AtomicU64,
     /// How often another replica, or this one, began to lead since the start.
     pub(crate) takeovers: AtomicU64,
+    /// What this replica appends while it leads.
+    pub(crate) appended: AppendedBatches,
+    /// What the leader has appended, and this replica has not applied yet. Its epoch is that of `leadership`.
+    pub(crate) received: ReceivedBatches,
 }
 
 /// The replica to which a leader hands over the leadership.
@@ -112,6 +117,8 @@ impl<M: Machine> ReplicaState<M> {
     pub(crate) fn new(options: ReplicaOptions<M>, leader: Option<Leadership>) -> Self {
         let leadership = leader.unwrap_or_default();
         options.link.leader_changed(&leadership);
+        let received = ReceivedBatches::default();
+        received.begin(leadership.epoch);
         Self {
             origin: options.origin,
             address: options.address,
@@ -128,6 +135,8 @@ impl<M: Machine> ReplicaState<M> {
             sent_commands: AtomicU64::new(0),
             known_end: AtomicU64::new(0),
             takeovers: AtomicU64::new(0),
+            appended: AppendedBatches::default(),
+            received,
         }
     }
 

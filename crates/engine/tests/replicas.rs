@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use network::{Member, Network, wait_for_leader};
 use parking_lot::RwLock;
-use placewright_engine::{Options, SubmitError, recover};
+use placewright_engine::{AppendedBatch, Options, SubmitError, recover};
+use placewright_journal::batch::{self, Link};
 use placewright_journal::{Fault, Journal, MemoryJournal, Operation};
 use proptest::prelude::*;
 use toy::counters::{COUNTERS, LIMIT, Refusal};
@@ -202,6 +203,74 @@ fn commands_are_refused_while_the_journal_is_away_and_taken_afterwards() {
     assert_eq!(member.add(0, 1).unwrap(), Ok(2));
 }
 
+#[test]
+fn a_follower_that_cannot_read_the_store_applies_what_the_leader_sends() {
+    let (journal, network) = (MemoryJournal::new(), Network::default());
+    let members = three(&journal, &network);
+    members[0].add(0, 1).unwrap().unwrap();
+    let leader = members.iter().find(|m| m.leadership().is_own).unwrap();
+    let reaches = |member: &Member| {
+        let end = leader.engine.durable_sequence();
+        toy::eventually(|| member.engine.durable_sequence() == end);
+        member.engine.read_now(|counters| counters.values()[0])
+    };
+    for member in followers(&members) {
+        assert_eq!(reaches(member), 1);
+        (member.faults).fail(Operation::Read, 0, u64::MAX, Fault::Io);
+    }
+    for value in 2..10 {
+        assert_eq!(leader.add(0, 1).unwrap(), Ok(value));
+    }
+    for member in followers(&members) {
+        assert_eq!(reaches(member), 9);
+        member.faults.cancel_all();
+    }
+}
+
+#[test]
+fn what_does_not_continue_the_journal_or_is_of_another_epoch_is_not_applied() {
+    let (journal, network) = (MemoryJournal::new(), Network::default());
+    let members = three(&journal, &network);
+    let leader = members.iter().find(|m| m.leadership().is_own).unwrap();
+    let follower = followers(&members).next().unwrap();
+    let epoch = leader.leadership().epoch;
+    let mut appended = leader.engine.replica().appended().unwrap();
+    leader.add(0, 1).unwrap().unwrap();
+    let batch = block_on(appended.recv()).unwrap();
+    let before = batch.link;
+    toy::eventually(|| follower.engine.durable_sequence() == before.last);
+    // The store cannot be read, so the follower applies nothing but what it takes from here.
+    (follower.faults).fail(Operation::Read, 0, u64::MAX, Fault::Io);
+    let forged = |previous: u32, payload: &[u8]| {
+        let next = before.last + 1;
+        AppendedBatch {
+            link: Link {
+                first: next,
+                last: next,
+                previous,
+                checksum: batch::checksum(previous, next, next, payload),
+            },
+            payload: payload.to_vec(),
+        }
+    };
+    let replica = follower.engine.replica();
+    replica.take_appended(epoch - 1, forged(before.checksum, &batch.payload));
+    replica.take_appended(epoch + 1, forged(before.checksum, &batch.payload));
+    replica.take_appended(epoch, forged(before.checksum ^ 1, &batch.payload));
+    replica.take_appended(epoch, forged(before.checksum, b"no records"));
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(follower.engine.durable_sequence(), before.last);
+    // As the leader of now would send it.
+    replica.take_appended(epoch, forged(before.checksum, &batch.payload));
+    toy::eventually(|| follower.engine.durable_sequence() == before.last + 1);
+    // The journal does not have it, so the follower has more than the store: a read says so.
+    follower.faults.cancel_all();
+    assert!(matches!(
+        block_on(follower.engine.confirm()),
+        Err(SubmitError::Unavailable(_))
+    ));
+}
+
 /// An event while clients of all replicas add to counters.
 #[derive(Debug, Clone)]
 enum Event {
@@ -349,9 +418,10 @@ impl World {
     }
 }
 
-fn run(events: &[Event]) {
+fn run(seed: u64, events: &[Event]) {
     const PAUSE: Duration = Duration::from_millis(3);
     let world = World::new();
+    world.network.make_rough(seed);
     thread::scope(|scope| {
         for client in 0..4 {
             let world = &world;
@@ -374,8 +444,9 @@ proptest! {
 
     #[test]
     fn nothing_acknowledged_is_lost_and_nothing_happens_twice(
+        seed in any::<u64>(),
         events in prop::collection::vec(event(), 1..12),
     ) {
-        run(&events);
+        run(seed, &events);
     }
 }

@@ -9,6 +9,7 @@ mod trim;
 use std::io::Read;
 use std::sync::Arc;
 
+use placewright_journal::batch::{self, Link};
 use placewright_journal::{
     AppendError, Journal, JournalError, Resolution, SnapshotInfo, SnapshotWriter, Stats, Visit,
 };
@@ -32,8 +33,10 @@ pub struct EtcdJournal {
     store: Arc<Store>,
     /// The head as this handle saw it last. An append is compared with it.
     known: KnownHead,
-    /// The end of the last batch that this handle read or wrote; the next one has to follow it.
+    /// The end of the last batch that this handle read, wrote or accepted; the next one has to follow it.
     verified: LogEnd,
+    /// The batch that this handle appended last.
+    appended: Option<Link>,
     /// The append whose outcome is not known.
     pending: Option<Box<Pending>>,
 }
@@ -51,6 +54,7 @@ impl EtcdJournal {
             store: Arc::new(store),
             verified: known.head.end,
             known,
+            appended: None,
             pending: None,
         })
     }
@@ -68,16 +72,19 @@ impl EtcdJournal {
     /// Replaces the known head by the one that the store has now.
     ///
     /// # Errors
-    /// [`JournalError::Lost`] when it is behind what this handle saw: somebody restored the cluster from a backup.
+    /// [`JournalError::Lost`] when it is behind what this handle saw or accepted: somebody restored the cluster from a
+    /// backup.
     fn learn(&mut self, now: KnownHead) -> Result<(), JournalError> {
-        let (before, end) = (self.known.head.end, now.head.end);
-        let is_other = end.last == before.last && end.checksum != before.checksum;
-        if end.last < before.last || is_other {
-            return Err(JournalError::Lost {
-                path: self.store.path(),
-                first: if is_other { end.last } else { end.last + 1 },
-                last: before.last,
-            });
+        let end = now.head.end;
+        for before in [self.known.head.end, self.verified] {
+            let is_other = end.last == before.last && end.checksum != before.checksum;
+            if end.last < before.last || is_other {
+                return Err(JournalError::Lost {
+                    path: self.store.path(),
+                    first: if is_other { end.last } else { end.last + 1 },
+                    last: before.last,
+                });
+            }
         }
         self.known = now;
         Ok(())
@@ -97,6 +104,27 @@ impl Journal for EtcdJournal {
 
     fn resolve(&mut self) -> Result<Resolution, JournalError> {
         self.resolve_pending()
+    }
+
+    fn appended(&self) -> Option<Link> {
+        self.appended
+    }
+
+    fn accept(&mut self, link: Link, payload: &[u8]) -> bool {
+        let LogEnd {
+            last,
+            checksum,
+            record_bytes,
+        } = self.verified;
+        let Some(bytes) = batch::check_next(link, payload, last, checksum) else {
+            return false;
+        };
+        self.verified = LogEnd {
+            last: link.last,
+            checksum: link.checksum,
+            record_bytes: record_bytes + bytes,
+        };
+        true
     }
 
     fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
@@ -186,6 +214,7 @@ impl Journal for EtcdJournal {
             store: Arc::clone(&self.store),
             known: self.known.clone(),
             verified: self.verified,
+            appended: None,
             pending: None,
         }))
     }

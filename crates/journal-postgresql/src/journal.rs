@@ -11,6 +11,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
+use placewright_journal::batch::{self, Link};
 use placewright_journal::{
     AppendError, Journal, JournalError, Resolution, SnapshotInfo, SnapshotWriter, Stats, Visit,
 };
@@ -36,8 +37,10 @@ pub struct PostgresqlJournal {
     connection: Connection,
     /// The head as this handle saw it last. An append is compared with it. The head may not be durable yet.
     known: Head,
-    /// The end of the last batch that this handle read or wrote; the next one has to follow it.
+    /// The end of the last batch that this handle read, wrote or accepted; the next one has to follow it.
     verified: LogEnd,
+    /// The batch that this handle appended last.
+    appended: Option<Link>,
     /// The append whose outcome is not known.
     pending: Option<Arc<Pending>>,
 }
@@ -57,6 +60,7 @@ impl PostgresqlJournal {
             connection,
             verified: LogEnd::default(),
             known: look.head,
+            appended: None,
             pending: None,
         })
     }
@@ -79,6 +83,28 @@ impl Journal for PostgresqlJournal {
 
     fn resolve(&mut self) -> Result<Resolution, JournalError> {
         self.resolve_pending()
+    }
+
+    fn appended(&self) -> Option<Link> {
+        self.appended
+    }
+
+    fn accept(&mut self, link: Link, payload: &[u8]) -> bool {
+        let LogEnd {
+            last,
+            checksum,
+            record_bytes,
+        } = self.verified;
+        let Some(bytes) = batch::check_next(link, payload, last, checksum) else {
+            return false;
+        };
+        self.verified = LogEnd {
+            last: link.last,
+            checksum: link.checksum,
+            record_bytes: record_bytes + bytes,
+        };
+        self.store.acknowledge(self.verified);
+        true
     }
 
     fn finish_deferred(&mut self) {
@@ -177,6 +203,7 @@ impl Journal for PostgresqlJournal {
             connection: self.store.connection(),
             known: self.known.clone(),
             verified: self.verified,
+            appended: None,
             pending: None,
         }))
     }

@@ -9,13 +9,14 @@ use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::thread;
 
+use placewright_journal::batch::{self, Link};
 use placewright_journal::{AppendError, Journal, JournalError, Resolution, compact, verify};
 
 /// A check, and its name.
 pub type NamedCheck = (&'static str, fn(&mut dyn Journal));
 
 /// The checks of the contract, each with the name of its function.
-pub const CHECKS: [NamedCheck; 10] = [
+pub const CHECKS: [NamedCheck; 12] = [
     (
         "entries_are_numbered_without_gaps_and_read_in_order",
         entries_are_numbered_without_gaps_and_read_in_order,
@@ -55,6 +56,14 @@ pub const CHECKS: [NamedCheck; 10] = [
     (
         "an_empty_store_begins_where_a_copy_wants_it",
         an_empty_store_begins_where_a_copy_wants_it,
+    ),
+    (
+        "batches_of_another_handle_are_accepted_in_their_places",
+        batches_of_another_handle_are_accepted_in_their_places,
+    ),
+    (
+        "a_handle_that_is_ahead_of_its_store_finds_out",
+        a_handle_that_is_ahead_of_its_store_finds_out,
     ),
 ];
 
@@ -144,6 +153,92 @@ fn snapshot_bytes(journal: &mut dyn Journal, sequence: u64) -> Vec<u8> {
     let mut reader = journal.read_snapshot(sequence).unwrap();
     reader.read_to_end(&mut bytes).unwrap();
     bytes
+}
+
+/// Appends two entries; returns their batch. `None` if the journal has no chain.
+fn append_batch(journal: &mut dyn Journal, first: u64) -> Option<(Link, Vec<u8>)> {
+    append_numbered(journal, first, first + 1);
+    let records = [first, first + 1].map(|n| format!("record {n}"));
+    let payload = batch::encode(&[records[0].as_bytes(), records[1].as_bytes()]).unwrap();
+    journal.appended().map(|link| (link, payload))
+}
+
+fn batches_of_another_handle_are_accepted_in_their_places(journal: &mut dyn Journal) {
+    let mut other = journal.try_clone().unwrap();
+    let batches: Option<Vec<_>> = [1, 3, 5]
+        .map(|first| append_batch(journal, first))
+        .into_iter()
+        .collect();
+    let Some(batches) = batches else {
+        return;
+    };
+    let (link, payload) = &batches[0];
+    assert!(
+        !other.accept(batches[1].0, &batches[1].1),
+        "the first is missing"
+    );
+    let mut damaged = payload.clone();
+    damaged[5] ^= 1;
+    assert!(!other.accept(*link, &damaged));
+    for wrong in [
+        Link { first: 2, ..*link },
+        Link { last: 3, ..*link },
+        Link {
+            previous: link.previous ^ 1,
+            ..*link
+        },
+    ] {
+        assert!(!other.accept(wrong, payload), "{wrong:?}");
+    }
+    for (link, payload) in &batches {
+        assert!(other.accept(*link, payload), "{link:?}");
+        assert!(!other.accept(*link, payload), "{link:?} again");
+    }
+    append_numbered(journal, 7, 8);
+    assert_eq!(read_from(other.as_mut(), 7).len(), 2);
+    let (link, payload) = append_batch(other.as_mut(), 9).unwrap();
+    assert!(!journal.accept(batches[2].0, &batches[2].1));
+    assert!(matches!(
+        journal.append(9, &[b"late"]),
+        Err(AppendError::Conflict { .. })
+    ));
+    assert_eq!(journal.appended(), None);
+    assert!(journal.accept(link, &payload));
+    append_numbered(journal, 11, 12);
+    assert_eq!(read_from(journal, 1).len(), 12);
+    assert!(verify(journal, &mut |_| ()).unwrap().problems.is_empty());
+}
+
+/// A store that was restored from a backup has less than a handle has accepted, or something else.
+fn a_handle_that_is_ahead_of_its_store_finds_out(journal: &mut dyn Journal) {
+    let mut other = journal.try_clone().unwrap();
+    let Some((link, payload)) = append_batch(journal, 1) else {
+        return;
+    };
+    assert!(other.accept(link, &payload));
+    let lost = batch::encode(&[b"lost"]).unwrap();
+    let link = Link {
+        first: 3,
+        last: 3,
+        previous: link.checksum,
+        checksum: batch::checksum(link.checksum, 3, 3, &lost),
+    };
+    assert!(other.accept(link, &lost));
+    for replacing in [false, true] {
+        if replacing {
+            append_numbered(journal, 3, 3);
+        }
+        let appended = other.append(4, &[b"after the lost one"]);
+        let has_found_out = match appended {
+            Err(AppendError::Failed(JournalError::Lost { last: 3, .. })) => true,
+            // The caller knows by this that the store lacks what it has.
+            Err(AppendError::Conflict { next_sequence: 3 }) => true,
+            _ => false,
+        };
+        assert!(has_found_out, "replacing {replacing}: {appended:?}");
+    }
+    assert_eq!(other.take_end().unwrap(), 3);
+    append_numbered(other.as_mut(), 4, 4);
 }
 
 fn entries_are_numbered_without_gaps_and_read_in_order(journal: &mut dyn Journal) {

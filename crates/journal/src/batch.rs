@@ -51,6 +51,11 @@ pub fn encode(records: &[&[u8]]) -> Result<Vec<u8>, JournalError> {
     Ok(payload)
 }
 
+/// The records of a batch whose first entry is `first`; `None` if their lengths do not add up to the size.
+pub fn records(first: u64, payload: &[u8]) -> Option<Records<'_>> {
+    Some((first..).zip(split(payload)?))
+}
+
 /// Splits encoded records; `None` if the lengths do not add up to the size.
 fn split(mut payload: &[u8]) -> Option<Vec<&[u8]>> {
     let mut records = Vec::new();
@@ -100,6 +105,16 @@ pub fn check<'a>(
         return Err("its number of records does not match".into());
     }
     Ok((first..).zip(records))
+}
+
+/// Verifies a batch that has to follow right behind the entry `last`, whose batch has the checksum `checksum`. Returns
+/// the total size of its records; `None` if it does not follow, or is damaged.
+pub fn check_next(link: Link, payload: &[u8], last: u64, checksum: u32) -> Option<u64> {
+    if link.first != last.checked_add(1)? {
+        return None;
+    }
+    let records = check(link, payload, Some((last, checksum))).ok()?;
+    Some(records.map(|(_, record)| record.len() as u64).sum())
 }
 
 /// The checksum of a chunk of a snapshot, which covers the checksum of the chunk before.

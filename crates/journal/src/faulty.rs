@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::batch::Link;
 use crate::{
     AppendError, Journal, JournalError, Resolution, SnapshotInfo, SnapshotWriter, Stats, Visit,
 };
@@ -266,6 +267,14 @@ impl Journal for Faulty {
     fn resolve(&mut self) -> Result<Resolution, JournalError> {
         let resolution = self.unresolved;
         self.attempt(Operation::Resolve, |_| Ok(resolution))
+    }
+
+    fn appended(&self) -> Option<Link> {
+        self.inner.appended()
+    }
+
+    fn accept(&mut self, link: Link, payload: &[u8]) -> bool {
+        self.inner.accept(link, payload)
     }
 
     fn finish_deferred(&mut self) {

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use crate::batch::Link;
 use crate::{AppendError, JournalError};
 
 /// Receives an entry, as sequence and record, and says whether to continue.
@@ -33,6 +34,23 @@ pub trait Journal: Send {
     fn resolve(&mut self) -> Result<Resolution, JournalError> {
         // The outcome of each append is known in an implementation that does not define this function.
         Ok(Resolution::NotKept)
+    }
+
+    /// The place in the chain of the batch that this handle has just appended, by which another process's handle accepts
+    /// the batch ([`Journal::accept`]). `None` if the last append was not made, its outcome was unknown at first, or the
+    /// implementation has no chain.
+    fn appended(&self) -> Option<Link> {
+        None
+    }
+
+    /// Takes a batch that another process has appended to this store, as if this handle had read it: its records in the
+    /// form of [`crate::batch::encode`]. The caller has to know that the append was acknowledged.
+    ///
+    /// Returns false, and changes nothing, if the batch does not continue the chain right behind the last batch that
+    /// this handle has read, appended or accepted, or if it is damaged. Then its entries have to be read from the store.
+    fn accept(&mut self, link: Link, payload: &[u8]) -> bool {
+        let _ = (link, payload);
+        false
     }
 
     /// Does what the last append left for after its acknowledgement, such as an fsync of a file beside the
@@ -202,6 +220,14 @@ impl<J: Journal + ?Sized> Journal for Box<J> {
 
     fn resolve(&mut self) -> Result<Resolution, JournalError> {
         (**self).resolve()
+    }
+
+    fn appended(&self) -> Option<Link> {
+        (**self).appended()
+    }
+
+    fn accept(&mut self, link: Link, payload: &[u8]) -> bool {
+        (**self).accept(link, payload)
     }
 
     fn finish_deferred(&mut self) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::batch::{self, Link};
 use crate::{AppendError, Journal, JournalError, SnapshotInfo, SnapshotWriter, Stats, Visit};
 
 /// The maximum number of entries that a read copies during one hold of the lock.
@@ -17,6 +18,10 @@ const ENTRIES_PER_CHUNK: usize = 4096;
 #[derive(Debug, Default)]
 pub struct MemoryJournal {
     store: Arc<Mutex<Store>>,
+    /// The last entry of the last batch that this handle has read, appended or accepted, and the checksum of that batch.
+    verified: (u64, u32),
+    /// The batch that this handle appended last.
+    appended: Option<Link>,
 }
 
 #[derive(Debug, Default)]
@@ -25,6 +30,8 @@ struct Store {
     trimmed: u64,
     entries: VecDeque<Arc<[u8]>>,
     batches: u64,
+    /// The checksum of each batch, by the last entry of the batch.
+    checksums: BTreeMap<u64, u32>,
     snapshots: BTreeMap<u64, Arc<[u8]>>,
     /// The address of the store that replaces this one, if this one is sealed.
     moved_to: Option<String>,
@@ -33,6 +40,12 @@ struct Store {
 impl Store {
     fn end(&self) -> u64 {
         self.trimmed + self.entries.len() as u64
+    }
+
+    /// The last entry, and the checksum of its batch.
+    fn last_batch(&self) -> (u64, u32) {
+        let end = self.end();
+        (end, self.checksums.get(&end).copied().unwrap_or_default())
     }
 
     fn sealed(&self) -> Option<JournalError> {
@@ -67,31 +80,10 @@ impl MemoryJournal {
             .entries
             .truncate(usize::try_from(kept).unwrap_or(usize::MAX));
         store.snapshots.retain(|at, _| *at <= sequence);
-    }
-}
-
-fn path() -> PathBuf {
-    PathBuf::from("memory")
-}
-
-impl Journal for MemoryJournal {
-    fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
-        let mut store = self.store.lock();
-        if let Some(sealed) = store.sealed() {
-            return Err(sealed.into());
-        }
-        let next = store.end() + 1;
-        if next != next_sequence {
-            return Err(AppendError::Conflict {
-                next_sequence: next,
-            });
-        }
-        store.entries.extend(records.iter().map(|r| Arc::from(*r)));
-        store.batches += u64::from(!records.is_empty());
-        Ok(())
+        store.checksums.retain(|at, _| *at <= sequence);
     }
 
-    fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
+    fn visit_entries(&self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
         let mut next = from;
         loop {
             let chunk: Vec<Arc<[u8]>> = {
@@ -126,9 +118,82 @@ impl Journal for MemoryJournal {
             }
         }
     }
+}
+
+fn path() -> PathBuf {
+    PathBuf::from("memory")
+}
+
+impl Journal for MemoryJournal {
+    fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
+        self.appended = None;
+        let mut store = self.store.lock();
+        if let Some(sealed) = store.sealed() {
+            return Err(sealed.into());
+        }
+        let next = store.end() + 1;
+        if next != next_sequence {
+            return Err(AppendError::Conflict {
+                next_sequence: next,
+            });
+        }
+        if records.is_empty() {
+            return Ok(());
+        }
+        let (before, previous) = store.last_batch();
+        if self.verified.0 == before && self.verified.1 != previous {
+            return Err(AppendError::Failed(JournalError::Lost {
+                path: path(),
+                first: before,
+                last: before,
+            }));
+        }
+        let payload = batch::encode(records)?;
+        let last = before + records.len() as u64;
+        let checksum = batch::checksum(previous, next, last, &payload);
+        store.entries.extend(records.iter().map(|r| Arc::from(*r)));
+        store.batches += 1;
+        store.checksums.insert(last, checksum);
+        drop(store);
+        self.verified = (last, checksum);
+        self.appended = Some(Link {
+            first: next,
+            last,
+            previous,
+            checksum,
+        });
+        Ok(())
+    }
+
+    fn appended(&self) -> Option<Link> {
+        self.appended
+    }
+
+    fn accept(&mut self, link: Link, payload: &[u8]) -> bool {
+        let (last, checksum) = self.verified;
+        let follows = batch::check_next(link, payload, last, checksum).is_some();
+        if follows {
+            self.verified = (link.last, link.checksum);
+        }
+        follows
+    }
+
+    fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
+        let next = self.visit_entries(from, visit)?;
+        let last = next - 1;
+        if let Some(checksum) = self.store.lock().checksums.get(&last) {
+            self.verified = (last, *checksum);
+        }
+        Ok(next)
+    }
 
     fn end(&mut self) -> Result<u64, JournalError> {
         Ok(self.store.lock().end())
+    }
+
+    fn take_end(&mut self) -> Result<u64, JournalError> {
+        self.verified = self.store.lock().last_batch();
+        Ok(self.verified.0)
     }
 
     fn first_held(&mut self) -> Result<u64, JournalError> {
@@ -182,6 +247,8 @@ impl Journal for MemoryJournal {
         while store.trimmed + 1 < before_sequence && store.entries.pop_front().is_some() {
             store.trimmed += 1;
         }
+        let trimmed = store.trimmed;
+        store.checksums.retain(|at, _| *at >= trimmed);
         Ok(())
     }
 
@@ -223,6 +290,8 @@ impl Journal for MemoryJournal {
     fn try_clone(&self) -> Result<Box<dyn Journal>, JournalError> {
         Ok(Box::new(Self {
             store: Arc::clone(&self.store),
+            verified: self.verified,
+            appended: None,
         }))
     }
 }

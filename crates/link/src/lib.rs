@@ -24,8 +24,8 @@ pub use cell::{CellEvent, CellLink, CellOperation, HostView, InstanceView, JobVi
 pub use certificates::{CertificateLink, Certified, Enrolment, Renewal};
 pub use placement::PlacementLink;
 pub use replica::{
-    CommandVersions, FollowStart, FromLeader, HandedCommand, HandedFailure, HandedOutcome, Leader,
-    LeaderConnection, LeaderNews, ReplicaIdentity, ReplicaLink, ToLeader,
+    CommandVersions, EntryBatch, FollowStart, FromLeader, HandedCommand, HandedFailure,
+    HandedOutcome, Leader, LeaderConnection, LeaderNews, ReplicaIdentity, ReplicaLink, ToLeader,
 };
 use thiserror::Error;
 

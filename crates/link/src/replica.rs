@@ -65,6 +65,8 @@ pub struct FollowStart {
     pub versions: CommandVersions,
     /// The replica that the follower believes to lead.
     pub leader: Leader,
+    /// Whether the leader is to send what it appends.
+    pub takes_entries: bool,
 }
 
 /// A follower's half of a stream. It ends when either side drops its half.
@@ -125,6 +127,23 @@ pub struct LeaderNews {
     pub replies: Vec<(u64, HandedOutcome)>,
     /// The newest entry of the journal that will not be lost.
     pub durable: u64,
+    /// Batches of entries that the leader has appended and that will not be lost, in their order. Some may be left out.
+    pub batches: Vec<EntryBatch>,
+}
+
+/// A batch of the journal's entries, as it is in the journal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EntryBatch {
+    /// Its first entry.
+    pub first: u64,
+    /// Its last entry.
+    pub last: u64,
+    /// The checksum of the batch before it.
+    pub previous: u32,
+    /// Its checksum, which covers the one before.
+    pub checksum: u32,
+    /// Its records: for each one its length as four little-endian bytes, then its bytes.
+    pub payload: Vec<u8>,
 }
 
 /// The outcome of a command that made no entry.

@@ -4,6 +4,7 @@
 //! replicas: `follower.rs` is the follower's end, and `leader.rs` the leader's.
 
 mod checks;
+mod entry_batches;
 mod false_alarms;
 mod follower;
 mod followers;

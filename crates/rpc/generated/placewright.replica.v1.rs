@@ -73,6 +73,9 @@ pub struct Start {
     /// The replica that the follower believes to lead, which is the one that it calls.
     #[prost(message, optional, tag = "6")]
     pub leader: ::core::option::Option<Leader>,
+    /// Whether the leader is to send what it appends.
+    #[prost(bool, tag = "7")]
+    pub takes_entries: bool,
 }
 /// A command that a follower hands over.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -105,6 +108,27 @@ pub struct FromLeader {
     /// The newest entry of the journal that will not be lost.
     #[prost(uint64, tag = "4")]
     pub durable: u64,
+    /// Batches of entries that the leader has appended since the stream began, and that will not be lost, in their order. Some
+    /// may be left out. Only if the follower takes entries.
+    #[prost(message, repeated, tag = "6")]
+    pub batches: ::prost::alloc::vec::Vec<Batch>,
+}
+/// A batch of the journal's entries, as it is in the journal.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Batch {
+    /// Its first and its last entry.
+    #[prost(uint64, tag = "1")]
+    pub first: u64,
+    #[prost(uint64, tag = "2")]
+    pub last: u64,
+    /// The checksum of the batch before it, and its own, which covers the one before.
+    #[prost(fixed32, tag = "3")]
+    pub previous: u32,
+    #[prost(fixed32, tag = "4")]
+    pub checksum: u32,
+    /// Its records: for each one its length as four little-endian bytes, then its bytes.
+    #[prost(bytes = "vec", tag = "5")]
+    pub payload: ::prost::alloc::vec::Vec<u8>,
 }
 /// The leader takes commands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -11,8 +11,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use placewright_identity::{Identity, Role};
 use placewright_link::{
-    CommandVersions, FollowStart, FromLeader, HandedCommand, HandedFailure, HandedOutcome, Leader,
-    LeaderConnection, LeaderNews, LinkError, LinkFuture, ReplicaIdentity, ReplicaLink, ToLeader,
+    CommandVersions, EntryBatch, FollowStart, FromLeader, HandedCommand, HandedFailure,
+    HandedOutcome, Leader, LeaderConnection, LeaderNews, LinkError, LinkFuture, ReplicaIdentity,
+    ReplicaLink, ToLeader,
 };
 use placewright_pki::{Authority, Credentials, Grant, KeyRequest, holder};
 use placewright_rpc::proto::replica::FromFollower;
@@ -73,6 +74,7 @@ fn start() -> FollowStart {
             newest: 3,
         },
         leader: leader(),
+        takes_entries: true,
     }
 }
 
@@ -152,6 +154,13 @@ fn every_message_of_a_leader() -> Vec<FromLeader> {
         FromLeader::News(LeaderNews {
             replies: (1..).zip(outcomes).collect(),
             durable: 301,
+            batches: vec![EntryBatch {
+                first: 300,
+                last: 301,
+                previous: 5,
+                checksum: u32::MAX,
+                payload: vec![1, 0, 0, 0, 7],
+            }],
         }),
         FromLeader::NotLeading {
             origin: 9,

@@ -1,16 +1,20 @@
-//! A network between replicas in one process. Tests can cut its connections and lose its replies.
+//! A network between replicas in one process. Tests can cut its connections, lose its replies, and lose, delay, repeat and
+//! damage the batches that leaders send.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use placewright_engine::{
-    CommandId, ForwardReply, LeaderLink, Leadership, Machine, Replica, ReplicaOptions, SubmitError,
+    AppendedBatch, CommandId, ForwardReply, LeaderLink, Leadership, Machine, Replica,
+    ReplicaOptions, SubmitError,
 };
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
 
 /// The network between replicas.
 pub struct Network<M: Machine> {
@@ -24,7 +28,15 @@ struct Shared<M: Machine> {
     /// A reply whose number is divisible by this is lost; 0 for no such losses.
     lose_every: AtomicU64,
     replies: AtomicU64,
+    is_rough: AtomicBool,
+    /// The state of a generator of random numbers.
+    random: AtomicU64,
+    /// Some of the batches that were sent, to be sent once more.
+    sent: Mutex<Vec<AppendedBatch>>,
 }
+
+/// How many batches are remembered to be sent once more.
+const REMEMBERED_BATCHES: usize = 64;
 
 impl<M: Machine> Clone for Network<M> {
     fn clone(&self) -> Self {
@@ -42,6 +54,9 @@ impl<M: Machine> Default for Network<M> {
                 cut: Mutex::default(),
                 lose_every: AtomicU64::new(0),
                 replies: AtomicU64::new(0),
+                is_rough: AtomicBool::new(false),
+                random: AtomicU64::new(0),
+                sent: Mutex::default(),
             }),
         }
     }
@@ -63,8 +78,92 @@ impl<M: Machine<Command: Clone>> Network<M> {
 }
 
 impl<M: Machine> Network<M> {
+    /// Adds a replica, and sends the others what it appends.
     pub fn join(&self, origin: u64, replica: Replica<M>) {
+        if let (Some(mut appended), Some(leadership)) = (replica.appended(), replica.leadership()) {
+            let network = self.clone();
+            std::thread::spawn(move || {
+                let mut epoch = 0;
+                while let Some(batch) = next_batch(&mut appended) {
+                    let now = leadership.borrow();
+                    if now.is_own {
+                        epoch = now.epoch;
+                    }
+                    drop(now);
+                    network.send_batch(origin, epoch, &batch);
+                }
+            });
+        }
         self.shared.replicas.lock().insert(origin, replica);
+    }
+
+    /// Loses, delays, repeats and damages batches from now on.
+    pub fn make_rough(&self, seed: u64) {
+        self.shared.random.store(seed, Ordering::Relaxed);
+        self.shared.is_rough.store(true, Ordering::Relaxed);
+    }
+
+    /// A random number below `bound` (SplitMix64).
+    fn random(&self, bound: u64) -> u64 {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let random = &self.shared.random;
+        let mut z = random.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+
+    fn send_batch(&self, from: u64, epoch: u64, batch: &AppendedBatch) {
+        for to in self.others(from) {
+            let Some(target) = self.target(from, to) else {
+                continue;
+            };
+            if self.shared.is_rough.load(Ordering::Relaxed) {
+                self.send_roughly(target, epoch, batch.clone());
+            } else {
+                target.take_appended(epoch, batch.clone());
+            }
+        }
+    }
+
+    fn send_roughly(&self, target: Replica<M>, epoch: u64, mut batch: AppendedBatch) {
+        let repeated = {
+            let mut sent = self.shared.sent.lock();
+            let index = usize::try_from(self.random(REMEMBERED_BATCHES as u64)).unwrap_or(0);
+            if sent.len() < REMEMBERED_BATCHES {
+                sent.push(batch.clone());
+            } else {
+                sent[index] = batch.clone();
+            }
+            sent.get(index).cloned()
+        };
+        match self.random(8) {
+            0 => return,
+            1 => {
+                if let Some(byte) = batch.payload.last_mut() {
+                    *byte ^= 1;
+                }
+            }
+            2 => {
+                // An old batch, as if the leader of now had sent it.
+                let leadership = target
+                    .leadership()
+                    .map(|leadership| leadership.borrow().epoch);
+                if let (Some(epoch), Some(repeated)) = (leadership, repeated) {
+                    target.take_appended(epoch, repeated);
+                }
+            }
+            3 | 4 => {
+                let delay = Duration::from_micros(self.random(3_000));
+                std::thread::spawn(move || {
+                    std::thread::sleep(delay);
+                    target.take_appended(epoch, batch);
+                });
+                return;
+            }
+            _ => {}
+        }
+        target.take_appended(epoch, batch);
     }
 
     /// Removes a replica from the network: no message reaches it any more.
@@ -112,6 +211,17 @@ impl<M: Machine> Network<M> {
         let every = self.shared.lose_every.load(Ordering::Relaxed);
         let reply = self.shared.replies.fetch_add(1, Ordering::Relaxed);
         every > 0 && reply.is_multiple_of(every)
+    }
+}
+
+/// The next batch that a replica appends; `None` once its engine was dropped.
+fn next_batch(appended: &mut Receiver<Arc<AppendedBatch>>) -> Option<Arc<AppendedBatch>> {
+    loop {
+        match appended.blocking_recv() {
+            Ok(batch) => return Some(batch),
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return None,
+        }
     }
 }
 

@@ -51,6 +51,7 @@ impl EtcdJournal {
         next_sequence: u64,
         records: &[&[u8]],
     ) -> Result<(), AppendError> {
+        self.appended = None;
         if self.pending.is_some() {
             let reason = "the outcome of the append before it is not known yet".into();
             return Err(AppendError::Unknown(JournalError::Unreachable {
@@ -277,6 +278,7 @@ impl EtcdJournal {
             revision,
         };
         self.verified = pending.header.end;
+        self.appended = Some(pending.header.link());
     }
 
     /// Tells from the head what became of an append.

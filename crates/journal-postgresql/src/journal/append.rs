@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use placewright_journal::{AppendError, JournalError, Resolution, batch};
+use placewright_journal::batch::{self, Link};
+use placewright_journal::{AppendError, JournalError, Resolution};
 
 use super::PostgresqlJournal;
 use crate::failure::{Cause, Failure};
@@ -84,6 +85,7 @@ impl PostgresqlJournal {
         next_sequence: u64,
         records: &[&[u8]],
     ) -> Result<(), AppendError> {
+        self.appended = None;
         if self.pending.is_some() {
             let reason = "the outcome of the append before it is not known yet".into();
             return Err(AppendError::Unknown(JournalError::Unreachable {
@@ -221,6 +223,12 @@ impl PostgresqlJournal {
     fn keep(&mut self, pending: &Pending) {
         self.known = pending.head.clone();
         self.verified = pending.head.end;
+        self.appended = Some(Link {
+            first: pending.first,
+            last: pending.head.end.last,
+            previous: pending.previous,
+            checksum: pending.head.end.checksum,
+        });
         self.store.acknowledge(pending.head.end);
     }
 

@@ -186,6 +186,7 @@ impl<M: ReplicatedMachine> Follower<M> {
             release: env!("CARGO_PKG_VERSION").to_owned(),
             versions: M::COMMAND_VERSIONS,
             leader: leader::to_link(leader),
+            takes_entries: true,
         };
         match tokio::time::timeout(CONNECT_TIMEOUT, link.follow(start)).await {
             Ok(Ok(connection)) => Ok(connection),
@@ -252,8 +253,11 @@ impl<M: ReplicatedMachine> Follower<M> {
         }
     }
 
-    /// Handles news from the leader: the end of the journal, and replies to commands.
+    /// Handles news from the leader: new entries, the end of the journal, and replies to commands.
     fn take(&self, epoch: u64, news: LeaderNews) {
+        for batch in news.batches {
+            self.replica.take_appended(epoch, outcome::batch(batch));
+        }
         self.wake.tell_end(news.durable);
         for (number, handed) in news.replies {
             let reply = outcome::from_leader(handed);

@@ -14,6 +14,7 @@ use placewright_tasks::{ContainedWork, spawn_contained};
 use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 
+use super::entry_batches::EntryBatches;
 use super::followers::{Followers, Joined};
 use super::machine::ReplicatedMachine;
 use super::{HEARTBEAT, Own, SILENT_TICKS_MAX, outcome};
@@ -94,12 +95,15 @@ impl<M: ReplicatedMachine> LeadingReplica<M> {
         // The channel is new, so it is not full.
         let _ = to_follower.try_send(first_message);
         if leads {
+            let appended = (start.takes_entries).then(|| self.replica.appended());
+            let batches = EntryBatches::new(appended.flatten());
             let follower = FollowerStream {
                 own: Arc::clone(&self.own),
                 replica: self.replica.clone(),
                 joined: self.followers.join(start.origin, &start.address),
                 start,
                 news: LeaderNews::default(),
+                batches,
                 has_news: true,
                 silent_ticks: 0,
                 stalled_ticks: 0,
@@ -145,6 +149,8 @@ struct FollowerStream<M: ReplicatedMachine> {
     joined: Joined,
     /// The content of the next message to the follower.
     news: LeaderNews,
+    /// The batches for the next message.
+    batches: EntryBatches,
     /// Whether `news` has to be sent now.
     has_news: bool,
     /// Heartbeats since the follower's last message.
@@ -177,14 +183,9 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
             tokio::select! {
                 message = from_follower.recv(), if under_way.len() < COMMANDS_MAX => {
                     let Some(message) = message else { return };
-                    self.silent_ticks = 0;
-                    self.joined.has_applied(message.sequence);
-                    for command in message.commands {
-                        let (number, decoded) = self.decode(command);
-                        let Some(command) = decoded else { continue };
-                        let id = CommandId { origin: self.start.origin, number };
+                    for (id, command) in self.take_message(message) {
                         let received = replica.receive(epoch, id, command);
-                        under_way.push(async move { (number, received.await) });
+                        under_way.push(async move { (id.number, received.await) });
                     }
                 }
                 Some((number, reply)) = under_way.next(), if !under_way.is_empty() => {
@@ -198,9 +199,13 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
                 }
                 reached = &mut durable => {
                     let Some(reached) = reached else { return };
-                    self.news.durable = reached;
-                    self.has_news = true;
+                    self.batches.gather_ready();
+                    self.has_reached(reached);
                     durable.set(replica.durable_after(reached));
+                }
+                reached = self.batches.gather() => {
+                    let Some(reached) = reached else { return };
+                    self.has_reached(reached);
                 }
                 permit = to_follower.reserve(), if self.has_news => {
                     let Ok(permit) = permit else { return };
@@ -226,6 +231,12 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
         }
     }
 
+    /// Notes that the journal is durable up to an entry, which is to be sent now.
+    fn has_reached(&mut self, sequence: u64) {
+        self.news.durable = self.news.durable.max(sequence);
+        self.has_news = true;
+    }
+
     /// At each heartbeat, sends a message even if there is nothing new. Returns the last message if the stream has to
     /// end.
     fn beat(&mut self, has_commands: bool) -> Option<FromLeader> {
@@ -247,6 +258,19 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
             return Some(FromLeader::StoreAway);
         }
         None
+    }
+
+    /// Takes a message of the follower; returns its commands.
+    fn take_message(&mut self, message: ToLeader) -> Vec<(CommandId, M::Command)> {
+        self.silent_ticks = 0;
+        self.joined.has_applied(message.sequence);
+        let origin = self.start.origin;
+        let commands = message.commands.into_iter();
+        let decoded = commands.filter_map(|command| {
+            let (number, command) = self.decode(command);
+            Some((CommandId { origin, number }, command?))
+        });
+        decoded.collect()
     }
 
     /// Decodes a command; replies with a failure if it cannot be decoded.
@@ -274,7 +298,8 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
         self.has_news = false;
         LeaderNews {
             replies: std::mem::take(&mut self.news.replies),
-            ..self.news
+            durable: self.news.durable,
+            batches: self.batches.take(),
         }
     }
 }

@@ -1,11 +1,12 @@
-//! Conversions of the outcomes of commands that were handed over: from the types of the engine to those of the link,
-//! and back.
+//! Conversions of what the leader says, the outcomes of commands that were handed over and the batches that it has
+//! appended: from the types of the engine to those of the link, and back.
 
 use std::sync::Arc;
 
-use placewright_engine::{ForwardReply, StoreError, SubmitError};
+use placewright_engine::{AppendedBatch, ForwardReply, StoreError, SubmitError};
 use placewright_errors::chain;
-use placewright_link::{HandedFailure, HandedOutcome};
+use placewright_journal::batch::Link;
+use placewright_link::{EntryBatch, HandedFailure, HandedOutcome};
 
 /// The outcome that the leader reports to the follower; `None` if the follower finds out by itself.
 pub(crate) fn to_follower(reply: ForwardReply) -> Option<HandedOutcome> {
@@ -58,4 +59,34 @@ pub(crate) fn from_leader(outcome: HandedOutcome) -> ForwardReply {
         }
         HandedFailure::Panicked => SubmitError::Panicked,
     })
+}
+
+/// A batch of the leader, for a follower.
+pub(crate) fn entry_batch(batch: &AppendedBatch) -> EntryBatch {
+    let Link {
+        first,
+        last,
+        previous,
+        checksum,
+    } = batch.link;
+    EntryBatch {
+        first,
+        last,
+        previous,
+        checksum,
+        payload: batch.payload.clone(),
+    }
+}
+
+/// A batch for the engine of the follower.
+pub(crate) fn batch(batch: EntryBatch) -> AppendedBatch {
+    AppendedBatch {
+        link: Link {
+            first: batch.first,
+            last: batch.last,
+            previous: batch.previous,
+            checksum: batch.checksum,
+        },
+        payload: batch.payload,
+    }
 }

@@ -5,12 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use placewright_journal::batch::Link;
 use placewright_journal::{
     AppendError, Journal, JournalError, Resolution, SnapshotInfo, SnapshotWriter, Stats, Visit,
 };
 
 /// The interval at which a follower asks the store while no leader tells it of new entries.
 const UNTOLD_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a follower that learns of new entries from the store waits for the leader to send them, before it reads them
+/// from the store.
+const SENT_WITHIN: Duration = Duration::from_millis(10);
 
 /// Wakes the reader of a follower's journal when a leader tells of new entries.
 #[derive(Debug, Default)]
@@ -21,8 +25,10 @@ pub(crate) struct Wake {
 
 #[derive(Debug, Default)]
 struct WakeState {
-    /// The newest entry that is known to be in the journal.
+    /// The newest entry that the leader has told of. If it sends its entries, it has sent those up to this one.
     end: u64,
+    /// The newest entry that the store has told of, which the leader may be about to send.
+    store_end: u64,
     /// Whether a leader tells of new entries.
     is_told: bool,
     /// Whether the engine has to look at the journal now, even if there may be no new entries.
@@ -30,12 +36,23 @@ struct WakeState {
 }
 
 impl Wake {
-    /// Records that the journal has entries up to this one at least.
+    /// Records that the journal has entries up to this one at least, as the leader says.
     pub(crate) fn tell_end(&self, end: u64) {
         let mut state = self.state.lock();
         if end > state.end {
             state.end = end;
             self.changed.notify_all();
+        }
+    }
+
+    /// Records that the journal has entries up to this one at least, as the store says.
+    fn tell_store_end(&self, end: u64) {
+        let mut state = self.state.lock();
+        if end > state.store_end {
+            state.store_end = end;
+            if end > state.end {
+                self.changed.notify_all();
+            }
         }
     }
 
@@ -54,14 +71,16 @@ impl Wake {
     /// Waits until there may be entries after `after`, or [`Self::poke`] is called; not longer than `timeout`.
     fn wait(&self, after: u64, timeout: Duration) {
         let started = Instant::now();
+        let mut told_by_store = None;
         let mut state = self.state.lock();
         while state.end <= after && !state.is_poked {
-            let interval = if state.is_told {
-                timeout
-            } else {
-                timeout.min(UNTOLD_INTERVAL)
+            let is_in_store = state.store_end > after;
+            let until = match (state.is_told, is_in_store) {
+                (true, false) => started + timeout,
+                (true, true) => *told_by_store.get_or_insert_with(Instant::now) + SENT_WITHIN,
+                (false, false) => started + timeout.min(UNTOLD_INTERVAL),
+                (false, true) => break,
             };
-            let until = started + interval;
             if Instant::now() >= until {
                 break;
             }
@@ -86,7 +105,7 @@ impl Journal for WakingJournal {
     fn durable_end(&mut self) -> Result<u64, JournalError> {
         let end = self.inner.durable_end()?;
         // A confirmed read that asked for the end waits until this entry is applied.
-        self.wake.tell_end(end);
+        self.wake.tell_store_end(end);
         Ok(end)
     }
 
@@ -111,6 +130,14 @@ impl Journal for WakingJournal {
 
     fn resolve(&mut self) -> Result<Resolution, JournalError> {
         self.inner.resolve()
+    }
+
+    fn appended(&self) -> Option<Link> {
+        self.inner.appended()
+    }
+
+    fn accept(&mut self, link: Link, payload: &[u8]) -> bool {
+        self.inner.accept(link, payload)
     }
 
     fn finish_deferred(&mut self) {
@@ -193,6 +220,17 @@ mod tests {
                 waiting.join().unwrap();
             });
         }
+    }
+
+    #[test]
+    fn what_the_store_tells_is_read_at_once_without_a_leader_and_soon_with_one() {
+        let wake = Wake::default();
+        wake.tell_store_end(4);
+        wake.wait(3, LONG);
+        wake.set_told(true);
+        let started = Instant::now();
+        wake.wait(3, LONG);
+        assert!((SENT_WITHIN..LONG).contains(&started.elapsed()));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Conversions of the messages between replicas: from the types of the link to those of the protocol, and back.
 
 use placewright_link::{
-    CommandVersions, FollowStart, FromLeader, HandedCommand, HandedFailure, HandedOutcome, Leader,
-    LeaderNews, ReplicaIdentity, ToLeader,
+    CommandVersions, EntryBatch, FollowStart, FromLeader, HandedCommand, HandedFailure,
+    HandedOutcome, Leader, LeaderNews, ReplicaIdentity, ToLeader,
 };
 
 use crate::proto::replica as proto;
@@ -70,6 +70,7 @@ impl From<FollowStart> for proto::Start {
             oldest: start.versions.oldest,
             newest: start.versions.newest,
             leader: Some(start.leader.into()),
+            takes_entries: start.takes_entries,
         }
     }
 }
@@ -85,6 +86,7 @@ impl From<proto::Start> for FollowStart {
                 newest: start.newest,
             },
             leader: leader(start.leader),
+            takes_entries: start.takes_entries,
         }
     }
 }
@@ -149,6 +151,7 @@ impl From<FromLeader> for proto::FromLeader {
             FromLeader::News(news) => Self {
                 replies: news.replies.into_iter().map(reply_to_proto).collect(),
                 durable: news.durable,
+                batches: news.batches.into_iter().map(Into::into).collect(),
                 ..Self::default()
             },
         }
@@ -172,7 +175,32 @@ impl From<proto::FromLeader> for FromLeader {
         Self::News(LeaderNews {
             replies: message.replies.into_iter().map(reply_from_proto).collect(),
             durable: message.durable,
+            batches: message.batches.into_iter().map(Into::into).collect(),
         })
+    }
+}
+
+impl From<EntryBatch> for proto::Batch {
+    fn from(batch: EntryBatch) -> Self {
+        Self {
+            first: batch.first,
+            last: batch.last,
+            previous: batch.previous,
+            checksum: batch.checksum,
+            payload: batch.payload,
+        }
+    }
+}
+
+impl From<proto::Batch> for EntryBatch {
+    fn from(batch: proto::Batch) -> Self {
+        Self {
+            first: batch.first,
+            last: batch.last,
+            previous: batch.previous,
+            checksum: batch.checksum,
+            payload: batch.payload,
+        }
     }
 }
 
