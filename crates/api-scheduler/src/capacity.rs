@@ -21,8 +21,8 @@ const SIMULATED_MAX: usize = 100_000;
 #[serde(deny_unknown_fields)]
 struct CapacityBody {
     request: RequestSpec,
-    /// The number at which counting stops. Without it all are counted, but at most [`SIMULATED_MAX`] if they have to be
-    /// simulated.
+    /// The number of instances at which counting stops. Without a limit all instances are counted, but at most
+    /// [`SIMULATED_MAX`] if they have to be simulated.
     #[serde(default)]
     limit: Option<usize>,
 }
@@ -32,7 +32,7 @@ struct CapacityBody {
 struct CapacityResponse {
     /// The number of instances that fit.
     count: u64,
-    /// Whether more would fit than were counted.
+    /// Whether more instances would fit than were counted.
     more: bool,
     /// The number of hosts that got at least one instance.
     hosts: usize,
@@ -61,7 +61,7 @@ struct PlaceJson {
     count: u64,
 }
 
-/// The first obstacle of some hosts.
+/// An obstacle to the next instance, which some hosts meet first.
 #[derive(Serialize)]
 struct BoundJson {
     reason: &'static str,

@@ -137,7 +137,8 @@ fn zone(number: u32) -> Uuid {
     Uuid::from_u128(0xa0e0 + u128::from(number))
 }
 
-/// Hosts 0, 3, 6, … are in the first rack and so on; of each five hosts two are in the first zone and two in the second.
+/// The rack and the zone of a host. Hosts 0, 3, 6, … are in the first rack, hosts 1, 4, 7, … in the second, and so on.
+/// Of each five hosts two are in the first zone, two in the second, and one in none.
 fn aggregates_of(number: u32) -> Vec<String> {
     let mut aggregates = vec![rack(number % RACKS).to_string()];
     if number % 5 < 4 {

@@ -25,13 +25,12 @@ mod tree_counts;
 
 use host_counts::HostCounts;
 
-/// How many instances of a request would find a host now, if they were requested one
-/// after another.
+/// How many instances of a request would find a host now, if they were requested one after another, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
     /// The number of instances that fit.
     pub count: u64,
-    /// Whether the limit was reached and at least one more would fit.
+    /// Whether counting stopped at a limit although at least one more instance would fit.
     pub has_more: bool,
     /// The number of hosts that got at least one instance.
     pub host_count: usize,

@@ -12,7 +12,7 @@ use crate::select::Scheduler;
 /// The number of instances on each host, and the number of hosts by their first obstacle to a further instance.
 #[derive(Debug, Default)]
 pub(super) struct HostCounts {
-    /// By slot: the number of instances.
+    /// The number of instances by the host's slot.
     by_slot: Vec<u64>,
     bounds: BTreeMap<Bound, usize>,
 }
@@ -27,7 +27,7 @@ impl HostCounts {
         self.by_slot[index] = self.by_slot[index].saturating_add(count);
     }
 
-    /// Counts hosts on which this is the first obstacle.
+    /// Adds the number of hosts on which `bound` is the first obstacle.
     pub(super) fn add_bound(&mut self, bound: Bound, host_count: usize) {
         if host_count > 0 {
             *self.bounds.entry(bound).or_default() += host_count;
