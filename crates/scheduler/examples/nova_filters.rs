@@ -15,7 +15,7 @@ use placewright_scheduler::amounts::Amounts;
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::host_state::{HostReport, HostUpdate};
 use placewright_scheduler::host_table::HostTable;
-use placewright_scheduler::policy::{FilterKind, Policy};
+use placewright_scheduler::policy::{FilterKind, Policy, UP};
 use placewright_scheduler::request::{self, RequestSpec};
 use placewright_scheduler::{filters, weighers};
 use serde::Deserialize;
@@ -154,7 +154,10 @@ fn passing(
             "masks and predicates agree with `passes`"
         );
         assert_eq!(compiled.rejecting_filter(slot).is_none(), passes);
-        passes
+        // Nova has no restriction to hosts that are up beside its ComputeFilter.
+        let mut filters = compiled.filters().iter();
+        filters.all(|filter| filter.name == UP || filter.verdict.passes(slot))
+            && hosts.slots().contains(slot)
     });
     verdicts.collect()
 }

@@ -57,6 +57,9 @@ pub static ALL: &[&Filter] = &[
     &left_to_placement::DISK,
 ];
 
+/// The name of the filter that excludes hosts which are down or disabled.
+pub(crate) const COMPUTE_FILTER: &str = compute::FILTER.name;
+
 /// The name of the filter that reads the metrics of hosts.
 pub(crate) const METRICS_FILTER: &str = metrics::FILTER.name;
 

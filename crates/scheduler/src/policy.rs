@@ -25,7 +25,7 @@ use crate::config::{ConfigError, SchedulerConfig, Warning};
 use crate::context::{self, CHECK_HINT, Context};
 use crate::error::BadRequest;
 use crate::expression::Expression;
-use crate::filters::{Filter, METRICS_FILTER};
+use crate::filters::{COMPUTE_FILTER, Filter, METRICS_FILTER};
 use crate::hosts::table::HostTable;
 use crate::hosts::verdict::Verdict;
 use crate::request::{Destination, RequestSpec};
@@ -36,6 +36,10 @@ mod enabled;
 
 pub use check::check;
 pub use enabled::{enabled_filters, enabled_weighers, load_expressions};
+
+/// The name of the restriction to hosts that are up, for requests to which `ComputeFilter` does not apply: it is off, or
+/// a host is forced.
+pub const UP: &str = "up";
 
 /// The configured filters and weighers.
 #[derive(Clone, Debug)]
@@ -169,6 +173,18 @@ impl Policy {
         let is_check = !context.request.hints(CHECK_HINT).is_empty();
         // A forced host skips the filters, unless the request is only a check.
         let uses_filters = is_check || !context.request.is_forced();
+        let checks_hosts = uses_filters
+            && self
+                .filters
+                .iter()
+                .any(|filter| filter.name == COMPUTE_FILTER);
+        if !is_rebuild && !checks_hosts {
+            filters.push(CompiledFilter {
+                name: UP,
+                is_once_per_request: true,
+                verdict: Verdict::Within(Cow::Borrowed(context.hosts.up())),
+            });
+        }
         let applicable = self
             .filters
             .iter()

@@ -97,7 +97,7 @@ impl Checker<'_> {
         if !self.has_filter("ComputeFilter") {
             self.add_warning(
                 "enabled_filters",
-                "without ComputeFilter, instances go to hosts that are down or disabled",
+                "without ComputeFilter, instances go to hosts that are disabled",
             );
         }
         if self.has_filter("AggregateInstanceExtraSpecsFilter")
