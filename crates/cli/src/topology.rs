@@ -2,6 +2,9 @@
 //! placement.
 
 mod apply;
+mod edit;
+mod merge;
+mod placement;
 mod table;
 
 use std::path::PathBuf;
@@ -23,8 +26,9 @@ pub(crate) enum TopologyCommand {
     ///
     /// Each place becomes an aggregate. Places of one name in different larger places are
     /// different, such as row "a" of room "north" and row "a" of room "south". Other aggregates of
-    /// the hosts stay. A host with an empty field is in no place of that level. Hosts that the file
-    /// does not name are taken out of all places.
+    /// the hosts stay. A host with an empty field is in no place of that level. Hosts, levels, places and
+    /// distances that the file does not name stay as they are; with --replace hosts are taken out of their
+    /// places, and the others go.
     ///
     /// Soft rules "near" and "far" count hops: 2 between hosts of one rack, 4 of one row, and so on.
     /// Distances of your own go into a second file, where the names of all larger places stand
@@ -35,6 +39,24 @@ pub(crate) enum TopologyCommand {
     ///   rack,north/a/r1,north/a/r2,3
     #[command(verbatim_doc_comment)]
     Apply(Apply),
+    /// Put racks into a row, or hosts into a rack: places of smaller levels, or hosts, into a place
+    ///
+    ///   placewright topology add --row 7 rack-12 rack-13
+    ///   placewright topology add --rack rack-14 node-1 node-2
+    ///
+    /// The place is made if there is none of this name, and so is its level, above those of its
+    /// members. Where a name is not unique, put the names of the larger places before it:
+    /// north/7. A host that is in another place of the level is refused: move it.
+    #[command(verbatim_doc_comment)]
+    Add(Edit),
+    /// As add, and take the hosts out of the places of this level in which they are
+    Move(Edit),
+    /// Take places of smaller levels, or hosts, out of a place; without any, remove the place itself
+    ///
+    ///   placewright topology remove --row 7 rack-13
+    ///   placewright topology remove --row 7
+    #[command(verbatim_doc_comment)]
+    Remove(Edit),
 }
 
 /// Load the places of hosts from a CSV file
@@ -47,6 +69,34 @@ pub(crate) struct Apply {
     #[arg(long, value_name = "FILE")]
     distances: Option<PathBuf>,
 
+    /// Take hosts that the file does not name out of all places, and forget other levels, places and distances
+    #[arg(long)]
+    replace: bool,
+
+    #[command(flatten)]
+    servers: Servers,
+}
+
+/// A place, and what goes into it or out of it.
+#[derive(Debug, Args)]
+pub(crate) struct Edit {
+    #[command(flatten)]
+    servers: Servers,
+
+    /// The level with two hyphens, the place, and then places of smaller levels or hosts. Options come before
+    #[arg(
+        required = true,
+        num_args = 2..,
+        allow_hyphen_values = true,
+        trailing_var_arg = true,
+        value_name = "--LEVEL PLACE MEMBER"
+    )]
+    words: Vec<String>,
+}
+
+/// The servers that have the topology.
+#[derive(Debug, Args)]
+pub(crate) struct Servers {
     /// The address of the Placement API, where the places become aggregates
     #[arg(
         long,
@@ -88,6 +138,9 @@ impl TopologyCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match self {
             Self::Apply(apply) => apply.run(),
+            Self::Add(edit) => edit.run(edit::Kind::Add),
+            Self::Move(edit) => edit.run(edit::Kind::Move),
+            Self::Remove(edit) => edit.run(edit::Kind::Remove),
         }
     }
 }

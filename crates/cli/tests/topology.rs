@@ -111,9 +111,15 @@ fn hosts_go_to_their_places_and_rules_about_them_hold() {
     runtime.block_on(schedule(&url));
     runtime.block_on(name_aggregates(&url));
 
-    // A host that the file no longer names is removed from all places.
+    // What a file does not name stays.
     std::fs::write(&file, "host,rack,room\nnode-1,r1,north\n").unwrap();
     let (_, output, _) = apply(&file, &server, &url, &[]);
+    assert_eq!(
+        output.trim(),
+        "1 hosts in 3 rack, 2 room, 1 distances; 0 hosts moved"
+    );
+    // With --replace, a host that the file does not name is removed from all places.
+    let (_, output, _) = apply(&file, &server, &url, &["--replace"]);
     assert_eq!(output.trim(), "1 hosts in 1 rack, 1 room; 3 hosts moved");
     std::fs::write(&file, "host,rack\nnobody,r1\n").unwrap();
     let (code, _, error) = apply(&file, &server, &url, &[]);
@@ -122,6 +128,72 @@ fn hosts_go_to_their_places_and_rules_about_them_hold() {
     server.signal(Signal::TERM);
     let (exit_code, _) = server.end();
     assert_eq!(exit_code, 0);
+}
+
+#[test]
+fn racks_go_into_a_row_and_out_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let listen = free_address().to_string();
+    let flags = ["--scheduler-listen", &*listen];
+    let server = Control::start(&directory.path().join("store"), &flags);
+    add_hosts(&server, 4);
+    let urls = (
+        format!("http://{}", server.address),
+        format!("http://{listen}"),
+    );
+    let edit = |words: &str| {
+        let mut words = words.split(' ');
+        let kind = words.next().unwrap();
+        let mut arguments = vec![
+            "topology",
+            kind,
+            "--url",
+            &urls.0,
+            "--scheduler-url",
+            &urls.1,
+        ];
+        arguments.extend(words);
+        let (code, output, error) = run(&arguments);
+        (code, output.trim().to_owned() + error.trim())
+    };
+    let done = |words: &str, expected: &str| assert_eq!(edit(words), (0, expected.to_owned()));
+    let refused = |words: &str, reason: &str| {
+        let (code, text) = edit(words);
+        assert_eq!(code, 2, "{text}");
+        assert!(text.contains(reason), "{text}");
+    };
+    done(
+        "add --rack r1 node-1 node-2",
+        "2 of 2 hosts came into rack r1",
+    );
+    done("add --rack r2 node-3", "1 of 1 hosts came into rack r2");
+    refused("add --rack r2 node-1", "is in rack:r1: move it");
+    refused("add --rack r2 node-9", "no place and no host \"node-9\"");
+    refused("add --rack r2", "say what goes into rack r2");
+    refused("add row 7 r1", "write it as --LEVEL PLACE MEMBER");
+    done("add --row 7 r1 r2", "3 of 3 hosts came into row 7");
+    refused("add --rack r2 7", "only places of smaller levels");
+    done("move --rack r2 node-1", "1 of 1 hosts came into rack r2");
+    done("move --row 8 r2", "2 of 2 hosts came into row 8");
+    done("remove --row 8 node-3", "1 of 1 hosts left row 8");
+    refused("remove --row 9", "there is no row \"9\"");
+    refused("remove --room 9", "there is no level \"room\"");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let topology = runtime.unwrap().block_on(async {
+        let client = Client::new(&urls.1, "admin").unwrap();
+        client.topology().await.unwrap()
+    });
+    let counts: Vec<(&str, usize)> = topology
+        .levels
+        .iter()
+        .map(|level| (&*level.name, level.aggregates.len()))
+        .collect();
+    assert_eq!(counts, [("rack", 2), ("row", 2)]);
+    done("remove --row 7", "1 of 1 hosts left row 7");
+    done("remove --row 8", "1 of 1 hosts left row 8");
+    refused("remove --row 8", "there is no level \"row\"");
 }
 
 /// Sends host states, and checks the receipts, also for updates that are missing.

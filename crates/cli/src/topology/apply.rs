@@ -2,45 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context as _, bail};
 use placewright_client::{Client, Distance, Level, Topology};
 use placewright_roles::config::ConfigErrors;
 use placewright_roles::outln;
-use serde::Deserialize;
-use serde_json::json;
 use uuid::Uuid;
 
-use super::Apply;
+use super::merge::merge;
+use super::placement::{Placement, Provider};
 use super::table::Table;
+use super::{Apply, Servers};
 
-/// How often the write of a host's aggregates is tried, as they may change after they were read.
-const ATTEMPTS: u32 = 5;
 /// The number of hosts between two lines of progress.
 const PROGRESS_HOSTS: usize = 1_000;
-
-#[derive(Deserialize)]
-struct Providers {
-    resource_providers: Vec<Provider>,
-}
-
-#[derive(Deserialize)]
-struct Provider {
-    uuid: Uuid,
-    name: String,
-    root_provider_uuid: Uuid,
-}
-
-#[derive(Deserialize)]
-struct Aggregates {
-    aggregates: BTreeSet<Uuid>,
-    resource_provider_generation: u64,
-}
-
-/// A client of the Placement API for aggregates.
-struct Placement<'a> {
-    http: reqwest::Client,
-    apply: &'a Apply,
-}
 
 impl Apply {
     /// Reads the file and applies it.
@@ -57,70 +30,82 @@ impl Apply {
     }
 
     async fn apply_table(&self, table: &Table, distances: Vec<Distance>) -> anyhow::Result<()> {
-        // `Client::new` also sets up TLS for the client below.
-        let scheduler = Client::new(&self.scheduler_url, &self.token)?;
-        let placement = Placement {
-            http: reqwest::Client::new(),
-            apply: self,
-        };
+        // `Client::new` also sets up TLS for the client of the Placement API.
+        let servers = &self.servers;
+        let scheduler = Client::new(&servers.scheduler_url, &servers.token)?;
+        let placement = Placement::new(servers);
         let roots = placement.roots().await?;
         let places_of_hosts = places_of_hosts(table, &roots)?;
-        // Hosts are also removed from the places of an earlier file.
         let old_topology = scheduler.topology().await?;
-        let mut all_places: BTreeSet<Uuid> = old_topology
-            .levels
-            .into_iter()
-            .flat_map(|level| level.aggregates)
+        let levels = table.levels.iter().map(|level| Level {
+            name: level.name.clone(),
+            aggregates: level.places.keys().copied().collect(),
+        });
+        let new_topology = Topology {
+            levels: levels.collect(),
+            distances,
+        };
+        // Hosts are taken out of other places of these levels.
+        let is_left = |level: &&Level| self.replace || table.has_level(&level.name);
+        let left_levels = old_topology.levels.iter().filter(is_left);
+        let left_levels = left_levels.chain(&new_topology.levels);
+        let left_places: BTreeSet<Uuid> = left_levels
+            .flat_map(|level| level.aggregates.iter().copied())
             .collect();
-        all_places.extend(table.levels.iter().flat_map(|level| level.places.keys()));
-        if !self.dry_run {
+        let topology = match self.replace {
+            true => new_topology,
+            false => merge(old_topology, new_topology)?,
+        };
+        if !servers.dry_run {
             for (uuid, name) in table.levels.iter().flat_map(|level| &level.places) {
                 scheduler
                     .put_aggregate(*uuid, name, &BTreeMap::new())
                     .await?;
             }
         }
-        let mut changed_hosts = 0usize;
+        let (no_places, mut changed_hosts) = (BTreeSet::new(), 0usize);
         for (index, root) in roots.iter().enumerate() {
-            let no_places = BTreeSet::new();
-            let host_places = places_of_hosts
-                .get(&root.uuid)
-                .copied()
-                .unwrap_or(&no_places);
-            if placement.move_host(root, host_places, &all_places).await? {
+            let host_places = match places_of_hosts.get(&root.uuid).copied() {
+                Some(places) => places,
+                None if self.replace => &no_places,
+                None => continue,
+            };
+            if placement.move_host(root, host_places, &left_places).await? {
                 changed_hosts += 1;
             }
             if (index + 1) % PROGRESS_HOSTS == 0 {
                 eprintln!("{} of {} hosts", index + 1, roots.len());
             }
         }
-        let levels = table.levels.iter().map(|level| Level {
-            name: level.name.clone(),
-            aggregates: level.places.keys().copied().collect(),
-        });
-        let levels: Vec<Level> = levels.collect();
-        let counts = levels.iter();
+        let counts = topology.levels.iter();
         let counts = counts.map(|level| format!("{} {}", level.aggregates.len(), level.name));
         let mut counts: Vec<String> = counts.collect();
-        if !distances.is_empty() {
-            counts.push(format!("{} distances", distances.len()));
+        if !topology.distances.is_empty() {
+            counts.push(format!("{} distances", topology.distances.len()));
         }
-        if !self.dry_run {
-            let topology = Topology { levels, distances };
+        if !servers.dry_run {
             scheduler.put_topology(&topology).await?;
         }
         outln!(
             "{}{} hosts in {}; {changed_hosts} hosts {}",
-            if self.dry_run {
-                "nothing changed: "
-            } else {
-                ""
-            },
+            nothing_changed(servers),
             places_of_hosts.len(),
             counts.join(", "),
-            if self.dry_run { "would move" } else { "moved" },
+            if servers.dry_run {
+                "would move"
+            } else {
+                "moved"
+            },
         );
         Ok(())
+    }
+}
+
+/// What output begins with if nothing is changed.
+pub(super) fn nothing_changed(servers: &Servers) -> &'static str {
+    match servers.dry_run {
+        true => "nothing changed: ",
+        false => "",
     }
 }
 
@@ -150,70 +135,6 @@ fn places_of_hosts<'a>(
         Ok(places_of_hosts)
     } else {
         Err(ConfigErrors(errors))
-    }
-}
-
-impl Placement<'_> {
-    fn request(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
-        let url = format!("{}{path}", self.apply.url.trim_end_matches('/'));
-        let request = self.http.request(method, url);
-        request
-            .header("x-auth-token", &self.apply.token)
-            .header("openstack-api-version", "placement 1.39")
-    }
-
-    async fn get<T: serde::de::DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
-        let response = self.request(reqwest::Method::GET, path).send().await;
-        let response = response.with_context(|| format!("no answer from {}", self.apply.url))?;
-        let status = response.status();
-        let text = response.text().await?;
-        if !status.is_success() {
-            bail!("GET {path}: {status}: {text}");
-        }
-        serde_json::from_str(&text).with_context(|| format!("the answer of GET {path}"))
-    }
-
-    /// The hosts: all providers without a parent.
-    async fn roots(&self) -> anyhow::Result<Vec<Provider>> {
-        let providers: Providers = self.get("/resource_providers").await?;
-        let roots = providers.resource_providers.into_iter();
-        Ok(roots
-            .filter(|provider| provider.uuid == provider.root_provider_uuid)
-            .collect())
-    }
-
-    /// Adds a host to its places and removes it from the other places in `all_places`. Returns whether that changes its
-    /// aggregates; with `--dry-run` it only returns this.
-    async fn move_host(
-        &self,
-        host: &Provider,
-        host_places: &BTreeSet<Uuid>,
-        all_places: &BTreeSet<Uuid>,
-    ) -> anyhow::Result<bool> {
-        let path = format!("/resource_providers/{}/aggregates", host.uuid);
-        for _ in 0..ATTEMPTS {
-            let current: Aggregates = self.get(&path).await?;
-            let other_aggregates = current.aggregates.difference(all_places);
-            let wanted: BTreeSet<Uuid> = other_aggregates.chain(host_places).copied().collect();
-            if wanted == current.aggregates {
-                return Ok(false);
-            }
-            if self.apply.dry_run {
-                return Ok(true);
-            }
-            let body = json!({
-                "aggregates": wanted,
-                "resource_provider_generation": current.resource_provider_generation,
-            });
-            let request = self.request(reqwest::Method::PUT, &path);
-            let response = request.json(&body).send().await?;
-            match response.status().as_u16() {
-                200 => return Ok(true),
-                409 => {}
-                status => bail!("PUT {path}: {status}: {}", response.text().await?),
-            }
-        }
-        bail!("host {} changes too often: try again", host.name)
     }
 }
 

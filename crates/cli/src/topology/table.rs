@@ -49,6 +49,11 @@ impl Table {
         })
     }
 
+    /// Whether the file has a level of this name.
+    pub(super) fn has_level(&self, name: &str) -> bool {
+        self.levels.iter().any(|level| level.name == name)
+    }
+
     fn parse(text: &str) -> Result<Self, Vec<String>> {
         let lines = text.lines().enumerate();
         let mut lines = lines.filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
@@ -182,12 +187,12 @@ impl Table {
 }
 
 /// The name of a place for people, given its path from the largest place.
-fn name_of(level: &str, path: &str) -> String {
+pub(super) fn name_of(level: &str, path: &str) -> String {
     format!("{level}:{path}")
 }
 
 /// The UUID of a place's aggregate.
-fn uuid_of(name: &str) -> Uuid {
+pub(super) fn uuid_of(name: &str) -> Uuid {
     Uuid::new_v5(&PLACE_NAMESPACE, name.as_bytes())
 }
 

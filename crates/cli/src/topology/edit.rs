@@ -1,0 +1,249 @@
+//! `placewright topology add`, `move` and `remove`: single places and hosts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use placewright_client::{Client, Topology};
+use placewright_roles::config::ConfigErrors;
+use placewright_roles::outln;
+use uuid::Uuid;
+
+use super::Edit;
+use super::apply::nothing_changed;
+use super::merge::insert_level;
+use super::placement::{Placement, Provider};
+use super::table::{name_of, uuid_of};
+
+/// What becomes of the members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Add,
+    Move,
+    Remove,
+}
+
+/// The places of the topology by name.
+struct Places {
+    topology: Topology,
+    names: BTreeMap<Uuid, String>,
+}
+
+/// What a member of a place is.
+enum Member {
+    /// A place of the level with this index.
+    Place(usize, Uuid),
+    Host(Uuid),
+}
+
+fn wrong<T>(text: String) -> Result<T, ConfigErrors> {
+    Err(ConfigErrors(vec![text]))
+}
+
+impl Edit {
+    /// Makes the change.
+    ///
+    /// # Errors
+    ///
+    /// A name is unknown or not unique, a host is elsewhere already, or a server does not answer as expected.
+    pub(super) fn run(&self, kind: Kind) -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(self.change(kind))
+    }
+
+    async fn change(&self, kind: Kind) -> anyhow::Result<()> {
+        let (level, place, members) = self.words()?;
+        if members.is_empty() && kind != Kind::Remove {
+            wrong(format!("say what goes into {level} {place}"))?;
+        }
+        let servers = &self.servers;
+        let scheduler = Client::new(&servers.scheduler_url, &servers.token)?;
+        let placement = Placement::new(servers);
+        let roots = placement.roots().await?;
+        let aggregates = scheduler.aggregates().await?.aggregates.into_iter();
+        let mut places = Places {
+            topology: scheduler.topology().await?,
+            names: aggregates
+                .map(|aggregate| (aggregate.uuid, aggregate.name))
+                .collect(),
+        };
+        let members = members.iter().map(|name| places.member(name, &roots));
+        let members = members.collect::<Result<Vec<Member>, ConfigErrors>>()?;
+        let level_index = places.level(level, &members, kind)?;
+        let target = places.target(level_index, place, kind)?;
+        let removes_place = kind == Kind::Remove && members.is_empty();
+        let mut hosts = BTreeSet::new();
+        for member in &members {
+            match member {
+                Member::Host(host) => drop(hosts.insert(*host)),
+                Member::Place(_, uuid) => hosts.extend(placement.members(*uuid).await?),
+            }
+        }
+        if removes_place {
+            hosts.extend(placement.members(target).await?);
+        }
+        let mut left_places = places.topology.levels[level_index].aggregates.clone();
+        match kind {
+            Kind::Add => {
+                self.refuse_hosts_elsewhere(&placement, &places, &left_places, target, &hosts)
+                    .await?;
+            }
+            Kind::Move => {}
+            Kind::Remove => left_places = BTreeSet::from([target]),
+        }
+        let aggregates = &mut places.topology.levels[level_index].aggregates;
+        let is_new = match removes_place {
+            true => {
+                aggregates.remove(&target);
+                let has_target = |from: Uuid, to: Uuid| from == target || to == target;
+                let distances = &mut places.topology.distances;
+                distances.retain(|entry| !has_target(entry.from, entry.to));
+                false
+            }
+            false => aggregates.insert(target),
+        };
+        places
+            .topology
+            .levels
+            .retain(|level| !level.aggregates.is_empty());
+        if !servers.dry_run {
+            if is_new {
+                let name = name_of(level, place);
+                scheduler
+                    .put_aggregate(target, &name, &BTreeMap::new())
+                    .await?;
+            }
+            scheduler.put_topology(&places.topology).await?;
+        }
+        let host_places: BTreeSet<Uuid> = match kind {
+            Kind::Remove => BTreeSet::new(),
+            Kind::Add | Kind::Move => BTreeSet::from([target]),
+        };
+        let mut changed_hosts = 0usize;
+        for root in roots.iter().filter(|root| hosts.contains(&root.uuid)) {
+            let has_moved = placement
+                .move_host(root, &host_places, &left_places)
+                .await?;
+            changed_hosts += usize::from(has_moved);
+        }
+        outln!(
+            "{}{changed_hosts} of {} hosts {} {level} {place}",
+            nothing_changed(servers),
+            hosts.len(),
+            if kind == Kind::Remove {
+                "left"
+            } else {
+                "came into"
+            },
+        );
+        Ok(())
+    }
+
+    /// The level, the place and its members.
+    fn words(&self) -> Result<(&str, &str, &[String]), ConfigErrors> {
+        let level = self.words.first().and_then(|word| word.strip_prefix("--"));
+        let level = level.filter(|level| !level.is_empty());
+        match (level, self.words.get(1..)) {
+            (Some(level), Some([place, members @ ..])) if !place.is_empty() => {
+                Ok((level, place, members))
+            }
+            _ => wrong("write it as --LEVEL PLACE MEMBER…, as --row 7 rack-12".to_owned()),
+        }
+    }
+
+    /// Refuses to add hosts that are in another place of the level.
+    async fn refuse_hosts_elsewhere(
+        &self,
+        placement: &Placement<'_>,
+        places: &Places,
+        level_places: &BTreeSet<Uuid>,
+        target: Uuid,
+        hosts: &BTreeSet<Uuid>,
+    ) -> anyhow::Result<()> {
+        for other in level_places.iter().filter(|place| **place != target) {
+            let members = placement.members(*other).await?;
+            if let Some(host) = members.iter().find(|host| hosts.contains(host)) {
+                let name = places
+                    .names
+                    .get(other)
+                    .map_or("another place", String::as_str);
+                wrong(format!("host {host} is in {name}: move it"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Places {
+    /// The places of a level with this name, with or without the names of larger places.
+    fn find(&self, level: usize, name: &str) -> Vec<Uuid> {
+        let Some(level) = self.topology.levels.get(level) else {
+            return Vec::new();
+        };
+        let full_name = name_of(&level.name, name);
+        let ending = format!("/{name}");
+        let places = level.aggregates.iter().copied();
+        places
+            .filter(|place| {
+                let named = self.names.get(place);
+                named.is_some_and(|named| {
+                    *named == full_name || *named == name || named.ends_with(&ending)
+                })
+            })
+            .collect()
+    }
+
+    fn member(&self, name: &str, roots: &[Provider]) -> Result<Member, ConfigErrors> {
+        let levels = 0..self.topology.levels.len();
+        let found: Vec<(usize, Uuid)> = levels
+            .flat_map(|level| {
+                self.find(level, name)
+                    .into_iter()
+                    .map(move |place| (level, place))
+            })
+            .collect();
+        let host = roots
+            .iter()
+            .find(|root| root.name == name || root.uuid.to_string() == name);
+        match (&found[..], host) {
+            ([(level, place)], None) => Ok(Member::Place(*level, *place)),
+            ([], Some(host)) => Ok(Member::Host(host.uuid)),
+            ([], None) => wrong(format!("there is no place and no host {name:?}")),
+            _ => wrong(format!(
+                "{name:?} is not unique: put the names of the larger places before it"
+            )),
+        }
+    }
+
+    /// The index of the level, which is made for members that are added.
+    fn level(&mut self, name: &str, members: &[Member], kind: Kind) -> Result<usize, ConfigErrors> {
+        let of_members = members.iter().filter_map(|member| match member {
+            Member::Place(level, _) => Some(*level),
+            Member::Host(_) => None,
+        });
+        let largest = of_members.max();
+        let levels = &self.topology.levels;
+        match levels.iter().position(|level| level.name == name) {
+            Some(index) if largest.is_some_and(|largest| largest >= index) => {
+                wrong(format!("only places of smaller levels go into a {name}"))
+            }
+            Some(index) => Ok(index),
+            None if kind == Kind::Remove => wrong(format!("there is no level {name:?}")),
+            None => Ok(insert_level(&mut self.topology, name, largest)),
+        }
+    }
+
+    /// The place that members go into or out of; one that does not exist gets a UUID of its own.
+    fn target(&self, level: usize, name: &str, kind: Kind) -> Result<Uuid, ConfigErrors> {
+        let level_name = self.topology.levels.get(level);
+        let level_name = level_name.map_or("", |level| &level.name);
+        match self.find(level, name)[..] {
+            [place] => Ok(place),
+            [] if kind == Kind::Remove => wrong(format!("there is no {level_name} {name:?}")),
+            [] => Ok(uuid_of(&name_of(level_name, name))),
+            _ => wrong(format!(
+                "{level_name} {name:?} is not unique: put the names of the larger places before it"
+            )),
+        }
+    }
+}
