@@ -14,11 +14,12 @@ mod openapi;
 mod pki;
 mod replicas;
 mod secrets;
+mod shell;
 mod topology;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use placewright_roles::config::{self, AllFlags, Config, ConfigErrors, ControlFlags, Environment};
 use placewright_roles::output::print;
 use placewright_roles::{agent, cell, control, up, use_small_pages};
@@ -85,6 +86,10 @@ enum Command {
     /// Say where hosts stand: racks, rows, rooms
     #[command(subcommand)]
     Topology(topology::TopologyCommand),
+    /// Print the completions of commands and options for a shell
+    Completions(shell::Completions),
+    /// Print the manual page of the program, or of a command
+    Man(shell::ManPage),
     /// Drive a running installation with a trace of machines and tasks (placewright-bench)
     #[command(disable_help_flag = true)]
     Replay(bench_program::Forwarded),
@@ -181,6 +186,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::User(arguments) => arguments.run()?,
         Command::Project(arguments) => arguments.run()?,
         Command::Role(arguments) => arguments.run()?,
+        Command::Completions(command) => command.run(Cli::command())?,
+        Command::Man(command) => command.run(Cli::command())?,
         Command::Replay(forwarded) => return Err(forwarded.execute(&["replay"])),
         Command::Bench(forwarded) => return Err(forwarded.execute(&[])),
         #[cfg(feature = "fault-injection")]
