@@ -111,16 +111,7 @@ fn hosts_go_to_their_places_and_rules_about_them_hold() {
     runtime.block_on(schedule(&url));
     runtime.block_on(name_aggregates(&url));
 
-    // What a file does not name stays.
-    std::fs::write(&file, "host,rack,room\nnode-1,r1,north\n").unwrap();
-    let (_, output, _) = apply(&file, &server, &url, &[]);
-    assert_eq!(
-        output.trim(),
-        "1 hosts in 3 rack, 2 room, 1 distances; 0 hosts moved"
-    );
-    // With --replace, a host that the file does not name is removed from all places.
-    let (_, output, _) = apply(&file, &server, &url, &["--replace"]);
-    assert_eq!(output.trim(), "1 hosts in 1 rack, 1 room; 3 hosts moved");
+    replace_hosts(&server, &file, &url);
     std::fs::write(&file, "host,rack\nnobody,r1\n").unwrap();
     let (code, _, error) = apply(&file, &server, &url, &[]);
     assert_eq!(code, 2);
@@ -128,6 +119,20 @@ fn hosts_go_to_their_places_and_rules_about_them_hold() {
     server.signal(Signal::TERM);
     let (exit_code, _) = server.end();
     assert_eq!(exit_code, 0);
+}
+
+/// Applies a file that names one host of four.
+fn replace_hosts(server: &Control, file: &Path, url: &str) {
+    // What a file does not name stays.
+    std::fs::write(file, "host,rack,room\nnode-1,r1,north\n").unwrap();
+    let (_, output, _) = apply(file, server, url, &[]);
+    assert_eq!(
+        output.trim(),
+        "1 hosts in 3 rack, 2 room, 1 distances; 0 hosts moved"
+    );
+    // With --replace, a host that the file does not name is removed from all places.
+    let (_, output, _) = apply(file, server, url, &["--replace"]);
+    assert_eq!(output.trim(), "1 hosts in 1 rack, 1 room; 3 hosts moved");
 }
 
 #[test]

@@ -72,13 +72,7 @@ impl Edit {
         let level_index = places.level(level, &members, kind)?;
         let target = places.target(level_index, place, kind)?;
         let removes_place = kind == Kind::Remove && members.is_empty();
-        let mut hosts = BTreeSet::new();
-        for member in &members {
-            match member {
-                Member::Host(host) => drop(hosts.insert(*host)),
-                Member::Place(_, uuid) => hosts.extend(placement.members(*uuid).await?),
-            }
-        }
+        let mut hosts = hosts_of(&placement, &members).await?;
         if removes_place {
             hosts.extend(placement.members(target).await?);
         }
@@ -91,21 +85,7 @@ impl Edit {
             Kind::Move => {}
             Kind::Remove => left_places = BTreeSet::from([target]),
         }
-        let aggregates = &mut places.topology.levels[level_index].aggregates;
-        let is_new = match removes_place {
-            true => {
-                aggregates.remove(&target);
-                let has_target = |from: Uuid, to: Uuid| from == target || to == target;
-                let distances = &mut places.topology.distances;
-                distances.retain(|entry| !has_target(entry.from, entry.to));
-                false
-            }
-            false => aggregates.insert(target),
-        };
-        places
-            .topology
-            .levels
-            .retain(|level| !level.aggregates.is_empty());
+        let is_new = places.set_place(level_index, target, !removes_place);
         if !servers.dry_run {
             if is_new {
                 let name = name_of(level, place);
@@ -121,10 +101,8 @@ impl Edit {
         };
         let mut changed_hosts = 0usize;
         for root in roots.iter().filter(|root| hosts.contains(&root.uuid)) {
-            let has_moved = placement
-                .move_host(root, &host_places, &left_places)
-                .await?;
-            changed_hosts += usize::from(has_moved);
+            let has_moved = placement.move_host(root, &host_places, &left_places);
+            changed_hosts += usize::from(has_moved.await?);
         }
         outln!(
             "{}{changed_hosts} of {} hosts {} {level} {place}",
@@ -174,7 +152,34 @@ impl Edit {
     }
 }
 
+/// The hosts that are members, or in places that are.
+async fn hosts_of(placement: &Placement<'_>, members: &[Member]) -> anyhow::Result<BTreeSet<Uuid>> {
+    let mut hosts = BTreeSet::new();
+    for member in members {
+        match member {
+            Member::Host(host) => drop(hosts.insert(*host)),
+            Member::Place(_, uuid) => hosts.extend(placement.members(*uuid).await?),
+        }
+    }
+    Ok(hosts)
+}
+
 impl Places {
+    /// Adds a place to a level, or removes it with its distances. Levels without places go. Returns whether the place
+    /// was added.
+    fn set_place(&mut self, level: usize, place: Uuid, is_there: bool) -> bool {
+        let aggregates = &mut self.topology.levels[level].aggregates;
+        let is_new = is_there && aggregates.insert(place);
+        if !is_there {
+            aggregates.remove(&place);
+            let distances = &mut self.topology.distances;
+            distances.retain(|entry| entry.from != place && entry.to != place);
+        }
+        let levels = &mut self.topology.levels;
+        levels.retain(|level| !level.aggregates.is_empty());
+        is_new
+    }
+
     /// The places of a level with this name, with or without the names of larger places.
     fn find(&self, level: usize, name: &str) -> Vec<Uuid> {
         let Some(level) = self.topology.levels.get(level) else {
