@@ -17,7 +17,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "lib")]
 
 import launch  # noqa: E402
 from browser import Browser, axe_source, violations  # noqa: E402
-from installation import EVIL, apply_topology, running, settle  # noqa: E402,F401
+from installation import EVIL, fill, running, settle  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from tally import Tally  # noqa: E402
 
@@ -75,6 +75,8 @@ class Walk:
         self.check("Overview says what is wrong", browser.until_text("Servers in error: 1", "#wrong"))
         self.check("Overview says why", browser.until_text("nobody has resources=VCPU:4000"))
         self.check("Overview has the fullest racks", browser.until_text("rack-01"))
+        if self.pictures:
+            time.sleep(6)
         self.picture("overview")
 
     def fleet(self, hosts: list[dict]) -> None:
@@ -88,9 +90,11 @@ class Walk:
             found = browser.until(lambda: len(browser.run("return placewrightTiles.blocks")) == count)
             self.check(f"Fleet is grouped by {value}", found and f"group={value}" in browser.driver.current_url)
         browser.choose("Group by", "rack")
-        for value, legend in (("MEMORY_MB", "< 5 %"), ("state", "up: 48"), ("age", "under 15 s"), ("count", "0:"), ("VCPU", "%")):
+        for value, legend in (("MEMORY_MB", "%"), ("state", "up: 48"), ("age", "under 15 s"), ("VCPU", "%")):
             browser.choose("Colour by", value)
             self.check(f"Fleet is coloured by {value}", browser.until_text(legend, "#legend"))
+        browser.choose("Colour by", "count")
+        self.check("Fleet is coloured by count", browser.until(lambda: ":" in browser.text("#legend") and "%" not in browser.text("#legend")))
         browser.fill("#search", hosts[3]["host"] + Keys.ENTER)
         self.check("Fleet is filtered by text", browser.until_text("1 of 48 hosts", "#shown"))
         browser.go("#/fleet")
@@ -124,7 +128,13 @@ class Walk:
         browser.key(Keys.ENTER)
         self.check("a host is chosen and opened by keyboard", browser.until_text("Providers") and "host=" in browser.driver.current_url)
         self.check("a host has its tree and state", browser.until_text("128 GiB"))
-        self.picture("fleet")
+        if self.pictures:
+            browser.resize(1280, 800)
+            browser.go("#/fleet?by=MEMORY_MB&host=" + browser.driver.current_url.split("host=")[1])
+            browser.until_text("Servers here")
+            time.sleep(1)
+            self.picture("fleet")
+            browser.resize(1400, 900)
         browser.find("#close").click()
         self.check("a host is closed", browser.until(lambda: not browser.all("#host-name")))
         x, y = browser.run(
@@ -239,7 +249,9 @@ class Walk:
             self.accessible(page)
             browser.prefer("dark")
             self.accessible(f"{page}, dark")
-            if page == "fleet":
+            if page == "fleet" and self.pictures:
+                browser.go("#/fleet?by=MEMORY_MB&group=room")
+                time.sleep(1)
                 self.picture("fleet-dark")
             browser.prefer("light")
             for width in (360, 3840):
@@ -313,6 +325,8 @@ def main() -> int:
     program = options.program or launch.program()
     with launch.scratch("ui") as folder, running(program, folder, 48) as site:
         data = settle(site)
+        if options.pictures:
+            fill(site, data)
         walk = Walk(site, tally, options.pictures)
         walk.data = data
         try:

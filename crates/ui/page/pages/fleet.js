@@ -155,7 +155,7 @@ export function fleetPage(main, query) {
       el('button', { type: 'button', id: 'zoom-out', onclick: () => tiles.zoom(1 / 1.5) }, t('zoomOut')),
       el('button', { type: 'button', id: 'zoom-all', onclick: () => { tiles.fit(); tiles.draw(); } }, t('zoomAll')));
     if (hadFocus === 'search') document.getElementById('search')?.focus();
-    shown = [...fleet.hosts.values()].filter(filterOf(query));
+    shown = [...fleet.hosts.values()].filter(filterOf(query)).sort((a, b) => (a.host < b.host ? -1 : a.host > b.host ? 1 : a.slot - b.slot));
     const groups = groupsBy(shown, group);
     tiles.show(groups, colours.colour, PALETTE[theme()]);
     const chosen = query.host && fleet.byUuid.get(query.host);

@@ -43,12 +43,12 @@ function content({ providers, host, servers }, uuid) {
       ...(where ?? []),
       [t('reportAge'), duration(host.age_ms)], [t('instances'), whole(host.instances)])),
     panel(t('providers'), table(t('providers'), [
-      [t('provider'), (row) => (row.index === 0 ? `${'– '.repeat(depth(row.provider, providers))}${row.provider.name}` : '')],
+      providers.length > 1 && [t('provider'), (row) => (row.index === 0 ? `${'– '.repeat(depth(row.provider, providers))}${row.provider.name}` : '')],
       [t('class'), (row) => row.name],
       [t('used'), (row) => amount(row.name, row.used), 'n'],
       [t('capacityCol'), (row) => amount(row.name, capacityOf(row)), 'n'],
       [t('share'), (row) => share(row.used / capacityOf(row), (row.inventory.total - row.inventory.reserved) / capacityOf(row)), 'n'],
-    ], rows)),
+    ].filter(Boolean), rows)),
     panel(t('instancesHere'), table(t('instancesHere'), [
       [t('server'), (server) => el('a', { href: link('why', { server: server.id }) }, server.name)],
       [t('status'), (server) => server.status],

@@ -62,8 +62,7 @@ export function overview(main) {
   main.replaceChildren(title(t('overview')), figures,
     el('div', { class: 'grid' },
       el('div', { class: 'stack' }, panel(t('isAnythingWrong'), wrong), hasServers && panel(t('recent'), recent)),
-      panel(t('howFull'), el('p', { class: 'faint' }, t('howFullNote')), full),
-      panel(t('fullest'), groups)));
+      el('div', { class: 'stack' }, panel(t('howFull'), el('p', { class: 'faint' }, t('howFullNote')), full), panel(t('fullest'), groups))));
   let counts = null;
   let metrics = null;
   const draw = () => {
