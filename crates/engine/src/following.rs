@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use placewright_journal::{AppendError, Journal, JournalError, Resolution};
 
+use crate::entries::EntryChunk;
 use crate::envelope::{self, LeaderNote};
 use crate::error::StoreError;
 use crate::leadership::{TakeoverReason, now_ms};
@@ -22,6 +23,9 @@ use crate::{Machine, RecoverError};
 /// How long a follower waits before it sends again the commands that no replica has taken. The new leader may not have
 /// read yet that it leads.
 const UNSENT_PAUSE: Duration = Duration::from_millis(20);
+/// How long a follower applies what the leader sends without reading the store. Reading shows that the store answers this
+/// replica, too, without which it can confirm nothing.
+const STORE_READ_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Follows the journal for a moment. False if the engine is being shut down.
 pub(crate) fn follow_journal<M: Machine>(
@@ -52,14 +56,29 @@ pub(crate) fn follow_journal<M: Machine>(
         None if replica.received.has(shared.durable() + 1) => Ok(()),
         None => journal.wait_for_entries(shared.durable(), timeout),
     };
-    if let Err(error) =
-        (waited.map_err(StoreError::Journal)).and_then(|()| read_and_apply(shared, journal))
-    {
-        stall(shared, replica, error);
-        return true;
+    let received = match waited {
+        Ok(()) => take_received(shared, replica, journal),
+        Err(_) => None,
+    };
+    if let Some(received) = received {
+        if let Err(error) = apply(shared, received) {
+            stall(shared, replica, error);
+            return true;
+        }
+    } else {
+        let read = waited.map_err(StoreError::Journal);
+        let read = read.and_then(|()| read_and_apply(shared, journal));
+        let is_read = read.is_ok();
+        if let Err(error) = read {
+            stall(shared, replica, error);
+        }
+        *replica.store_read_at.lock() = Instant::now();
+        if !is_read {
+            return true;
+        }
+        // The journal can be read, so the last failure to append or to follow is over.
+        *shared.append_failed.lock() = None;
     }
-    // The journal can be read, so the last failure to append or to follow is over.
-    *shared.append_failed.lock() = None;
     // A leader that only this replica cannot reach may append all the time, and then the append with which this replica
     // takes over conflicts. So this replica tries again at once, without waiting for a pause between the leader's
     // appends, until one of its attempts comes first.
@@ -91,21 +110,34 @@ fn reason_to_take_over<M: Machine>(replica: &ReplicaState<M>) -> Option<Takeover
     is_gone.then_some(TakeoverReason::Unreachable)
 }
 
-/// Takes the next entries from what the leader has sent, or reads them from the store, and applies them; nothing is
-/// locked while they are read.
+/// The next entries, if the leader has sent them and the store was read not long ago.
+fn take_received<M: Machine>(
+    shared: &Shared<M>,
+    replica: &ReplicaState<M>,
+    journal: &mut dyn Journal,
+) -> Option<EntryChunk> {
+    let is_store_due = replica.store_read_at.lock().elapsed() >= STORE_READ_INTERVAL;
+    if is_store_due {
+        return None;
+    }
+    replica.received.take(journal, shared.durable() + 1)
+}
+
+/// Reads entries, and applies them; nothing is locked while they are read.
 fn read_and_apply<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
 ) -> Result<(), StoreError> {
-    let next = shared.durable() + 1;
-    let replica = shared.replica.as_ref();
-    let received = replica.and_then(|replica| replica.received.take(journal, next));
-    let chunk = match received.map_or_else(|| undo::read_entries(journal, next), Ok) {
+    let chunk = match undo::read_entries(journal, shared.durable() + 1) {
         Err(StoreError::Journal(JournalError::Trimmed { .. })) => {
             return start_anew(shared, journal);
         }
         read => read?,
     };
+    apply(shared, chunk)
+}
+
+fn apply<M: Machine>(shared: &Shared<M>, chunk: EntryChunk) -> Result<(), StoreError> {
     if chunk.is_empty() {
         return Ok(());
     }

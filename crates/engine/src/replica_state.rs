@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -84,6 +84,8 @@ pub(crate) struct ReplicaState<M: Machine> {
     pub(crate) appended: AppendedBatches,
     /// What the leader has appended, and this replica has not applied yet. Its epoch is that of `leadership`.
     pub(crate) received: ReceivedBatches,
+    /// When this replica last read the store while it followed, or tried to.
+    pub(crate) store_read_at: Mutex<Instant>,
 }
 
 /// The replica to which a leader hands over the leadership.
@@ -137,6 +139,7 @@ impl<M: Machine> ReplicaState<M> {
             takeovers: AtomicU64::new(0),
             appended: AppendedBatches::default(),
             received,
+            store_read_at: Mutex::new(Instant::now()),
         }
     }
 

@@ -223,7 +223,14 @@ fn a_follower_that_cannot_read_the_store_applies_what_the_leader_sends() {
     }
     for member in followers(&members) {
         assert_eq!(reaches(member), 9);
+        // A follower that the store does not answer says so, although it follows.
+        toy::eventually(|| member.engine.time_since_failed_append().is_some());
+        leader.add(1, 1).unwrap().unwrap();
+        let end = leader.engine.durable_sequence();
+        toy::eventually(|| member.engine.durable_sequence() == end);
+        assert!(member.engine.time_since_failed_append().is_some());
         member.faults.cancel_all();
+        toy::eventually(|| member.engine.time_since_failed_append().is_none());
     }
 }
 
