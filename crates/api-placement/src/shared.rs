@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use placewright_auth::{Identity, Rule, Target};
-use placewright_control::{Auditor, CommitError, Placement};
+use placewright_control::{Auditor, CommitError, FollowerReport, Placement};
 use placewright_http::{ApiError, ApiResult, Gateway};
 use placewright_placement::{Command, Outcome, Refusal, SearchOptions, Strategy};
 
@@ -15,6 +15,9 @@ use crate::options::PlacementOptions;
 
 /// Makes another replica lead; see [`PlacementService::set_hand_over`].
 pub type HandOver = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// Lists the replicas that follow this one; see [`PlacementService::set_followers`].
+pub type ListFollowers = Box<dyn Fn() -> Vec<FollowerReport> + Send + Sync>;
 
 /// The Placement API without sockets: it receives requests and returns responses.
 pub struct PlacementService {
@@ -27,6 +30,7 @@ pub struct PlacementService {
     pub(crate) auditor: OnceLock<Arc<Auditor>>,
     /// Makes another replica lead, in a process that is a replica.
     pub(crate) hand_over: OnceLock<HandOver>,
+    pub(crate) followers: OnceLock<ListFollowers>,
     /// Where the journal is, for operators.
     pub(crate) store: OnceLock<String>,
     /// The caches of responses with candidates.
@@ -52,6 +56,7 @@ impl PlacementService {
             placement,
             auditor: OnceLock::new(),
             hand_over: OnceLock::new(),
+            followers: OnceLock::new(),
             store: OnceLock::new(),
             candidate_caches: CandidateCaches::default(),
         }
@@ -68,6 +73,13 @@ impl PlacementService {
     pub fn set_hand_over(&self, hand_over: HandOver) {
         // An error means that the function was set before.
         let _ = self.hand_over.set(hand_over);
+    }
+
+    /// Sets the function that lists the replicas that follow this one, for `/placewright/v1/status`. Only the first call has
+    /// an effect.
+    pub fn set_followers(&self, followers: ListFollowers) {
+        // An error means that the function was set before.
+        let _ = self.followers.set(followers);
     }
 
     /// Sets where the journal is, without secrets, for `/placewright/v1/status`. Only the first call has an effect.

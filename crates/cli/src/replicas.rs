@@ -59,6 +59,16 @@ struct Status {
     commands_waiting: u64,
     lost: Option<Lost>,
     store: Option<String>,
+    /// Left out by earlier releases.
+    #[serde(default)]
+    followers: Vec<Follower>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Follower {
+    address: String,
+    release: String,
+    applied: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -167,6 +177,16 @@ fn describe(text: &mut String, asked: &str, status: &Status) {
             text,
             "  leader    {} since {since} (entry {}): {}",
             leader.address, leader.epoch, leader.reason
+        );
+    }
+    for follower in &status.followers {
+        let _ = writeln!(
+            text,
+            "  followed  by {}, release {}, which has applied entry {}, {} behind",
+            follower.address,
+            follower.release,
+            follower.applied,
+            status.applied.saturating_sub(follower.applied)
         );
     }
     if let Some(lost) = &status.lost {

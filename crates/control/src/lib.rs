@@ -65,7 +65,7 @@ pub use options::{Options, RepairOptions};
 pub use placement::{ClaimMetrics, CommitError, Placement, submit_placement};
 pub use quotas::{LimitSource, UnifiedLimits, usage_of};
 pub use replica_metrics::register_replica_metrics;
-pub use replica_report::{Leader, LostEntries, ReplicaReport, Role};
+pub use replica_report::{FollowerReport, Leader, LostEntries, ReplicaReport, Role};
 pub use runtime::{AddCellError, CellConfig, Runtime};
 pub use scheduler::{
     ExplanationTexts, ExplanationTime, NoHostExplanation, QueryExplanation, RefusalReason,

@@ -71,6 +71,17 @@ pub struct LostEntries {
     pub reason_against_appending: Option<String>,
 }
 
+/// A replica that follows the one that reports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FollowerReport {
+    /// The address at which other replicas reach the follower.
+    pub address: String,
+    /// The release of the follower's program.
+    pub release: String,
+    /// The number of the last entry that the follower had applied when it last said so, at most 500 ms ago.
+    pub applied: u64,
+}
+
 impl ReplicaReport {
     /// The report of the process with this engine.
     #[must_use]

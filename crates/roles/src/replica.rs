@@ -17,6 +17,7 @@ mod wake;
 use std::sync::Arc;
 use std::time::Duration;
 
+use placewright_control::FollowerReport;
 use placewright_engine::{Engine, Observer, RecoverError, ReplicaOptions};
 use placewright_journal::Journal;
 use placewright_link::ReplicaLink;
@@ -125,6 +126,11 @@ impl<M: ReplicatedMachine> ReplicaGroup<M> {
     /// The service for the other replicas.
     pub(crate) fn link(&self) -> Arc<dyn ReplicaLink> {
         Arc::clone(&self.link) as _
+    }
+
+    /// The replicas that follow this one, while it leads.
+    pub(crate) fn followers(&self) -> Vec<FollowerReport> {
+        self.followers.report()
     }
 
     /// Makes another replica lead, if this one leads and another one follows it. Returns when that is done, or has

@@ -14,6 +14,8 @@ pub(super) fn status(service: &PlacementService) -> ApiResult<Reply> {
     let report = ReplicaReport::of(service.placement.engine());
     let mut value = json!(report);
     value["store"] = json!(service.store.get());
+    let followers = service.followers.get().map(|followers| followers());
+    value["followers"] = json!(followers.unwrap_or_default());
     Reply::value(200, &value)
 }
 

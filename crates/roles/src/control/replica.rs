@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
-use placewright_api_placement::HandOver;
+use placewright_api_placement::{HandOver, ListFollowers};
 use placewright_conductor::{ClaimRequest, ClaimResponse};
 use placewright_control::ControlMachine;
 use placewright_engine::{Engine, Observer, RecoverError};
@@ -86,6 +86,12 @@ impl ControlReplica {
             let group = Arc::clone(&group);
             Box::pin(async move { group.hand_over().await })
         })
+    }
+
+    /// The function that lists the replicas that follow this one.
+    pub(super) fn followers(&self) -> ListFollowers {
+        let group = Arc::clone(&self.group);
+        Box::new(move || group.followers())
     }
 
     /// Also serves cells, until the first signal. Then another replica takes over, and when `apis_ended` has completed,

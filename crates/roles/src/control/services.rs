@@ -55,6 +55,7 @@ pub(super) fn placement_api(
     service.set_store(options.store.location());
     if let Some(replica) = replica {
         service.set_hand_over(replica.hand_over());
+        service.set_followers(replica.followers());
     }
     Arc::new(service)
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use placewright_control::FollowerReport;
 
 /// The replicas that follow this one now.
 #[derive(Debug, Default)]
@@ -20,6 +21,7 @@ struct State {
 struct Known {
     origin: u64,
     address: String,
+    release: String,
     /// The last entry that it has applied.
     sequence: u64,
 }
@@ -33,13 +35,14 @@ pub(crate) struct Joined {
 
 impl Followers {
     /// Adds a follower.
-    pub(crate) fn join(self: &Arc<Self>, origin: u64, address: &str) -> Joined {
+    pub(crate) fn join(self: &Arc<Self>, origin: u64, address: &str, release: &str) -> Joined {
         let mut state = self.0.lock();
         let stream = state.next_stream;
         state.next_stream += 1;
         let known = Known {
             origin,
             address: address.to_owned(),
+            release: release.to_owned(),
             sequence: 0,
         };
         state.followers.insert(stream, known);
@@ -57,6 +60,17 @@ impl Followers {
         let others = followers.filter(|known| known.origin != excluded);
         let best = others.max_by_key(|known| known.sequence)?;
         Some((best.origin, best.address.clone()))
+    }
+
+    /// All followers, for operators.
+    pub(crate) fn report(&self) -> Vec<FollowerReport> {
+        let state = self.0.lock();
+        let report = |known: &Known| FollowerReport {
+            address: known.address.clone(),
+            release: known.release.clone(),
+            applied: known.sequence,
+        };
+        state.followers.values().map(report).collect()
     }
 }
 
@@ -83,12 +97,19 @@ mod tests {
     fn the_follower_that_has_applied_most_is_the_best_while_it_is_there() {
         let followers = Arc::<Followers>::default();
         assert_eq!(followers.best_except(0), None);
-        let one = followers.join(1, "one");
-        let two = followers.join(2, "two");
+        let one = followers.join(1, "one", "1.0");
+        let two = followers.join(2, "two", "1.1");
         two.has_applied(5);
         one.has_applied(4);
         assert_eq!(followers.best_except(0), Some((2, "two".into())));
         assert_eq!(followers.best_except(2), Some((1, "one".into())));
+        let report = |address: &str, release: &str, applied| FollowerReport {
+            address: address.into(),
+            release: release.into(),
+            applied,
+        };
+        let all = [report("one", "1.0", 4), report("two", "1.1", 5)];
+        assert_eq!(followers.report(), all);
         drop(two);
         assert_eq!(followers.best_except(0), Some((1, "one".into())));
     }

@@ -100,7 +100,7 @@ impl<M: ReplicatedMachine> LeadingReplica<M> {
             let follower = FollowerStream {
                 own: Arc::clone(&self.own),
                 replica: self.replica.clone(),
-                joined: self.followers.join(start.origin, &start.address),
+                joined: (self.followers).join(start.origin, &start.address, &start.release),
                 start,
                 news: LeaderNews::default(),
                 batches,
