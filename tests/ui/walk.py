@@ -173,6 +173,17 @@ class Walk:
         off = {"status": "disabled", "disabled_reason": "<b>work</b>"}
         self.site.ask("compute", "PUT", path, off, self.data["admin"], version)
         self.check("a change shows by itself", browser.until_text("disabled: 1", "#legend"))
+        rack = "5a000000-0000-4000-8000-000000000001"
+        self.site.ask("scheduler", "PUT", f"/v1/aggregates/{rack}", {"name": "made-later"}, self.data["admin"])
+        version = {"OpenStack-API-Version": "placement 1.39"}
+        path = f"/resource_providers/{hosts[0]['uuid']}"
+        _, _, provider = self.site.ask("placement", "GET", path, token=self.data["admin"], headers=version)
+        _, _, known = self.site.ask("placement", "GET", f"{path}/aggregates", token=self.data["admin"], headers=version)
+        body = {"aggregates": [*known["aggregates"], rack], "resource_provider_generation": provider["generation"]}
+        self.site.ask("placement", "PUT", f"{path}/aggregates", body, self.data["admin"], version)
+        self.check("a name made later is shown", browser.until_text("made-later", "main"))
+        version = {"OpenStack-API-Version": "compute 2.96"}
+        path = f"/v2.1/os-services/{service['id']}"
         browser.go(f"#/host/{hosts[0]['uuid']}")
         self.check("a stored reason with markup stays a text", browser.until_text("<b>work</b>") and not browser.all("main b"))
         self.site.ask("compute", "PUT", path, {"status": "enabled"}, self.data["admin"], version)

@@ -1,5 +1,5 @@
 // The hosts as this page knows them, kept up to date by the stream.
-import { has, scheduler } from './api.js';
+import { has, isSignedIn, scheduler } from './api.js';
 
 export const UP = 0;
 
@@ -33,6 +33,7 @@ class FleetData {
       this.byUuid.set(uuid, entry);
       this.structure += 1;
     }
+    if (event.aggregates?.flat().some((uuid) => !this.aggregateNames.has(uuid))) this.readNamesLater();
     const flash = this.isComplete ? performance.now() : 0;
     for (const [slot, condition, age, count, ...used] of event.live) {
       const host = this.hosts.get(slot);
@@ -100,6 +101,14 @@ class FleetData {
     if (last && now - last.at < 5000) return;
     this.history.push({ at: now, totals: this.totals() });
     if (this.history.length > 720) this.history.splice(0, 120);
+  }
+
+  // Hosts are in aggregates that the page has no names of: perhaps somebody has just made them.
+  readNamesLater() {
+    this.namesTimer ??= setTimeout(() => {
+      this.namesTimer = null;
+      if (isSignedIn()) this.readNames().catch(() => {});
+    }, 2000);
   }
 
   async readNames() {
