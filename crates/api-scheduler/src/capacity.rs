@@ -14,7 +14,7 @@ use crate::error_response::{ErrorResponse, HandlerResult, code};
 use crate::shared::{RoutedRequest, json_reply};
 
 /// The most instances whose decisions are simulated, and the largest limit.
-const SIMULATED_MAX: usize = 100_000;
+pub(crate) const SIMULATED_MAX: usize = 100_000;
 
 /// The body of `POST /v1/capacity`.
 #[derive(Debug, Deserialize)]

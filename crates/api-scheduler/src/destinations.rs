@@ -8,15 +8,20 @@ use crate::shared::{RoutedRequest, json_reply};
 mod request;
 mod response;
 
+use request::DestinationsBody;
+pub(crate) use request::{ALTERNATES_MAX, EXPLAIN_HOSTS_MAX, INSTANCES_MAX};
 use response::DestinationsResponse;
 
 pub(crate) async fn select(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
-    let destinations_request = request::validate(request.parse_body()?)?;
+    let body: DestinationsBody = request.parse_body()?;
+    let is_brief = body.brief;
+    let destinations_request = request::validate(body)?;
     let is_claimed = destinations_request.with_claim;
     let destinations = request
         .api_state
         .destinations
         .select(destinations_request)
         .await?;
-    json_reply(200, &DestinationsResponse::new(&destinations, is_claimed))
+    let response = DestinationsResponse::new(&destinations, is_claimed, is_brief);
+    json_reply(200, &response)
 }

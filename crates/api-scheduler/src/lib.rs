@@ -8,6 +8,7 @@ mod allocation_request;
 mod capacity;
 mod claims;
 mod destinations;
+mod discovery;
 mod error_response;
 mod hosts;
 mod path;

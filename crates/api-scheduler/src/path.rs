@@ -10,6 +10,8 @@ use crate::error_response::{ErrorResponse, HandlerResult};
 /// A path of the scheduler API, without its parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
+    Versions,
+    Version,
     Destinations,
     Capacity,
     Claim,
@@ -60,9 +62,29 @@ const fn costly(operation: Operation) -> Operation {
 }
 
 impl Route {
+    /// The paths that a client works with.
+    pub(crate) const RESOURCES: [Self; 9] = [
+        Self::Destinations,
+        Self::Capacity,
+        Self::Claim,
+        Self::Hosts,
+        Self::Host,
+        Self::HostState,
+        Self::Aggregates,
+        Self::Aggregate,
+        Self::Topology,
+    ];
+
+    /// Whether everybody may read it.
+    pub(crate) fn is_open(self) -> bool {
+        matches!(self, Self::Versions | Self::Version)
+    }
+
     /// The path with its parameter in braces, as the documentation has it.
     pub(crate) fn path(self) -> &'static str {
         match self {
+            Self::Versions => "/",
+            Self::Version => "/v1",
             Self::Destinations => "/v1/destinations",
             Self::Capacity => "/v1/capacity",
             Self::Claim => "/v1/claims/{consumer}",
@@ -83,8 +105,11 @@ impl Route {
         const CAPACITY: &[Operation] = &[costly(with_body("POST", Rule::AllocationCandidatesList))];
         const CLAIM: &[Operation] = &[
             with_body("POST", Rule::AllocationsUpdate),
+            with_body("PUT", Rule::AllocationsUpdate),
             without_body("DELETE", Rule::AllocationsDelete),
         ];
+        // Everybody may read what the API is, so the rule is not asked.
+        const DISCOVERY: &[Operation] = &[without_body("GET", Rule::AllocationCandidatesList)];
         const HOSTS: &[Operation] = &[costly(without_body("GET", Rule::ResourceProvidersList))];
         const HOST: &[Operation] = &[without_body("GET", Rule::ResourceProvidersShow)];
         const STATE: &[Operation] = &[with_body("POST", Rule::ResourceProvidersUpdate)];
@@ -100,7 +125,8 @@ impl Route {
         match self {
             Self::Destinations | Self::Swap => (UPDATE_ALLOCATIONS, "POST"),
             Self::Capacity => (CAPACITY, "POST"),
-            Self::Claim => (CLAIM, "DELETE, POST"),
+            Self::Claim => (CLAIM, "DELETE, POST, PUT"),
+            Self::Versions | Self::Version => (DISCOVERY, "GET"),
             Self::Hosts => (HOSTS, "GET"),
             Self::Host => (HOST, "GET"),
             Self::HostState => (STATE, "POST"),
@@ -145,6 +171,17 @@ impl Path {
     /// 404 if the API has no such path, 400 if a segment is not a UUID.
     pub(crate) fn parse(path: &str) -> HandlerResult<Self> {
         let unknown = || ErrorResponse::not_found(format!("There is nothing at {path}."));
+        let discovered = match path {
+            "/" => Some(Route::Versions),
+            "/v1" | "/v1/" => Some(Route::Version),
+            _ => None,
+        };
+        if let Some(route) = discovered {
+            return Ok(Self {
+                route,
+                uuid: Uuid::nil(),
+            });
+        }
         let mut segments = path.strip_prefix("/v1/").ok_or_else(unknown)?.split('/');
         let (resource, id, part) = (segments.next(), segments.next(), segments.next());
         let route = match (resource.unwrap_or(""), id, part) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::body::Body as HttpBody;
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, Uri};
+use hyper::{HeaderMap, Method, Request, Response, Uri};
 use placewright_auth::{Identity, Target};
 use placewright_control::destinations::{DestinationsHandle, KeepOptions};
 use placewright_control::{Placement, SchedulerHandle};
@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use crate::error_response::{self, HandlerResult};
 use crate::path::{Operation, Path, Route};
 use crate::shared::{ApiState, RoutedRequest};
-use crate::{aggregates, capacity, claims, destinations, hosts};
+use crate::{aggregates, capacity, claims, destinations, discovery, hosts};
 
 /// The scheduler API without sockets: it takes requests and returns responses.
 pub struct SchedulerService {
@@ -73,6 +73,8 @@ impl SchedulerService {
 pub struct MatchedRequest {
     path: Path,
     operation: Operation,
+    /// What the client knows of a document, which has no identity or body.
+    headers: HeaderMap,
 }
 
 impl Api for SchedulerService {
@@ -85,8 +87,14 @@ impl Api for SchedulerService {
         &self.api_state.gateway
     }
 
-    fn required_access(&self, _: &Parts, _: &mut RequestContext) -> ApiResult<Access> {
-        Ok(Access::Identified)
+    fn required_access(&self, parts: &Parts, context: &mut RequestContext) -> ApiResult<Access> {
+        match Path::parse(&latin1_path(parts.uri.path())) {
+            Ok(path) if path.route.is_open() => {
+                context.set_route(path.route.path());
+                Ok(Access::Open)
+            }
+            _ => Ok(Access::Identified),
+        }
     }
 
     fn route(
@@ -108,7 +116,14 @@ impl Api for SchedulerService {
         }
         Ok(Routed {
             body_bytes_max: operation.has_body.then_some(usize::MAX),
-            request: MatchedRequest { path, operation },
+            request: MatchedRequest {
+                headers: match path.route.is_open() {
+                    true => parts.headers.clone(),
+                    false => HeaderMap::new(),
+                },
+                path,
+                operation,
+            },
         })
     }
 
@@ -118,7 +133,7 @@ impl Api for SchedulerService {
 
     fn reads_newest(&self, request: &MatchedRequest) -> bool {
         // Hosts are ranked by the state of this process. The claim is then decided on the newest state.
-        request.path.route != Route::Destinations
+        request.path.route != Route::Destinations && !request.path.route.is_open()
     }
 
     fn run<'a>(
@@ -129,6 +144,9 @@ impl Api for SchedulerService {
         body: &'a [u8],
     ) -> Running<'a> {
         Box::pin(async move {
+            if request.path.route.is_open() {
+                return discovery::show(request.path.route, &request.headers);
+            }
             let routed_request = RoutedRequest {
                 api_state: &self.api_state,
                 query: uri.query().unwrap_or(""),
@@ -163,7 +181,10 @@ async fn run_handler(
     match (path.route, method) {
         (Route::Destinations, _) => destinations::select(request).await,
         (Route::Capacity, _) => capacity::count(request).await,
+        // The service has answered these already.
+        (Route::Versions | Route::Version, _) => Ok(Reply::empty(404)),
         (Route::Claim, "POST") => claims::claim_offered(request, uuid).await,
+        (Route::Claim, "PUT") => claims::swap(request, uuid).await,
         (Route::Claim, _) => claims::release(request, uuid).await,
         (Route::Swap, _) => claims::swap(request, uuid).await,
         (Route::Hosts, _) => hosts::list(request),

@@ -127,9 +127,9 @@ impl Client {
     ///
     /// The errors of [`Self::claim`]. After [`Error::Refused`] the consumer has the allocations that it had before.
     pub async fn swap(&self, consumer: Uuid, candidate: Uuid) -> Result<Claimed, Error> {
-        let path = format!("claims/{consumer}/swap");
+        let path = format!("claims/{consumer}");
         let body = json!({"candidate": candidate});
-        self.send_json(Method::POST, &path, &body).await
+        self.send_json(Method::PUT, &path, &body).await
     }
 
     /// Releases all allocations of a consumer.

@@ -14,12 +14,12 @@ use crate::error_response::{ErrorResponse, HandlerResult};
 use crate::shared::check_owner;
 
 /// The maximum number of instances of one request.
-const INSTANCES_MAX: usize = 1_000;
+pub(crate) const INSTANCES_MAX: usize = 1_000;
 /// The maximum number of alternates of each instance.
-const ALTERNATES_MAX: usize = 100;
+pub(crate) const ALTERNATES_MAX: usize = 100;
 
 /// The maximum number of hosts in `explain_hosts`.
-const EXPLAIN_HOSTS_MAX: usize = 10;
+pub(crate) const EXPLAIN_HOSTS_MAX: usize = 10;
 /// The maximum length of a name in `explain_hosts`, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
@@ -42,6 +42,9 @@ pub(super) struct DestinationsBody {
     /// The names or UUIDs of further hosts to explain.
     #[serde(default)]
     explain_hosts: Vec<String>,
+    /// Whether alternates come without their allocations.
+    #[serde(default)]
+    pub(super) brief: bool,
 }
 
 /// The field `minimum`: for how many instances a host must be found.

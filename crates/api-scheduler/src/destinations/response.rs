@@ -24,14 +24,14 @@ pub(super) struct DestinationsResponse<'a> {
 }
 
 impl<'a> DestinationsResponse<'a> {
-    pub(super) fn new(destinations: &'a Destinations, is_claimed: bool) -> Self {
+    /// If `is_brief`, alternates come without their allocations.
+    pub(super) fn new(destinations: &'a Destinations, is_claimed: bool, is_brief: bool) -> Self {
+        let selections = destinations.selections.iter();
         Self {
             claimed: is_claimed,
             kept_ms: u64::try_from(destinations.expires_after.as_millis()).unwrap_or(u64::MAX),
-            selections: destinations
-                .selections
-                .iter()
-                .map(InstanceBody::from)
+            selections: selections
+                .map(|selection| InstanceBody::new(selection, is_brief))
                 .collect(),
             warnings: &destinations.warnings,
         }
@@ -50,17 +50,17 @@ struct InstanceBody<'a> {
     explanation: Option<ScoreExplanationBody<'a>>,
 }
 
-impl<'a> From<&'a Selection> for InstanceBody<'a> {
-    fn from(selection: &'a Selection) -> Self {
+impl<'a> InstanceBody<'a> {
+    fn new(selection: &'a Selection, is_brief: bool) -> Self {
         let selected = selection.selected.as_ref();
         let score_explanation = selection.score_explanation.as_ref().zip(selected);
         Self {
             instance: selection.instance,
-            selected: selected.and_then(CandidateBody::from_offer),
+            selected: selected.and_then(|offer| CandidateBody::from_offer(offer, false)),
             alternates: selection
                 .alternates
                 .iter()
-                .filter_map(CandidateBody::from_offer)
+                .filter_map(|offer| CandidateBody::from_offer(offer, is_brief))
                 .collect(),
             explanation: score_explanation.map(|(score_explanation, offer)| {
                 ScoreExplanationBody::new(score_explanation, offer.host.slot)
@@ -235,13 +235,19 @@ struct CandidateBody<'a> {
     provider: Uuid,
     zone: Option<&'a str>,
     score: f64,
-    allocation_request: AllocationRequestBody<'a>,
+    /// Left out of an alternate of a brief response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allocation_request: Option<AllocationRequestBody<'a>>,
 }
 
 impl<'a> CandidateBody<'a> {
     /// `None` if the offer has no candidate at the index `chosen`, which would be a bug.
-    fn from_offer(offer: &'a Offer) -> Option<Self> {
+    fn from_offer(offer: &'a Offer, is_brief: bool) -> Option<Self> {
         let host = &offer.host;
+        let allocation_request = AllocationRequestBody {
+            allocations: &host.candidates.get(offer.chosen)?.allocations,
+            mappings: host.mappings.get(offer.chosen)?,
+        };
         Some(Self {
             candidate: offer.candidate,
             cell: host.cell(),
@@ -250,10 +256,7 @@ impl<'a> CandidateBody<'a> {
             provider: host.provider,
             zone: host.zone.as_deref(),
             score: host.score,
-            allocation_request: AllocationRequestBody {
-                allocations: &host.candidates.get(offer.chosen)?.allocations,
-                mappings: host.mappings.get(offer.chosen)?,
-            },
+            allocation_request: (!is_brief).then_some(allocation_request),
         })
     }
 }
