@@ -129,7 +129,7 @@ impl Page {
 /// # Errors
 ///
 /// 405 for another method than the page's, 403 if the caller may not request the page, 400 for a
-/// malformed query or version.
+/// malformed query or version, 406 for a version that is not supported.
 pub(crate) fn route(
     service: &PlacementService,
     page: Page,

@@ -169,6 +169,7 @@ async fn bad_topologies_name_the_field() {
             topology_with(json!({"distances": [distance_to(RACK_2)]})),
             "distances",
         ),
+        // The UUID of a group stands for an aggregate that is in no level.
         (
             topology_with(json!({"distances": [distance_to(GROUP)]})),
             "distances",

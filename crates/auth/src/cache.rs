@@ -34,9 +34,9 @@ impl KeyHasher {
     }
 }
 
-/// How many elements the order of eviction may have beyond twice the capacity before those without an entry are
+/// How many elements the order of eviction may have beyond twice the capacity. With more, those without an entry are
 /// dropped. With 0, a small cache would search for such elements at nearly every insertion.
-const ORDER_EXCESS_MIN: usize = 16;
+const ORDER_EXCESS_MAX: usize = 16;
 
 /// A bounded cache with expiring entries.
 ///
@@ -116,8 +116,8 @@ impl<V: Clone> SecondChanceCache<V> {
             };
             self.evict_or_requeue(oldest, number);
         }
-        // Elements of `order` that belong to no entry are dropped once they outnumber the entries.
-        if self.order.len() > 2 * self.entries_max + ORDER_EXCESS_MIN {
+        // Elements of `order` that belong to no entry are dropped once the order is too long.
+        if self.order.len() > 2 * self.entries_max + ORDER_EXCESS_MAX {
             let entries = &self.entries;
             self.order.retain(|(key, number)| {
                 entries
@@ -152,8 +152,8 @@ impl<V: Clone> SecondChanceCache<V> {
 }
 
 /// A segmented cache: new entries share a quarter of the capacity (probation), and move to the other
-/// three quarters (protected) when they are used. So a flood of entries that are used once evicts
-/// nothing that is in use.
+/// three quarters (protected) when they are found for the first time. So a flood of entries that are never
+/// found evicts nothing that is in use.
 pub(crate) struct SegmentedCache<V> {
     probation: SecondChanceCache<V>,
     protected: SecondChanceCache<V>,
@@ -231,7 +231,7 @@ mod tests {
         for n in 0..100_u32 {
             cache.insert(key((n % 2) as u8), 0, time(20));
         }
-        assert!(cache.entries.len() <= 3 && cache.order.len() <= 2 * 3 + ORDER_EXCESS_MIN + 1);
+        assert!(cache.entries.len() <= 3 && cache.order.len() <= 2 * 3 + ORDER_EXCESS_MAX + 1);
 
         let mut empty = SecondChanceCache::new(0);
         empty.insert(key(1), 1, time(20));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_are_used_once_evict_none_in_use() {
+    fn entries_that_are_never_found_evict_none_in_use() {
         let now = Instant::now();
         let expires_at = now + Duration::from_secs(60);
         let key = |n: u32| {
@@ -261,7 +261,7 @@ mod tests {
                 .is_some_and(|found| found.value == n)
         }));
         assert!(cache.probation.entries.len() + cache.protected.entries.len() <= 16);
-        // Entries that are used twice reach the larger segment, but evict none that is in use.
+        // Entries that are found once reach the larger segment, but evict none that is in use.
         for n in 20_000..30_000 {
             cache.insert(key(n), n, expires_at);
             cache.find(&key(n), now);

@@ -22,8 +22,8 @@ use placewright_secrets::{
 pub(crate) enum SecretsCommand {
     /// Make a key file, which only its owner may read; one that exists stays as it is
     NewKey(KeyLocationArgs),
-    /// Add a new key to the key file: what is sealed from now on has it. A running service notices,
-    /// and seals what it holds again
+    /// Add a new key to the key file: from now on it seals all secrets. A running service notices,
+    /// and seals the secrets in its store again with the new key
     Rotate(KeyLocationArgs),
     /// Print the ids of the keys, and how many sets of secrets in the store each of them opens
     Show(KeyLocationArgs),
@@ -146,7 +146,8 @@ impl SecretsCommand {
     ///
     /// # Errors
     ///
-    /// The keys or the store cannot be read or written.
+    /// The keys cannot be read or written, the store cannot be read, or the command is refused: there is a key file
+    /// already, the keys come from a command, or the key to be removed is unknown or in use.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
             Self::NewKey(location) => {

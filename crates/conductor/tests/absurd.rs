@@ -50,7 +50,7 @@ fn a_host_with_the_greatest_session_begins_a_new_one() {
 }
 
 #[test]
-fn an_instance_with_the_greatest_numbers_is_deleted() {
+fn an_instance_with_the_greatest_numbers_can_be_shelved_and_deleted() {
     let (host, instance) = (HostId(Uuid::from_u128(1)), InstanceId(Uuid::from_u128(2)));
     let mut state = State::default();
     let row = Instance {

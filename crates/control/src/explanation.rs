@@ -16,7 +16,8 @@ struct Shown<'a> {
     roots: usize,
     /// How many roots can serve the query; a lower bound if trees are unsearched.
     left: usize,
-    /// Whether all trees and near misses were searched. If not, the numbers are lower bounds.
+    /// Whether the work allowed sufficed for all trees, the near misses and the smallest impossible set. If not, the
+    /// numbers are lower bounds.
     exact: bool,
     /// How many trees were not searched, because the work allowed did not suffice.
     unsearched: usize,

@@ -4,16 +4,16 @@
 //! - [`ControlMachine`] is that state machine in the form that the engine runs.
 //! - [`Placement`] and [`SchedulerHandle`] are the handles on placement and on the scheduler, for
 //!   APIs.
-//! - [`ControlHandle`] is the handle that APIs use: commands, reads, operations of cells.
+//! - [`ControlHandle`] is the handle that APIs use: commands, reads, operations that a cell decides alone.
 //! - Control answers the cells' requests to placement ([`placewright_link::PlacementLink`]).
 //! - [`Views`] holds the cells' latest reports.
-//! - [`Runtime`] carries out what the state calls for (`pending_work`): it has hosts selected
+//! - [`Runtime`] carries out what the state calls for (`pending_work`): it makes the placer select hosts
 //!   (`placement_queue`, `plan`), sends messages to cells (`outbox`), follows cells (`cell_follower`),
 //!   and passes to the scheduler what operators, cells and agents report of hosts (`fleet`,
 //!   `availability`).
 //! - [`placer`] ranks hosts, claims them, and searches again when other claims were faster.
 //! - [`destinations`] selects and claims hosts for instances that other systems build.
-//! - [`accounts`]: tokens of the installation's own, for one that has no Keystone.
+//! - [`accounts`]: the first accounts, and tokens that control issues itself, for an installation without Keystone.
 //! - Quotas: what instances count for, and the limits of the configuration and of Keystone
 //!   (`quotas`).
 //! - Audits search for inconsistencies (`audit`), which are repaired on request ([`Auditor`],

@@ -15,7 +15,7 @@ use crate::{LoadError, Machine, Observer, RecoveryProgress};
 /// The approximate number of bytes in one read of the journal, during which the journal may have a read
 /// transaction open.
 const READ_BYTES: usize = 4 << 20;
-/// The size of the buffer for reading and writing saved states.
+/// The size of the buffer for reading and writing snapshots.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 /// The interval between reports of progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
@@ -54,7 +54,8 @@ pub fn recover<M: Machine>(
 /// does.
 ///
 /// # Errors
-/// As [`recover`]; also when the entries up to `until` are lost and an operator has accepted that.
+/// As [`recover`]; also when the journal has no snapshot up to `until`, and no longer its first entries: they were
+/// trimmed, or they were lost and an operator accepted the loss.
 pub fn recover_at<M: Machine>(
     journal: &mut dyn Journal,
     until: u64,
@@ -92,7 +93,8 @@ pub(crate) fn recover_until<M: Machine>(
     Ok(recovered)
 }
 
-/// Loads the newest usable snapshot that is not after `until`; without one, starts with the empty state.
+/// Loads the newest usable snapshot that is not after `until`; without one, starts with the empty state. It is an error
+/// if there are only unusable snapshots and the journal no longer has its first entries.
 fn load_newest<M: Machine>(
     journal: &mut dyn Journal,
     until: u64,

@@ -15,7 +15,7 @@ use placewright_journal_testing::EtcdCluster;
 
 /// How long writers may take to append again after a fault.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The number of appends that both writers have to make between two faults.
+/// The number of appends that each writer has to make between two faults.
 const APPENDS: u64 = 20;
 
 type Fault = fn(&mut EtcdCluster, &Writers);
@@ -74,7 +74,8 @@ fn no_acknowledged_entry_is_lost_or_doubled() {
 /// How the appends of one writer ended.
 #[derive(Debug, Default)]
 struct Outcomes {
-    acknowledged: u64,
+    /// Appends that were acknowledged, or that turned out to be kept after their outcome was unknown.
+    kept: u64,
     unknown: u64,
     unknown_kept: u64,
     unknown_not_kept: u64,
@@ -135,7 +136,7 @@ impl Writers {
         }
     }
 
-    /// Ends the writers, and checks that the store has exactly what was acknowledged.
+    /// Ends the writers, and checks that the store has exactly what the writers know to be kept.
     fn finish(self) -> Vec<Outcomes> {
         self.progress.is_over.store(true, Ordering::Relaxed);
         let outcomes: Vec<Outcomes> = (self.threads.into_iter())
@@ -160,32 +161,26 @@ impl Writers {
             *count += 1;
             ControlFlow::Continue(())
         });
-        let total: u64 = outcomes.iter().map(|outcomes| outcomes.acknowledged).sum();
+        let total: u64 = outcomes.iter().map(|outcomes| outcomes.kept).sum();
         assert_eq!(next.unwrap(), 2 * total + 1);
         for (writer, outcomes) in (0..).zip(&outcomes) {
-            assert_eq!(counts[&writer], outcomes.acknowledged);
+            assert_eq!(counts[&writer], outcomes.kept);
         }
         journal.check_store().unwrap();
         outcomes
     }
 }
 
-/// Appends pairs of records with the numbers 0, 1, 2 … until the test is over; each number until it is kept.
+/// Appends pairs of equal records until the test is over. The pairs are numbered 0, 1, 2 …; one that was not kept is
+/// appended again with the same number.
 fn write(journal: &mut dyn Journal, writer: u8, progress: &Progress) -> Outcomes {
     let mut outcomes = Outcomes::default();
     let mut next = journal.end().unwrap() + 1;
     while !progress.is_over.load(Ordering::Relaxed) {
         let mut record = vec![writer];
-        record.extend_from_slice(&outcomes.acknowledged.to_le_bytes());
+        record.extend_from_slice(&outcomes.kept.to_le_bytes());
         // Every sixteenth append is so large that its batch is in several keys.
-        record.resize(
-            if outcomes.acknowledged % 16 == 0 {
-                40_000
-            } else {
-                150
-            },
-            1,
-        );
+        record.resize(if outcomes.kept % 16 == 0 { 40_000 } else { 150 }, 1);
         let started = Instant::now();
         let appended = journal.append(next, &[&record, &record]);
         outcomes.longest = outcomes.longest.max(started.elapsed());
@@ -213,7 +208,7 @@ fn write(journal: &mut dyn Journal, writer: u8, progress: &Progress) -> Outcomes
         outcomes.longest = outcomes.longest.max(started.elapsed());
         if is_kept {
             next += 2;
-            outcomes.acknowledged += 1;
+            outcomes.kept += 1;
             progress.appends[usize::from(writer)].fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -1,5 +1,6 @@
-//! Commits that the primary shows although no standby has them: the journal neither acknowledges them nor hands them
-//! out.
+//! Durability with standbys. Commits that the primary shows although no standby has them are neither acknowledged nor
+//! handed out by the journal; acknowledged entries that a failover drops are reported; and a primary without
+//! synchronous standbys has to be allowed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -67,8 +68,8 @@ fn an_entry_that_no_standby_has_is_neither_acknowledged_nor_handed_out() {
         cluster.start_again(standby).unwrap();
         cluster.wait_until_ready(standby).unwrap();
     }
-    let has_it = "SELECT last FROM placewright.head";
-    assert_eq!(cluster.sql(1, has_it).unwrap().trim(), "1");
+    let last_entry = "SELECT last FROM placewright.head";
+    assert_eq!(cluster.sql(1, last_entry).unwrap().trim(), "1");
     cluster.promote(1).unwrap();
     cluster.wait_until_attached(1).unwrap();
     let resolution = loop {
@@ -128,9 +129,9 @@ fn entries_that_a_failover_drops_are_reported() {
     let options = options(&cluster);
     let mut writer = PostgresqlJournal::open(&options).unwrap();
     writer.append(1, &[b"a"]).unwrap();
-    let has_all = "SELECT last FROM placewright.head";
+    let last_entry = "SELECT last FROM placewright.head";
     while cluster
-        .sql(2, has_all)
+        .sql(2, last_entry)
         .ok()
         .is_none_or(|last| last.trim() != "1")
     {
@@ -227,8 +228,8 @@ fn what_was_acknowledged_is_handed_out_without_a_standby() {
     let mut reader = PostgresqlJournal::open(&options).unwrap();
     writer.append(1, &[b"a"]).unwrap();
     writer.finish_deferred();
-    let told = "SELECT acknowledged FROM placewright.head";
-    while cluster.sql(0, told).unwrap().trim() != "1" {
+    let acknowledged = "SELECT acknowledged FROM placewright.head";
+    while cluster.sql(0, acknowledged).unwrap().trim() != "1" {
         std::thread::sleep(Duration::from_millis(5));
     }
     cluster.stop(1).unwrap();

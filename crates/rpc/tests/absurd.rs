@@ -107,8 +107,8 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
                     .unwrap();
             }
         }
-        // The cell orders sessions after numbers that are too great, which the agent must ignore. Then the cell
-        // orders a session after the present one, which the agent must start.
+        // The cell tells the agent to start sessions with numbers above ones that are too great. The agent must ignore
+        // these messages. Then the cell tells it to start a session with a number above the present one, and it must.
         let session = stream.start_session(&ids[0]).await;
         for after in [u64::MAX, u64::MAX - 1, NUMBER_END, NUMBER_END - 1] {
             stream.send(vec![start_again(&ids[0], after)]).await;
@@ -277,7 +277,7 @@ async fn a_cell_outlives_a_control_that_says_anything() {
         let messages: Vec<Envelope> = (0..rng.below(3))
             .map(|_| hostile::random_envelope(&mut rng))
             .collect();
-        // Every third message is in the previous version, and every second one is corrupted.
+        // Every third payload is in the previous version, and every second one is corrupted.
         let version = PAYLOAD_VERSION - u32::from(round % 3 == 0);
         let mut body = message::encode(version, &messages).unwrap();
         if round % 2 == 1 {

@@ -121,7 +121,8 @@ fn member(index: usize, nested: bool) -> impl Strategy<Value = Member> {
         })
 }
 
-/// A fleet of up to eight providers. In a fifth of the fleets no provider has a parent.
+/// A fleet of up to eight providers. In a fifth of the fleets no provider may have a parent; in the others, most
+/// providers after the first have one.
 pub fn fleet() -> impl Strategy<Value = Fleet> {
     (1usize..9, prop::bool::weighted(0.8)).prop_flat_map(|(count, nested)| {
         (0..count)
@@ -254,6 +255,7 @@ pub fn query() -> impl Strategy<Value = CandidateQuery> {
                 if nested && with_subtrees && !suffixed.is_empty() {
                     let pair = suffixed.iter().take(2).cloned().collect();
                     same_subtree.push(pair);
+                    // Queries with an empty group have a second set, too, if there are enough groups.
                     if suffixed.len() > 2 && with_empty_group {
                         same_subtree.push(suffixed[1..].to_vec());
                     }
@@ -284,10 +286,11 @@ pub fn query() -> impl Strategy<Value = CandidateQuery> {
         )
 }
 
-fn device(parent: usize) -> impl Strategy<Value = Member> {
+/// A device whose parent is one of the members up to the index `last_parent`.
+fn device(last_parent: usize) -> impl Strategy<Value = Member> {
     let inventory = |total: i32| Inventory::new(total, 1.0);
     let traits = prop::collection::btree_set(0usize..2, 0..2);
-    (1i32..5, prop::option::of(1i32..5), traits, 0..=parent).prop_map(
+    (1i32..5, prop::option::of(1i32..5), traits, 0..=last_parent).prop_map(
         move |(vgpu, disk, traits, parent)| Member {
             parent: Some(parent),
             stocks: ([("VGPU", Some(vgpu)), ("DISK_GB", disk)].into_iter())

@@ -1,4 +1,5 @@
-//! Every path and source file that the checked pages name exists, and every crate and decision record is listed.
+//! Every path and source file that the checked pages name exists, and has the identifiers that a page says it has.
+//! Every crate and decision record is listed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -96,8 +97,8 @@ fn every_source_file_in_a_page_exists() {
     assert!(missing.is_empty(), "not there any more: {missing:?}");
 }
 
-/// The names that a page says to be of a source file, each with the file: "`one` and `two` of `folder/file.rs`".
-fn names_of_files(page: &str) -> Vec<(String, String)> {
+/// The names that a page says are in a source file, each with the file: "`one` and `two` of `folder/file.rs`".
+fn names_in_files(page: &str) -> Vec<(String, String)> {
     let text = page.split_whitespace().collect::<Vec<_>>().join(" ");
     // Every other part is in code quotes.
     let parts: Vec<&str> = text.split('`').collect();
@@ -119,7 +120,7 @@ fn names_of_files(page: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_name_of_a_source_file_in_a_page_is_in_that_file() {
+fn every_identifier_that_a_page_places_in_a_source_file_is_there() {
     let mut files = Vec::new();
     collect_files(&workspace().join("crates"), &mut files);
     let is_identifier = |name: &str| {
@@ -129,7 +130,7 @@ fn every_name_of_a_source_file_in_a_page_is_in_that_file() {
     let mut checked = 0;
     let mut missing = Vec::new();
     for page in PAGES {
-        for (name, file) in names_of_files(&read(page)) {
+        for (name, file) in names_in_files(&read(page)) {
             if !is_identifier(&name) {
                 continue;
             }

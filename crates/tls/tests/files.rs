@@ -165,7 +165,7 @@ fn errors_of_certificates_name_the_file_and_the_error() {
 }
 
 #[test]
-fn any_bytes_are_refused_without_a_panic() {
+fn damaged_pem_causes_no_panic() {
     let directory = ServerDirectory::new();
     let pem = directory.ca.good("here");
     for length in 0..pem.certificate.len() {

@@ -33,10 +33,10 @@ pub struct Image {
 
 /// The properties of an image, validated and in canonical form.
 ///
-/// Properties that the compute service knows are normalised: old names (`architecture`) become the
-/// present ones (`hw_architecture`), booleans become `true` or `false`, and architectures and device
-/// models get their canonical name. A known property with an invalid value is refused. Unknown
-/// properties are not changed.
+/// Properties that the compute service knows are normalised: booleans become `true` or `false`, and
+/// architectures and device models get their canonical name. A known property with an invalid value is
+/// refused. A property with an old name (`architecture`) also sets the one with the present name
+/// (`hw_architecture`), unless that is given. Unknown properties, and old names as such, are not changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageProperties {
     values: BTreeMap<String, String>,
@@ -86,7 +86,7 @@ impl ImageProperties {
         self.raw(name).filter(|_| kind(name).is_some())
     }
 
-    /// Whether there is any property besides those of NUMA nodes and required traits.
+    /// Whether there is any property besides those of single NUMA nodes and required traits.
     #[must_use]
     pub fn has_values(&self) -> bool {
         !self.values.is_empty()
@@ -110,7 +110,8 @@ impl ImageProperties {
         self.get(name).and_then(text::whole_number)
     }
 
-    /// The traits that the image requires, from its properties `trait:NAME` = `required`.
+    /// The traits that the image requires, from its properties `trait:NAME` = `required`, or from a list
+    /// `traits_required` as in Nova's image metadata.
     pub fn traits_required(&self) -> impl Iterator<Item = &str> {
         self.traits_required.iter().map(String::as_str)
     }

@@ -98,7 +98,7 @@ pub fn limit_checks() -> [LimitCheck; 2] {
     ]
 }
 
-/// The commands that version 3 added.
+/// Commands that versions before 3 cannot express: a new one, and an older one that contains what is new.
 pub fn image_commands() -> Vec<Command> {
     let set = |image: Option<Image>| Command::SetImage {
         id: OTHER,

@@ -115,7 +115,8 @@ pub(crate) fn read_token(options: &Options) -> Result<Option<Token>, ConfigError
 }
 
 impl RunningControl {
-    /// Starts everything except serving. Returns `None` if a signal came while the state was loaded.
+    /// Starts everything except serving the APIs and cells. Health checks and metrics are served from here on, and in a
+    /// replica the calls of the other replicas. Returns `None` if a signal came while the state was loaded.
     ///
     /// `cells` is the number of cells in this process. If there are any, there is a conductor.
     ///
@@ -214,8 +215,8 @@ impl RunningControl {
         Ok(())
     }
 
-    /// Starts the task that reads the files of authentication, policies and TLS again with each SIGHUP,
-    /// and the files of TLS when they change.
+    /// Starts the task that reads the files of authentication, policies and TLS again with each SIGHUP, and those of
+    /// TLS and of Keystone's authorities also when they change.
     pub(crate) fn reread_access_files(&self, options: &Options, hang_ups: Signal) {
         let files = AccessFiles {
             policy: option_conversion::policy(options),
@@ -379,7 +380,7 @@ fn stopped_while_loading() -> Option<RunningControl> {
 ///
 /// # Errors
 ///
-/// The engine's thread panicked, which is a bug.
+/// Closing the engine panicked, which is a bug.
 pub(crate) async fn close(
     runtime: Option<Arc<Runtime>>,
     engine: Engine<ControlMachine>,

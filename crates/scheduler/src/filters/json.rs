@@ -151,7 +151,7 @@ impl Operand {
     }
 
     /// The operand's value for a host: null if the attribute is absent; `None` if the path leads into a
-    /// scalar.
+    /// scalar or an address, or if a condition has no value.
     fn value(&self, hosts: &HostTable, slot: u32) -> Option<Value> {
         match self {
             Self::Constant(value) => Some(value.clone()),
