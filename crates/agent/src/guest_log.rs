@@ -366,14 +366,20 @@ impl GuestLog {
 
 impl LogFile {
     fn append(&mut self) -> io::Result<()> {
-        if let Err(error) = self.file.write_all(&self.unwritten) {
-            // A part of the entries may have been written. It is cut off, and the next call writes them all again.
+        if let Err(error) = self.write_and_sync() {
+            // A part of the entries may have been written, or all of them, but not synced. They are cut off, and the next
+            // call writes them all again: after a failed sync, another sync alone would not write them.
             self.file.set_len(self.size_bytes)?;
             self.file.seek(SeekFrom::Start(self.size_bytes))?;
             return Err(error);
         }
         self.size_bytes += self.unwritten.len() as u64;
         self.unwritten.clear();
+        Ok(())
+    }
+
+    fn write_and_sync(&mut self) -> io::Result<()> {
+        self.file.write_all(&self.unwritten)?;
         if self.is_durable {
             self.file.sync_data()?;
         }

@@ -419,6 +419,13 @@ async fn members_see_and_change_only_servers_of_their_project() {
         .send("POST", &format!("{path}/action"), &member, unlock)
         .await;
     response.expect_error(403, "forbidden");
+    // An owner who locks it once more changes nothing.
+    let lock = Some(json!({"lock": {"locked_reason": "mine"}}));
+    api.send("POST", &format!("{path}/action"), &member, lock)
+        .await
+        .expect(202);
+    let server = api.send("GET", &path, &member, None).await.expect(200);
+    assert_eq!(server["server"]["locked_reason"], "r");
     api.run_action(member_server_id, json!({"unlock": null}))
         .await
         .expect(202);

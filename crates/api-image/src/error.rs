@@ -77,3 +77,8 @@ fn sentence(refusal: &Refusal) -> String {
         .collect();
     format!("{first}{}.", chars.as_str())
 }
+
+/// 409, because each attempt to change an image met a change by another request.
+pub(crate) fn changed_by_others() -> ApiError {
+    ApiError::conflict("Others change the same image all the time: try again.")
+}

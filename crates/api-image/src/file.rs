@@ -11,7 +11,7 @@ use placewright_http::{ApiError, ApiResult, Body, BodySink, FileBody, Reply, con
 use uuid::Uuid;
 
 use crate::access::Viewer;
-use crate::request::{ApiState, RoutedRequest};
+use crate::request::{ApiState, CHANGE_TRIES_MAX, RoutedRequest};
 use crate::upload::{self, Received, Slot, Upload};
 use crate::{error, images};
 
@@ -116,7 +116,7 @@ async fn activate(
     content: placewright_conductor::super_conductor::ImageContent,
 ) -> ApiResult<()> {
     let id = request.image;
-    loop {
+    for _ in 0..CHANGE_TRIES_MAX {
         let known = images::visible(request).await?;
         check_queued(id, &known)?;
         let check = LimitCheck::ImageBytes {
@@ -139,6 +139,7 @@ async fn activate(
             Err(refusal) => return Err(error::from_refusal(&refusal)),
         }
     }
+    Err(error::changed_by_others())
 }
 
 pub(crate) async fn download(request: &RoutedRequest<'_>) -> ApiResult<Reply> {

@@ -19,7 +19,7 @@ use crate::options::{ImageOptions, PARAMETERS_MAX};
 use crate::transfers::Transfers;
 
 /// How often a change is tried when other changes of the same image were faster.
-const CHANGE_TRIES_MAX: usize = 16;
+pub(crate) const CHANGE_TRIES_MAX: usize = 16;
 
 /// The data that all requests of the Image API share.
 pub(crate) struct ApiState {
@@ -122,9 +122,7 @@ impl RoutedRequest<'_> {
                 Err(refusal) => return Err(error::from_refusal(&refusal)),
             }
         }
-        Err(ApiError::conflict(
-            "Others change the same image all the time: try again.",
-        ))
+        Err(error::changed_by_others())
     }
 
     /// Adds the id of a new object to the request's event in the audit log.

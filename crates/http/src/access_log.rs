@@ -69,6 +69,7 @@ pub(crate) fn method_label(method: &Method) -> &'static str {
         "GET" => "GET",
         "PUT" => "PUT",
         "POST" => "POST",
+        "PATCH" => "PATCH",
         "DELETE" => "DELETE",
         "HEAD" => "HEAD",
         "OPTIONS" => "OPTIONS",

@@ -1,5 +1,5 @@
 //! `DifferentHostFilter` and `SameHostFilter`: a host without, or with, the instances that a hint
-//! names.
+//! names. Instances come and go, so the verdicts hold for one search only.
 
 use uuid::Uuid;
 
@@ -10,7 +10,7 @@ use crate::hosts::verdict::Verdict;
 /// `DifferentHostFilter`: the host has none of the instances in the hint `different_host`.
 pub(super) const DIFFERENT: Filter = Filter {
     name: "DifferentHostFilter",
-    is_once_per_request: true,
+    is_once_per_request: false,
     runs_on_rebuild: false,
     compile: |context| {
         Ok(Verdict::all_but(hosts_of_instances(
@@ -23,7 +23,7 @@ pub(super) const DIFFERENT: Filter = Filter {
 /// `SameHostFilter`: the host has at least one of the instances in the hint `same_host`.
 pub(super) const SAME: Filter = Filter {
     name: "SameHostFilter",
-    is_once_per_request: true,
+    is_once_per_request: false,
     runs_on_rebuild: false,
     compile: |context| {
         // An empty text counts as an absent hint.

@@ -24,14 +24,14 @@ pub(super) async fn lock(request: &RoutedRequest<'_>, arguments: &Value) -> ApiR
             let is_owner =
                 server.mapping.project == request.project() && !request.sees_all_projects();
             let mut labels = labels::of_server(&server);
-            let is_locked_by_administrator =
-                labels.lock.as_ref().is_some_and(|lock| !lock.by_owner);
-            // When an owner locks a server that an administrator has locked, the administrator's lock stays.
-            labels.lock = Some(Lock {
-                by_owner: is_owner && !is_locked_by_administrator,
-                reason: reason.clone(),
-            });
-            labels.updated_at = request.now;
+            // As in Nova, an owner who locks a server that is locked already changes nothing, also not the reason.
+            if labels.lock.is_none() || !is_owner {
+                labels.lock = Some(Lock {
+                    by_owner: is_owner,
+                    reason: reason.clone(),
+                });
+                labels.updated_at = request.now;
+            }
             Ok((labels::change_command(request, &server, &labels), ()))
         })
         .await?;
