@@ -397,21 +397,13 @@ async fn members_see_and_change_only_servers_of_their_project() {
         .await
         .expect(202);
     let member_server_id = created["server"]["id"].as_str().unwrap();
-    let server = api
-        .send(
-            "GET",
-            &format!("/v2.1/servers/{member_server_id}"),
-            &member,
-            None,
-        )
-        .await
-        .expect(200);
+    let path = format!("/v2.1/servers/{member_server_id}");
+    let server = api.send("GET", &path, &member, None).await.expect(200);
     assert!(server["server"].get("OS-EXT-SRV-ATTR:host").is_none());
 
     api.run_action(member_server_id, json!({"lock": {"locked_reason": "r"}}))
         .await
         .expect(202);
-    let path = format!("/v2.1/servers/{member_server_id}");
     let response = api.send("DELETE", &path, &member, None).await;
     response.expect_error(409, "conflictingRequest");
     let unlock = Some(json!({"unlock": null}));

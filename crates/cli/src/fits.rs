@@ -2,17 +2,22 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Args;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use placewright_client::{Bound, Capacity, server_url};
 use placewright_roles::output;
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
 use crate::client::Client;
+use crate::journal::BadArgument;
 
 /// The most rows that are printed of each table. One more row has the sum of the other rows.
 const PLACES_MAX: usize = 20;
+
+/// How many flavors are asked for at a time, the most that the compute API lists by default.
+const FLAVORS_OF_PAGE: usize = 1000;
 
 /// Arguments of `placewright fits`.
 #[derive(Debug, Args)]
@@ -127,17 +132,7 @@ impl Fits {
     /// A flavor of the compute API as the scheduler takes it.
     fn find_flavor(&self, name_or_id: &str) -> anyhow::Result<Value> {
         let base = format!("{}/v2.1", self.compute_url.trim_end_matches('/'));
-        let listing = self
-            .client
-            .get_from(&base, "/flavors/detail?is_public=None")?;
-        let flavors = listing.get("flavors").and_then(Value::as_array);
-        let flavors = flavors.context("the server's answer lists no flavors")?;
-        let has = |flavor: &&Value, key: &str| flavor[key] == *name_or_id;
-        let by_id = flavors.iter().find(|flavor| has(flavor, "id"));
-        let flavor = by_id.or_else(|| flavors.iter().find(|flavor| has(flavor, "name")));
-        let Some(flavor) = flavor else {
-            bail!("there is no flavor {name_or_id:?}");
-        };
+        let flavor = self.search_flavors(&base, name_or_id)?;
         let id = flavor["id"].as_str().unwrap_or_default();
         let specs = self
             .client
@@ -153,6 +148,32 @@ impl Fits {
             "swap_mb": swap_mb,
             "extra_specs": specs["extra_specs"],
         }))
+    }
+
+    /// The flavor with this ID, or else one with this name, from all pages of the list.
+    fn search_flavors(&self, base: &str, name_or_id: &str) -> anyhow::Result<Value> {
+        let mut with_name = None;
+        let mut marker = String::new();
+        loop {
+            let path = format!("/flavors/detail?is_public=None&limit={FLAVORS_OF_PAGE}{marker}");
+            let listing = self.client.get_from(base, &path)?;
+            let flavors = listing.get("flavors").and_then(Value::as_array);
+            let flavors = flavors.context("the server's answer lists no flavors")?;
+            let find = |key: &str| flavors.iter().find(|flavor| flavor[key] == *name_or_id);
+            if let Some(flavor) = find("id") {
+                return Ok(flavor.clone());
+            }
+            with_name = with_name.or_else(|| find("name").cloned());
+            let last = flavors.last().and_then(|flavor| flavor["id"].as_str());
+            match last {
+                Some(id) if flavors.len() >= FLAVORS_OF_PAGE => {
+                    let id = utf8_percent_encode(id, NON_ALPHANUMERIC);
+                    marker = format!("&marker={id}");
+                }
+                _ => break,
+            }
+        }
+        with_name.ok_or_else(|| BadArgument(format!("there is no flavor {name_or_id:?}")).into())
     }
 
     fn to_text(&self, capacity: &Capacity) -> String {

@@ -1,9 +1,10 @@
 //! `placewright completions` and `placewright man`: what shells and `man` need to know of the commands.
 
-use anyhow::bail;
 use clap::{Args, Command, ValueEnum};
 use clap_complete::{Generator, shells};
 use placewright_roles::output;
+
+use crate::journal::BadArgument;
 
 /// Arguments of `placewright completions`.
 #[derive(Debug, Args)]
@@ -67,7 +68,8 @@ impl ManPage {
         for word in &self.command {
             let found = command.find_subcommand(word);
             let Some(found) = found else {
-                bail!("there is no command {:?}", self.command.join(" "));
+                let text = format!("there is no command {:?}", self.command.join(" "));
+                return Err(BadArgument(text).into());
             };
             command = found;
         }

@@ -56,6 +56,6 @@ fn there_is_a_manual_page_of_each_command() {
     assert_eq!(code, 0, "{error}");
     assert!(page.contains("\\-\\-replace"), "{page}");
     let (code, _, error) = run(&["man", "nothing"]);
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
     assert!(error.contains("there is no command"), "{error}");
 }
