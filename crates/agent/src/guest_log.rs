@@ -366,23 +366,18 @@ impl GuestLog {
 
 impl LogFile {
     fn append(&mut self) -> io::Result<()> {
-        if let Err(error) = self.write_and_sync() {
-            // A part of the entries may have been written, or all of them, but not synced. They are cut off, and the next
-            // call writes them all again: after a failed sync, another sync alone would not write them.
+        let mut written = self.file.write_all(&self.unwritten);
+        if self.is_durable {
+            written = written.and_then(|()| self.file.sync_data());
+        }
+        if let Err(error) = written {
+            // The entries are written in part, or not synced. They are cut off, and the next call writes them all again.
             self.file.set_len(self.size_bytes)?;
             self.file.seek(SeekFrom::Start(self.size_bytes))?;
             return Err(error);
         }
         self.size_bytes += self.unwritten.len() as u64;
         self.unwritten.clear();
-        Ok(())
-    }
-
-    fn write_and_sync(&mut self) -> io::Result<()> {
-        self.file.write_all(&self.unwritten)?;
-        if self.is_durable {
-            self.file.sync_data()?;
-        }
         Ok(())
     }
 }
