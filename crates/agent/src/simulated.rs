@@ -19,7 +19,7 @@ use crate::driver::{Driver, DriverError, DriverFuture, DriverRequest, ListedGues
 /// mean of 50.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DurationDistribution {
-    /// Uniform between the two bounds, both included.
+    /// Uniform from the first bound up to the second; always the first if they are equal.
     Uniform(u32, u32),
     /// Exponential with this mean.
     Exponential(u32),

@@ -62,7 +62,8 @@ const fn costly(operation: Operation) -> Operation {
 }
 
 impl Route {
-    /// The paths that a client works with.
+    /// The paths that the API names as its resources. The swap of a claim is not among them: it is an older name of
+    /// `PUT` on the claim.
     pub(crate) const RESOURCES: [Self; 9] = [
         Self::Destinations,
         Self::Capacity,

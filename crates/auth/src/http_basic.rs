@@ -1,9 +1,10 @@
 //! `http_basic`: a user name and a password, checked against an htpasswd file.
 //!
-//! bcrypt is slow on purpose (0.05 to 1 s). So hashes are checked on threads of their own, a few at
-//! a time, and a verified password is cached for a while as a keyed hash. Wrong passwords are not
-//! cached. The check of a user that does not exist takes as long as any other, so its duration does
-//! not show who exists. The limiter decides whose password is checked next.
+//! bcrypt is slow on purpose (0.05 to 1 s at the usual costs). So hashes are checked on threads of
+//! their own, a few at a time, and a verified password is cached for a while as a keyed hash. Wrong
+//! passwords are not cached. The check of a user that does not exist takes as long as that of a user
+//! whose hash has the highest cost in the file, so if all hashes have one cost, its duration does not
+//! show who exists. The limiter decides whose password is checked next.
 
 mod htpasswd;
 

@@ -97,6 +97,7 @@ async fn a_valid_token_has_an_identity_and_is_validated_once() {
     assert_eq!(keystone.validations(), 1);
 }
 
+/// A token without any scope counts as one of a project, without a project's id.
 #[tokio::test]
 async fn tokens_have_the_scopes_of_system_domain_and_project() {
     let keystone = FakeKeystone::start().await;
@@ -423,7 +424,8 @@ async fn invalid_options_are_errors_that_show_no_secrets() {
     );
 }
 
-/// An address: the attackers have 1, the verified user 2, the new user 3.
+/// An address: the attackers have 1, the new user has 3. The verified user sends from 2, and from the address of the
+/// attackers as well.
 fn address(last_octet: u8) -> Option<IpAddr> {
     Some([192, 0, 2, last_octet].into())
 }
@@ -433,7 +435,7 @@ async fn invented_tokens_at_full_speed_delay_neither_verified_nor_new_ones() {
     let keystone = FakeKeystone::start().await;
     keystone.add_token("known", token(json!({})));
     keystone.add_token("new", token(json!({})));
-    // Each query takes a while, and Keystone accepts few at a time.
+    // Each query takes a while, and few are sent to Keystone at a time.
     keystone.set_answer_delay(Duration::from_millis(20));
     let config = KeystoneConfig {
         cache_seconds: 1,

@@ -13,7 +13,8 @@ use serde_json::{Map, Value, json};
 use crate::client::Client;
 use crate::journal::BadArgument;
 
-/// The most rows that are printed of each table. One more row has the sum of the other rows.
+/// The most rows that are printed of each table. One more row has the sum of the other rows, and the last one the
+/// instances that are in none of the places.
 const PLACES_MAX: usize = 20;
 
 /// How many flavors are asked for at a time, the most that the compute API lists by default.

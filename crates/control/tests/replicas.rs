@@ -18,7 +18,8 @@ use placewright_testing::world::World;
 /// The most instances of one request.
 const REQUEST_MAX: usize = 6;
 
-/// Checks that each instance that was requested and not deleted runs, and that an audit finds nothing.
+/// Checks that each instance that was requested and not deleted runs in one cell, that no deleted instance has a
+/// mapping, and that an audit by each replica finds nothing.
 async fn check(site: &ReplicatedSite, created: &[InstanceId], deleted: &[InstanceId]) -> World {
     let world = site.rest().await;
     let mappings = world.control.conductor.mappings();
@@ -45,6 +46,7 @@ async fn check(site: &ReplicatedSite, created: &[InstanceId], deleted: &[Instanc
     world
 }
 
+/// Shows that what each replica took is done; not which replica does it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_replica_takes_requests_and_shares_the_work() {
     let site = ReplicatedSite::start(3, 2, 4).await;
@@ -68,7 +70,7 @@ async fn what_a_replica_took_before_it_was_killed_is_done_by_the_others() {
     let mut site = ReplicatedSite::start(3, 2, 4).await;
     let mut created = Vec::new();
     for round in 0..3 {
-        // The first round kills the leader; each later round kills the replica that many places after the leader.
+        // Round 0 kills the leader, round 1 the replica after it, and round 2 the second one after it.
         let leader = site.leader().unwrap_or(0);
         let index = (leader + round) % site.replicas.len();
         let first = round * 10;

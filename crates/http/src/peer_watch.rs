@@ -34,7 +34,7 @@ impl Watchable for TcpStream {
 }
 
 impl PeerWatch {
-    /// Called by the layer above the socket whenever the task of the connection has run.
+    /// Called by the layer above the socket in the task of the connection, whenever Hyper has polled the request there.
     pub(crate) fn check(&self, stream: &mut impl Watchable, context: &mut Context<'_>) {
         if self.is_watching.load(Ordering::Relaxed) && stream.poll_closed(context) {
             self.has_closed.store(true, Ordering::Relaxed);

@@ -3,9 +3,10 @@
 //! There are two layouts. One declaration of a type serves both:
 //!
 //! - [`Layout::Growing`] is the layout that this release writes. A row, and a variant of an enum, is
-//!   preceded by its length in bytes. New fields are appended to a row. A reader that knows fewer
-//!   fields skips the rest of the row; a reader that knows more takes the default for each missing
-//!   field. So trailing new fields that have their defaults are not written.
+//!   preceded by its length in bytes; an enum whose variants will never have fields is its number
+//!   alone. New fields are appended to a row. A reader that knows fewer fields skips the rest of the
+//!   row; a reader that knows more takes the default for each missing field. So trailing new fields
+//!   that have their defaults are not written.
 //! - [`Layout::Positional`] is the layout of earlier releases: the same values without lengths, in the
 //!   encoding of the `postcard` crate. This layout never changes, so it lacks the fields that were added later.
 //!
@@ -46,8 +47,8 @@ pub trait Form: Sized {
     /// The bytes are not a value of this type.
     fn read(from: &mut Reader<'_>) -> Result<Self, FormError>;
 
-    /// Appends the items of a list, whose number was written before. A type defines this and
-    /// [`Form::read_items`] if items that share parts are to have these written once.
+    /// Appends the items of a list, whose number was written before. A type whose items often have equal parts defines
+    /// this and [`Form::read_items`], in order to write such parts once for several items.
     fn write_items(list: &[Self], out: &mut Writer) {
         list.iter().for_each(|item| item.write(out));
     }

@@ -14,7 +14,8 @@ use crate::fields::{self, ObjectParser};
 use crate::routed_request::RoutedRequest;
 use crate::topology::{self, RULE_SERVERS_MAX};
 
-/// The keys under which a body may have hints; errors name the first.
+/// The keys under which a body may have hints. An error in the shape or the size of the hints names the key that the
+/// body has; an error in a topology rule, a UUID or the group names the first key.
 const KEYS: [&str; 2] = ["os:scheduler_hints", "OS-SCH-HNT:scheduler_hints"];
 
 /// The hints whose values are servers.
@@ -115,7 +116,7 @@ impl Hints {
 
     /// Returns the hard rules that the claim of each of these instances has to satisfy. Topology rules that
     /// name no servers concern the members of the server group; without a group, these instances are added
-    /// to such rules of `request_spec`.
+    /// to such rules of `request_spec`, if there are several instances.
     ///
     /// In the hints of `request_spec`, [`Self::look_up`] has replaced servers that the caller may not see by the
     /// nil UUID. This method replaces the same servers in the returned rules.

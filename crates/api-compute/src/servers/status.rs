@@ -178,6 +178,8 @@ mod tests {
         }
     }
 
+    /// Two states differ from Nova's: Nova has no task state while a resize is confirmed, and while it offloads a
+    /// server that is being shelved, the VM state is `shelved` already.
     #[test]
     fn states_and_jobs_have_the_status_and_task_state_of_nova() {
         let resize = JobKind::Move(MoveKind::Resize);

@@ -1,6 +1,7 @@
 //! `placewright bench refusals`: the cost of explanations. The scheduler's service in this process gets requests that
-//! no host can serve; there are no sockets. The figures include parsing, the decision and the response. A host changes
-//! between two requests, so that no explanation comes from a cache.
+//! no host can serve; there are no sockets, and a connection is a task that sends one request after the other. The
+//! figures include parsing, the decision and the response. A host changes between two requests, so that no explanation
+//! comes from a cache.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -61,7 +62,8 @@ pub(crate) struct RefusalsBench {
 
 /// Target: the median of the refusals' durations, in milliseconds.
 const P50_MS: f64 = 5.0;
-/// The time of all commands; the benchmark does not depend on the time of day.
+/// The time of all commands. Only the hosts' reports have the time of day, because a host that reported long ago is
+/// silent.
 const AT: Timestamp = Timestamp(1_000_000_000_000);
 
 /// The seeds of random numbers, one for each purpose.

@@ -21,9 +21,10 @@ pub(super) enum Kind {
     Remove,
 }
 
-/// The places of the topology by name.
+/// The topology, and the names by which its places are found.
 struct Places {
     topology: Topology,
+    /// The name of each aggregate that has one, by its UUID; not all of them are places.
     names: BTreeMap<Uuid, String>,
 }
 
@@ -43,7 +44,8 @@ impl Edit {
     ///
     /// # Errors
     ///
-    /// A name is unknown or not unique, a host is elsewhere already, or a server does not answer as expected.
+    /// The words are not a level, a place and members, a name is unknown or not unique, a member is not of a smaller
+    /// level, a host is elsewhere already, or a server does not answer as expected.
     pub(super) fn run(&self, kind: Kind) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -220,7 +222,7 @@ impl Places {
         }
     }
 
-    /// The index of the level, which is made for members that are added.
+    /// The index of the level, which is made if there is none and members go into it: by adding or moving them.
     fn level(&mut self, name: &str, members: &[Member], kind: Kind) -> Result<usize, ConfigErrors> {
         let of_members = members.iter().filter_map(|member| match member {
             Member::Place(level, _) => Some(*level),
@@ -238,7 +240,8 @@ impl Places {
         }
     }
 
-    /// The place that members go into or out of; one that does not exist gets a UUID of its own.
+    /// The place that members go into or out of; one that does not exist gets the UUID that follows from its level and
+    /// name.
     fn target(&self, level: usize, name: &str, kind: Kind) -> Result<Uuid, ConfigErrors> {
         let level_name = self.topology.levels.get(level);
         let level_name = level_name.map_or("", |level| &level.name);

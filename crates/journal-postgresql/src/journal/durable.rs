@@ -36,8 +36,8 @@ impl PostgresqlJournal {
         self.learn(doing, looked, acknowledged)
     }
 
-    /// Reads the head, and waits until it is durable. Each call makes a write that touches no table; callers who wait
-    /// at the same time share one call.
+    /// Reads the head, and waits until it is durable. Each call makes a write that touches no table. The engine makes
+    /// one call for all confirmed reads that wait at the same time.
     pub(super) fn confirm(&mut self, doing: &'static str) -> Result<Look, JournalError> {
         self.confirm_by(doing, true)
     }

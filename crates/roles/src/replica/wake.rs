@@ -104,7 +104,8 @@ impl Journal for WakingJournal {
 
     fn durable_end(&mut self) -> Result<u64, JournalError> {
         let end = self.inner.durable_end()?;
-        // A confirmed read that asked for the end waits until this entry is applied.
+        // Who asked for the end, for a confirmed read, waits until this entry is applied. So the engine is woken to
+        // read it, even if no leader has told of it.
         self.wake.tell_store_end(end);
         Ok(end)
     }

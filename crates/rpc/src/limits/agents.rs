@@ -13,7 +13,7 @@ use super::{
     TITLE_BYTES_MAX, Validate,
 };
 
-/// The paths in errors begin with the kind of the message, so the path of the message itself is not used.
+/// The path that is passed is ignored: the paths in errors begin with the kind of the message.
 impl Validate for ToCell {
     fn check(&self, _: FieldPath<'_>) -> Result<(), LimitExceeded> {
         match self {
@@ -140,7 +140,7 @@ impl Validate for InstanceReport {
     }
 }
 
-/// The paths in errors begin with the kind of the message, so the path of the message itself is not used.
+/// The path that is passed is ignored: the paths in errors begin with the kind of the message.
 impl Validate for ToAgent {
     fn check(&self, _: FieldPath<'_>) -> Result<(), LimitExceeded> {
         match self {

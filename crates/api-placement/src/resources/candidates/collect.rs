@@ -37,7 +37,7 @@ const CANDIDATE_BYTES: usize = 44;
 const AMOUNT_BYTES: usize = 80;
 /// The approximate bytes of a group in the mappings of a candidate, without its suffix and providers.
 const GROUP_BYTES: usize = 8;
-/// The bytes of a provider in the mappings of a candidate: its UUID, quotes and a comma.
+/// The bytes of a provider in the mappings of a candidate: its UUID, quotes, a comma and a space.
 const MAPPED_PROVIDER_BYTES: usize = 40;
 /// The bytes of the comma and the space before a summary.
 const SEPARATOR_BYTES: usize = 2;
