@@ -57,7 +57,7 @@ enum Command {
     /// Say what does not add up between allocations, records, cells and hosts; exit code 1 if anything does not
     Audit(audit::AuditCommand),
     /// Show what a control process does: which replica leads, since when and why, how far each is; exit code 1 if one
-    /// does not answer or takes no requests
+    /// does not answer, or its store has lost entries
     Status(replicas::StatusCommand),
     /// Have another replica of control lead, before this one's machine is worked on. Requests go on meanwhile. Ask the
     /// one that leads (`placewright status`). A replica that is ended by SIGTERM hands over by itself

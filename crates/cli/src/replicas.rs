@@ -93,7 +93,7 @@ struct Appended {
 }
 
 impl StatusCommand {
-    /// Asks each replica and prints its answer. Returns whether all of them answer and take requests.
+    /// Asks each replica and prints its answer. Returns whether all of them answer, and no store has lost entries.
     ///
     /// # Errors
     ///

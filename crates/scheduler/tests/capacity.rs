@@ -194,7 +194,7 @@ fn add_host(state: &mut State, number: u32, host: &Host) {
         let child = Uuid::from_u128(0x9000 + u128::from(number * 2 + node));
         let name = format!("numa{number}-{node}");
         assert!(execute(state, &create(child, name, Some(uuid))));
-        let inventories = vec![("VCPU".to_owned(), cpus.clone())];
+        let inventories = vec![("VCPU".to_owned(), cpus)];
         assert!(execute(state, &set(child, inventories)));
     }
     if host.numa_nodes == 0 {

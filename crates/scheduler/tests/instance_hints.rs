@@ -1,5 +1,10 @@
 //! The hints `same_host` and `different_host` name instances, and follow them from host to host.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
 use std::collections::BTreeMap;
 
 use placewright_placement::{Command, Inventory, State, Timestamp, decide};
