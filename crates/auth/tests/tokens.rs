@@ -97,9 +97,8 @@ async fn a_valid_token_has_an_identity_and_is_validated_once() {
     assert_eq!(keystone.validations(), 1);
 }
 
-/// A token without any scope counts as one of a project, without a project's id.
 #[tokio::test]
-async fn tokens_have_the_scopes_of_system_domain_and_project() {
+async fn tokens_have_the_scope_of_the_system_of_a_domain_or_else_of_a_project() {
     let keystone = FakeKeystone::start().await;
     keystone.add_token(
         "system",
@@ -424,8 +423,7 @@ async fn invalid_options_are_errors_that_show_no_secrets() {
     );
 }
 
-/// An address: the attackers have 1, the new user has 3. The verified user sends from 2, and from the address of the
-/// attackers as well.
+/// An address: the attackers have 1 and the new user has 3. The verified user sends from 1 and 2.
 fn address(last_octet: u8) -> Option<IpAddr> {
     Some([192, 0, 2, last_octet].into())
 }
