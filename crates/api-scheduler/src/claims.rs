@@ -43,7 +43,7 @@ pub(crate) async fn claim_offered(
 ) -> HandlerResult<Reply> {
     let body: ClaimBody = request.parse_body()?;
     let destinations = &request.api_state.destinations;
-    let offered = destinations.offered(body.candidate)?;
+    let offered = destinations.offered(body.candidate).await?;
     let project = body.project.as_deref().unwrap_or(offered.project());
     let user = body.user.as_deref().unwrap_or(offered.user());
     check_owner("project", project)?;
@@ -60,7 +60,7 @@ pub(crate) async fn claim_offered(
 pub(crate) async fn swap(request: &RoutedRequest<'_>, consumer: Uuid) -> HandlerResult<Reply> {
     let body: SwapBody = request.parse_body()?;
     let destinations = &request.api_state.destinations;
-    let offered = destinations.offered(body.candidate)?;
+    let offered = destinations.offered(body.candidate).await?;
     match destinations.swap(consumer, &offered).await {
         Ok(()) => claim_response(consumer, body.candidate, &offered),
         Err(error) => Err(claim_error(error, "; nothing changed")),

@@ -252,6 +252,9 @@ impl From<DestinationsError> for ErrorResponse {
                 );
                 Self::new(410, code::CANDIDATE_EXPIRED, detail)
             }
+            DestinationsError::OffererAway { .. } => {
+                ApiError::unavailable(error.to_string()).into()
+            }
             DestinationsError::NothingFits(_) => Self::no_capacity(error.to_string(), None),
             DestinationsError::Group(refusal) => {
                 Self::field("request.instance_group", refusal.to_string())

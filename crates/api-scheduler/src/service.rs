@@ -55,6 +55,12 @@ impl SchedulerService {
         Self { api_state }
     }
 
+    /// The handle that selects hosts, and keeps the candidates that were offered.
+    #[must_use]
+    pub fn destinations(&self) -> &DestinationsHandle {
+        &self.api_state.destinations
+    }
+
     /// Answers a request. Errors are responses too.
     pub async fn handle<B>(
         self: &Arc<Self>,

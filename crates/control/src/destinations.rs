@@ -5,6 +5,7 @@ mod alternates;
 mod claims;
 mod error;
 mod offered;
+mod replicas;
 mod request;
 mod rollback;
 mod search;
@@ -13,7 +14,7 @@ mod selected;
 mod shared;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -26,7 +27,8 @@ use select::SelectionRequest;
 use shared::Shared;
 
 pub use error::{DestinationsError, NoHost};
-pub use offered::{KeepOptions, OfferedCandidate};
+pub use offered::{KeepOptions, OfferedCandidate, may_be_offered_by};
+pub use replicas::OtherReplicas;
 pub use request::DestinationsRequest;
 pub use selected::{Destinations, Offer, Selection};
 
@@ -57,10 +59,19 @@ impl DestinationsHandle {
             scheduler,
             keep_options,
             offered: Mutex::new(CandidateStore::new(keep_options)),
+            others: OnceLock::new(),
         };
         Self {
             shared: Arc::new(shared),
         }
+    }
+
+    /// Makes the candidates that other replicas offer claimable here, and those of this process there. Called once, before
+    /// the first request.
+    pub fn set_other_replicas(&self, others: Arc<dyn OtherReplicas>) {
+        self.shared.offered.lock().set_replica(others.own_origin());
+        // There is no other value yet.
+        let _ = self.shared.others.set(others);
     }
 
     /// Selects a host for each instance of a request, with alternates; and claims them if the
@@ -82,13 +93,21 @@ impl DestinationsHandle {
             .map_err(|error| DestinationsError::Bug(error.to_string()))?
     }
 
-    /// A candidate that was offered.
+    /// A candidate that was offered, by whichever replica.
     ///
     /// # Errors
     ///
-    /// [`DestinationsError::Expired`].
-    pub fn offered(&self, candidate: Uuid) -> Result<OfferedCandidate, DestinationsError> {
-        self.shared.find_offered(candidate)
+    /// [`DestinationsError::Expired`] or [`DestinationsError::OffererAway`].
+    pub async fn offered(&self, candidate: Uuid) -> Result<OfferedCandidate, DestinationsError> {
+        self.shared.find_offered_anywhere(candidate).await
+    }
+
+    /// A candidate that this process offered and keeps, for another replica: in the form of `offer` of
+    /// `placewright-records`.
+    #[must_use]
+    pub fn own_offer(&self, candidate: Uuid) -> Option<Vec<u8>> {
+        let found = self.shared.find_offered(candidate).ok()?;
+        Some(placewright_records::offer::encode(&found.to_record()))
     }
 
     /// Claims a candidate for a consumer that holds nothing.

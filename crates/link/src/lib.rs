@@ -3,7 +3,7 @@
 //! - [`CellLink`]: control reaches a cell.
 //! - [`PlacementLink`]: a cell's conductor reaches placement, the only part of control that it calls.
 //! - [`AgentLink`]: an agent reaches its cell.
-//! - [`ReplicaLink`]: a replica of control, or of a cell, reaches the one that leads.
+//! - [`ReplicaLink`]: a replica of control, or of a cell, reaches the one that leads, and the others.
 //! - [`CertificateLink`]: holders of certificates reach their authority.
 //!
 //! Each is a trait, so that roles in one process talk through memory and roles on different machines over the network,
@@ -25,7 +25,8 @@ pub use certificates::{CertificateLink, Certified, Enrolment, Renewal};
 pub use placement::PlacementLink;
 pub use replica::{
     CommandVersions, EntryBatch, FollowStart, FromLeader, HandedCommand, HandedFailure,
-    HandedOutcome, Leader, LeaderConnection, LeaderNews, ReplicaIdentity, ReplicaLink, ToLeader,
+    HandedOutcome, Leader, LeaderConnection, LeaderNews, ReplicaAddress, ReplicaIdentity,
+    ReplicaLink, ToLeader,
 };
 use thiserror::Error;
 

@@ -1,6 +1,7 @@
 //! The interface between the replicas of one journal.
 
 use tokio::sync::mpsc;
+use uuid::Uuid;
 
 use crate::LinkFuture;
 
@@ -11,6 +12,10 @@ pub trait ReplicaLink: Send + Sync + 'static {
 
     /// Follows the replica, which the caller believes to lead.
     fn follow(&self, start: FollowStart) -> LinkFuture<'_, LeaderConnection>;
+
+    /// The candidate with this UUID that the replica offered, in the form of `offer` of `placewright-records`. `None` if
+    /// the replica does not keep such a candidate.
+    fn find_offer(&self, candidate: Uuid) -> LinkFuture<'_, Option<Vec<u8>>>;
 }
 
 /// The identity of a replica, and how far it is.
@@ -129,6 +134,18 @@ pub struct LeaderNews {
     pub durable: u64,
     /// Batches of entries that the leader has appended and that will not be lost, in their order. Some may be left out.
     pub batches: Vec<EntryBatch>,
+    /// All replicas that follow the leader, in the first message and after each change. Empty if there is no change: who
+    /// gets the message is one of them.
+    pub followers: Vec<ReplicaAddress>,
+}
+
+/// Where the other replicas reach a replica.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaAddress {
+    /// Its number, as in [`ReplicaIdentity`].
+    pub origin: u64,
+    /// Its address, as HOST:PORT.
+    pub address: String,
 }
 
 /// A batch of the journal's entries, as it is in the journal.

@@ -12,6 +12,7 @@
 //!   and all older releases.
 //! - [`server`] writes and reads the bodies of specs.
 //! - [`command`] writes and reads control's commands, which its replicas hand to the one that leads.
+//! - [`offer`] writes and reads the candidates that a replica of control offered and another one claims.
 //! - [`message`] writes and reads the messages between control and cells, in each version that this
 //!   release supports.
 //!
@@ -27,6 +28,7 @@ pub mod form;
 mod forms;
 pub mod guests;
 pub mod message;
+pub mod offer;
 mod packed;
 pub mod server;
 mod tables;

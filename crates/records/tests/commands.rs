@@ -16,7 +16,7 @@ use placewright_conductor::control::Command;
 use placewright_conductor::super_conductor::{self, NewBuild};
 use placewright_conductor::{SharedText, Spec, SpecBody};
 use placewright_records::command::{VERSIONS, decode, encode};
-use placewright_records::{Form, Layout, Reader, Writer};
+use placewright_records::{Form, Layout, Reader, Writer, offer};
 use values::commands::{builds, conductor_commands, first_conductor_commands, placement_commands};
 use values::images::{all_commands, image_commands};
 use values::{AT, OTHER, spec};
@@ -73,6 +73,19 @@ fn commands_of_each_version_read_as_they_always_did() {
             assert_eq!(decode(version, from.bytes().unwrap()), Ok(command));
         }
         assert!(from.is_at_end());
+    }
+}
+
+#[test]
+fn an_offered_candidate_reads_as_it_always_did() {
+    let bytes = offer::encode(&values::commands::offer());
+    assert_writes("offer", &bytes);
+    assert_eq!(
+        offer::decode(&golden("offer")),
+        Ok(values::commands::offer())
+    );
+    for end in 0..bytes.len() {
+        assert!(offer::decode(&bytes[..end]).is_err());
     }
 }
 

@@ -368,6 +368,7 @@ fn test_commands(tested: &mut TestedRows) {
     use values::commands;
     let intent = commands::intent();
     tested.test("placement_commands", commands::placement_commands());
+    tested.test("offer", [commands::offer()]);
     tested.test("placement_commands", intent.rules.clone());
     tested.test("placement_commands", intent.candidates.clone());
     tested.test("placement_commands", [intent]);

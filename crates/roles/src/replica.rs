@@ -1,7 +1,7 @@
 //! Processes of one role that share a journal: which options they need, and how a replica reaches the one that leads.
 //!
 //! The engine decides which replica leads (`replica.rs` of `placewright-engine`). This module has the streams between
-//! replicas: `follower.rs` is the follower's end, and `leader.rs` the leader's.
+//! replicas: `follower.rs` is the follower's end, and `leader.rs` the leader's. `peers.rs` has the links to all others.
 
 mod checks;
 mod entry_batches;
@@ -12,6 +12,7 @@ mod leader;
 mod machine;
 mod outcome;
 mod outgoing;
+mod peers;
 mod wake;
 
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use followers::Followers;
 use leader::LeadingReplica;
 use machine::ReplicatedMachine;
 use outgoing::{Outgoing, OutgoingLink};
+use peers::{Connect, Peers};
 use wake::{Wake, WakingJournal};
 
 /// How often each side of a stream sends a message, also when there is no news.
@@ -60,6 +62,7 @@ pub(crate) struct ReplicaGroup<M: ReplicatedMachine> {
     engine: Engine<M>,
     link: Arc<LeadingReplica<M>>,
     followers: Arc<Followers>,
+    peers: Arc<Peers>,
 }
 
 impl<M: ReplicatedMachine> ReplicaGroup<M> {
@@ -92,18 +95,20 @@ impl<M: ReplicatedMachine> ReplicaGroup<M> {
             wake: Arc::clone(&wake),
         };
         let engine = Engine::open_replica(journal, engine_options, observer, options)?;
-        let followers = Arc::<Followers>::default();
+        let connect: Connect = Arc::new(move |address| {
+            let client = ReplicaClient::new(&client_options(address));
+            let client = client.map_err(|error| error.to_string())?;
+            Ok(Arc::new(client) as _)
+        });
+        let peers = Arc::new(Peers::new(Arc::clone(&own), connect));
+        let followers = Arc::new(Followers::new(Arc::clone(&peers)));
         let follower = Follower {
             followers: Arc::clone(&followers),
             own: Arc::clone(&own),
             replica: engine.replica(),
             outgoing,
             wake,
-            connect: Box::new(move |address| {
-                let client = ReplicaClient::new(&client_options(address));
-                let client = client.map_err(|error| error.to_string())?;
-                Ok(Arc::new(client) as _)
-            }),
+            peers: Arc::clone(&peers),
         };
         placewright_tasks::spawn(Task::ReplicaLink, follower.run());
         let link = Arc::new(LeadingReplica {
@@ -115,6 +120,7 @@ impl<M: ReplicatedMachine> ReplicaGroup<M> {
             engine,
             link,
             followers,
+            peers,
         })
     }
 
@@ -126,6 +132,11 @@ impl<M: ReplicatedMachine> ReplicaGroup<M> {
     /// The service for the other replicas.
     pub(crate) fn link(&self) -> Arc<dyn ReplicaLink> {
         Arc::clone(&self.link) as _
+    }
+
+    /// The other replicas.
+    pub(crate) fn peers(&self) -> Arc<Peers> {
+        Arc::clone(&self.peers)
     }
 
     /// The replicas that follow this one, while it leads.

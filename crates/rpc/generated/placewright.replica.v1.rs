@@ -112,6 +112,33 @@ pub struct FromLeader {
     /// may be left out. Only if the follower takes entries.
     #[prost(message, repeated, tag = "6")]
     pub batches: ::prost::alloc::vec::Vec<Batch>,
+    /// All replicas that follow the leader, in the first message with news and after each change.
+    #[prost(message, repeated, tag = "7")]
+    pub followers: ::prost::alloc::vec::Vec<Address>,
+}
+/// Where the other replicas reach a replica.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Address {
+    /// Its number, as in `Identity`.
+    #[prost(uint64, tag = "1")]
+    pub origin: u64,
+    /// Its address, as HOST:PORT.
+    #[prost(string, tag = "2")]
+    pub address: ::prost::alloc::string::String,
+}
+/// Asks for a candidate.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FindOfferRequest {
+    /// Its UUID: 16 bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    pub candidate: ::prost::alloc::vec::Vec<u8>,
+}
+/// The candidate, if the replica keeps it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FindOfferResponse {
+    /// The candidate in the form of `crates/records/src/offer.rs`; absent if it is not kept.
+    #[prost(bytes = "vec", optional, tag = "1")]
+    pub offer: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
 }
 /// A batch of the journal's entries, as it is in the journal.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -387,6 +414,31 @@ pub mod replica_client {
                 .insert(GrpcMethod::new("placewright.replica.v1.Replica", "Follow"));
             self.inner.streaming(req, path, codec).await
         }
+        /// Finds a candidate that this replica of control offered, for another one that is to claim it.
+        pub async fn find_offer(
+            &mut self,
+            request: impl tonic::IntoRequest<super::FindOfferRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::FindOfferResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/placewright.replica.v1.Replica/FindOffer",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("placewright.replica.v1.Replica", "FindOffer"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -418,6 +470,14 @@ pub mod replica_server {
             &self,
             request: tonic::Request<tonic::Streaming<super::FromFollower>>,
         ) -> std::result::Result<tonic::Response<Self::FollowStream>, tonic::Status>;
+        /// Finds a candidate that this replica of control offered, for another one that is to claim it.
+        async fn find_offer(
+            &self,
+            request: tonic::Request<super::FindOfferRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::FindOfferResponse>,
+            tonic::Status,
+        >;
     }
     #[derive(Debug)]
     pub struct ReplicaServer<T> {
@@ -580,6 +640,49 @@ pub mod replica_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/placewright.replica.v1.Replica/FindOffer" => {
+                    #[allow(non_camel_case_types)]
+                    struct FindOfferSvc<T: Replica>(pub Arc<T>);
+                    impl<T: Replica> tonic::server::UnaryService<super::FindOfferRequest>
+                    for FindOfferSvc<T> {
+                        type Response = super::FindOfferResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::FindOfferRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Replica>::find_offer(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = FindOfferSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

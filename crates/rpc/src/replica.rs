@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
+use uuid::Uuid;
 
 use crate::access::{Authorizer, CertificateHolder};
 use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, PeerChannel};
@@ -61,6 +62,16 @@ impl ReplicaClient {
         (identity.check(FieldPath::message("identity")))
             .map_err(|exceeded| undecodable_response(&self.peer.name, &exceeded.into()))?;
         Ok(identity)
+    }
+
+    async fn ask_for_offer(&self, candidate: Uuid) -> Result<Option<Vec<u8>>, LinkError> {
+        let find =
+            |mut client: Client<Channel>, request| async move { client.find_offer(request).await };
+        let request = proto::FindOfferRequest {
+            candidate: candidate.into_bytes().to_vec(),
+        };
+        let response = self.peer.call(&self.client(), &request, find).await?;
+        Ok(response.offer)
     }
 
     async fn open_stream(&self, start: FollowStart) -> Result<LeaderConnection, LinkError> {
@@ -111,6 +122,10 @@ impl ReplicaLink for ReplicaClient {
 
     fn follow(&self, start: FollowStart) -> LinkFuture<'_, LeaderConnection> {
         Box::pin(self.open_stream(start))
+    }
+
+    fn find_offer(&self, candidate: Uuid) -> LinkFuture<'_, Option<Vec<u8>>> {
+        Box::pin(self.ask_for_offer(candidate))
     }
 }
 
@@ -177,6 +192,19 @@ impl Replica for ReplicaService {
         let identity = self.replica.identify().await;
         let identity = identity.map_err(|error| status(&error))?;
         Ok(Response::new(identity.into()))
+    }
+
+    async fn find_offer(
+        &self,
+        request: Request<proto::FindOfferRequest>,
+    ) -> Result<Response<proto::FindOfferResponse>, Status> {
+        self.authorizer.check(&request, join_replicas)?;
+        let candidate = Uuid::from_slice(&request.get_ref().candidate);
+        let candidate =
+            candidate.map_err(|_| Status::invalid_argument("candidate: not a UUID of 16 bytes"))?;
+        let offer = self.replica.find_offer(candidate).await;
+        let offer = offer.map_err(|error| status(&error))?;
+        Ok(Response::new(proto::FindOfferResponse { offer }))
     }
 
     type FollowStream = ReceiverStream<Result<proto::FromLeader, Status>>;

@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use placewright_identity::{Identity, Role};
 use placewright_link::{
     CommandVersions, EntryBatch, FollowStart, FromLeader, HandedCommand, HandedFailure,
-    HandedOutcome, Leader, LeaderConnection, LeaderNews, LinkError, LinkFuture, ReplicaIdentity,
-    ReplicaLink, ToLeader,
+    HandedOutcome, Leader, LeaderConnection, LeaderNews, LinkError, LinkFuture, ReplicaAddress,
+    ReplicaIdentity, ReplicaLink, ToLeader,
 };
 use placewright_pki::{Authority, Credentials, Grant, KeyRequest, holder};
 use placewright_rpc::proto::replica::FromFollower;
@@ -25,6 +25,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tonic::Code;
+use uuid::Uuid;
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -78,7 +79,14 @@ fn start() -> FollowStart {
     }
 }
 
+/// The one candidate that the replica keeps.
+const CANDIDATE: Uuid = Uuid::from_u128(u128::MAX - 7);
+
 impl ReplicaLink for FakeReplica {
+    fn find_offer(&self, candidate: Uuid) -> LinkFuture<'_, Option<Vec<u8>>> {
+        Box::pin(async move { Ok((candidate == CANDIDATE).then(|| vec![0, 7, 255])) })
+    }
+
     fn identify(&self) -> LinkFuture<'_, ReplicaIdentity> {
         Box::pin(async { Ok(identity()) })
     }
@@ -161,6 +169,10 @@ fn every_message_of_a_leader() -> Vec<FromLeader> {
                 checksum: u32::MAX,
                 payload: vec![1, 0, 0, 0, 7],
             }],
+            followers: vec![ReplicaAddress {
+                origin: u64::MAX,
+                address: "three:8775".into(),
+            }],
         }),
         FromLeader::NotLeading {
             origin: 9,
@@ -174,6 +186,9 @@ async fn everything_arrives_as_it_was_sent() {
     let (replica, address) = start_server(ServeOptions::default()).await;
     let client = ReplicaClient::new(&ClientOptions::new(address.to_string())).unwrap();
     assert_eq!(client.identify().await.unwrap(), identity());
+    let offer = client.find_offer(CANDIDATE).await.unwrap();
+    assert_eq!(offer, Some(vec![0, 7, 255]));
+    assert_eq!(client.find_offer(Uuid::nil()).await.unwrap(), None);
     let (mut connection, mut stream) = connect(&replica, &client).await;
     assert_eq!(stream.start, start());
     let command = |number: u64| HandedCommand {
@@ -308,6 +323,8 @@ async fn only_replicas_of_the_same_role_join() {
             let expected = caller == server;
             assert_eq!(identified.is_ok(), expected, "{caller} at {server}");
             assert_eq!(followed.is_ok(), expected, "{caller} at {server}");
+            let found = client.find_offer(CANDIDATE).await;
+            assert_eq!(found.is_ok(), expected, "{caller} at {server}");
             if let Err(error) = followed {
                 assert!(error.to_string().contains("join the replicas"), "{error}");
             }

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use placewright_placement::{ConsumerGeneration, ConsumerUuid, Outcome, Refusal};
+use placewright_records::offer;
 use placewright_scheduler::host_state::InstanceReport;
 use uuid::Uuid;
 
@@ -22,6 +23,22 @@ impl Shared {
         let mut offered = self.offered.lock();
         let found = offered.get(Instant::now(), candidate);
         found.cloned().ok_or(DestinationsError::Expired(candidate))
+    }
+
+    /// A candidate that this replica or another one offered, and that can still be claimed.
+    pub(super) async fn find_offered_anywhere(
+        &self,
+        candidate: Uuid,
+    ) -> Result<OfferedCandidate, DestinationsError> {
+        let own = self.find_offered(candidate);
+        let (Err(DestinationsError::Expired(_)), Some(others)) = (&own, self.others.get()) else {
+            return own;
+        };
+        let unanswered = |why| DestinationsError::OffererAway { candidate, why };
+        let found = others.find_offer(candidate).await.map_err(unanswered)?;
+        let bytes = found.ok_or(DestinationsError::Expired(candidate))?;
+        let record = offer::decode(&bytes).map_err(|error| unanswered(error.to_string()))?;
+        Ok(OfferedCandidate::from_record(record))
     }
 
     /// Claims a candidate for a consumer, and counts the instance on its host.

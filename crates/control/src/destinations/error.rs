@@ -34,6 +34,14 @@ pub enum DestinationsError {
     /// A candidate was never offered, or has expired.
     #[error("candidate {0} is not kept")]
     Expired(Uuid),
+    /// The replica that may have offered a candidate does not say whether it keeps it.
+    #[error("the replica that offered candidate {candidate} does not answer: {why}")]
+    OffererAway {
+        /// The candidate.
+        candidate: Uuid,
+        /// Why there is no answer.
+        why: String,
+    },
     /// A candidate does not fit any more, for this reason.
     #[error("the candidate does not fit any more")]
     NothingFits(#[source] Option<Box<Refusal>>),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use placewright_placement::group::Rule;
 use placewright_placement::{AllocationRequest, IntentCandidate, IntentRule};
+use placewright_records::offer::Offer as OfferRecord;
 use placewright_scheduler::select::Mappings;
 use uuid::Uuid;
 
@@ -82,16 +83,47 @@ impl OfferedCandidate {
     pub fn mappings(&self) -> &[(String, Vec<Uuid>)] {
         &self.mappings
     }
+
+    /// The candidate as another replica gets it.
+    pub(super) fn to_record(&self) -> OfferRecord {
+        OfferRecord {
+            project: self.claim_data.project.clone(),
+            user: self.claim_data.user.clone(),
+            group: self.claim_data.group.clone(),
+            image_properties: self.claim_data.image_properties.clone(),
+            rules: IntentRules::clone(&self.rules),
+            candidate: self.candidate.clone(),
+            mappings: self.mappings.clone(),
+        }
+    }
+
+    /// The candidate of another replica.
+    pub(super) fn from_record(record: OfferRecord) -> Self {
+        Self {
+            claim_data: Arc::new(CommonClaimData {
+                project: record.project,
+                user: record.user,
+                group: record.group,
+                image_properties: record.image_properties,
+            }),
+            rules: Arc::new(record.rules),
+            candidate: record.candidate,
+            mappings: record.mappings,
+        }
+    }
 }
 
 /// The store of candidates that can still be claimed.
 ///
-/// Candidates expire in the order in which they were offered, so they lie in a queue. The UUID of a
-/// candidate is random except for its last 48 bits, which are its number in that order: so it is found
-/// by its position, without an index.
+/// Candidates expire in the order in which they were offered, so they lie in a queue. The last 48 bits of
+/// the UUID of a candidate are its number in that order: so it is found by its position, without an index.
+/// Of several replicas, its first 16 bits say which one offered it. The other 58 bits that a UUID has are random,
+/// so that nobody can guess a candidate.
 #[derive(Debug)]
 pub(super) struct CandidateStore {
     options: KeepOptions,
+    /// The first bits of all UUIDs, if this process is one of several replicas. Otherwise they are random, too.
+    replica_bits: Option<u128>,
     candidates: VecDeque<StoredCandidate>,
     /// The number of the first candidate in the queue, which is the oldest.
     first_number: u64,
@@ -107,14 +139,34 @@ struct StoredCandidate {
 
 /// The bits of a candidate's UUID that are its number: the last 48, which come after the bits of version and variant.
 const NUMBER_BITS: u128 = (1 << 48) - 1;
+/// The bits of a candidate's UUID that say which replica offered it: the first 16.
+const REPLICA_BITS: u128 = 0xffff << 112;
+
+/// Whether a candidate may be one that the replica with the number `origin` offered. Two replicas may have the same first
+/// 16 bits, so the replica has to be asked.
+#[must_use]
+pub fn may_be_offered_by(candidate: Uuid, origin: u64) -> bool {
+    candidate.as_u128() & REPLICA_BITS == replica_bits(origin)
+}
+
+/// The first bits of the UUIDs of a replica's candidates.
+fn replica_bits(origin: u64) -> u128 {
+    (u128::from(origin) << 64) & REPLICA_BITS
+}
 
 impl CandidateStore {
     pub(super) fn new(options: KeepOptions) -> Self {
         Self {
             options,
+            replica_bits: None,
             candidates: VecDeque::new(),
             first_number: 0,
         }
+    }
+
+    /// From now on the UUIDs of candidates say that this process is the replica with the number `origin`.
+    pub(super) fn set_replica(&mut self, origin: u64) {
+        self.replica_bits = Some(replica_bits(origin));
     }
 
     /// Stores a candidate, and drops the oldest ones if there are too many. Returns the UUID by
@@ -125,7 +177,10 @@ impl CandidateStore {
             self.drop_oldest();
         }
         let number = u128::from(self.first_number) + self.candidates.len() as u128;
-        let random = Uuid::new_v4().as_u128();
+        let mut random = Uuid::new_v4().as_u128();
+        if let Some(replica_bits) = self.replica_bits {
+            random = (random & !REPLICA_BITS) | replica_bits;
+        }
         let uuid = Uuid::from_u128((random & !NUMBER_BITS) | (number & NUMBER_BITS));
         self.candidates.push_back(StoredCandidate {
             uuid,
@@ -220,11 +275,15 @@ mod tests {
     fn a_candidate_is_found_by_its_whole_uuid_only() {
         let now = Instant::now();
         let mut offered_candidates = CandidateStore::new(KeepOptions::default());
+        let (own, other) = (0x1234 << 48 | 7, 0x1235 << 48 | 7);
+        offered_candidates.set_replica(own);
         let uuids: Vec<Uuid> = (0..3)
             .map(|_| offered_candidates.keep(now, any_candidate()))
             .collect();
         for uuid in &uuids {
             assert!(offered_candidates.get(now, *uuid).is_some());
+            assert_eq!(uuid.get_version_num(), 4);
+            assert!(may_be_offered_by(*uuid, own) && !may_be_offered_by(*uuid, other));
             let guessed = Uuid::from_u128(uuid.as_u128() ^ (1 << 100));
             assert!(offered_candidates.get(now, guessed).is_none());
         }

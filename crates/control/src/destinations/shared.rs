@@ -1,5 +1,7 @@
 //! What all requests for destinations share, and the steps that claims have in common.
 
+use std::sync::{Arc, OnceLock};
+
 use parking_lot::Mutex;
 use placewright_placement::{Command, ConsumerUuid, Outcome, Refusal, State};
 use placewright_scheduler::select::Scheduler;
@@ -7,6 +9,7 @@ use uuid::Uuid;
 
 use super::error::DestinationsError;
 use super::offered::{CandidateStore, CommonClaimData, KeepOptions};
+use super::replicas::OtherReplicas;
 use crate::machine::ControlMachine;
 use crate::placement::{CommitError, Placement};
 use crate::placer;
@@ -20,6 +23,8 @@ pub(super) struct Shared {
     /// The candidates that were offered. This lock and that of the scheduler are never held
     /// together.
     pub(super) offered: Mutex<CandidateStore>,
+    /// The other replicas, if this process is one of several.
+    pub(super) others: OnceLock<Arc<dyn OtherReplicas>>,
 }
 
 impl Shared {

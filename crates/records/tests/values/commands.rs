@@ -12,6 +12,7 @@ use placewright_placement::{
     self as placement, AllocationRequest, ConsumerClaim, ConsumerGeneration, Intent,
     IntentCandidate, IntentRule, Inventory, InventoryReplacement, ParentChange,
 };
+use placewright_records::offer::Offer;
 use uuid::Uuid;
 
 use super::{
@@ -66,6 +67,19 @@ pub fn intent() -> Intent {
             allocations: allocations().into(),
         }],
         alongside: vec![claim()],
+    }
+}
+
+pub fn offer() -> Offer {
+    let intent = intent();
+    Offer {
+        project: intent.project,
+        user: intent.user,
+        group: Some((OTHER, vec![rule()])),
+        image_properties: vec![("os_distro".into(), "debian".into())],
+        rules: intent.rules,
+        candidate: intent.candidates[0].clone(),
+        mappings: vec![(String::new(), vec![HOST.0]), ("_GPU1".into(), vec![OTHER])],
     }
 }
 

@@ -7,8 +7,12 @@ use anyhow::Context as _;
 use placewright_api_placement::{HandOver, ListFollowers};
 use placewright_conductor::{ClaimRequest, ClaimResponse};
 use placewright_control::ControlMachine;
+use placewright_control::destinations::DestinationsHandle;
 use placewright_engine::{Engine, Observer, RecoverError};
-use placewright_link::{LinkError, LinkFuture, PlacementLink};
+use placewright_link::{
+    FollowStart, LeaderConnection, LinkError, LinkFuture, PlacementLink, ReplicaIdentity,
+    ReplicaLink,
+};
 use placewright_rpc::{
     ClientIdentity, ClientOptions, ServeError, ServeOptions, ServerRole, Services,
 };
@@ -16,6 +20,7 @@ use placewright_tasks::{Task, supervise};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
+use uuid::Uuid;
 
 use super::option_conversion;
 use super::signals::wait_for_stops;
@@ -28,6 +33,7 @@ use crate::store::Store;
 pub(super) struct ControlReplica {
     group: Arc<ReplicaGroup<ControlMachine>>,
     placement: Arc<LatePlacement>,
+    control_link: Arc<ControlLink>,
     serving: JoinHandle<Result<(), ServeError>>,
     stop: oneshot::Sender<()>,
 }
@@ -56,10 +62,14 @@ impl ControlReplica {
         });
         let group = Arc::new(opened.await??);
         let placement = Arc::<LatePlacement>::default();
+        let control_link = Arc::new(ControlLink {
+            group_link: group.link(),
+            destinations: OnceLock::new(),
+        });
         let services = Services {
             placement: Some(Arc::clone(&placement) as _),
             certificates: identity.certificate_link(),
-            replica: Some(group.link()),
+            replica: Some(Arc::clone(&control_link) as _),
             ..Services::default()
         };
         let (stop, stopped) = oneshot::channel();
@@ -70,6 +80,7 @@ impl ControlReplica {
         Ok(Self {
             group,
             placement,
+            control_link,
             serving: tokio::spawn(supervise(Task::Serving, serve)),
             stop,
         })
@@ -77,6 +88,13 @@ impl ControlReplica {
 
     pub(super) fn engine(&self) -> &Engine<ControlMachine> {
         self.group.engine()
+    }
+
+    /// Makes the candidates of this replica claimable at the others, and theirs at this one.
+    pub(super) fn share_offers(&self, destinations: &DestinationsHandle) {
+        destinations.set_other_replicas(self.group.peers());
+        // This is called once, so there is no other value yet.
+        let _ = self.control_link.destinations.set(destinations.clone());
     }
 
     /// The function that hands over to another replica at an operator's request.
@@ -109,6 +127,7 @@ impl ControlReplica {
         let Self {
             group,
             placement: late_placement,
+            control_link: _,
             mut serving,
             stop,
         } = self;
@@ -146,6 +165,30 @@ fn client_options(
             server: ServerRole::Control,
         }),
         ..ClientOptions::new(address)
+    }
+}
+
+/// The link that other replicas of control get.
+struct ControlLink {
+    group_link: Arc<dyn ReplicaLink>,
+    /// The handle that keeps offered candidates, when this process has loaded everything.
+    destinations: OnceLock<DestinationsHandle>,
+}
+
+impl ReplicaLink for ControlLink {
+    fn identify(&self) -> LinkFuture<'_, ReplicaIdentity> {
+        self.group_link.identify()
+    }
+
+    fn follow(&self, start: FollowStart) -> LinkFuture<'_, LeaderConnection> {
+        self.group_link.follow(start)
+    }
+
+    fn find_offer(&self, candidate: Uuid) -> LinkFuture<'_, Option<Vec<u8>>> {
+        // A process that is still loading has offered nothing.
+        let destinations = self.destinations.get();
+        let offer = destinations.and_then(|destinations| destinations.own_offer(candidate));
+        Box::pin(async { Ok(offer) })
     }
 }
 

@@ -154,7 +154,7 @@ impl RunningControl {
         let gateway = complete_gateway(gateway, (&metrics.admission, log), &threads, &placement);
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
         let services = CommonServices {
-            scheduler: scheduler_api(options, &gateway, &placement, &ranker),
+            scheduler: scheduler_api(options, &gateway, &placement, &ranker, &loaded.replica),
             placement: placement_api(options, &gateway, placement, &loaded.replica),
             fleet: FleetHandle::new(ranker.clone()),
         };

@@ -66,10 +66,14 @@ pub(super) fn scheduler_api(
     gateway: &Arc<Gateway>,
     placement: &Placement,
     ranker: &SchedulerHandle,
+    replica: &Option<ControlReplica>,
 ) -> Arc<SchedulerService> {
     let (gateway, placement) = (Arc::clone(gateway), placement.clone());
     let keep_options = option_conversion::candidate_retention(options);
     let service = SchedulerService::new(gateway, placement, ranker.clone(), keep_options);
+    if let Some(replica) = replica {
+        replica.share_offers(service.destinations());
+    }
     Arc::new(service)
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use placewright_engine::{Leadership, Replica};
 use placewright_link::{
-    FollowStart, FromLeader, LeaderConnection, LeaderNews, LinkError, ReplicaLink, ToLeader,
+    FollowStart, FromLeader, LeaderConnection, LeaderNews, LinkError, ReplicaAddress, ToLeader,
 };
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
@@ -14,6 +14,7 @@ use super::false_alarms::FalseAlarms;
 use super::followers::Followers;
 use super::machine::ReplicatedMachine;
 use super::outgoing::Outgoing;
+use super::peers::Peers;
 use super::wake::Wake;
 use super::{HEARTBEAT, Own, SILENT_TICKS_MAX, leader, outcome};
 
@@ -25,9 +26,6 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// How often a replica that should hand over looks for a follower to which it can.
 const SUCCESSOR_LOOKS: usize = 50;
 
-/// Makes the link to the replica at an address.
-pub(crate) type Connect = Box<dyn Fn(&str) -> Result<Arc<dyn ReplicaLink>, String> + Send + Sync>;
-
 /// The task of a replica that follows.
 pub(crate) struct Follower<M: ReplicatedMachine> {
     /// The replicas that follow this one while this one leads.
@@ -36,7 +34,7 @@ pub(crate) struct Follower<M: ReplicatedMachine> {
     pub(crate) replica: Replica<M>,
     pub(crate) outgoing: Arc<Outgoing>,
     pub(crate) wake: Arc<Wake>,
-    pub(crate) connect: Connect,
+    pub(crate) peers: Arc<Peers>,
 }
 
 /// How a stream to the leader ended.
@@ -179,7 +177,7 @@ impl<M: ReplicatedMachine> Follower<M> {
     }
 
     async fn open(&self, leader: &Leadership) -> Result<LeaderConnection, Ended> {
-        let link = (self.connect)(&leader.address).map_err(Ended::Lost)?;
+        let link = self.peers.connect(&leader.address).map_err(Ended::Lost)?;
         let start = FollowStart {
             origin: self.own.origin,
             address: self.own.address.clone(),
@@ -214,7 +212,7 @@ impl<M: ReplicatedMachine> Follower<M> {
                     silent_ticks = 0;
                     match message {
                         None => return Ended::Lost("the connection was lost".into()),
-                        Some(FromLeader::News(news)) => self.take(leader.epoch, news),
+                        Some(FromLeader::News(news)) => self.take(leader, news),
                         Some(message) => return ended_by(leader, &message),
                     }
                 }
@@ -253,8 +251,17 @@ impl<M: ReplicatedMachine> Follower<M> {
         }
     }
 
-    /// Handles news from the leader: new entries, the end of the journal, and replies to commands.
-    fn take(&self, epoch: u64, news: LeaderNews) {
+    /// Handles news from the leader: new entries, the end of the journal, replies to commands, and other followers.
+    fn take(&self, leader: &Leadership, news: LeaderNews) {
+        let epoch = leader.epoch;
+        if !news.followers.is_empty() {
+            let mut replicas = news.followers;
+            replicas.push(ReplicaAddress {
+                origin: leader.origin,
+                address: leader.address.clone(),
+            });
+            self.peers.set(&replicas, Instant::now());
+        }
         for batch in news.batches {
             self.replica.take_appended(epoch, outcome::batch(batch));
         }

@@ -2,13 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use placewright_control::FollowerReport;
+use placewright_link::ReplicaAddress;
+use tokio::sync::watch;
+
+use super::peers::Peers;
 
 /// The replicas that follow this one now.
-#[derive(Debug, Default)]
-pub(crate) struct Followers(Mutex<State>);
+#[derive(Debug)]
+pub(crate) struct Followers {
+    state: Mutex<State>,
+    /// Gets the list at each change.
+    peers: Arc<Peers>,
+    addresses: watch::Sender<Vec<ReplicaAddress>>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -34,9 +44,35 @@ pub(crate) struct Joined {
 }
 
 impl Followers {
+    pub(crate) fn new(peers: Arc<Peers>) -> Self {
+        Self {
+            state: Mutex::default(),
+            peers,
+            addresses: watch::Sender::default(),
+        }
+    }
+
+    /// The addresses of all followers. The receiver also sees changes.
+    pub(crate) fn addresses(&self) -> watch::Receiver<Vec<ReplicaAddress>> {
+        self.addresses.subscribe()
+    }
+
+    /// Tells all who have to know it that the followers have changed.
+    fn publish(&self, state: &State) {
+        let followers = state.followers.values();
+        let addresses: Vec<_> = followers
+            .map(|known| ReplicaAddress {
+                origin: known.origin,
+                address: known.address.clone(),
+            })
+            .collect();
+        self.peers.set(&addresses, Instant::now());
+        self.addresses.send_replace(addresses);
+    }
+
     /// Adds a follower.
     pub(crate) fn join(self: &Arc<Self>, origin: u64, address: &str, release: &str) -> Joined {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let stream = state.next_stream;
         state.next_stream += 1;
         let known = Known {
@@ -46,6 +82,7 @@ impl Followers {
             sequence: 0,
         };
         state.followers.insert(stream, known);
+        self.publish(&state);
         Joined {
             followers: Arc::clone(self),
             stream,
@@ -55,7 +92,7 @@ impl Followers {
     /// The number and address of the follower that has applied the most entries, without the replica that has the
     /// number `excluded`.
     pub(crate) fn best_except(&self, excluded: u64) -> Option<(u64, String)> {
-        let state = self.0.lock();
+        let state = self.state.lock();
         let followers = state.followers.values();
         let others = followers.filter(|known| known.origin != excluded);
         let best = others.max_by_key(|known| known.sequence)?;
@@ -64,7 +101,7 @@ impl Followers {
 
     /// All followers, for operators.
     pub(crate) fn report(&self) -> Vec<FollowerReport> {
-        let state = self.0.lock();
+        let state = self.state.lock();
         let report = |known: &Known| FollowerReport {
             address: known.address.clone(),
             release: known.release.clone(),
@@ -77,7 +114,7 @@ impl Followers {
 impl Joined {
     /// Notes the last entry that the follower has applied.
     pub(crate) fn has_applied(&self, sequence: u64) {
-        if let Some(known) = self.followers.0.lock().followers.get_mut(&self.stream) {
+        if let Some(known) = self.followers.state.lock().followers.get_mut(&self.stream) {
             known.sequence = sequence;
         }
     }
@@ -85,7 +122,9 @@ impl Joined {
 
 impl Drop for Joined {
     fn drop(&mut self) {
-        self.followers.0.lock().followers.remove(&self.stream);
+        let mut state = self.followers.state.lock();
+        state.followers.remove(&self.stream);
+        self.followers.publish(&state);
     }
 }
 
@@ -95,7 +134,9 @@ mod tests {
 
     #[test]
     fn the_follower_that_has_applied_most_is_the_best_while_it_is_there() {
-        let followers = Arc::<Followers>::default();
+        let peers = Arc::new(Peers::of_test(7));
+        let followers = Arc::new(Followers::new(Arc::clone(&peers)));
+        let addresses = followers.addresses();
         assert_eq!(followers.best_except(0), None);
         let one = followers.join(1, "one", "1.0");
         let two = followers.join(2, "two", "1.1");
@@ -110,7 +151,17 @@ mod tests {
         };
         let all = [report("one", "1.0", 4), report("two", "1.1", 5)];
         assert_eq!(followers.report(), all);
+        let named = || {
+            addresses
+                .borrow()
+                .iter()
+                .map(|named| named.origin)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(named(), [1, 2]);
+        assert_eq!(format!("{peers:?}"), "[\"one\", \"two\"]");
         drop(two);
+        assert_eq!(named(), [1]);
         assert_eq!(followers.best_except(0), Some((1, "one".into())));
     }
 }

@@ -8,11 +8,13 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use placewright_engine::{CommandId, Leadership, Replica};
 use placewright_link::{
     CommandVersions, FollowStart, FromLeader, HandedCommand, HandedFailure, HandedOutcome, Leader,
-    LeaderConnection, LeaderNews, LinkError, LinkFuture, ReplicaIdentity, ReplicaLink, ToLeader,
+    LeaderConnection, LeaderNews, LinkError, LinkFuture, ReplicaAddress, ReplicaIdentity,
+    ReplicaLink, ToLeader,
 };
 use placewright_tasks::{ContainedWork, spawn_contained};
 use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
+use uuid::Uuid;
 
 use super::entry_batches::EntryBatches;
 use super::followers::{Followers, Joined};
@@ -97,6 +99,9 @@ impl<M: ReplicatedMachine> LeadingReplica<M> {
         if leads {
             let appended = (start.takes_entries).then(|| self.replica.appended());
             let batches = EntryBatches::new(appended.flatten());
+            let mut followers = self.followers.addresses();
+            // The first message names all followers, whether they have changed or not.
+            followers.mark_changed();
             let follower = FollowerStream {
                 own: Arc::clone(&self.own),
                 replica: self.replica.clone(),
@@ -104,6 +109,7 @@ impl<M: ReplicatedMachine> LeadingReplica<M> {
                 start,
                 news: LeaderNews::default(),
                 batches,
+                followers,
                 has_news: true,
                 silent_ticks: 0,
                 stalled_ticks: 0,
@@ -139,6 +145,11 @@ impl<M: ReplicatedMachine> ReplicaLink for LeadingReplica<M> {
     fn follow(&self, start: FollowStart) -> LinkFuture<'_, LeaderConnection> {
         Box::pin(async { self.accept(start) })
     }
+
+    /// Only replicas of control offer candidates; see `ControlLink`.
+    fn find_offer(&self, _: Uuid) -> LinkFuture<'_, Option<Vec<u8>>> {
+        Box::pin(async { Ok(None) })
+    }
 }
 
 /// The stream of one follower.
@@ -151,6 +162,8 @@ struct FollowerStream<M: ReplicatedMachine> {
     news: LeaderNews,
     /// The batches for the next message.
     batches: EntryBatches,
+    /// The addresses of all followers.
+    followers: watch::Receiver<Vec<ReplicaAddress>>,
     /// Whether `news` has to be sent now.
     has_news: bool,
     /// Heartbeats since the follower's last message.
@@ -207,6 +220,7 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
                     let Some(reached) = reached else { return };
                     self.has_reached(reached);
                 }
+                Ok(()) = self.followers.changed() => self.name_followers(),
                 permit = to_follower.reserve(), if self.has_news => {
                     let Ok(permit) = permit else { return };
                     permit.send(FromLeader::News(self.take_news()));
@@ -234,6 +248,13 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
     /// Notes that the journal is durable up to an entry, which is to be sent now.
     fn has_reached(&mut self, sequence: u64) {
         self.news.durable = self.news.durable.max(sequence);
+        self.has_news = true;
+    }
+
+    /// Notes that all followers are to be named.
+    fn name_followers(&mut self) {
+        let followers = self.followers.borrow_and_update();
+        self.news.followers.clone_from(&followers);
         self.has_news = true;
     }
 
@@ -300,6 +321,7 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
             replies: std::mem::take(&mut self.news.replies),
             durable: self.news.durable,
             batches: self.batches.take(),
+            followers: std::mem::take(&mut self.news.followers),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use placewright_link::{
     CommandVersions, EntryBatch, FollowStart, FromLeader, HandedCommand, HandedFailure,
-    HandedOutcome, Leader, LeaderNews, ReplicaIdentity, ToLeader,
+    HandedOutcome, Leader, LeaderNews, ReplicaAddress, ReplicaIdentity, ToLeader,
 };
 
 use crate::proto::replica as proto;
@@ -152,6 +152,7 @@ impl From<FromLeader> for proto::FromLeader {
                 replies: news.replies.into_iter().map(reply_to_proto).collect(),
                 durable: news.durable,
                 batches: news.batches.into_iter().map(Into::into).collect(),
+                followers: news.followers.into_iter().map(Into::into).collect(),
                 ..Self::default()
             },
         }
@@ -176,7 +177,26 @@ impl From<proto::FromLeader> for FromLeader {
             replies: message.replies.into_iter().map(reply_from_proto).collect(),
             durable: message.durable,
             batches: message.batches.into_iter().map(Into::into).collect(),
+            followers: message.followers.into_iter().map(Into::into).collect(),
         })
+    }
+}
+
+impl From<ReplicaAddress> for proto::Address {
+    fn from(replica: ReplicaAddress) -> Self {
+        Self {
+            origin: replica.origin,
+            address: replica.address,
+        }
+    }
+}
+
+impl From<proto::Address> for ReplicaAddress {
+    fn from(replica: proto::Address) -> Self {
+        Self {
+            origin: replica.origin,
+            address: replica.address,
+        }
     }
 }
 

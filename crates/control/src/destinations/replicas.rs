@@ -1,0 +1,16 @@
+//! The other replicas of control, which keep the candidates that they offered.
+
+use std::fmt;
+
+use futures_util::future::BoxFuture;
+use uuid::Uuid;
+
+/// The other replicas of control, as this one reaches them.
+pub trait OtherReplicas: fmt::Debug + Send + Sync {
+    /// The number of this replica among all replicas.
+    fn own_origin(&self) -> u64;
+
+    /// Asks the replica that offered a candidate for it, in the form of `offer` of `placewright-records`. `None` if no
+    /// replica keeps it. The error is the reason why the replica that may keep it cannot be asked.
+    fn find_offer(&self, candidate: Uuid) -> BoxFuture<'_, Result<Option<Vec<u8>>, String>>;
+}

@@ -1,0 +1,234 @@
+//! The other replicas, whether they lead or not, as this one reaches them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use placewright_control::destinations::{OtherReplicas, may_be_offered_by};
+use placewright_link::{ReplicaAddress, ReplicaLink};
+use uuid::Uuid;
+
+use super::Own;
+
+/// For how long a replica is remembered after it was last named. When another replica begins to lead, it learns of the
+/// others only as they begin to follow it.
+const REMEMBERED: Duration = Duration::from_secs(10);
+/// How long another replica may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Makes the link to the replica at an address. It has to be called in a Tokio runtime.
+pub(crate) type Connect = Arc<dyn Fn(&str) -> Result<Arc<dyn ReplicaLink>, String> + Send + Sync>;
+
+/// The other replicas.
+pub(crate) struct Peers {
+    own: Arc<Own>,
+    connect: Connect,
+    /// By its number.
+    known: Mutex<BTreeMap<u64, Peer>>,
+}
+
+/// Another replica.
+struct Peer {
+    address: String,
+    /// The link to it, which connects when it is first used.
+    link: Arc<dyn ReplicaLink>,
+    /// Since when it is not named any more, if it is not.
+    unnamed_since: Option<Instant>,
+}
+
+impl fmt::Debug for Peers {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = self.known.lock();
+        let addresses = known.values().map(|peer| &peer.address);
+        formatter.debug_list().entries(addresses).finish()
+    }
+}
+
+impl Peers {
+    pub(super) fn new(own: Arc<Own>, connect: Connect) -> Self {
+        Self {
+            own,
+            connect,
+            known: Mutex::default(),
+        }
+    }
+
+    /// Makes the link to the replica at an address.
+    pub(crate) fn connect(&self, address: &str) -> Result<Arc<dyn ReplicaLink>, String> {
+        (self.connect)(address)
+    }
+
+    /// Replaces the list of the replicas, in which this one may be, too.
+    pub(crate) fn set(&self, named: &[ReplicaAddress], now: Instant) {
+        let mut known = self.known.lock();
+        for (origin, peer) in known.iter_mut() {
+            let is_named = named.iter().any(|replica| replica.origin == *origin);
+            let since = peer.unnamed_since.unwrap_or(now);
+            peer.unnamed_since = (!is_named).then_some(since);
+        }
+        known.retain(|_, peer| peer.is_remembered(now));
+        for replica in named {
+            if replica.origin == self.own.origin || known.contains_key(&replica.origin) {
+                continue;
+            }
+            match (self.connect)(&replica.address) {
+                Ok(link) => {
+                    let peer = Peer {
+                        address: replica.address.clone(),
+                        link,
+                        unnamed_since: None,
+                    };
+                    known.insert(replica.origin, peer);
+                }
+                Err(error) => {
+                    tracing::warn!(address = replica.address, error, "a replica is not reached");
+                }
+            }
+        }
+    }
+
+    /// The links to the replicas whose numbers are wanted.
+    fn links(&self, now: Instant, is_wanted: impl Fn(u64) -> bool) -> Vec<Arc<dyn ReplicaLink>> {
+        let known = self.known.lock();
+        let wanted = known
+            .iter()
+            .filter(|(origin, peer)| is_wanted(**origin) && peer.is_remembered(now));
+        wanted.map(|(_, peer)| Arc::clone(&peer.link)).collect()
+    }
+
+    async fn ask_for_offer(&self, candidate: Uuid) -> Result<Option<Vec<u8>>, String> {
+        let may_have_offered = |origin| may_be_offered_by(candidate, origin);
+        let mut unanswered = None;
+        for link in self.links(Instant::now(), may_have_offered) {
+            match tokio::time::timeout(ANSWER_TIMEOUT, link.find_offer(candidate)).await {
+                Ok(Ok(None)) => {}
+                Ok(Ok(found)) => return Ok(found),
+                Ok(Err(error)) => unanswered = Some(error.to_string()),
+                Err(_) => unanswered = Some("no answer in time".to_owned()),
+            }
+        }
+        unanswered.map_or(Ok(None), Err)
+    }
+}
+
+impl Peer {
+    fn is_remembered(&self, now: Instant) -> bool {
+        let since = self.unnamed_since;
+        since.is_none_or(|since| now.saturating_duration_since(since) < REMEMBERED)
+    }
+}
+
+impl OtherReplicas for Peers {
+    fn own_origin(&self) -> u64 {
+        self.own.origin
+    }
+
+    fn find_offer(&self, candidate: Uuid) -> BoxFuture<'_, Result<Option<Vec<u8>>, String>> {
+        Box::pin(self.ask_for_offer(candidate))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use placewright_link::{FollowStart, LeaderConnection, LinkError, LinkFuture, ReplicaIdentity};
+
+    use super::*;
+
+    /// A replica at the address that it is named after. It keeps every candidate, but the one at `empty` keeps none, and
+    /// the one at `away` does not answer.
+    struct FakeReplica(String);
+
+    fn away() -> LinkError {
+        LinkError::Unavailable {
+            peer: "away".into(),
+            why: "test".into(),
+        }
+    }
+
+    impl ReplicaLink for FakeReplica {
+        fn identify(&self) -> LinkFuture<'_, ReplicaIdentity> {
+            Box::pin(async { Err(away()) })
+        }
+
+        fn follow(&self, _: FollowStart) -> LinkFuture<'_, LeaderConnection> {
+            Box::pin(async { Err(away()) })
+        }
+
+        fn find_offer(&self, _: Uuid) -> LinkFuture<'_, Option<Vec<u8>>> {
+            Box::pin(async {
+                match self.0.as_str() {
+                    "empty" => Ok(None),
+                    "away" => Err(away()),
+                    address => Ok(Some(address.as_bytes().to_vec())),
+                }
+            })
+        }
+    }
+
+    impl Peers {
+        pub(crate) fn of_test(origin: u64) -> Self {
+            let own = Own {
+                origin,
+                address: "own".into(),
+            };
+            let connect = |address: &str| Ok(Arc::new(FakeReplica(address.to_owned())) as _);
+            Self::new(Arc::new(own), Arc::new(connect))
+        }
+    }
+
+    fn named(replicas: &[(u64, &str)]) -> Vec<ReplicaAddress> {
+        let address = |(origin, address): &(u64, &str)| ReplicaAddress {
+            origin: *origin,
+            address: (*address).to_owned(),
+        };
+        replicas.iter().map(address).collect()
+    }
+
+    /// The number of a replica whose candidates have these first 16 bits.
+    const fn origin(first_bits: u64) -> u64 {
+        (first_bits << 48) | 0xabc
+    }
+
+    fn candidate_of(first_bits: u128) -> Uuid {
+        Uuid::from_u128((first_bits << 112) | 0x4000_8000_0000_0000_0001)
+    }
+
+    #[tokio::test]
+    async fn the_replicas_that_may_have_offered_a_candidate_are_asked() {
+        let peers = Peers::of_test(origin(1));
+        let all = [
+            (origin(1), "own"),
+            (origin(2), "two"),
+            (origin(3), "empty"),
+            (origin(3) + 1, "three"),
+            (origin(4), "away"),
+            (origin(5), "empty"),
+        ];
+        peers.set(&named(&all), Instant::now());
+        let found = async |first_bits| peers.find_offer(candidate_of(first_bits)).await;
+        assert_eq!(found(2).await, Ok(Some(b"two".to_vec())));
+        assert_eq!(found(3).await, Ok(Some(b"three".to_vec())));
+        assert!(found(4).await.is_err());
+        for nobodys in [1, 5, 6] {
+            assert_eq!(found(nobodys).await, Ok(None));
+        }
+    }
+
+    #[test]
+    fn a_replica_is_remembered_for_a_while_after_it_was_last_named() {
+        let peers = Peers::of_test(origin(1));
+        let start = Instant::now();
+        let count = |at| peers.links(at, |_| true).len();
+        peers.set(&named(&[(2, "two"), (3, "three")]), start);
+        // Another replica leads, which others begin to follow one after the other.
+        peers.set(&named(&[(3, "three")]), start);
+        let late = start + REMEMBERED;
+        assert_eq!(count(late - Duration::from_millis(1)), 2);
+        assert_eq!(count(late), 1);
+        peers.set(&named(&[(2, "two"), (3, "three")]), late);
+        assert_eq!(count(late + REMEMBERED), 2);
+    }
+}
