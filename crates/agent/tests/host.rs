@@ -392,12 +392,12 @@ impl Simulation {
         let id = instance(instance_number);
         let job = self.cell.jobs().get(&id);
         let job = job.filter(|job| job.stage == Stage::Verify);
-        let migration = job.and_then(|job| job.migration);
-        if let Some(migration) = migration {
+        if let Some(migration) = job.and_then(|job| job.migration) {
             self.send_message(Message::ConfirmOrRevert {
                 instance: id,
                 migration,
                 decision,
+                request: None,
             });
         }
     }

@@ -12,6 +12,7 @@ use placewright_http::{ApiError, ApiResult};
 use placewright_link::{CellOperation, LinkError};
 use placewright_placement::Timestamp;
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::api_state::ApiState;
 use crate::error::{self, to_sentence};
@@ -25,6 +26,8 @@ const CHANGE_TRIES_MAX: usize = 16;
 pub(crate) struct RoutedRequest<'a> {
     pub(crate) api_state: &'a ApiState,
     pub(crate) version: Version,
+    /// The UUID of the request, which is in the request id of the answer. An action that the request begins has it too.
+    pub(crate) request_uuid: Uuid,
     pub(crate) identity: &'a Identity,
     /// The parameters of the path, each with its name.
     pub(crate) parameters: &'a [(&'static str, String)],

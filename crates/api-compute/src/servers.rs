@@ -1,5 +1,6 @@
 //! Servers and migrations: `/servers` and the paths below it, `/os-migrations`.
 
+mod action_records;
 pub(crate) mod actions;
 pub(crate) mod attachments;
 pub(crate) mod body;

@@ -16,6 +16,7 @@ use placewright_control::Runtime;
 use placewright_http::{
     Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, Running,
 };
+use uuid::Uuid;
 
 use crate::api_state::ApiState;
 use crate::options::ComputeOptions;
@@ -57,6 +58,7 @@ struct MatchedOperation {
     route: &'static Route,
     operation: &'static Operation,
     version: Version,
+    request_uuid: Uuid,
     parameters: Vec<(&'static str, String)>,
     /// Scheme and host of the API as the client addresses it, for links.
     origin: String,
@@ -144,6 +146,7 @@ impl ComputeService {
             route,
             operation,
             version,
+            request_uuid: context.request_uuid(),
             parameters,
             origin: self.origin(parts),
             project_prefix: project_prefix.to_owned(),
@@ -275,6 +278,7 @@ impl Api for ComputeService {
             let mut request = RoutedRequest {
                 api_state: &self.api_state,
                 version: matched.version,
+                request_uuid: matched.request_uuid,
                 identity,
                 parameters: &matched.parameters,
                 query: Query::parse(uri.query().unwrap_or(""), self.api_state.limits())?,

@@ -261,21 +261,31 @@ impl CellLink for Cell {
         Box::pin(async move {
             let shared = self.leading()?;
             let event = match operation {
-                CellOperation::Shelve { instance } => Event::Shelve { instance },
-                CellOperation::Rebuild { instance, mut spec } => {
+                CellOperation::Shelve { instance, request } => Event::Shelve { instance, request },
+                CellOperation::Rebuild {
+                    instance,
+                    mut spec,
+                    request,
+                } => {
                     secrets::seal_spec(&shared, instance, &mut spec)?;
                     Event::Rebuild {
                         instance,
                         spec: *spec,
+                        request,
                     }
                 }
                 CellOperation::RemoveHost { host } => Event::HostRemoved { host },
                 CellOperation::Reconcile { host } => {
                     return Ok(agents::restart_session(&shared, host));
                 }
-                CellOperation::RefuseRebuild { instance, fault } => Event::RebuildRefused {
+                CellOperation::RefuseRebuild {
+                    instance,
+                    fault,
+                    request,
+                } => Event::RebuildRefused {
                     instance,
                     fault: *fault,
+                    request,
                 },
             };
             let replies = submit(&shared, vec![event]).await?;

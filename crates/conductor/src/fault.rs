@@ -1,6 +1,7 @@
 //! Failures, and the history of attempts.
 
 use placewright_placement::Timestamp;
+use uuid::Uuid;
 
 use crate::ids::HostId;
 
@@ -30,6 +31,9 @@ pub struct Action {
     pub attempts: Vec<Attempt>,
     /// The reason of a failure; `None` on success.
     pub fault: Option<Fault>,
+    /// The UUID of the API request that began the action; `None` if it is not known, as in what older releases
+    /// recorded.
+    pub request: Option<Uuid>,
 }
 
 /// One step requested from a host.

@@ -1,6 +1,7 @@
 //! Messages from control to a cell. Each may be delivered any number of times.
 
 use placewright_placement::Timestamp;
+use uuid::Uuid;
 
 use crate::ids::{InstanceId, MigrationId};
 use crate::spec::{Candidate, Spec};
@@ -45,6 +46,8 @@ pub enum Message {
         migration: MigrationId,
         /// Whether to confirm or to revert.
         decision: MoveDecision,
+        /// The UUID of the API request with the decision, if it is known.
+        request: Option<Uuid>,
     },
 }
 
@@ -95,6 +98,20 @@ pub enum MoveKind {
     Unshelve,
 }
 
+impl MoveKind {
+    /// The name of the action in the compute API that begins such a move.
+    #[must_use]
+    pub const fn action_name(self) -> &'static str {
+        match self {
+            Self::ColdMigrate => "migrate",
+            Self::Resize => "resize",
+            Self::LiveMigrate => "live-migration",
+            Self::Evacuate => "evacuate",
+            Self::Unshelve => "unshelve",
+        }
+    }
+}
+
 /// The decision of the owner about a move that waits for confirmation or reversal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MoveDecision {
@@ -102,6 +119,17 @@ pub enum MoveDecision {
     Confirm,
     /// The instance goes back to the source.
     Revert,
+}
+
+impl MoveDecision {
+    /// The name of the action in the compute API that makes this decision.
+    #[must_use]
+    pub const fn action_name(self) -> &'static str {
+        match self {
+            Self::Confirm => "confirmResize",
+            Self::Revert => "revertResize",
+        }
+    }
 }
 
 /// The reply of a cell to a message.

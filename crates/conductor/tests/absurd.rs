@@ -67,7 +67,14 @@ fn an_instance_with_the_greatest_numbers_can_be_shelved_and_deleted() {
     };
     state.apply(&Change::Instance(instance, Some(Box::new(row))));
     happen(&mut state, &started(host, 5)).unwrap();
-    happen(&mut state, &Event::Shelve { instance }).unwrap();
+    happen(
+        &mut state,
+        &Event::Shelve {
+            instance,
+            request: None,
+        },
+    )
+    .unwrap();
     let message = Message::Delete {
         instance,
         claim_number: 1,

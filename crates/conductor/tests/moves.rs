@@ -67,6 +67,7 @@ impl Scenario {
         self.world.conduct(Command::ConfirmOrRevert {
             migration,
             decision,
+            request: None,
         });
         self.come_to_rest();
     }
@@ -155,6 +156,7 @@ fn run_lifecycle(delivery: Delivery) -> (Vec<(u128, u128)>, usize) {
 fn shelve_and_evacuate(scenario: &mut Scenario, record: &mut dyn FnMut(&Scenario)) {
     let shelve = Event::Shelve {
         instance: instance(1),
+        request: None,
     };
     scenario.world.decide_event(cell(0), &shelve).unwrap();
     scenario.come_to_rest();
@@ -166,6 +168,7 @@ fn shelve_and_evacuate(scenario: &mut Scenario, record: &mut dyn FnMut(&Scenario
     let rebuild = Event::Rebuild {
         instance: instance(1),
         spec: spec(scenario.world.at),
+        request: None,
     };
     scenario.world.decide_event(cell(0), &rebuild).unwrap();
     scenario.come_to_rest();

@@ -116,6 +116,7 @@ fn a_resize_counts_for_the_larger_flavor_until_it_ends() {
     world.conduct(Command::ConfirmOrRevert {
         migration: migration(2),
         decision: revert,
+        request: None,
     });
     world.come_to_rest();
     assert_eq!(held(&world.control.conductor, "p").cores, 3);
@@ -125,6 +126,7 @@ fn a_resize_counts_for_the_larger_flavor_until_it_ends() {
     world.conduct(Command::ConfirmOrRevert {
         migration: migration(3),
         decision: confirm,
+        request: None,
     });
     world.come_to_rest();
     let counted = held(&world.control.conductor, "p");
@@ -141,6 +143,7 @@ fn a_shelved_instance_counts_and_unshelving_adds_nothing() {
         cell,
         &Event::Shelve {
             instance: instance(1),
+            request: None,
         },
     );
     world.come_to_rest();

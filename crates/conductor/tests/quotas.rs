@@ -157,8 +157,13 @@ impl Simulation {
             90..94 => {
                 let id = self.some_instance();
                 if let Some(cell) = self.world.cell_of(id) {
-                    self.world
-                        .decide_event(cell, &Event::Shelve { instance: id });
+                    self.world.decide_event(
+                        cell,
+                        &Event::Shelve {
+                            instance: id,
+                            request: None,
+                        },
+                    );
                 }
             }
             94..96 => self.change_limit(),
@@ -254,6 +259,7 @@ impl Simulation {
             let command = Command::ConfirmOrRevert {
                 migration,
                 decision,
+                request: None,
             };
             drop(self.world.try_conduct(command));
         }

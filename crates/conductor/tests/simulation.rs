@@ -128,15 +128,23 @@ impl Simulation {
                     drop(self.world.try_conduct(Command::ConfirmOrRevert {
                         migration,
                         decision,
+                        request: None,
                     }));
                 }
             }
             _ => {
                 let event = if self.world.rng.one_in(3) {
                     let spec = spec(self.world.at);
-                    Event::Rebuild { instance: id, spec }
+                    Event::Rebuild {
+                        instance: id,
+                        spec,
+                        request: None,
+                    }
                 } else {
-                    Event::Shelve { instance: id }
+                    Event::Shelve {
+                        instance: id,
+                        request: None,
+                    }
                 };
                 if let Some(cell) = self.world.cell_of(id) {
                     self.world.decide_event(cell, &event);

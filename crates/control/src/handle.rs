@@ -179,7 +179,7 @@ impl ControlHandle {
     ) -> Result<Reply, LinkError> {
         let link = self.link(cell)?;
         // The cell need not have the keys with which control seals.
-        if let CellOperation::Rebuild { instance, spec } = &mut operation
+        if let CellOperation::Rebuild { instance, spec, .. } = &mut operation
             && let Err(why) = self.sealer().open_spec(*instance, spec)
         {
             return Ok(Reply::Refused(format!(

@@ -287,6 +287,7 @@ async fn moves_find_a_host_in_the_cell_of_their_instance() {
         let command = Command::ConfirmOrRevert {
             migration: migration(number),
             decision,
+            request: None,
         };
         site.conductor.submit(command).await.unwrap().unwrap();
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use placewright_auth::Identity;
+use uuid::Uuid;
 
 use crate::audit::{AuditEntry, AuditResult, EndedRequest};
 use crate::peer_watch::PeerWatch;
@@ -61,6 +62,11 @@ impl<V: Copy> RequestContext<V> {
     /// The request id that the response will carry.
     pub fn request_id(&self) -> &str {
         self.request_id.as_str()
+    }
+
+    /// The UUID in the request id.
+    pub fn request_uuid(&self) -> Uuid {
+        self.request_id.uuid()
     }
 
     /// The address of the peer, if the request came over a network; behind a proxy it is that of the proxy.

@@ -8,7 +8,10 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-r
 
 /// A request id: `req-` and a random UUID.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RequestId([u8; 40]);
+pub(crate) struct RequestId {
+    uuid: Uuid,
+    text: [u8; 40],
+}
 
 impl RequestId {
     /// Generates a new request id.
@@ -17,17 +20,22 @@ impl RequestId {
         text[..4].copy_from_slice(b"req-");
         let uuid = Uuid::new_v4();
         uuid.hyphenated().encode_lower(&mut text[4..]);
-        Self(text)
+        Self { uuid, text }
+    }
+
+    /// The UUID in the request id.
+    pub(crate) fn uuid(&self) -> Uuid {
+        self.uuid
     }
 
     /// The request id as text.
     pub(crate) fn as_str(&self) -> &str {
         // A request id contains only ASCII, so the default is never returned.
-        std::str::from_utf8(&self.0).unwrap_or_default()
+        std::str::from_utf8(&self.text).unwrap_or_default()
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.0
+        &self.text
     }
 }
 

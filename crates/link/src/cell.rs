@@ -5,6 +5,7 @@ use placewright_conductor::message::Envelope;
 use placewright_conductor::{Action, CellId, Fault, HostId, InstanceId, MigrationId, Reply, Spec};
 use placewright_types::host_state::NumberedUpdate;
 use tokio::sync::mpsc;
+use uuid::Uuid;
 
 use crate::LinkFuture;
 
@@ -39,6 +40,8 @@ pub enum CellOperation {
     Shelve {
         /// The instance to shelve.
         instance: InstanceId,
+        /// The UUID of the API request, if it is known.
+        request: Option<Uuid>,
     },
     /// Rebuilds an instance on its present host.
     Rebuild {
@@ -46,6 +49,8 @@ pub enum CellOperation {
         instance: InstanceId,
         /// The new specification of the instance.
         spec: Box<Spec>,
+        /// The UUID of the API request, if it is known.
+        request: Option<Uuid>,
     },
     /// Removes a host that will never come back, as an operator declares.
     RemoveHost {
@@ -66,6 +71,8 @@ pub enum CellOperation {
         instance: InstanceId,
         /// The reason, as the instance's owner sees it.
         fault: Box<Fault>,
+        /// The UUID of the API request, if it is known.
+        request: Option<Uuid>,
     },
 }
 

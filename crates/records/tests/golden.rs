@@ -178,7 +178,7 @@ fn messages_of_each_version_read_as_they_always_did() {
     assert_message("acts", &values::cell_operations());
     assert_message("asks", &values::claim_requests());
     assert_message("answers", &values::claim_responses());
-    assert_message("actions", &values::actions());
+    assert_message("actions", &values::requests::actions());
     assert_message("news", &values::cell_events());
 }
 

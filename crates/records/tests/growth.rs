@@ -87,10 +87,10 @@ fn a_row_of_each_kind_grows() {
         class: ClassId(3),
         amount: 4,
     });
-    for envelope in values::envelopes() {
+    for envelope in values::requests::envelopes() {
         assert_grows(envelope);
     }
-    for operation in values::cell_operations() {
+    for operation in values::requests::cell_operations() {
         assert_grows(operation);
     }
     for request in values::claim_requests() {

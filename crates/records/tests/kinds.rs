@@ -134,7 +134,7 @@ fn test_control_rows(tested: &mut TestedRows) {
     rows_of!(tested, "control_rows", all(), super_conductor::Change:
         Cell, Host, Build, Mapping, Buried, Deletion, Migration, Rebuild, Flavor, Keypair,
         Group, Aggregate, Labels, Service);
-    tested.test("control_rows", [values::quotas::move_with_usage()]);
+    tested.test("control_rows", [values::requests::move_with_request()]);
     tested.test("control_rows", [bodies::topology()]);
     tested.test("control_rows", all());
     let locks = all().into_iter().filter_map(|change| match change {
@@ -226,7 +226,7 @@ fn test_cell_rows(tested: &mut TestedRows) {
 }
 
 fn test_instances(tested: &mut TestedRows) {
-    let actions = values::actions();
+    let actions = values::requests::actions_with_request();
     tested.test("instances", [bodies::spec_with_added_fields()]);
     tested.test("instances", values::spec().rules.to_vec());
     tested.test("instances", [values::candidate()]);
@@ -242,11 +242,11 @@ fn test_instances(tested: &mut TestedRows) {
 
 fn test_messages(tested: &mut TestedRows) {
     let messages = || {
-        values::envelopes()
+        values::requests::envelopes()
             .into_iter()
             .map(|envelope| envelope.message)
     };
-    tested.test("messages", values::envelopes());
+    tested.test("messages", values::requests::envelopes());
     tested.test("messages", messages());
     let creates = messages().filter_map(|message| match message {
         Message::Create(create) => Some(*create),
@@ -266,7 +266,7 @@ fn test_messages(tested: &mut TestedRows) {
             .map(|request| request.change),
     );
     tested.test("messages", values::replies());
-    tested.test("messages", values::cell_operations());
+    tested.test("messages", values::requests::cell_operations());
     tested.test("messages", values::cell_events());
     let views = || {
         values::cell_events()
@@ -380,7 +380,7 @@ fn test_commands(tested: &mut TestedRows) {
         "placement_commands",
         [ConsumerGeneration::Any, ConsumerGeneration::Is(Some(3))],
     );
-    tested.test("conductor_commands", values::images::all_commands());
+    tested.test("conductor_commands", values::requests::commands());
     tested.test("conductor_commands", [commands::ranked_candidates()]);
     tested.test("conductor_commands", commands::rebuild_events());
     tested.test("conductor_commands", values::images::all_limit_checks());
@@ -395,6 +395,7 @@ fn test_servers(tested: &mut TestedRows) {
         "servers",
         [ServerFields {
             secrets_mark: Some("mark".into()),
+            request_id: Some("req-1".into()),
             ..body.server
         }],
     );

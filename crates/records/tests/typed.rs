@@ -127,6 +127,7 @@ fn an_older_peer_gets_json() {
     let operation = CellOperation::Rebuild {
         instance: INSTANCE,
         spec: Box::new(spec()),
+        request: None,
     };
     let bytes = message::encode(3, &operation).unwrap();
     assert_writes("rebuild_3_typed", &bytes);

@@ -116,6 +116,7 @@ async fn an_operation_whose_answer_is_lost_is_not_repeated_elsewhere() {
     let client = replicas.control();
     let shelve = || CellOperation::Shelve {
         instance: instance(1),
+        request: None,
     };
     replicas.lead(1);
     assert!(client.perform(shelve()).await.is_ok());

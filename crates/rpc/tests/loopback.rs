@@ -44,6 +44,7 @@ async fn control_reaches_a_cell() {
     assert_eq!(client.deliver(Vec::new()).await.unwrap(), []);
     let operation = CellOperation::Shelve {
         instance: instance(7),
+        request: None,
     };
     let reply = client.perform(operation).await.unwrap();
     assert_eq!(reply, Reply::Refused(instance(7).to_string()));

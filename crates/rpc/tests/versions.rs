@@ -206,6 +206,7 @@ impl Cell for FirstRelease {
             finished_at: None,
             attempts: Vec::new(),
             fault: None,
+            request: None,
         }]))
     }
 

@@ -84,6 +84,9 @@ pub struct ServerFields {
     /// only in their sealed secrets are not equal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secrets_mark: Option<String>,
+    /// The id of the API request that created the server, `req-` and a UUID; `None` if an older release created it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
 }
 
 /// The fields that differ between the servers of one request.

@@ -8,7 +8,7 @@ use placewright_auth::Rule;
 use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::Value;
 
-use super::{delete, find};
+use super::{action_records, delete, find};
 use crate::fields;
 use crate::routed_request::RoutedRequest;
 
@@ -49,6 +49,19 @@ const NOT_OFFERED: [&str; 33] = [
     "detach",
 ];
 
+/// Actions that leave a record in the history of their server, which the `Location` of the answer leads to.
+const RECORDED: [&str; 9] = [
+    "confirmResize",
+    "evacuate",
+    "migrate",
+    "os-migrateLive",
+    "rebuild",
+    "resize",
+    "revertResize",
+    "shelve",
+    "unshelve",
+];
+
 pub(crate) async fn run_action(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let body = request.json()?;
     let map = body
@@ -60,7 +73,18 @@ pub(crate) async fn run_action(request: &RoutedRequest<'_>) -> ApiResult<Reply> 
         return Err(ApiError::bad_request(message));
     };
     request.note_action(name);
-    match name.as_str() {
+    let mut reply = run_named(request, name, arguments).await?;
+    if RECORDED.contains(&name.as_str()) {
+        let record_id = action_records::format_id(request.request_uuid);
+        let server_id = request.parameter("server_id").to_ascii_lowercase();
+        let path = format!("/servers/{server_id}/os-instance-actions/{record_id}");
+        reply.location = Some(request.link(&path));
+    }
+    Ok(reply)
+}
+
+async fn run_named(request: &RoutedRequest<'_>, name: &str, arguments: &Value) -> ApiResult<Reply> {
+    match name {
         "resize" => moves::resize(request, arguments).await,
         "confirmResize" => moves::confirm(request).await,
         "revertResize" => moves::revert(request).await,
@@ -77,7 +101,7 @@ pub(crate) async fn run_action(request: &RoutedRequest<'_>) -> ApiResult<Reply> 
             delete::delete_server(request, Rule::ServersForceDelete).await?;
             Ok(Reply::empty(202))
         }
-        _ if NOT_OFFERED.contains(&name.as_str()) => not_offered(request, name).await,
+        _ if NOT_OFFERED.contains(&name) => not_offered(request, name).await,
         _ => {
             let message = format!("There is no action {name}.");
             Err(ApiError::bad_request(message))

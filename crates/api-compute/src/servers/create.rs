@@ -17,10 +17,10 @@ use placewright_types::server::{OwnFields, ServerBody, ServerFields};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::body;
 use super::common_fields::{check_hostname, parse_address, parse_certificates, parse_disk_config};
 use super::devices::{LIST_ITEMS_MAX, boots_from_volume, is_boot_device, parse_devices};
 use super::hints::Hints;
+use super::{action_records, body};
 use super::{metadata, secrets, tags};
 use crate::admin::zones;
 use crate::fields::{self, ObjectParser};
@@ -82,7 +82,7 @@ async fn accept(
     let instances: Vec<InstanceId> = (0..create_request.count).map(new_id).collect();
     let hints = &create_request.hints;
     let rules = hints.resolve_rules(&mut request_spec, &instances);
-    let reservation = Uuid::new_v4();
+    let reservation = request.request_uuid;
     let reservation_id = format!("r-{:08x}", reservation.as_fields().0);
     let mut body = ServerBody {
         request: request_spec,
@@ -91,6 +91,7 @@ async fn accept(
         ..ServerBody::default()
     };
     body.server.reservation_id.clone_from(&reservation_id);
+    body.server.request_id = Some(action_records::format_id(request.request_uuid));
     body.server.public_key = public_key;
     let has_secrets = !create_request.secrets.is_empty();
     body.server.secrets_mark = has_secrets.then(secrets::new_mark);

@@ -7,9 +7,9 @@ use placewright_http::{ApiResult, Reply};
 use placewright_placement::Timestamp;
 use serde_json::{Value, json};
 
+use super::action_records::{ActionRecord, ControlRecords};
 use super::fault;
 use super::find;
-use super::server_view::ServerView;
 use super::show::host_id;
 use crate::routed_request::RoutedRequest;
 use crate::{error, page, time};
@@ -19,30 +19,8 @@ struct ActionContext {
     id: InstanceId,
     project: String,
     user: String,
-    /// The creation of the server, while no cell has reported the server.
-    pending_create: Option<Action>,
     /// The hosts on which the actions were attempted, each with its name. [`load_actions`] adds the hosts.
     hosts: Vec<(placewright_conductor::HostId, String)>,
-}
-
-/// An action with the request id that the API shows.
-struct ActionWithId {
-    request_id: String,
-    action: Action,
-}
-
-/// The request id of a server's action. Actions are stored without request ids, so it is derived from the
-/// server and the number of the action.
-fn request_id(instance: InstanceId, number: usize) -> String {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(instance.0.as_bytes());
-    hasher.update(&(number as u64).to_le_bytes());
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-    format!(
-        "req-{}",
-        uuid::Builder::from_random_bytes(bytes).into_uuid()
-    )
 }
 
 fn action_context(
@@ -50,50 +28,37 @@ fn action_context(
     control: &ControlState,
     views: &Views,
     rule: Rule,
-) -> ApiResult<ActionContext> {
+) -> ApiResult<(ActionContext, ControlRecords)> {
     let server = find(request, control, views, rule)?;
-    Ok(ActionContext {
+    let context = ActionContext {
         id: server.id,
         project: server.mapping.project.clone(),
         user: server.mapping.user.clone(),
-        pending_create: pending_create(&server),
         hosts: Vec::new(),
-    })
-}
-
-/// The creation of a server, if no cell has reported the server yet.
-fn pending_create(server: &ServerView<'_>) -> Option<Action> {
-    if server.view.is_some() {
-        return None;
-    }
-    let fault = server.fault();
-    Some(Action {
-        name: "create".to_owned(),
-        started_at: server.mapping.created_at,
-        finished_at: fault.map(|fault| fault.at),
-        attempts: Vec::new(),
-        fault: fault.cloned(),
-    })
+    };
+    Ok((context, ControlRecords::of_server(&server)))
 }
 
 /// All actions of the server in the path, the latest first.
 async fn load_actions(
     request: &RoutedRequest<'_>,
     rule: Rule,
-) -> ApiResult<(ActionContext, Vec<ActionWithId>)> {
-    let mut context = request
+) -> ApiResult<(ActionContext, Vec<ActionRecord>)> {
+    let (mut context, mut of_control) = request
         .read(|control, views| action_context(request, control, views, rule))
         .await?;
-    let mut actions = match context.pending_create.take() {
+    let recorded = match of_control.pending_create.take() {
         Some(create) => vec![create],
         None => {
             let actions = request.api_state.control.actions(context.id).await;
             actions.map_err(|error| request.link_error(&error))?
         }
     };
+    let mut actions = of_control.combine(recorded);
+    actions.reverse();
     let tried_hosts: Vec<_> = actions
         .iter()
-        .flat_map(|action| &action.attempts)
+        .flat_map(|entry| &entry.action.attempts)
         .map(|attempt| attempt.host)
         .collect();
     context.hosts = request
@@ -105,15 +70,6 @@ async fn load_actions(
             names.collect()
         })
         .await;
-    let actions = actions
-        .drain(..)
-        .enumerate()
-        .map(|(number, action)| ActionWithId {
-            request_id: request_id(context.id, number),
-            action,
-        });
-    let mut actions: Vec<ActionWithId> = actions.collect();
-    actions.reverse();
     Ok((context, actions))
 }
 
@@ -128,7 +84,7 @@ fn changed_at(action: &Action) -> Timestamp {
 fn action_json(
     request: &RoutedRequest<'_>,
     context: &ActionContext,
-    entry: &ActionWithId,
+    entry: &ActionRecord,
 ) -> Value {
     let action = &entry.action;
     let mut value = json!({
@@ -198,7 +154,7 @@ pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 fn events(
     request: &RoutedRequest<'_>,
     context: &ActionContext,
-    entry: &ActionWithId,
+    entry: &ActionRecord,
     sees_hosts: bool,
 ) -> Value {
     let action = &entry.action;
@@ -268,19 +224,4 @@ fn events(
     }
     values.reverse();
     Value::Array(values)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use uuid::Uuid;
-
-    #[test]
-    fn request_ids_of_actions_are_uuids_and_do_not_change() {
-        let instance = InstanceId(Uuid::from_u128(7));
-        let id = request_id(instance, 0);
-        assert_eq!(id, request_id(instance, 0));
-        assert_ne!(id, request_id(instance, 1));
-        assert!(Uuid::try_parse(id.strip_prefix("req-").unwrap()).is_ok());
-    }
 }

@@ -76,6 +76,7 @@ impl Requests {
             let decide = Command::ConfirmOrRevert {
                 migration,
                 decision,
+                request: None,
             };
             command(site, decide);
         }

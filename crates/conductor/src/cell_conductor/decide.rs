@@ -7,6 +7,7 @@ mod unit_of_work;
 
 use placewright_placement::Timestamp;
 use thiserror::Error;
+use uuid::Uuid;
 
 use super::event::Event;
 use super::state::{Change, JobKind, META_KEY, Meta, Stage, State, Step, VmState};
@@ -87,22 +88,27 @@ pub fn decide(
     let context = DecisionContext { state, at, options };
     match event {
         Event::Message(envelope) => return Ok(context.decide_message(envelope, changes)),
-        Event::Shelve { instance } => {
+        Event::Shelve { instance, request } => {
             let mut work = context.load_idle(*instance, &[VmState::Active])?;
-            work.begin_job("shelve", JobKind::Shelve, Stage::Step(Step::Offload));
+            let action = ("shelve", *request);
+            work.begin_job(action, JobKind::Shelve, Stage::Step(Step::Offload));
             work.start_step(Step::Offload);
             work.store(changes);
         }
-        Event::Rebuild { instance, spec } => {
-            let mut work = context.load_idle(*instance, &[VmState::Active, VmState::Error])?;
-            let job = work.begin_job("rebuild", JobKind::Rebuild, Stage::Step(Step::Rebuild));
-            job.spec = Some(spec.clone());
-            work.start_step(Step::Rebuild);
-            work.store(changes);
+        Event::Rebuild {
+            instance,
+            spec,
+            request,
+        } => {
+            context.rebuild(*instance, spec, *request, changes)?;
         }
-        Event::RebuildRefused { instance, fault } => {
+        Event::RebuildRefused {
+            instance,
+            fault,
+            request,
+        } => {
             let mut work = context.load_idle(*instance, &[VmState::Active, VmState::Error])?;
-            work.record_refusal("rebuild", fault);
+            work.record_refusal("rebuild", *request, fault);
             work.store(changes);
         }
         Event::AgentStarted {
@@ -173,6 +179,22 @@ impl<'a> DecisionContext<'a> {
     ) -> Result<(), Refusal> {
         let mut work = self.load(instance)?;
         work.reseal(from, to);
+        work.store(changes);
+        Ok(())
+    }
+
+    fn rebuild(
+        self,
+        instance: InstanceId,
+        spec: &Spec,
+        request: Option<Uuid>,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Refusal> {
+        let mut work = self.load_idle(instance, &[VmState::Active, VmState::Error])?;
+        let (action, stage) = (("rebuild", request), Stage::Step(Step::Rebuild));
+        let job = work.begin_job(action, JobKind::Rebuild, stage);
+        job.spec = Some(spec.clone());
+        work.start_step(Step::Rebuild);
         work.store(changes);
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The events of a cell.
 
 use placewright_placement::Timestamp;
+use uuid::Uuid;
 
 use crate::claim_request::ClaimResponse;
 use crate::fault::Fault;
@@ -17,6 +18,8 @@ pub enum Event {
     Shelve {
         /// The instance to shelve.
         instance: InstanceId,
+        /// The UUID of the API request, if it is known.
+        request: Option<Uuid>,
     },
     /// A user rebuilds an instance in place.
     Rebuild {
@@ -24,6 +27,8 @@ pub enum Event {
         instance: InstanceId,
         /// The specification that the guest is built from.
         spec: Spec,
+        /// The UUID of the API request, if it is known.
+        request: Option<Uuid>,
     },
     /// The scheduler refuses a rebuild: the instance is unchanged, and its history records the
     /// reason.
@@ -32,6 +37,8 @@ pub enum Event {
         instance: InstanceId,
         /// The reason, for the owner of the instance.
         fault: Fault,
+        /// The UUID of the API request, if it is known.
+        request: Option<Uuid>,
     },
     /// An agent begins a session.
     AgentStarted {

@@ -97,7 +97,7 @@ pub enum Command {
     RequestClaim(ClaimRequest),
     /// Accepts a move from the API.
     StartMove {
-        /// The UUID of the new migration.
+        /// The UUID of the new migration: that of the API request, under which the action of the move is found.
         migration: MigrationId,
         /// The instance that is moved.
         instance: InstanceId,
@@ -150,6 +150,8 @@ pub enum Command {
         migration: MigrationId,
         /// Whether to confirm or to revert.
         decision: MoveDecision,
+        /// The UUID of the API request, if it is known.
+        request: Option<Uuid>,
     },
     /// Creates, replaces or removes a flavor.
     SetFlavor {

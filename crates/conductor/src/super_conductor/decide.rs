@@ -115,7 +115,8 @@ impl<'a> DecisionContext<'a> {
             Command::ConfirmOrRevert {
                 migration,
                 decision,
-            } => self.confirm_or_revert(*migration, *decision),
+                request,
+            } => self.confirm_or_revert(*migration, *decision, *request),
             Command::SetFlavor { .. }
             | Command::SetKeypair { .. }
             | Command::SetGroup { .. }

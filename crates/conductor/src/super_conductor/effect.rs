@@ -151,6 +151,7 @@ impl State {
                 instance,
                 migration,
                 decision: row.decision?,
+                request: row.decision_request,
             },
         };
         self.send_effect(instance, message)

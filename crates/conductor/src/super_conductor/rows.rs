@@ -121,6 +121,8 @@ pub struct Move {
     pub decision: Option<MoveDecision>,
     /// The additional usage for which the instance counts in quotas while the move is under way.
     pub added_usage: Usage,
+    /// The UUID of the API request with the decision, if it is known.
+    pub decision_request: Option<Uuid>,
 }
 
 impl Move {

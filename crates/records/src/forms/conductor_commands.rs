@@ -51,7 +51,7 @@ choice!(Command {
     16 FailMove { migration, fault },
     17 MoveAccepted { migration },
     18 MoveCancelled { migration },
-    19 ConfirmOrRevert { migration, decision },
+    19 ConfirmOrRevert { migration, decision; request },
     20 SetFlavor { id, flavor },
     21 SetKeypair { user, name, keypair },
     22 SetGroup { group, row, topology },

@@ -37,7 +37,8 @@ row!(Move {
     move_number,
     held,
     decision;
-    added_usage
+    added_usage,
+    decision_request
 });
 row!(Migration {
     instance,

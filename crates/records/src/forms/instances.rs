@@ -32,7 +32,8 @@ row!(Action {
     started_at,
     finished_at,
     attempts,
-    fault
+    fault;
+    request
 });
 row!(Attempt {
     host,

@@ -53,7 +53,7 @@ choice!(Message {
     2 Reserve { instance, migration, kind, move_number },
     3 Move(order),
     4 Cancel { instance, migration },
-    5 ConfirmOrRevert { instance, migration, decision },
+    5 ConfirmOrRevert { instance, migration, decision; request },
 });
 
 choice!(Reply {
@@ -68,11 +68,11 @@ choice!(ClaimChange {
 });
 
 choice!(CellOperation {
-    0 Shelve { instance },
-    1 Rebuild { instance, spec },
+    0 Shelve { instance; request },
+    1 Rebuild { instance, spec; request },
     2 RemoveHost { host },
     3 Reconcile { host },
-    4 RefuseRebuild { instance, fault },
+    4 RefuseRebuild { instance, fault; request },
 });
 
 choice!(CellEvent {

@@ -23,7 +23,8 @@ row!(ServerFields {
     access_ip_v6,
     trusted_image_certificates,
     disk_config;
-    secrets_mark
+    secrets_mark,
+    request_id
 });
 row!(OwnFields {
     launch_index,

@@ -237,6 +237,7 @@ pub fn body() -> ServerBody {
             trusted_image_certificates: Some(vec!["c".into()]),
             disk_config: "AUTO".into(),
             secrets_mark: None,
+            request_id: None,
         },
         own: OwnFields {
             launch_index: 7,

@@ -315,6 +315,7 @@ fn commands_to_moves() -> Vec<Command> {
         Command::ConfirmOrRevert {
             migration,
             decision: MoveDecision::Revert,
+            request: None,
         },
     ];
     commands.extend(claim_requests().into_iter().map(Command::RequestClaim));

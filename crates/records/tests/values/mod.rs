@@ -11,6 +11,7 @@ pub mod accounts;
 pub mod commands;
 pub mod images;
 pub mod quotas;
+pub mod requests;
 
 use std::sync::Arc;
 
@@ -132,6 +133,7 @@ pub fn instances_of_control() -> Vec<Change> {
         held: amounts(),
         decision: Some(MoveDecision::Revert),
         added_usage: Usage::default(),
+        decision_request: None,
     };
     let migration = Migration {
         instance: INSTANCE,
@@ -288,6 +290,7 @@ pub fn cell_changes() -> Vec<cell::Change> {
             failure: Some("f".into()),
         }],
         fault: None,
+        request: None,
     };
     let host = Host {
         session: 4,
@@ -377,6 +380,7 @@ pub fn envelopes() -> Vec<Envelope> {
             instance: INSTANCE,
             migration: MIGRATION,
             decision: MoveDecision::Confirm,
+            request: None,
         },
     ];
     let sent_at = AT;
@@ -394,16 +398,21 @@ pub fn replies() -> Vec<Reply> {
 /// One of each cell operation.
 pub fn cell_operations() -> Vec<CellOperation> {
     vec![
-        CellOperation::Shelve { instance: INSTANCE },
+        CellOperation::Shelve {
+            instance: INSTANCE,
+            request: None,
+        },
         CellOperation::Rebuild {
             instance: INSTANCE,
             spec: Box::new(spec()),
+            request: None,
         },
         CellOperation::RemoveHost { host: HOST },
         CellOperation::Reconcile { host: HOST },
         CellOperation::RefuseRebuild {
             instance: INSTANCE,
             fault: Box::new(fault()),
+            request: None,
         },
     ]
 }
@@ -440,23 +449,6 @@ pub fn claim_responses() -> Vec<ClaimResponse> {
         ClaimResponse::Gone,
         ClaimResponse::Stale,
     ]
-}
-
-/// The history of an instance.
-pub fn actions() -> Vec<Action> {
-    vec![Action {
-        name: "create".into(),
-        started_at: AT,
-        finished_at: Some(AT),
-        attempts: vec![Attempt {
-            host: HOST,
-            attempt: 1,
-            started_at: AT,
-            finished_at: AT,
-            failure: Some("f".into()),
-        }],
-        fault: Some(fault()),
-    }]
 }
 
 /// One of each update of a host's soft state.

@@ -37,6 +37,7 @@ pub fn move_with_usage() -> Move {
             cores: 200,
             ..UsageAmounts::default()
         }),
+        decision_request: None,
     }
 }
 

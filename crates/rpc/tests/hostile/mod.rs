@@ -370,6 +370,7 @@ pub(crate) fn random_envelope(rng: &mut Rng) -> Envelope {
             instance,
             migration,
             decision: MoveDecision::Revert,
+            request: None,
         },
     };
     Envelope {

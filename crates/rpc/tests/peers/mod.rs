@@ -132,7 +132,7 @@ impl CellLink for FakeCell {
                 return Err(LinkError::Unreachable { peer, why });
             }
             match operation {
-                CellOperation::Shelve { instance } => Ok(Reply::Refused(instance.to_string())),
+                CellOperation::Shelve { instance, .. } => Ok(Reply::Refused(instance.to_string())),
                 CellOperation::Rebuild { .. }
                 | CellOperation::RemoveHost { .. }
                 | CellOperation::RefuseRebuild { .. }
@@ -148,6 +148,7 @@ impl CellLink for FakeCell {
             finished_at: None,
             attempts: Vec::new(),
             fault: None,
+            request: None,
         };
         Box::pin(async { Ok(vec![action]) })
     }

@@ -15,7 +15,6 @@ use placewright_scheduler::request::Destination;
 use placewright_scheduler::translate::translate;
 use placewright_types::server::ServerBody;
 use serde_json::{Value, json};
-use uuid::Uuid;
 
 use super::super::body::{self, for_move};
 use super::super::common_fields::parse_disk_config;
@@ -36,7 +35,7 @@ async fn start_move(
     kind: MoveKind,
     prepare: impl Fn(&ServerView<'_>, &mut ServerBody) -> ApiResult<()> + Send + Sync,
 ) -> ApiResult<()> {
-    let migration = MigrationId(Uuid::new_v4());
+    let migration = MigrationId(request.request_uuid);
     request
         .submit_with_retry(|control, views| {
             let server = find_unlocked(request, control, views, rule)?;
@@ -301,7 +300,13 @@ pub(super) async fn shelve(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     });
     let (cell, instance) = reading.await?;
     request
-        .run_in_cell(cell, CellOperation::Shelve { instance })
+        .run_in_cell(
+            cell,
+            CellOperation::Shelve {
+                instance,
+                request: Some(request.request_uuid),
+            },
+        )
         .await?;
     Ok(Reply::empty(202))
 }
@@ -391,6 +396,7 @@ async fn end_move(
         .execute(Command::ConfirmOrRevert {
             migration,
             decision,
+            request: Some(request.request_uuid),
         })
         .await?;
     Ok(())

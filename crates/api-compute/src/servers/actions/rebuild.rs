@@ -183,6 +183,7 @@ impl RebuildPlan {
         let operation = CellOperation::Rebuild {
             instance,
             spec: Box::new(self.spec.clone()),
+            request: Some(request.request_uuid),
         };
         let result = request.run_in_cell(self.cell, operation).await;
         // After a refusal (409) the rebuild is over. A cell that did not answer may have accepted the rebuild.
@@ -345,7 +346,14 @@ pub(super) async fn rebuild(request: &RoutedRequest<'_>, arguments: &Value) -> A
     if let Some(fault) = fault {
         let fault = Box::new(fault);
         request
-            .run_in_cell(cell, CellOperation::RefuseRebuild { instance, fault })
+            .run_in_cell(
+                cell,
+                CellOperation::RefuseRebuild {
+                    instance,
+                    fault,
+                    request: Some(request.request_uuid),
+                },
+            )
             .await?;
     } else {
         plan.submit(request).await?;

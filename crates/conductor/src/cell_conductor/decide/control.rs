@@ -1,5 +1,7 @@
 //! Decides the messages of control.
 
+use uuid::Uuid;
+
 use super::DecisionContext;
 use super::unit_of_work::UnitOfWork;
 use crate::cell_conductor::state::{
@@ -46,7 +48,8 @@ impl DecisionContext<'_> {
                 instance,
                 migration,
                 decision,
-            } => self.confirm_or_revert(*instance, *migration, *decision, changes),
+                request,
+            } => self.confirm_or_revert(*instance, *migration, (*decision, *request), changes),
         }
     }
 
@@ -78,7 +81,7 @@ impl DecisionContext<'_> {
         row.created_at = create.spec.created_at;
         let mut work = UnitOfWork::new(self, create.instance, row);
         work.spec = Some(create.spec.clone());
-        let job = work.begin_job("create", JobKind::Build, Stage::Reserved);
+        let job = work.begin_job(("create", None), JobKind::Build, Stage::Reserved);
         job.target = Some(Target {
             candidate: create.selection.clone(),
             number: 0,
@@ -123,7 +126,9 @@ impl DecisionContext<'_> {
         let reply = match self.reason_to_refuse(&work, kind) {
             Some(reason) => refused(reason),
             None => {
-                let job = work.begin_job(action_name(kind), JobKind::Move(kind), Stage::Reserved);
+                // A migration has the UUID of the request that began it.
+                let action = (kind.action_name(), Some(migration.0));
+                let job = work.begin_job(action, JobKind::Move(kind), Stage::Reserved);
                 job.migration = Some(migration);
                 Reply::Accepted
             }
@@ -182,7 +187,7 @@ impl DecisionContext<'_> {
         self,
         instance: InstanceId,
         migration: MigrationId,
-        decision: MoveDecision,
+        (decision, request): (MoveDecision, Option<Uuid>),
         changes: &mut Vec<Change>,
     ) -> Reply {
         let Some(mut work) = self.load_in_move(instance, migration) else {
@@ -194,6 +199,7 @@ impl DecisionContext<'_> {
             && let Some(job) = &work.job
         {
             let (origin, target) = (job.origin, job.target.as_ref().map(Target::guest));
+            work.begin_action(decision.action_name(), request);
             match decision {
                 MoveDecision::Confirm => {
                     work.destroy_then(origin, Continuation::Settle(MoveSide::Target));
@@ -209,16 +215,6 @@ impl DecisionContext<'_> {
 impl UnitOfWork<'_> {
     fn is_at(&self, stage: Stage) -> bool {
         self.job.as_ref().is_some_and(|job| job.stage == stage)
-    }
-}
-
-fn action_name(kind: MoveKind) -> &'static str {
-    match kind {
-        MoveKind::ColdMigrate => "migrate",
-        MoveKind::Resize => "resize",
-        MoveKind::LiveMigrate => "live-migration",
-        MoveKind::Evacuate => "evacuate",
-        MoveKind::Unshelve => "unshelve",
     }
 }
 

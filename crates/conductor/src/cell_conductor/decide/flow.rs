@@ -104,6 +104,8 @@ impl UnitOfWork<'_> {
             JobKind::Move(MoveKind::ColdMigrate | MoveKind::Resize) => {
                 self.row.vm_state = VmState::Resized;
                 self.set_stage(Stage::Verify);
+                // The decision about the move is an action of its own.
+                self.end_action();
             }
             JobKind::Move(MoveKind::LiveMigrate) => {
                 self.destroy_then(origin, Continuation::Settle(MoveSide::Target));
@@ -343,7 +345,7 @@ impl UnitOfWork<'_> {
         guests.sort_unstable();
         guests.dedup();
         self.begin_job(
-            "delete",
+            ("delete", None),
             JobKind::Delete,
             Stage::AwaitDestroyed(Continuation::Release),
         );

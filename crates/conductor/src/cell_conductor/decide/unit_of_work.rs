@@ -1,6 +1,7 @@
 //! The rows of one instance during a decision: loaded, modified, and written back if they differ.
 
 use placewright_placement::Timestamp;
+use uuid::Uuid;
 
 use super::DecisionContext;
 use crate::cell_conductor::state::{Change, GuestRef, Instance, Job, JobKind, Stage, State, Step};
@@ -48,9 +49,9 @@ impl<'a> UnitOfWork<'a> {
         }
     }
 
-    /// Begins a job that starts from the guest that the instance has now, and an action of this
-    /// name in its history.
-    pub(super) fn begin_job(&mut self, name: &str, kind: JobKind, stage: Stage) -> &mut Job {
+    /// Begins an action of this name in the history of the instance. `request` is the UUID of the API request, if
+    /// it is known.
+    pub(super) fn begin_action(&mut self, name: &str, request: Option<Uuid>) {
         self.close_action();
         self.row.action_count = self.row.action_count.saturating_add(1);
         self.action = Some(Action {
@@ -59,7 +60,19 @@ impl<'a> UnitOfWork<'a> {
             finished_at: None,
             attempts: Vec::new(),
             fault: None,
+            request,
         });
+    }
+
+    /// Begins a job that starts from the guest that the instance has now, and an action in its history:
+    /// its name, and the UUID of the API request if that is known.
+    pub(super) fn begin_job(
+        &mut self,
+        (name, request): (&str, Option<Uuid>),
+        kind: JobKind,
+        stage: Stage,
+    ) -> &mut Job {
+        self.begin_action(name, request);
         self.job.insert(Job {
             kind,
             migration: None,
@@ -78,16 +91,21 @@ impl<'a> UnitOfWork<'a> {
     }
 
     /// Records an action that was refused before anything was done. The instance is unchanged.
-    pub(super) fn record_refusal(&mut self, name: &str, fault: &Fault) {
-        self.close_action();
-        self.row.action_count = self.row.action_count.saturating_add(1);
-        self.action = Some(Action {
-            name: name.to_owned(),
-            started_at: self.context.at,
-            finished_at: Some(self.context.at),
-            attempts: Vec::new(),
-            fault: Some(fault.clone()),
-        });
+    pub(super) fn record_refusal(&mut self, name: &str, request: Option<Uuid>, fault: &Fault) {
+        self.begin_action(name, request);
+        let at = self.context.at;
+        if let Some(action) = &mut self.action {
+            action.finished_at = Some(at);
+            action.fault = Some(fault.clone());
+        }
+    }
+
+    /// Ends the latest action without a fault, although its job goes on.
+    pub(super) fn end_action(&mut self) {
+        let at = self.context.at;
+        if let Some(action) = self.action() {
+            action.finished_at = Some(at);
+        }
     }
 
     /// The latest action, loaded on demand.

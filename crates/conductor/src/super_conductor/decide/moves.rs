@@ -1,6 +1,8 @@
 //! Moves until their cell has accepted them, and the owner's decision to confirm or revert one that
 //! was carried out.
 
+use uuid::Uuid;
+
 use super::{DecisionContext, Outcome, Refusal, exists, not_found, wrong_state};
 use crate::claim_request::MoveSide;
 use crate::claims;
@@ -54,6 +56,7 @@ impl<'a> DecisionContext<'a> {
             held: Vec::new(),
             decision: None,
             added_usage,
+            decision_request: None,
         };
         let migration_row = Migration {
             instance,
@@ -257,6 +260,7 @@ impl<'a> DecisionContext<'a> {
         &mut self,
         migration: MigrationId,
         decision: MoveDecision,
+        request: Option<Uuid>,
     ) -> Result<Outcome, Refusal> {
         let row = self.state.moves.get(&migration);
         let row = row.ok_or_else(|| not_found("move", &migration))?;
@@ -277,9 +281,17 @@ impl<'a> DecisionContext<'a> {
             None => {
                 let row = Move {
                     decision: Some(decision),
+                    decision_request: request,
                     ..row.clone()
                 };
                 self.record(Change::Move(migration, Some(Box::new(row))));
+                if let Some(before) = self.state.migrations.get(&migration) {
+                    let migration_row = Migration {
+                        updated_at: self.at,
+                        ..before.clone()
+                    };
+                    self.record(Change::Migration(migration, Some(Box::new(migration_row))));
+                }
             }
         }
         Ok(Outcome::Done)

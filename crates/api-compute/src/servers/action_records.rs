@@ -1,0 +1,240 @@
+//! The history of a server: what its cell has recorded of its actions, and what control alone knows of them.
+//!
+//! A request is answered before the server's cell has recorded the action, and a cell that refuses a move records
+//! nothing. So control's moves are records as well, until the cell has one with the same request id.
+
+use placewright_conductor::super_conductor::{Migration, MigrationStatus};
+use placewright_conductor::{Action, InstanceId};
+use uuid::Uuid;
+
+use super::body;
+use super::server_view::ServerView;
+
+/// An action with the request id that the API shows.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ActionRecord {
+    pub(super) request_id: String,
+    pub(super) action: Action,
+}
+
+/// What control knows of the actions of a server.
+pub(super) struct ControlRecords {
+    instance: InstanceId,
+    /// The id of the request that created the server, if it is known.
+    create_id: Option<String>,
+    /// The creation of the server, while no cell has reported the server.
+    pub(super) pending_create: Option<Action>,
+    /// The moves of the server, the oldest first, and the decision about the latest one.
+    moves: Vec<Action>,
+}
+
+impl ControlRecords {
+    pub(super) fn of_server(server: &ServerView<'_>) -> Self {
+        let conductor = &server.control.conductor;
+        let migration = |id| Some((id, conductor.migrations().get(id)?));
+        let migrations = server.mapping.migrations.iter().filter_map(migration);
+        let mut moves: Vec<Action> = migrations
+            .map(|(id, migration)| action_of_move(id.0, migration))
+            .collect();
+        moves.extend(decision(server));
+        Self {
+            instance: server.id,
+            create_id: body::decode_or_default(server.stored_spec)
+                .server
+                .request_id,
+            pending_create: pending_create(server),
+            moves,
+        }
+    }
+
+    /// All records of the server, the oldest first. `recorded` are those of its cell, in their order.
+    pub(super) fn combine(self, recorded: Vec<Action>) -> Vec<ActionRecord> {
+        let moves_without_id = recorded
+            .iter()
+            .filter(|action| action.request.is_none() && self.is_move(action));
+        // Older releases recorded no ids. The last such record stands for all moves that began before it.
+        let last_without_id = moves_without_id.map(|action| action.started_at).max();
+        let numbered = recorded.into_iter().enumerate();
+        let mut records: Vec<ActionRecord> = numbered
+            .map(|(number, action)| ActionRecord {
+                request_id: self.request_id(number, &action),
+                action,
+            })
+            .collect();
+        for of_control in self.moves {
+            let of_cell = records
+                .iter_mut()
+                .find(|record| record.action.request == of_control.request);
+            if let Some(record) = of_cell {
+                // For the cell, a move for which control has found no host ends without a fault.
+                let fault = &mut record.action.fault;
+                *fault = fault.take().or(of_control.fault);
+            } else if last_without_id.is_none_or(|time| of_control.started_at > time) {
+                let is_later =
+                    |record: &ActionRecord| record.action.started_at > of_control.started_at;
+                let position = records.iter().position(is_later);
+                let record = ActionRecord {
+                    request_id: of_control.request.map(format_id).unwrap_or_default(),
+                    action: of_control,
+                };
+                records.insert(position.unwrap_or(records.len()), record);
+            }
+        }
+        records
+    }
+
+    fn is_move(&self, action: &Action) -> bool {
+        self.moves.iter().any(|known| known.name == action.name)
+    }
+
+    fn request_id(&self, number: usize, action: &Action) -> String {
+        let of_create = || {
+            self.create_id
+                .clone()
+                .filter(|_| number == 0 && action.name == CREATE)
+        };
+        let known = action.request.map(format_id).or_else(of_create);
+        known.unwrap_or_else(|| derived_id(self.instance, number))
+    }
+}
+
+/// The name of the action that creates a server.
+const CREATE: &str = "create";
+
+/// A request id as the headers of responses have it.
+pub(super) fn format_id(request: Uuid) -> String {
+    format!("req-{request}")
+}
+
+/// The request id of an action whose request is not known. It is derived from the server and the number of the action,
+/// so that it does not change.
+fn derived_id(instance: InstanceId, number: usize) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(instance.0.as_bytes());
+    hasher.update(&(number as u64).to_le_bytes());
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    format_id(uuid::Builder::from_random_bytes(bytes).into_uuid())
+}
+
+/// The creation of a server, if no cell has reported the server yet.
+fn pending_create(server: &ServerView<'_>) -> Option<Action> {
+    if server.view.is_some() {
+        return None;
+    }
+    let fault = server.fault();
+    Some(Action {
+        name: CREATE.to_owned(),
+        started_at: server.mapping.created_at,
+        finished_at: fault.map(|fault| fault.at),
+        attempts: Vec::new(),
+        fault: fault.cloned(),
+        request: None,
+    })
+}
+
+/// The action of a move, whose migration has the UUID of the request.
+fn action_of_move(request: Uuid, migration: &Migration) -> Action {
+    let is_over = match migration.status {
+        MigrationStatus::Accepted | MigrationStatus::Running => false,
+        MigrationStatus::Confirmed | MigrationStatus::Reverted | MigrationStatus::Error => true,
+    };
+    Action {
+        name: migration.kind.action_name().to_owned(),
+        started_at: migration.created_at,
+        finished_at: is_over.then_some(migration.updated_at),
+        attempts: Vec::new(),
+        fault: migration.fault.clone(),
+        request: Some(request),
+    }
+}
+
+/// The action that has confirmed or reverted the latest move of a server, while the move is not over.
+fn decision(server: &ServerView<'_>) -> Option<Action> {
+    let conductor = &server.control.conductor;
+    let id = server.mapping.migrations.last()?;
+    let (row, migration) = (conductor.moves().get(id)?, conductor.migrations().get(id)?);
+    let request = Some(row.decision_request?);
+    Some(Action {
+        name: row.decision?.action_name().to_owned(),
+        // The decision is the latest change of the migration.
+        started_at: migration.updated_at,
+        finished_at: None,
+        attempts: Vec::new(),
+        fault: None,
+        request,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use placewright_conductor::Fault;
+    use placewright_placement::Timestamp;
+
+    use super::*;
+
+    fn action(name: &str, at: i64, request: Option<u128>) -> Action {
+        Action {
+            name: name.to_owned(),
+            started_at: Timestamp(at),
+            finished_at: None,
+            attempts: Vec::new(),
+            fault: None,
+            request: request.map(Uuid::from_u128),
+        }
+    }
+
+    fn combine(moves: Vec<Action>, recorded: Vec<Action>) -> Vec<ActionRecord> {
+        let of_control = ControlRecords {
+            instance: InstanceId(Uuid::from_u128(7)),
+            create_id: Some("req-1".to_owned()),
+            pending_create: None,
+            moves,
+        };
+        of_control.combine(recorded)
+    }
+
+    #[test]
+    fn derived_ids_are_uuids_and_do_not_change() {
+        let instance = InstanceId(Uuid::from_u128(7));
+        let id = derived_id(instance, 0);
+        assert_eq!(id, derived_id(instance, 0));
+        assert_ne!(id, derived_id(instance, 1));
+        assert!(Uuid::try_parse(id.strip_prefix("req-").unwrap()).is_ok());
+    }
+
+    #[test]
+    fn a_move_that_the_cell_has_not_recorded_is_a_record_in_its_place() {
+        let recorded = vec![action("create", 1, None), action("shelve", 5, Some(5))];
+        let records = combine(vec![action("migrate", 3, Some(3))], recorded);
+        let names: Vec<_> = records.iter().map(|r| r.action.name.as_str()).collect();
+        assert_eq!(names, ["create", "migrate", "shelve"]);
+        assert_eq!(records[0].request_id, "req-1");
+        assert_eq!(records[1].request_id, format_id(Uuid::from_u128(3)));
+    }
+
+    #[test]
+    fn a_move_that_the_cell_has_recorded_is_shown_once_with_the_fault_of_control() {
+        let fault = Fault {
+            code: 404,
+            message: "No host.".to_owned(),
+            details: String::new(),
+            at: Timestamp(4),
+        };
+        let failed = Action {
+            fault: Some(fault.clone()),
+            ..action("resize", 3, Some(3))
+        };
+        let records = combine(vec![failed], vec![action("resize", 4, Some(3))]);
+        assert_eq!(records.len(), 1);
+        assert_eq!(records[0].action.fault, Some(fault));
+    }
+
+    #[test]
+    fn moves_that_an_older_release_recorded_are_shown_once() {
+        let of_control = || vec![action("resize", 2, Some(2)), action("resize", 9, Some(9))];
+        let records = combine(of_control(), vec![action("resize", 3, None)]);
+        let ids: Vec<_> = records.iter().map(|record| record.action.request).collect();
+        assert_eq!(ids, [None, Some(Uuid::from_u128(9))]);
+    }
+}
