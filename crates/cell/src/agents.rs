@@ -235,8 +235,9 @@ pub(crate) fn restart_session(shared: &Shared, host: HostId) -> Reply {
     }
 }
 
-/// Session starts that were submitted and are not decided yet. However the submission ends, even by a panic, agents are
-/// ordered to begin new sessions in place of the undecided ones, because an agent announces a session only once.
+/// Session starts that were submitted and are not decided yet. However the submission ends, even by a panic, the undecided
+/// sessions end with it, and agents are ordered to begin new ones in their place, because an agent announces a session
+/// only once.
 struct PendingSessions {
     /// By host, the number of the session that is not decided yet.
     undecided: BTreeMap<HostId, u64>,
@@ -247,9 +248,13 @@ struct PendingSessions {
 
 impl Drop for PendingSessions {
     fn drop(&mut self) {
+        if self.undecided.is_empty() {
+            return;
+        }
+        let mut read_model = self.shared.read_model.lock();
         for (host, after) in std::mem::take(&mut self.undecided) {
-            // If the queue is full, the order is lost, and the session stays undecided until the agent begins
-            // another one.
+            read_model.end_undecided_session(host, self.connection, after);
+            // If the queue is full, the order is repeated when the agent sends its next message.
             let _ = self.to_agent.try_send(ToAgent::StartAgain { host, after });
         }
     }
@@ -313,3 +318,6 @@ fn is_current(shared: &Shared, connection: u64, start: &SessionStart) -> bool {
     let route = host.and_then(|host| host.route.as_ref());
     route.is_some_and(|route| route.connection == connection && route.session == start.session)
 }
+
+#[cfg(test)]
+mod tests;

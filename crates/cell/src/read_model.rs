@@ -41,6 +41,9 @@ pub(crate) struct KnownHost {
     /// Whether the host's agent sent anything since the last heartbeat to followers.
     has_sent_since_heartbeat: bool,
     pub(crate) route: Option<Route>,
+    /// The latest session that ended although no durable row says so: its start was submitted and will never be known to
+    /// be decided. 0 for none.
+    ended_session: u64,
     window: Window,
     report: MergedReport,
     /// The earliest time at which a full report is requested from the agent; `None` while no update is missing.
@@ -66,6 +69,7 @@ impl KnownHost {
             last_contact_instant: Instant::now(),
             has_sent_since_heartbeat: false,
             route: None,
+            ended_session: 0,
             window: Window::default(),
             report: MergedReport::default(),
             report_due: None,
@@ -87,8 +91,12 @@ impl KnownHost {
         self.row.as_ref().is_some_and(|row| row.is_up)
     }
 
-    /// Whether a session has ended: its host was marked down, or a later session replaced it.
+    /// Whether a session has ended: its host was marked down, a later session replaced it, or it will never be known
+    /// whether its start was decided.
     fn is_ended(&self, session: u64) -> bool {
+        if session <= self.ended_session {
+            return true;
+        }
         let row = self.row.as_ref().filter(|row| row.session < NUMBER_END);
         row.is_some_and(|row| row.session > session || (row.session == session && !row.is_up))
     }
@@ -316,6 +324,18 @@ impl ReadModel {
             } else if host.report_due.is_none() {
                 host.report_due = Some(now);
             }
+        }
+    }
+
+    /// Ends a session that a host began on a connection and that is not known to be decided, so that the host's agent
+    /// has to begin another one, whatever it sends next.
+    pub(crate) fn end_undecided_session(&mut self, id: HostId, connection: u64, session: u64) {
+        let Some(host) = self.hosts.get_mut(&id) else {
+            return;
+        };
+        let is_current = |route: &Route| (route.connection, route.session) == (connection, session);
+        if host.route.as_ref().is_some_and(is_current) {
+            host.ended_session = host.ended_session.max(session);
         }
     }
 
