@@ -9,7 +9,7 @@ use crate::shared::{Parts, Shared};
 pub struct CellMetrics {
     /// The number of instances.
     pub instances: u64,
-    /// The number of hosts that have begun a session with the cell.
+    /// The number of hosts that have begun a session with the cell and were not removed since.
     pub hosts: u64,
     /// The number of hosts that are up.
     pub hosts_up: u64,
@@ -56,7 +56,7 @@ pub(crate) fn metrics(parts: &Parts, leading: Option<&Shared>) -> CellMetrics {
         let read_model = shared.read_model.lock();
         return CellMetrics {
             instances: read_model.instance_count() as u64,
-            hosts: read_model.hosts().count() as u64,
+            hosts: read_model.hosts_in_cell() as u64,
             hosts_up: read_model.hosts().filter(|(_, host)| host.is_up()).count() as u64,
             followers: read_model.follower_queues.count() as u64,
             ..metrics

@@ -41,8 +41,8 @@ pub(crate) struct KnownHost {
     /// Whether the host's agent sent anything since the last heartbeat to followers.
     has_sent_since_heartbeat: bool,
     pub(crate) route: Option<Route>,
-    /// The latest session that ended although no durable row says so: its start was submitted and will never be known to
-    /// be decided. 0 for none.
+    /// The latest session that ended although no durable row says so; 0 for none. Its host was removed, or its start
+    /// was submitted and will never be known to be decided.
     ended_session: u64,
     window: Window,
     report: MergedReport,
@@ -91,8 +91,8 @@ impl KnownHost {
         self.row.as_ref().is_some_and(|row| row.is_up)
     }
 
-    /// Whether a session has ended: its host was marked down, a later session replaced it, or it will never be known
-    /// whether its start was decided.
+    /// Whether a session has ended: its host was marked down or removed, a later session replaced it, or it will never
+    /// be known whether its start was decided.
     fn is_ended(&self, session: u64) -> bool {
         if session <= self.ended_session {
             return true;
@@ -149,8 +149,7 @@ impl ReadModel {
         let mut changed_hosts: BTreeSet<HostId> = self.hosts.keys().copied().collect();
         changed_hosts.extend(state.hosts().keys());
         for host in &changed_hosts {
-            let known_host = self.host_or_new(*host, at);
-            known_host.row = state.hosts().get(host).cloned();
+            self.set_row(*host, state.hosts().get(host).cloned(), at);
         }
         self.queue_changed(changed_instances, changed_hosts);
     }
@@ -166,6 +165,24 @@ impl ReadModel {
         host.or_insert_with(|| KnownHost::new(at))
     }
 
+    /// Sets the durable row of a host, or removes the host from the cell. While the agent of a removed host is
+    /// connected, what is known of the host stays, because the agent has to begin a session after the one that ended.
+    fn set_row(&mut self, id: HostId, row: Option<cell_conductor::Host>, at: Timestamp) {
+        let is_removed = row.is_none();
+        let host = self.host_or_new(id, at);
+        let former = std::mem::replace(&mut host.row, row);
+        match (&host.route, former) {
+            _ if !is_removed => {}
+            (None, _) => drop(self.hosts.remove(&id)),
+            (Some(route), Some(former)) => {
+                // A session of the route that is later than the row has a start that is decided after the removal.
+                let ended = former.session.min(route.session);
+                host.ended_session = host.ended_session.max(ended);
+            }
+            (Some(_), None) => {}
+        }
+    }
+
     pub(crate) fn find_host(&self, id: HostId) -> Option<&KnownHost> {
         self.hosts.get(&id)
     }
@@ -174,8 +191,16 @@ impl ReadModel {
         self.hosts.iter().map(|(id, host)| (*id, host))
     }
 
+    /// The number of known hosts, which [`crate::Options::hosts_max`] limits: those of the cell, those whose first
+    /// session is not durable yet, and removed ones whose agents are connected.
     pub(crate) fn host_count(&self) -> usize {
         self.hosts.len()
+    }
+
+    /// The number of hosts that the cell has.
+    pub(crate) fn hosts_in_cell(&self) -> usize {
+        let rows = self.hosts.values().filter(|host| host.row.is_some());
+        rows.count()
     }
 
     pub(crate) fn instance_count(&self) -> usize {
@@ -214,13 +239,7 @@ impl ReadModel {
                     }
                 }
                 Change::Host(id, row) => {
-                    let host = self.host_or_new(*id, at);
-                    host.row = row.as_deref().cloned();
-                    if row.is_none() {
-                        // The host was removed: if its agent still exists, it has to begin a new
-                        // session.
-                        host.route = None;
-                    }
+                    self.set_row(*id, row.as_deref().cloned(), at);
                     changed_hosts.insert(*id);
                 }
                 _ => {}
@@ -339,7 +358,7 @@ impl ReadModel {
         }
     }
 
-    /// Removes the routes of a connection that has ended.
+    /// Removes the routes of a connection that has ended, and the hosts that only waited for its end.
     pub(crate) fn disconnect(&mut self, connection: u64, hosts: &BTreeSet<HostId>) {
         for id in hosts {
             if let Some(host) = self.hosts.get_mut(id)
@@ -349,6 +368,10 @@ impl ReadModel {
                     .is_some_and(|route| route.connection == connection)
             {
                 host.route = None;
+                let was_removed = host.row.is_none() && host.ended_session > 0;
+                if was_removed {
+                    self.hosts.remove(id);
+                }
             }
         }
     }

@@ -9,6 +9,7 @@
 
 pub mod replicas;
 pub mod requests;
+pub mod session;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -55,7 +55,7 @@ fn gauges(metrics: &placewright_cell::CellMetrics) -> [(&'static str, &'static s
         ),
         (
             "hosts",
-            "Hosts that ever reported to the cell",
+            "Hosts that have reported to the cell and were not removed",
             metrics.hosts,
         ),
         (
