@@ -171,7 +171,7 @@ impl Authority {
     }
 
     /// Uses an invitation: issues its certificate for the key of a request. The invitation cannot be used
-    /// again, even if the response is lost.
+    /// again, even if the response is lost. If no certificate can be issued, it was not used.
     ///
     /// # Errors
     ///
@@ -199,14 +199,17 @@ impl Authority {
             return Err(refused());
         }
         let invitation = invitations.remove(index);
-        write(self.directory(), &invitations)?;
         let grant = Grant {
             identity: Identity::parse(invitation.names.iter().map(String::as_str))?,
             dns: invitation.dns,
             addresses: invitation.addresses,
             life: Duration::from_secs(invitation.life_s),
         };
-        self.certify(&grant, &key, "enrol", &lock)
+        // The folder is locked, so nobody else uses the invitation meanwhile. It is gone before anybody gets the
+        // certificate.
+        let issued = self.certify(&grant, &key, "enrol", &lock)?;
+        write(self.directory(), &invitations)?;
+        Ok(issued)
     }
 
     /// Withdraws the invitations that `selects` accepts. Returns an entry for each, as the

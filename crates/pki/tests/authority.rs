@@ -229,6 +229,29 @@ fn a_word_can_be_used_once_before_it_ends() {
 }
 
 #[test]
+fn a_word_whose_certificate_could_not_be_issued_can_be_used_again() {
+    let (_folder, authority) = authority();
+    let word = authority.invite(&agent("h1"), Duration::from_secs(3600));
+    let word = word.unwrap();
+    let request = KeyRequest::new().unwrap().request;
+    let enrol = || authority.enrol(&word.id, &word.secret, &request);
+    // The register cannot be written, so no certificate is given away.
+    let register = authority.directory().join("issued.jsonl");
+    std::fs::create_dir(&register).unwrap();
+    assert!(enrol().is_err());
+    assert_eq!(authority.open_invitations().unwrap().len(), 1);
+    std::fs::remove_dir(&register).unwrap();
+    // Of many at the same time one gets the certificate.
+    let enrolled = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| enrol().is_ok())).collect();
+        let results = threads.into_iter().map(|thread| thread.join().unwrap());
+        results.filter(|is_enrolled| *is_enrolled).count()
+    });
+    assert_eq!((enrolled, authority.entries().unwrap().len()), (1, 1));
+    assert!(authority.open_invitations().unwrap().is_empty());
+}
+
+#[test]
 fn a_word_is_void_after_wrong_guesses() {
     let (_folder, authority) = authority();
     let word = authority
