@@ -33,15 +33,33 @@ pub enum Body {
 }
 
 impl Body {
-    /// A response of existing pieces, none of them empty. Each of several pieces is dropped when the client has
-    /// received it, and `permit`, which is for the memory of all pieces, is given back with the last. For a single
-    /// piece, `permit` is given back at once.
+    /// A response of existing pieces, none of them empty. Each piece is dropped when the client has received it, and
+    /// `permit`, which is for the memory of all pieces, is given back with the last.
     #[must_use]
     pub fn of_pieces(mut pieces: Vec<Bytes>, permit: Option<MemoryPermit>) -> Self {
+        if let (Some(last), Some(permit)) = (pieces.last_mut(), permit) {
+            let bytes = std::mem::take(last);
+            *last = Bytes::from_owner(HeldPiece {
+                bytes,
+                _permit: permit,
+            });
+        }
         if pieces.len() > 1 {
-            return Self::Pieces(ChunkedResponse::of_existing(pieces, permit));
+            return Self::Pieces(ChunkedResponse::of_existing(pieces));
         }
         Self::Whole(pieces.pop().unwrap_or_default())
+    }
+}
+
+/// A piece with the permit for the memory of its response.
+struct HeldPiece {
+    bytes: Bytes,
+    _permit: MemoryPermit,
+}
+
+impl AsRef<[u8]> for HeldPiece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -73,16 +91,12 @@ impl ChunkedResponse {
         }
     }
 
-    /// A response of existing pieces, whose memory stays reserved until the last piece was sent.
-    fn of_existing(pieces: Vec<Bytes>, permit: Option<MemoryPermit>) -> Self {
+    /// A response of existing pieces.
+    fn of_existing(pieces: Vec<Bytes>) -> Self {
         let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
         let mut pieces = pieces.into_iter();
-        let make = move || {
-            let _ = &permit;
-            pieces.next()
-        };
         Self {
-            make_piece: Box::new(make),
+            make_piece: Box::new(move || pieces.next()),
             has_yielded: true,
             bytes_left: Some(bytes),
         }
@@ -365,5 +379,38 @@ impl BodyReader {
         } else {
             Err(no_memory())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::costly::CostlyExecutor;
+    use placewright_auth::{Identity, IdentityParts};
+
+    #[tokio::test]
+    async fn the_memory_of_a_response_is_held_until_its_last_piece_is_dropped() {
+        let budget = MemoryBudget::new(4 << 20);
+        let caller = CostlyExecutor::default().caller(&Identity::new(IdentityParts::default()));
+        let is_free = || budget.try_hold(caller, 1 << 20).is_some();
+        for count in [1, 3] {
+            let permit = budget.try_hold(caller, 1 << 20);
+            let pieces = vec![Bytes::from_static(b"piece"); count];
+            let mut body = Body::of_pieces(pieces, permit);
+            let mut sent = Vec::new();
+            while let Some(frame) = body.frame().await {
+                assert!(!is_free(), "{count}");
+                sent.push(frame.unwrap().into_data().unwrap());
+            }
+            assert_eq!(sent.concat(), b"piece".repeat(count));
+            // The connection may not have written the last piece yet.
+            drop(body);
+            assert!(!is_free(), "{count}");
+            drop(sent);
+            assert!(is_free(), "{count}");
+        }
+        let unsent = Body::of_pieces(vec![Bytes::from_static(b"x")], budget.try_hold(caller, 9));
+        drop(unsent);
+        assert!(is_free());
     }
 }
