@@ -148,6 +148,9 @@ fn invalid_image_properties_are_refused() {
         ("vm_mode", "odd"),
         ("hw_numa_mem.0", "-1"),
         ("hw_numa_cpus.0", "3-1"),
+        // As text, each node has a property of its own.
+        ("hw_numa_mem", "512"),
+        ("hw_numa_cpus", "0-1"),
     ] {
         let error =
             parse(request_with("image", json!({"properties": {name: value}}))).expect_err(name);

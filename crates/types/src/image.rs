@@ -206,13 +206,13 @@ impl ImageProperties {
     }
 
     fn extract_numa(&mut self, given: &mut BTreeMap<String, Value>) -> Result<(), BadRequest> {
-        let memory = extract_numbered(given, "hw_numa_mem");
+        let memory = extract_numbered(given, "hw_numa_mem")?;
         let memory = memory.into_iter().map(|(name, value)| {
             let amount = text::whole_number(&value).and_then(|amount| u64::try_from(amount).ok());
             amount.ok_or_else(|| BadRequest::malformed(field(&name), value, "an amount of MiB"))
         });
         let memory = memory.collect::<Result<Vec<_>, _>>()?;
-        let cpus = extract_numbered(given, "hw_numa_cpus");
+        let cpus = extract_numbered(given, "hw_numa_cpus")?;
         let cpus = cpus.into_iter().map(|(name, value)| {
             parse_cpu_set(&value)
                 .ok_or_else(|| BadRequest::malformed(field(&name), value, "a set of processors"))
@@ -225,8 +225,12 @@ impl ImageProperties {
 }
 
 /// Removes and returns the values of `prefix.0`, `prefix.1` and so on, up to the first that is missing.
-/// A list of the values under the prefix alone, which is how Nova's image metadata has them, is accepted too.
-fn extract_numbered(given: &mut BTreeMap<String, Value>, prefix: &str) -> Vec<(String, String)> {
+/// A list of the values under the prefix alone, which is how Nova's image metadata has them, is accepted too; anything
+/// else there is refused.
+fn extract_numbered(
+    given: &mut BTreeMap<String, Value>,
+    prefix: &str,
+) -> Result<Vec<(String, String)>, BadRequest> {
     let as_text = |value: Value| match value {
         Value::Text(text) => text,
         Value::List(items) => {
@@ -238,17 +242,28 @@ fn extract_numbered(given: &mut BTreeMap<String, Value>, prefix: &str) -> Vec<(S
         }
         Value::Object => String::from("{}"),
     };
-    if let Some(Value::List(items)) = given.remove(prefix) {
-        let named = items.into_iter().enumerate();
-        return named
-            .map(|(node, value)| (format!("{prefix}.{node}"), as_text(value)))
-            .take(NUMA_NODES_MAX)
-            .collect();
+    match given.remove(prefix) {
+        Some(Value::List(items)) => {
+            let named = items.into_iter().enumerate();
+            return Ok(named
+                .map(|(node, value)| (format!("{prefix}.{node}"), as_text(value)))
+                .take(NUMA_NODES_MAX)
+                .collect());
+        }
+        Some(value @ (Value::Text(_) | Value::Object)) => {
+            return Err(BadRequest::malformed(
+                field(prefix),
+                as_text(value),
+                "a list with an element for each NUMA node; as text, each node has a property of its own, with a full stop \
+                 and the node's number at the end of the name",
+            ));
+        }
+        None => {}
     }
     let names = (0..NUMA_NODES_MAX).map(|node| format!("{prefix}.{node}"));
-    names
+    Ok(names
         .map_while(|name| given.remove(&name).map(|value| (name, as_text(value))))
-        .collect()
+        .collect())
 }
 
 /// The name of a property as a field in error messages.
