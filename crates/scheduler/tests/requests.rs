@@ -139,6 +139,27 @@ fn image_properties_are_normalised() {
 }
 
 #[test]
+fn a_group_that_only_names_a_tree_is_kept() {
+    let tree = "8d6f0a58-3b5e-4f64-a6d3-0d5f6a7b8c90";
+    for group in [
+        json!({"in_tree": tree}),
+        json!({"in_tree": tree, "resources": {"VGPU": 0}}),
+    ] {
+        let spec = parse(request_with("requested_resources", json!([group])));
+        let translation = translate(&spec.expect("readable"), &TranslateOptions::nova());
+        let query = translation.expect("valid").request.to_query_string();
+        assert!(query.contains(&format!("in_tree={tree}")), "{query}");
+    }
+    // Of a flavor without amounts nothing but the tree is left.
+    let flavor = json!({"vcpus": 1, "memory_mb": 64, "extra_specs": {
+        "resources:VCPU": 0, "resources:MEMORY_MB": 0, "resources1:VGPU": 1}});
+    let spec = json!({"flavor": flavor, "requested_resources": [{"in_tree": tree}]});
+    let translation = translate(&parse(spec).expect("readable"), &TranslateOptions::nova());
+    let query = translation.expect("valid").request.to_query_string();
+    assert!(query.contains(&format!("in_tree={tree}")), "{query}");
+}
+
+#[test]
 fn invalid_image_properties_are_refused() {
     for (name, value) in [
         ("hw_architecture", "vax"),

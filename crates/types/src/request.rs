@@ -278,7 +278,7 @@ impl RequestGroup {
         self.in_tree = other.in_tree.or(self.in_tree);
     }
 
-    /// Whether the group requests no resources and has no constraints, apart from `in_tree`.
+    /// Whether the group requests no resources and has no constraints.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.resources.is_empty()
@@ -287,6 +287,7 @@ impl RequestGroup {
             && self.forbidden_traits.is_empty()
             && self.aggregates.is_empty()
             && self.forbidden_aggregates.is_empty()
+            && self.in_tree.is_none()
     }
 }
 

@@ -63,7 +63,7 @@ impl ResourceRequest {
             if group.resources.is_empty() && !suffix.is_empty() && !in_subtree(suffix) {
                 return Err(BadRequest::missing(
                     format!("resources{suffix}"),
-                    format!("{name} asks for traits or aggregates but no resources"),
+                    format!("{name} asks for traits, aggregates or a tree but no resources"),
                 ));
             }
         }
