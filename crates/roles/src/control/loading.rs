@@ -36,8 +36,11 @@ pub(super) async fn end_predecessor_and_load(
     observer: impl Observer,
     (socket, serve_options, identity): (Option<Socket>, ServeOptions, &ControlIdentity),
 ) -> anyhow::Result<Loaded> {
-    let ended =
-        tokio::task::spawn_blocking(move || inherited.end_predecessor().map(|()| inherited));
+    let drain_timeout = option_conversion::http(options).hand_over_timeout;
+    let ended = tokio::task::spawn_blocking(move || {
+        let ended = inherited.end_predecessor(drain_timeout);
+        ended.map(|()| inherited)
+    });
     let inherited = ended.await??;
     let grpc_listener = socket.map(Socket::listen).transpose()?;
     let address = options.control.replica_address.as_deref();

@@ -63,15 +63,16 @@ impl InheritedSockets {
     }
 
     /// Makes the predecessor end, if there is one, and waits until it has ended. Listening sockets that were not
-    /// taken are closed.
+    /// taken are closed. `drain_timeout` is the time that the predecessor's requests under way have to end: this process
+    /// knows it only from its own configuration, which is the predecessor's unless it was changed meanwhile.
     ///
     /// # Errors
     ///
     /// The predecessor did not end.
-    pub(crate) fn end_predecessor(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn end_predecessor(&mut self, drain_timeout: Duration) -> anyhow::Result<()> {
         if let Some(predecessor) = self.predecessor.take() {
             self.connections
-                .append(&mut predecessor.end_and_take_connections()?);
+                .append(&mut predecessor.end_and_take_connections(drain_timeout)?);
         }
         for listener in self.listeners.drain(..) {
             if let Ok(address) = listener.local_addr() {

@@ -47,9 +47,9 @@ const CONNECTION: u8 = b'K';
 
 /// Time-out for messages that the other side can send without delay.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time-out for each message of the old process while it ends, and for its end. It is longer than the default drain
-/// time-outs.
-const END_TIMEOUT: Duration = Duration::from_secs(120);
+/// The time that the old process has for everything else at its end than its requests: to pass its connections, and to
+/// close the store.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A path to the Unix socket that is short enough for a socket address, however long the path of the
 /// store is. The path is valid while the returned file is open.
@@ -99,13 +99,17 @@ impl Predecessor {
         }
     }
 
-    /// Makes the predecessor end, and returns the connections that it passed.
-    pub(super) fn end_and_take_connections(self) -> anyhow::Result<Vec<TcpStream>> {
+    /// Makes the predecessor end, and returns the connections that it passed. `drain_timeout` is the time that its
+    /// requests under way have to end.
+    pub(super) fn end_and_take_connections(
+        self,
+        drain_timeout: Duration,
+    ) -> anyhow::Result<Vec<TcpStream>> {
         let start = Instant::now();
         let mut connections = Vec::new();
         tracing::info!("taking over: the process that has the store ends its requests");
         send(&self.0, STOP, None)?;
-        self.0.set_read_timeout(Some(END_TIMEOUT))?;
+        self.0.set_read_timeout(Some(end_timeout(drain_timeout)))?;
         loop {
             match receive(&self.0).context("the process that has the store does not end")? {
                 Some((CONNECTION, Some(socket))) => connections.push(TcpStream::from(socket)),
@@ -120,6 +124,11 @@ impl Predecessor {
         );
         Ok(connections)
     }
+}
+
+/// Time-out for each message of the old process while it ends, and for its end.
+fn end_timeout(drain_timeout: Duration) -> Duration {
+    drain_timeout + CLOSE_TIMEOUT
 }
 
 /// Checks that the other process belongs to the same user, or to the system's administrator.
@@ -261,4 +270,24 @@ fn receive(stream: &UnixStream) -> io::Result<Option<(u8, Option<OwnedFd>)>> {
         _ => None,
     });
     Ok(Some((message_type[0], socket)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_predecessor_is_waited_for_longer_than_its_requests_may_take() {
+        let (new, old) = UnixStream::pair().unwrap();
+        let same_socket = new.try_clone().unwrap();
+        let ends = std::thread::spawn(move || {
+            let stop = receive(&old).unwrap();
+            assert!(matches!(stop, Some((STOP, None))));
+        });
+        let day = Duration::from_secs(86_400);
+        let connections = Predecessor(new).end_and_take_connections(day).unwrap();
+        assert!(connections.is_empty());
+        assert!(same_socket.read_timeout().unwrap() > Some(day));
+        ends.join().unwrap();
+    }
 }
