@@ -112,9 +112,42 @@ fn stores_and_secret_files_that_others_can_read_give_warnings() {
         "{stderr}"
     );
     write(&directory.path().join("placewright.toml"), text, 0o600);
+    for mode in [0o640, 0o660] {
+        write(&Path::new(store).join("journal.sqlite"), "", mode);
+        let (_, _, stderr) = run(&arguments);
+        assert!(stderr.contains("1 files of the store"), "{stderr}");
+    }
     write(&Path::new(store).join("journal.sqlite"), "", 0o600);
     let (_, _, stderr) = run(&arguments);
     assert_eq!(stderr, "");
+}
+
+#[test]
+fn the_group_may_read_a_secret_that_an_operator_made_and_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let path_of = |name: &str| directory.path().join(name);
+    let check = |mode: u32| {
+        let token = write(&path_of("token"), "0123456789abcdef\n", mode);
+        write(&path_of("ca-key.pem"), "", mode);
+        write(&path_of("identity.pem"), "", mode);
+        write(&path_of("tls.key"), "", mode);
+        let folder = directory.path().to_str().unwrap();
+        let flags = [
+            ["--control-token-file", token.as_str()],
+            ["--control-identity-path", folder],
+            ["--control-authority-path", folder],
+        ];
+        let check = ["config", "check", "--config", "/dev/null"];
+        let (_, _, stderr) = run(&[&check[..], flags.as_flattened()].concat());
+        ["token", "ca-key.pem", "identity.pem", "tls.key"].map(|name| {
+            let file = path_of(name).to_str().unwrap().to_owned();
+            stderr.lines().any(|line| line.contains(&file))
+        })
+    };
+    assert_eq!(check(0o600), [false, false, false, false]);
+    assert_eq!(check(0o640), [false, true, true, false]);
+    assert_eq!(check(0o660), [true, true, true, true]);
+    assert_eq!(check(0o604), [true, true, true, true]);
 }
 
 #[test]

@@ -11,8 +11,10 @@ use crate::options::{AuthStrategy, DriverKind, OPTIONS, Options, QuotaDriver};
 const OTHERS_READ: u32 = 0o004;
 /// The permission bit with which users other than owner and group may write a file.
 const OTHERS_WRITE: u32 = 0o002;
-/// The permission bits of users other than owner and group: read, write and execute.
-const OTHERS: u32 = 0o007;
+/// The permission bit with which the group may write a file.
+const GROUP_WRITE: u32 = 0o020;
+/// The permission bits of all users but the owner: read, write and execute.
+const ALL_BUT_OWNER: u32 = 0o077;
 
 /// Writes warnings to the log.
 pub(crate) fn log(warnings: &[String]) {
@@ -34,7 +36,7 @@ pub(crate) fn control_warnings(config: &Config) -> Vec<String> {
     warn_of_private_key(&mut warnings, "control.identity_path", folder.as_deref());
     let key = options.control.authority_path.as_deref();
     let key = key.map(|folder| folder.join("ca-key.pem"));
-    warn_of_secret_file(&mut warnings, "control.authority_path", key.as_deref());
+    warn_of_own_file(&mut warnings, "control.authority_path", key.as_deref());
     let keys = options.secrets.key_file.as_deref();
     warn_of_secret_file(&mut warnings, "secrets.key_file", keys);
     match options.auth.strategy {
@@ -219,29 +221,50 @@ fn warn_of_writable_files<'a>(
     }
 }
 
-/// Warns about a file with a secret that others may read or write. A missing file is reported
-/// elsewhere.
+/// Warns about a file with a secret that an operator made, if others may read or write it, or its group may write it.
+/// The group may read it: that is how a service gets at a file of another owner. A missing file is reported elsewhere.
 fn warn_of_secret_file(warnings: &mut Vec<String>, key: &str, file: Option<&Path>) {
     let Some(file) = file else { return };
-    if permissions(file).is_some_and(|bits| bits & (OTHERS_READ | OTHERS_WRITE) != 0) {
+    let bits = permissions(file).unwrap_or(0);
+    if bits & (OTHERS_READ | OTHERS_WRITE) != 0 {
         warnings.push(format!(
             "{key}: everybody on this machine may read or write {}: chmod o-rwx",
+            file.display()
+        ));
+    } else if bits & GROUP_WRITE != 0 {
+        warnings.push(format!(
+            "{key}: the group of {} may write it: chmod g-w",
             file.display()
         ));
     }
 }
 
-/// Warns about a certificate whose private key others may read or write.
-fn warn_of_private_key(warnings: &mut Vec<String>, key: &str, folder: Option<&Path>) {
-    let Some(folder) = folder else { return };
-    for file in ["identity.pem", "tls.key"] {
-        warn_of_secret_file(warnings, key, Some(&folder.join(file)));
+/// Warns about a file with a secret that this program made for its owner alone, if anybody else may read or write it.
+fn warn_of_own_file(warnings: &mut Vec<String>, key: &str, file: Option<&Path>) {
+    let Some(file) = file else { return };
+    let bits = permissions(file).unwrap_or(0);
+    if bits & (OTHERS_READ | OTHERS_WRITE) != 0 {
+        warn_of_secret_file(warnings, key, Some(file));
+    } else if bits & ALL_BUT_OWNER != 0 {
+        warnings.push(format!(
+            "{key}: the group of {} may read or write it: chmod go-rwx",
+            file.display()
+        ));
     }
 }
 
-/// Warns about a store that others may read. If others cannot enter the directory, its content is safe.
+/// Warns about a private key in a holder's folder: `identity.pem`, which this program makes, or `tls.key`, which other
+/// tools make.
+fn warn_of_private_key(warnings: &mut Vec<String>, key: &str, folder: Option<&Path>) {
+    let Some(folder) = folder else { return };
+    warn_of_own_file(warnings, key, Some(&folder.join("identity.pem")));
+    warn_of_secret_file(warnings, key, Some(&folder.join("tls.key")));
+}
+
+/// Warns about a store that anybody but its owner may read. If they cannot enter the directory, its content is safe.
 fn warn_of_store(warnings: &mut Vec<String>, directory: &Path) {
-    let is_accessible = |path: &Path| permissions(path).is_some_and(|bits| bits & OTHERS != 0);
+    let is_accessible =
+        |path: &Path| permissions(path).is_some_and(|bits| bits & ALL_BUT_OWNER != 0);
     if !is_accessible(directory) {
         return;
     }
@@ -253,7 +276,7 @@ fn warn_of_store(warnings: &mut Vec<String>, directory: &Path) {
         .collect();
     if !accessible.is_empty() {
         warnings.push(format!(
-            "{}: everybody on this machine may read {} files of the store: chmod -R go-rwx",
+            "{}: other users of this machine may read {} files of the store: chmod -R go-rwx",
             directory.display(),
             accessible.len()
         ));
