@@ -1,9 +1,9 @@
-//! The description of an option, and the macro that makes the options from their table.
+//! The description of an option, and the macros that make the options from their tables.
 
 use super::kinds::ValueSyntax;
 
 /// The definition of an option, independent of any value.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct OptionSpec {
     /// The section of the configuration file that has the option.
     pub section: &'static str,
@@ -56,8 +56,8 @@ pub struct SectionSpec {
     pub help: &'static str,
 }
 
-macro_rules! options {
-    ($(
+macro_rules! section {
+    (
         $(#[doc = $section_help:literal])+
         $section:ident: $Section:ident {
             $(
@@ -67,40 +67,68 @@ macro_rules! options {
                 $name:ident: $kind:ty = $default:literal;
             )+
         }
-    )+) => {
+    ) => {
+        $(#[doc = $section_help])+
+        #[derive(Debug, Clone)]
+        pub struct $Section {
+            $($(#[doc = $help])+ pub $name: $kind,)+
+        }
+
+        impl $Section {
+            /// The section without its options.
+            pub(super) const SECTION: $crate::options::spec::SectionSpec = $crate::options::spec::SectionSpec {
+                name: stringify!($section),
+                help: concat!($($section_help),+).trim_ascii(),
+            };
+
+            /// The options of the section in the order of the documentation.
+            pub(super) const OPTIONS: &[$crate::options::spec::OptionSpec] = &[
+                $($crate::options::spec::OptionSpec {
+                    section: stringify!($section),
+                    name: stringify!($name),
+                    help: concat!($($help),+).trim_ascii(),
+                    default: $default,
+                    unit: concat!("" $(, $unit)?),
+                    secret: false $(|| $secret)?,
+                    describe_allowed: <$kind as $crate::options::kinds::OptionType>::describe_allowed,
+                    accepts: |text| <$kind as $crate::options::kinds::OptionType>::parse(text).is_some(),
+                    syntax: <$kind as $crate::options::kinds::OptionType>::SYNTAX,
+                },)+
+            ];
+
+            /// Parses the options of the section from the texts from `index` on, and moves `index` behind them. The
+            /// error is the index of the first option whose text is not an allowed value.
+            pub(super) fn from_texts(texts: &[&str], index: &mut usize) -> Result<Self, usize> {
+                Ok(Self {
+                    $($name: {
+                        let text = texts.get(*index);
+                        let value = text.and_then(|text| $crate::options::kinds::OptionType::parse(text));
+                        let value = value.ok_or(*index)?;
+                        *index += 1;
+                        value
+                    },)+
+                })
+            }
+        }
+    };
+}
+
+macro_rules! options {
+    ($($section:ident: $Section:ident;)+) => {
         /// The value of each option, by section.
         #[derive(Debug, Clone)]
         pub struct Options {
-            $($(#[doc = $section_help])+ pub $section: $Section,)+
+            $(#[doc = concat!("The values of the section `", stringify!($section), "`.")] pub $section: $Section,)+
         }
 
-        $(
-            $(#[doc = $section_help])+
-            #[derive(Debug, Clone)]
-            pub struct $Section {
-                $($(#[doc = $help])+ pub $name: $kind,)+
-            }
-        )+
-
         /// The sections in the order of the documentation.
-        pub static SECTIONS: &[SectionSpec] = &[
-            $(SectionSpec { name: stringify!($section), help: concat!($($section_help),+).trim_ascii() },)+
-        ];
+        pub static SECTIONS: &[SectionSpec] = &[$($Section::SECTION),+];
+
+        static ALL: [OptionSpec; 0 $(+ $Section::OPTIONS.len())+] =
+            $crate::options::spec::concatenate(&[$($Section::OPTIONS),+]);
 
         /// All options in the order of the documentation.
-        pub static OPTIONS: &[OptionSpec] = &[
-            $($(OptionSpec {
-                section: stringify!($section),
-                name: stringify!($name),
-                help: concat!($($help),+).trim_ascii(),
-                default: $default,
-                unit: concat!("" $(, $unit)?),
-                secret: false $(|| $secret)?,
-                describe_allowed: <$kind as OptionType>::describe_allowed,
-                accepts: |text| <$kind as OptionType>::parse(text).is_some(),
-                syntax: <$kind as OptionType>::SYNTAX,
-            },)+)+
-        ];
+        pub static OPTIONS: &[OptionSpec] = &ALL;
 
         impl Options {
             /// Parses the options from one text for each entry of [`OPTIONS`].
@@ -108,23 +136,30 @@ macro_rules! options {
             /// # Errors
             ///
             /// The index of the first option whose text is not an allowed value.
-            #[allow(unused_assignments, reason = "nothing reads the index after the last increment")]
             pub fn from_texts(texts: &[&str]) -> Result<Self, usize> {
                 let mut index = 0;
-                $(
-                    let $section = $Section {
-                        $($name: {
-                            let value = texts.get(index).and_then(|text| OptionType::parse(text));
-                            let value = value.ok_or(index)?;
-                            index += 1;
-                            value
-                        },)+
-                    };
-                )+
-                Ok(Self { $($section,)+ })
+                Ok(Self { $($section: $Section::from_texts(texts, &mut index)?,)+ })
             }
         }
     };
 }
 
-pub(super) use options;
+/// The options of all sections, one section after the other.
+pub(super) const fn concatenate<const COUNT: usize>(
+    sections: &[&[OptionSpec]],
+) -> [OptionSpec; COUNT] {
+    let mut all = [sections[0][0]; COUNT];
+    let (mut section, mut count) = (0, 0);
+    while section < sections.len() {
+        let mut index = 0;
+        while index < sections[section].len() {
+            all[count] = sections[section][index];
+            count += 1;
+            index += 1;
+        }
+        section += 1;
+    }
+    all
+}
+
+pub(super) use {options, section};
