@@ -6,13 +6,10 @@ mod destination;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use clap::Args;
-use placewright_client::server_url;
-use placewright_roles::output;
 use serde::Deserialize;
 
-use crate::client::Client;
+use crate::scheduler_api::Question;
 
 /// Arguments of `placewright explain`.
 #[derive(Debug, Args)]
@@ -41,21 +38,8 @@ pub(crate) struct Explain {
     )]
     host: Vec<String>,
 
-    /// With --destination: the scheduler API's address
-    #[arg(
-        long,
-        env = "PLACEWRIGHT_SCHEDULER_URL",
-        default_value = "http://127.0.0.1:8779",
-        value_parser = server_url
-    )]
-    scheduler_url: String,
-
     #[command(flatten)]
-    client: Client,
-
-    /// Print the server's answer as it is
-    #[arg(long)]
-    json: bool,
+    question: Question,
 }
 
 /// The JSON body of the server's response.
@@ -118,15 +102,11 @@ impl Explain {
         }
         let query = self.query.as_deref().unwrap_or_default();
         let query = query.strip_prefix('?').unwrap_or(query);
-        let response = self
-            .client
-            .get(&format!("/placewright/v1/explain?{query}"))?;
-        if self.json {
-            return output::print(&format!("{response}\n"));
-        }
-        let explanation: Explanation =
-            serde_json::from_value(response).context("the server's answer is no explanation")?;
-        output::print(&explanation.to_text())
+        let path = format!("/placewright/v1/explain?{query}");
+        let response = self.question.client.get(&path)?;
+        let not_readable = "the server's answer is no explanation";
+        self.question
+            .print(response, not_readable, Explanation::to_text)
     }
 }
 

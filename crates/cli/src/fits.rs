@@ -6,12 +6,10 @@ use anyhow::Context as _;
 use clap::Args;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use placewright_client::{Bound, Capacity, server_url};
-use placewright_roles::output;
-use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
-use crate::client::Client;
 use crate::journal::BadArgument;
+use crate::scheduler_api::Question;
 
 /// The most rows that are printed of each table. One more row has the sum of the other rows, and the last one the
 /// instances that are in none of the places.
@@ -47,15 +45,6 @@ pub(crate) struct Fits {
     #[arg(long, value_name = "NUMBER")]
     limit: Option<usize>,
 
-    /// The scheduler API's address
-    #[arg(
-        long,
-        env = "PLACEWRIGHT_SCHEDULER_URL",
-        default_value = "http://127.0.0.1:8779",
-        value_parser = server_url
-    )]
-    scheduler_url: String,
-
     /// The compute API's address, where the flavor is
     #[arg(
         long,
@@ -66,11 +55,7 @@ pub(crate) struct Fits {
     compute_url: String,
 
     #[command(flatten)]
-    client: Client,
-
-    /// Print the server's answer as it is
-    #[arg(long)]
-    json: bool,
+    question: Question,
 }
 
 /// An amount of a resource class, as `VCPU=4`.
@@ -93,14 +78,9 @@ impl Fits {
         if let Some(limit) = self.limit {
             body["limit"] = json!(limit);
         }
-        let url = format!("{}/v1/capacity", self.scheduler_url.trim_end_matches('/'));
-        let response = self.client.post_json(&url, &body)?;
-        if self.json {
-            return output::print(&format!("{response}\n"));
-        }
-        let capacity = Capacity::deserialize(&response);
-        let capacity = capacity.context("the server's answer is no count")?;
-        output::print(&self.to_text(&capacity))
+        let response = self.question.post("/v1/capacity", &body)?;
+        let not_readable = "the server's answer is no count";
+        (self.question).print(response, not_readable, |capacity| self.to_text(capacity))
     }
 
     /// The request spec of the counted instances.
@@ -136,6 +116,7 @@ impl Fits {
         let flavor = self.search_flavors(&base, name_or_id)?;
         let id = flavor["id"].as_str().unwrap_or_default();
         let specs = self
+            .question
             .client
             .get_from(&base, &format!("/flavors/{id}/os-extra_specs"))?;
         // For a flavor without swap, older versions of the API have an empty text.
@@ -157,7 +138,7 @@ impl Fits {
         let mut marker = String::new();
         loop {
             let path = format!("/flavors/detail?is_public=None&limit={FLAVORS_OF_PAGE}{marker}");
-            let listing = self.client.get_from(base, &path)?;
+            let listing = self.question.client.get_from(base, &path)?;
             let flavors = listing.get("flavors").and_then(Value::as_array);
             let flavors = flavors.context("the server's answer lists no flavors")?;
             let find = |key: &str| flavors.iter().find(|flavor| flavor[key] == *name_or_id);

@@ -13,6 +13,7 @@ mod journal;
 mod openapi;
 mod pki;
 mod replicas;
+mod scheduler_api;
 mod secrets;
 mod shell;
 mod topology;

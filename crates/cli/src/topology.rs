@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use placewright_client::server_url;
 
+use crate::scheduler_api::SchedulerAddress;
+
 /// Say where hosts stand
 #[derive(Debug, Subcommand)]
 pub(crate) enum TopologyCommand {
@@ -106,14 +108,8 @@ pub(crate) struct Servers {
     )]
     url: String,
 
-    /// The address of the scheduler API, where the places get names, levels and distances
-    #[arg(
-        long,
-        env = "PLACEWRIGHT_SCHEDULER_URL",
-        default_value = "http://127.0.0.1:8779",
-        value_parser = server_url
-    )]
-    scheduler_url: String,
+    #[command(flatten)]
+    scheduler: SchedulerAddress,
 
     /// The token to show; `noauth2` takes `admin`
     #[arg(

@@ -6,7 +6,6 @@ use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use placewright_roles::output;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -93,17 +92,10 @@ pub(super) fn run(explain: &Explain, request: &Path) -> anyhow::Result<()> {
         "explain": true,
         "explain_hosts": explain.host,
     });
-    let url = format!(
-        "{}/v1/destinations",
-        explain.scheduler_url.trim_end_matches('/')
-    );
-    let response = explain.client.post_json(&url, &body)?;
-    if explain.json {
-        return output::print(&format!("{response}\n"));
-    }
-    let found: Destinations =
-        serde_json::from_value(response).context("the server's answer names no destinations")?;
-    output::print(&found.to_text())
+    let question = &explain.question;
+    let response = question.post("/v1/destinations", &body)?;
+    let not_readable = "the server's answer names no destinations";
+    question.print(response, not_readable, Destinations::to_text)
 }
 
 /// A request spec, alone or in a whole body for `POST /v1/destinations`.

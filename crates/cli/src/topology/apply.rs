@@ -32,7 +32,7 @@ impl Apply {
     async fn apply_table(&self, table: &Table, distances: Vec<Distance>) -> anyhow::Result<()> {
         // `Client::new` also sets up TLS for the client of the Placement API.
         let servers = &self.servers;
-        let scheduler = Client::new(&servers.scheduler_url, &servers.token)?;
+        let scheduler = Client::new(&servers.scheduler.scheduler_url, &servers.token)?;
         let placement = Placement::new(servers);
         let roots = placement.roots().await?;
         let places_of_hosts = places_of_hosts(table, &roots)?;

@@ -59,7 +59,7 @@ impl Edit {
             wrong(format!("say what goes into {level} {place}"))?;
         }
         let servers = &self.servers;
-        let scheduler = Client::new(&servers.scheduler_url, &servers.token)?;
+        let scheduler = Client::new(&servers.scheduler.scheduler_url, &servers.token)?;
         let placement = Placement::new(servers);
         let roots = placement.roots().await?;
         let aggregates = scheduler.aggregates().await?.aggregates.into_iter();
