@@ -6,7 +6,9 @@ use std::sync::Arc;
 use placewright_control::now;
 use placewright_http::Reply;
 use placewright_scheduler::request::RequestSpec;
-use placewright_scheduler::select::capacity::{Bound, Capacity, CapacityCount, LevelCapacity};
+use placewright_scheduler::select::capacity::{
+    Capacity, CapacityCount, LevelCapacity, LimitingFactor,
+};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -43,7 +45,8 @@ struct CapacityResponse {
     /// The number of instances by place of each level of the topology.
     by_level: Vec<LevelJson>,
     /// What stops the next instance, the obstacle of most hosts first.
-    bounds: Vec<BoundJson>,
+    #[serde(rename = "bounds")]
+    limiting_factors: Vec<LimitingFactorJson>,
 }
 
 #[derive(Serialize)]
@@ -63,7 +66,7 @@ struct PlaceJson {
 
 /// An obstacle to the next instance, which some hosts meet first.
 #[derive(Serialize)]
-struct BoundJson {
+struct LimitingFactorJson {
     reason: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
@@ -73,8 +76,12 @@ struct BoundJson {
 
 impl From<Capacity> for CapacityResponse {
     fn from(capacity: Capacity) -> Self {
-        let mut bounds: Vec<BoundJson> = capacity.bounds.into_iter().map(bound_json).collect();
-        bounds.sort_by_key(|bound| std::cmp::Reverse(bound.hosts));
+        let mut limiting_factors: Vec<LimitingFactorJson> = capacity
+            .limiting_factors
+            .into_iter()
+            .map(limiting_factor_json)
+            .collect();
+        limiting_factors.sort_by_key(|factor| std::cmp::Reverse(factor.hosts));
         Self {
             count: capacity.count,
             more: capacity.has_more,
@@ -82,7 +89,7 @@ impl From<Capacity> for CapacityResponse {
             by_cell: capacity.by_cell,
             by_zone: capacity.by_zone,
             by_level: capacity.by_level.into_iter().map(level_json).collect(),
-            bounds,
+            limiting_factors,
         }
     }
 }
@@ -100,15 +107,15 @@ fn level_json(level: LevelCapacity) -> LevelJson {
     }
 }
 
-fn bound_json((bound, hosts): (Bound, usize)) -> BoundJson {
-    let (reason, name) = match bound {
-        Bound::Filter(name) => ("filter", Some(name)),
-        Bound::ResourceClass(name) => ("resource_class", Some(name)),
-        Bound::Constraint(name) => ("constraint", Some(name)),
-        Bound::Rule => ("rule", None),
-        Bound::Claim => ("claim", None),
+fn limiting_factor_json((factor, hosts): (LimitingFactor, usize)) -> LimitingFactorJson {
+    let (reason, name) = match factor {
+        LimitingFactor::Filter(name) => ("filter", Some(name)),
+        LimitingFactor::ResourceClass(name) => ("resource_class", Some(name)),
+        LimitingFactor::Constraint(name) => ("constraint", Some(name)),
+        LimitingFactor::Rule => ("rule", None),
+        LimitingFactor::Claim => ("claim", None),
     };
-    BoundJson {
+    LimitingFactorJson {
         reason,
         name,
         hosts,

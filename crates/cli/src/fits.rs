@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::Context as _;
 use clap::Args;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use placewright_client::{Bound, Capacity, server_url};
+use placewright_client::{Capacity, LimitingFactor, server_url};
 use serde_json::{Map, Value, json};
 
 use crate::journal::BadArgument;
@@ -180,10 +180,15 @@ impl Fits {
             let title = format!("by {}", level.level);
             add_table(&mut text, &title, places.collect(), level.elsewhere);
         }
-        if !capacity.bounds.is_empty() {
+        if !capacity.limiting_factors.is_empty() {
             text += "\nWhat stops the next one, by number of hosts\n";
-            for bound in &capacity.bounds {
-                let _ = writeln!(text, "{:>10}  {}", bound.hosts, bound_text(bound));
+            for factor in &capacity.limiting_factors {
+                let _ = writeln!(
+                    text,
+                    "{:>10}  {}",
+                    factor.hosts,
+                    limiting_factor_text(factor)
+                );
             }
         }
         text
@@ -209,9 +214,9 @@ fn add_table(text: &mut String, title: &str, mut rows: Vec<(u64, String)>, elsew
     }
 }
 
-fn bound_text(bound: &Bound) -> String {
-    let name = bound.name.as_deref().unwrap_or_default();
-    match bound.reason.as_str() {
+fn limiting_factor_text(factor: &LimitingFactor) -> String {
+    let name = factor.name.as_deref().unwrap_or_default();
+    match factor.reason.as_str() {
         "resource_class" => format!("too little {name}"),
         "filter" => format!("excluded by {name}"),
         "constraint" => format!("fails {name}"),

@@ -40,9 +40,10 @@ pub use address::server_url;
 pub use error::{Code, Error, ErrorResponse};
 pub use request::{DestinationsRequest, Minimum};
 pub use response::{
-    Aggregate, Aggregates, AllocationRequest, Allocations, Bound, Capacity, Claimed, Destinations,
+    Aggregate, Aggregates, AllocationRequest, Allocations, Capacity, Claimed, Destinations,
     Distance, Exclusion, Explanation, Host, Hosts, InstanceResult, Level, LevelCapacity,
-    PlaceCapacity, Receipt, RequestedHost, ScoredHost, Selection, Topology, WeigherContribution,
+    LimitingFactor, PlaceCapacity, Receipt, RequestedHost, ScoredHost, Selection, Topology,
+    WeigherContribution,
 };
 
 /// The time-out of a request.

@@ -180,8 +180,8 @@ pub struct Capacity {
     #[serde(default)]
     pub by_level: Vec<LevelCapacity>,
     /// What stops the next instance, the obstacle of most hosts first.
-    #[serde(default)]
-    pub bounds: Vec<Bound>,
+    #[serde(default, rename = "bounds")]
+    pub limiting_factors: Vec<LimitingFactor>,
 }
 
 /// How many instances fit in the places of one level.
@@ -208,7 +208,7 @@ pub struct PlaceCapacity {
 
 /// The first obstacle to the next instance on some hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Bound {
+pub struct LimitingFactor {
     /// The kind of obstacle: `resource_class`, `filter`, `constraint`, `rule` or `claim`.
     pub reason: String,
     /// The name of the resource class or filter, or the constraint as Placement's query has it.

@@ -20,7 +20,7 @@ use placewright_scheduler::host_state::{HostReport, HostUpdate, InstanceReport};
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::request::group::{TopologyRelation, TopologyRule};
 use placewright_scheduler::request::{GroupPolicy, RequestSpec, ServerGroup};
-use placewright_scheduler::select::capacity::{Bound, Capacity, CapacityCount};
+use placewright_scheduler::select::capacity::{Capacity, CapacityCount, LimitingFactor};
 use placewright_scheduler::select::rules::{hard_group_rules, hard_topology_rules};
 use placewright_scheduler::select::{Scheduler, Scope};
 use proptest::prelude::*;
@@ -393,8 +393,8 @@ proptest! {
         prop_assert_eq!(capacity.count, booted.values().sum::<u64>());
         prop_assert!(!capacity.has_more);
         // Each host has one first obstacle to the next instance.
-        prop_assert_eq!(capacity.bounds.values().sum::<usize>(), hosts.len());
-        prop_assert_eq!(simulated.bounds.values().sum::<usize>(), hosts.len());
+        prop_assert_eq!(capacity.limiting_factors.values().sum::<usize>(), hosts.len());
+        prop_assert_eq!(simulated.limiting_factors.values().sum::<usize>(), hosts.len());
         prop_assert_eq!(simulated.count, capacity.count);
         prop_assert_eq!(capacity.by_cell.values().sum::<u64>(), capacity.count);
         if !request.topology_rules.is_empty() {
@@ -451,22 +451,22 @@ fn what_stops_the_next_instance_is_named() {
     let capacity = count(&mut scheduler, &state, &request);
     // Each host has memory for 8 instances. The flat host has CPUs for 4, and each of the two nodes of the tree for 3.
     assert_eq!(capacity.count, 10);
-    let class = |name: &str| Bound::ResourceClass(name.to_owned());
+    let class = |name: &str| LimitingFactor::ResourceClass(name.to_owned());
     let mut expected = BTreeMap::from([
-        (Bound::Filter("ComputeFilter".to_owned()), 1),
+        (LimitingFactor::Filter("ComputeFilter".to_owned()), 1),
         (class("MEMORY_MB"), 1),
         (class("VCPU"), 2),
     ]);
-    assert_eq!(capacity.bounds, expected);
+    assert_eq!(capacity.limiting_factors, expected);
     let specs = &mut request.flavor.extra_specs;
     specs.insert("trait:HW_CPU_X86_AVX".into(), "required".into());
     let capacity = count(&mut scheduler, &state, &request);
     assert_eq!(capacity.count, 0);
     expected.remove(&class("MEMORY_MB"));
     expected.remove(&class("VCPU"));
-    let avx = Bound::Constraint("required=HW_CPU_X86_AVX".to_owned());
+    let avx = LimitingFactor::Constraint("required=HW_CPU_X86_AVX".to_owned());
     expected.insert(avx, 3);
-    assert_eq!(capacity.bounds, expected);
+    assert_eq!(capacity.limiting_factors, expected);
 }
 
 #[test]

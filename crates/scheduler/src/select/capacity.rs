@@ -17,9 +17,9 @@ use crate::rank::indexed::SharedScores;
 use crate::request::RequestSpec;
 use crate::translate::prepare::Prepared;
 
-mod bounds;
 mod by_host;
 mod host_counts;
+mod limiting_factors;
 mod simulation;
 mod tree_counts;
 
@@ -42,7 +42,7 @@ pub struct Capacity {
     pub by_level: Vec<LevelCapacity>,
     /// The obstacles to a further instance, each with the number of hosts on which it is the first one. Empty if
     /// `has_more`.
-    pub bounds: BTreeMap<Bound, usize>,
+    pub limiting_factors: BTreeMap<LimitingFactor, usize>,
 }
 
 /// The number of instances by place of one level of the topology.
@@ -69,7 +69,7 @@ pub struct PlaceCapacity {
 
 /// Why a host takes no further instance: the first obstacle.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Bound {
+pub enum LimitingFactor {
     /// A filter, by its name.
     Filter(String),
     /// Too little is free of a resource class, by its name.

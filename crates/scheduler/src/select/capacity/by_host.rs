@@ -6,9 +6,9 @@ use placewright_placement::slot_set::bits;
 use placewright_placement::{ClassId, HostSearch, ProviderId, State};
 use uuid::Uuid;
 
-use super::Bound;
-use super::bounds::BoundsByTraits;
+use super::LimitingFactor;
 use super::host_counts::HostCounts;
+use super::limiting_factors::FactorsByTraits;
 use crate::policy::{CompiledFilters, FilterKind};
 use crate::request::RequestSpec;
 use crate::select::Scheduler;
@@ -43,7 +43,7 @@ impl Scheduler {
         }
         let has_candidate_rules = !prepared.translation.rules.is_empty();
         let mut counts = HostCounts::default();
-        let (mut trees, mut excluded) = (Vec::new(), BoundsByTraits::default());
+        let (mut trees, mut excluded) = (Vec::new(), FactorsByTraits::default());
         let mut lacking_hosts: BTreeMap<ClassId, usize> = BTreeMap::new();
         for word in 0..search
             .word_count()
@@ -72,13 +72,13 @@ impl Scheduler {
                 let lacking_class = is_eligible.then(|| search.lacking_class(host));
                 match lacking_class.flatten() {
                     Some(class) => *lacking_hosts.entry(class).or_default() += 1,
-                    None => counts.add_bound(excluded.bound(state, query, host)?, 1),
+                    None => counts.add_limiting_factor(excluded.factor(state, query, host)?, 1),
                 }
             }
         }
         for (class, host_count) in lacking_hosts {
             let name = state.class_name(class).to_owned();
-            counts.add_bound(Bound::ResourceClass(name), host_count);
+            counts.add_limiting_factor(LimitingFactor::ResourceClass(name), host_count);
         }
         Ok(Some((counts, trees)))
     }
@@ -105,7 +105,7 @@ impl Scheduler {
         }
         for slot in bits(hosts & !passing, word) {
             let filter = filters.rejecting_filter(slot).unwrap_or_default();
-            counts.add_bound(Bound::Filter(filter.to_owned()), 1);
+            counts.add_limiting_factor(LimitingFactor::Filter(filter.to_owned()), 1);
         }
         passing
     }

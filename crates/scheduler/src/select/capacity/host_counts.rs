@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use placewright_placement::{AggregateId, State};
 use uuid::Uuid;
 
-use super::{Bound, Capacity, LevelCapacity, PlaceCapacity};
+use super::{Capacity, LevelCapacity, LimitingFactor, PlaceCapacity};
 use crate::hosts::places::NO_PLACE;
 use crate::select::Scheduler;
 
@@ -14,7 +14,7 @@ use crate::select::Scheduler;
 pub(super) struct HostCounts {
     /// The number of instances by the host's slot.
     by_slot: Vec<u64>,
-    bounds: BTreeMap<Bound, usize>,
+    limiting_factors: BTreeMap<LimitingFactor, usize>,
 }
 
 impl HostCounts {
@@ -27,16 +27,16 @@ impl HostCounts {
         self.by_slot[index] = self.by_slot[index].saturating_add(count);
     }
 
-    /// Adds the number of hosts on which `bound` is the first obstacle.
-    pub(super) fn add_bound(&mut self, bound: Bound, host_count: usize) {
+    /// Adds the number of hosts on which `factor` is the first obstacle.
+    pub(super) fn add_limiting_factor(&mut self, factor: LimitingFactor, host_count: usize) {
         if host_count > 0 {
-            *self.bounds.entry(bound).or_default() += host_count;
+            *self.limiting_factors.entry(factor).or_default() += host_count;
         }
     }
 
     /// Removes the obstacles, because the count was ended early.
     pub(super) fn clear_bounds(&mut self) {
-        self.bounds.clear();
+        self.limiting_factors.clear();
     }
 
     /// Sums the counts up by cell, zone and place.
@@ -49,7 +49,7 @@ impl HostCounts {
         let hosts = &scheduler.hosts;
         let mut capacity = Capacity {
             has_more,
-            bounds: self.bounds,
+            limiting_factors: self.limiting_factors,
             ..Capacity::default()
         };
         let used = (0u32..).zip(&self.by_slot).filter(|(_, count)| **count > 0);

@@ -63,7 +63,7 @@ impl Scheduler {
             }
         }
         if !has_more {
-            self.find_bounds(&state, &request, prepared, &mut counts)?;
+            self.find_limiting_factors(&state, &request, prepared, &mut counts)?;
         }
         Ok(counts.summarize(&self, &state, has_more))
     }

@@ -6,10 +6,10 @@ use placewright_placement::{
 };
 use uuid::Uuid;
 
-use super::bounds::{bound_by_query, has_aggregates};
 use super::host_counts::HostCounts;
+use super::limiting_factors::{factor_of_query, has_aggregates};
 use super::simulation::{CANDIDATES_PER_HOST, SimulatedClaim};
-use super::{Bound, Capacity};
+use super::{Capacity, LimitingFactor};
 use crate::select::Scheduler;
 use crate::select::scope::SelectRefusal;
 use crate::translate::prepare::Prepared;
@@ -31,7 +31,7 @@ impl Scheduler {
         simulated_max: usize,
         at: Timestamp,
     ) -> Result<Capacity, SelectRefusal> {
-        let mut kinds: Map<Vec<u64>, (u64, Bound)> = Map::default();
+        let mut kinds: Map<Vec<u64>, (u64, LimitingFactor)> = Map::default();
         let (mut claims_left, mut has_more) = (simulated_max, false);
         let reads_aggregates = reads_aggregates(prepared);
         let mut tree = TreeClaims {
@@ -44,9 +44,9 @@ impl Scheduler {
         for slot in roots {
             let root = ProviderId(*slot);
             let kind = kind_of_tree(&tree.state, root, reads_aggregates);
-            if let Some((count, bound)) = kinds.get(&kind) {
+            if let Some((count, factor)) = kinds.get(&kind) {
                 counts.add(*slot, *count);
-                counts.add_bound(bound.clone(), 1);
+                counts.add_limiting_factor(factor.clone(), 1);
                 continue;
             }
             let mut count = 0;
@@ -62,10 +62,10 @@ impl Scheduler {
                 counts.clear_bounds();
                 break;
             }
-            let bound = bound_by_query(&tree.state, &prepared.query, root)?;
-            counts.add_bound(bound.clone(), 1);
+            let factor = factor_of_query(&tree.state, &prepared.query, root)?;
+            counts.add_limiting_factor(factor.clone(), 1);
             if kinds.len() < KINDS_MAX {
-                kinds.insert(kind, (count, bound));
+                kinds.insert(kind, (count, factor));
             }
         }
         Ok(counts.summarize(self, &tree.state, has_more))

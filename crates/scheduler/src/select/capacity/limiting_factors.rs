@@ -6,7 +6,7 @@ use placewright_placement::explain::{Constraint, first_failed};
 use placewright_placement::{CandidateQuery, ConsumerUuid, ProviderId, State};
 use uuid::Uuid;
 
-use super::Bound;
+use super::LimitingFactor;
 use super::host_counts::HostCounts;
 use crate::request::RequestSpec;
 use crate::select::Scheduler;
@@ -14,18 +14,18 @@ use crate::select::rules::Rules;
 use crate::select::scope::SelectRefusal;
 use crate::translate::prepare::Prepared;
 
-/// The first constraint of a query that a host does not pass; [`Bound::Claim`] if it passes all.
-pub(super) fn bound_by_query(
+/// The first constraint of a query that a host does not pass; [`LimitingFactor::Claim`] if it passes all.
+pub(super) fn factor_of_query(
     state: &State,
     query: &CandidateQuery,
     host: ProviderId,
-) -> Result<Bound, SelectRefusal> {
+) -> Result<LimitingFactor, SelectRefusal> {
     Ok(match first_failed(state, query, host)? {
         Some(Constraint::Resource { class, .. } | Constraint::Together { class, .. }) => {
-            Bound::ResourceClass(class)
+            LimitingFactor::ResourceClass(class)
         }
-        Some(constraint) => Bound::Constraint(constraint.to_string()),
-        None => Bound::Claim,
+        Some(constraint) => LimitingFactor::Constraint(constraint.to_string()),
+        None => LimitingFactor::Claim,
     })
 }
 
@@ -37,45 +37,45 @@ pub(super) fn has_aggregates(query: &CandidateQuery) -> bool {
 
 /// The obstacles on hosts, by the traits and aggregates of the hosts.
 #[derive(Debug, Default)]
-pub(super) struct BoundsByTraits {
-    known: BTreeMap<Vec<u32>, Bound>,
+pub(super) struct FactorsByTraits {
+    known: BTreeMap<Vec<u32>, LimitingFactor>,
 }
 
-/// The number of combinations of traits and aggregates whose bounds are kept.
+/// The number of combinations of traits and aggregates whose limiting factors are kept.
 const KNOWN_MAX: usize = 1_000;
 
-impl BoundsByTraits {
+impl FactorsByTraits {
     /// The first obstacle on a flat host that cannot serve a query. A trait or an aggregate as obstacle is kept for the
     /// other hosts with the same traits and aggregates.
-    pub(super) fn bound(
+    pub(super) fn factor(
         &mut self,
         state: &State,
         query: &CandidateQuery,
         host: ProviderId,
-    ) -> Result<Bound, SelectRefusal> {
+    ) -> Result<LimitingFactor, SelectRefusal> {
         let Some(provider) = state.provider(host) else {
-            return Ok(Bound::Claim);
+            return Ok(LimitingFactor::Claim);
         };
         let mut key: Vec<u32> = provider.traits.iter().map(|id| u32::from(id.0)).collect();
         key.push(u32::MAX);
         if has_aggregates(query) {
             key.extend(provider.aggregates.iter().map(|id| id.0));
         }
-        if let Some(bound) = self.known.get(&key) {
-            return Ok(bound.clone());
+        if let Some(factor) = self.known.get(&key) {
+            return Ok(factor.clone());
         }
-        let bound = bound_by_query(state, query, host)?;
+        let factor = factor_of_query(state, query, host)?;
         // Whether a host has too little of a class does not follow from its traits.
-        if self.known.len() < KNOWN_MAX && matches!(bound, Bound::Constraint(_)) {
-            self.known.insert(key, bound.clone());
+        if self.known.len() < KNOWN_MAX && matches!(factor, LimitingFactor::Constraint(_)) {
+            self.known.insert(key, factor.clone());
         }
-        Ok(bound)
+        Ok(factor)
     }
 }
 
 impl Scheduler {
     /// Counts the first obstacle to a further instance on each host, after the last instance of a simulation.
-    pub(super) fn find_bounds(
+    pub(super) fn find_limiting_factors(
         &self,
         state: &State,
         request: &RequestSpec,
@@ -88,15 +88,17 @@ impl Scheduler {
         let query = prepared.fallback.as_ref().unwrap_or(&prepared.query);
         for slot in self.hosts.slots().iter() {
             let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
-            let bound = if let Some(filter) = compiled.filters.rejecting_filter(slot) {
-                Bound::Filter(filter.to_owned())
+            let factor = if let Some(filter) = compiled.filters.rejecting_filter(slot) {
+                LimitingFactor::Filter(filter.to_owned())
             } else {
-                match bound_by_query(state, query, ProviderId(slot))? {
-                    Bound::Claim if rules.satisfying(state, word, bit) == 0 => Bound::Rule,
-                    bound => bound,
+                match factor_of_query(state, query, ProviderId(slot))? {
+                    LimitingFactor::Claim if rules.satisfying(state, word, bit) == 0 => {
+                        LimitingFactor::Rule
+                    }
+                    factor => factor,
                 }
             };
-            counts.add_bound(bound, 1);
+            counts.add_limiting_factor(factor, 1);
         }
         Ok(())
     }
