@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use placewright_conductor::super_conductor;
-use placewright_http::{ApiError, reason_phrase};
+use placewright_http::{ApiError, keystone_error};
 use placewright_link::LinkError;
 use serde_json::{Value, json};
 
@@ -29,19 +29,11 @@ pub(crate) fn unavailable(message: impl Into<Cow<'static, str>>) -> ApiError {
 /// The JSON body of an error response.
 pub(crate) fn body(error: &ApiError) -> Value {
     let status = error.status();
-    let message = match error.detail() {
-        "" => reason_phrase(status),
-        detail => detail,
-    };
     if status == 401 {
-        // Nova leaves authentication to Keystone's middleware, so clients expect the form of the errors of
-        // that middleware.
-        return json!({"error": {
-            "code": 401, "title": "Unauthorized", "message": message,
-        }});
+        return keystone_error(error);
     }
     let mut body = serde_json::Map::new();
-    let value = json!({"code": status, "message": message});
+    let value = json!({"code": status, "message": error.message()});
     body.insert(error_key(status).to_owned(), value);
     Value::Object(body)
 }

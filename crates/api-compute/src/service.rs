@@ -15,6 +15,7 @@ use placewright_auth::Identity;
 use placewright_control::Runtime;
 use placewright_http::{
     Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, Running,
+    json_error_body,
 };
 use uuid::Uuid;
 
@@ -104,19 +105,7 @@ impl ComputeService {
 
     /// Scheme and host of the API as the client addresses it.
     fn origin(&self, parts: &Parts) -> String {
-        if let Some(url) = &self.api_state.options.public_url {
-            return url.trim_end_matches('/').to_owned();
-        }
-        let header_text = |name: HeaderName| {
-            parts
-                .headers
-                .get(name)
-                .and_then(|value| value.to_str().ok())
-        };
-        let host = header_text(header::HOST)
-            .or_else(|| parts.uri.authority().map(|authority| authority.as_str()));
-        let scheme = placewright_http::scheme(&parts.extensions);
-        format!("{scheme}://{}", host.unwrap_or("localhost"))
+        placewright_http::origin(parts, self.api_state.options.public_url.as_deref())
     }
 
     fn match_route(
@@ -294,16 +283,11 @@ impl Api for ComputeService {
 
     fn error_body(
         &self,
-        _: &Parts,
+        parts: &Parts,
         error: &ApiError,
         context: &RequestContext<Version>,
     ) -> (Vec<u8>, Option<&'static str>) {
-        // The pages that every service has, such as `/metrics`, have errors in plain text.
-        if context.is_page() {
-            return (error.detail().as_bytes().to_vec(), None);
-        }
-        let body = error::body(error).to_string().into_bytes();
-        (body, Some("application/json"))
+        json_error_body(parts, error, context, error::body)
     }
 
     fn put_headers(

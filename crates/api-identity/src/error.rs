@@ -2,8 +2,8 @@
 
 use placewright_auth::AuthError;
 use placewright_conductor::super_conductor::Refusal;
-use placewright_http::{ApiError, reason_phrase};
-use serde_json::{Value, json};
+use placewright_http::{ApiError, keystone_error};
+use serde_json::Value;
 
 /// A 404 for a path that does not exist.
 pub(crate) fn path_not_found() -> ApiError {
@@ -60,11 +60,8 @@ pub(crate) fn from_auth(error: AuthError) -> ApiError {
 
 /// The JSON body of an error response.
 pub(crate) fn body(error: &ApiError) -> Value {
-    let status = error.status();
-    let message = match (error.detail(), status) {
-        ("", 401) => "The request needs a valid token.",
-        ("", _) => reason_phrase(status),
-        (detail, _) => detail,
-    };
-    json!({"error": {"code": status, "message": message, "title": reason_phrase(status)}})
+    match (error.detail(), error.status()) {
+        ("", 401) => keystone_error(&ApiError::new(401, "The request needs a valid token.")),
+        _ => keystone_error(error),
+    }
 }

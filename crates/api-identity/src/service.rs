@@ -15,7 +15,7 @@ use placewright_auth::{Identity, Passwords, Secret};
 use placewright_control::accounts::Accounts;
 use placewright_http::{
     Access, Api, ApiError, ApiResult, Body, Gateway, Query, Reply, RequestContext, Routed, Running,
-    Syntax, decode_percent,
+    Syntax, authority, decode_percent, json_error_body,
 };
 
 use crate::call::{ApiState, Call, Head};
@@ -100,14 +100,7 @@ impl IdentityService {
 
     /// Scheme, host and port of the API as the client addresses it.
     fn origin(&self, parts: &Parts) -> String {
-        if let Some(url) = &self.state.public_url {
-            return url.trim_end_matches('/').to_owned();
-        }
-        let scheme = placewright_http::scheme(&parts.extensions);
-        match authority(parts) {
-            Some(authority) => format!("{scheme}://{authority}"),
-            None => format!("{scheme}://localhost"),
-        }
+        placewright_http::origin(parts, self.state.public_url.as_deref())
     }
 
     fn find_route<'p>(&self, path: &'p str) -> Option<(&'static Route, Vec<&'p str>)> {
@@ -157,13 +150,6 @@ impl IdentityService {
         };
         Ok((operation, head))
     }
-}
-
-/// Host and port by which the client addresses the API.
-fn authority(parts: &Parts) -> Option<Authority> {
-    let host = parts.headers.get(header::HOST);
-    let host = host.and_then(|value| value.to_str().ok()?.parse().ok());
-    host.or_else(|| parts.uri.authority().cloned())
 }
 
 impl Api for IdentityService {
@@ -267,16 +253,11 @@ impl Api for IdentityService {
 
     fn error_body(
         &self,
-        _: &Parts,
+        parts: &Parts,
         error: &ApiError,
         context: &RequestContext<()>,
     ) -> (Vec<u8>, Option<&'static str>) {
-        // The pages that every service has, such as `/metrics`, have errors in plain text.
-        if context.is_page() {
-            return (error.detail().as_bytes().to_vec(), None);
-        }
-        let body = error::body(error).to_string().into_bytes();
-        (body, Some("application/json"))
+        json_error_body(parts, error, context, error::body)
     }
 
     fn put_headers(&self, headers: &mut HeaderMap, _: Option<&ApiError>, _: &RequestContext<()>) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use placewright_conductor::super_conductor::Refusal;
-use placewright_http::{ApiError, reason_phrase};
+use placewright_http::{ApiError, keystone_error, reason_phrase};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -29,14 +29,13 @@ pub(crate) fn body(error: &ApiError) -> Value {
         507 => "Insufficient Storage",
         status => reason_phrase(status),
     };
+    if status == 401 {
+        return keystone_error(error);
+    }
     let message = match error.detail() {
         "" => title,
         detail => detail,
     };
-    if status == 401 {
-        // Clients expect the form of the errors of Keystone's middleware.
-        return json!({"error": {"code": 401, "title": title, "message": message}});
-    }
     json!({"code": format!("{status} {title}"), "title": title, "message": message})
 }
 

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::body::Body as HttpBody;
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, Uri};
 use placewright_auth::Identity;
 use placewright_control::ControlHandle;
 use placewright_http::{
     Access, Api, ApiError, ApiResult, Body, BodySink, Gateway, Reply, RequestContext, Routed,
-    Running, content_type, latin1_path,
+    Running, content_type, json_error_body, latin1_path,
 };
 
 use crate::folder::ImageFolder;
@@ -64,14 +64,7 @@ impl ImageService {
 
     /// Scheme and host of the API as the client addresses it.
     fn origin(&self, parts: &Parts) -> String {
-        if let Some(url) = &self.api_state.options.public_url {
-            return url.trim_end_matches('/').to_owned();
-        }
-        let host = parts.headers.get(header::HOST);
-        let host = host.and_then(|value| value.to_str().ok());
-        let host = host.or_else(|| parts.uri.authority().map(|authority| authority.as_str()));
-        let scheme = placewright_http::scheme(&parts.extensions);
-        format!("{scheme}://{}", host.unwrap_or("localhost"))
+        placewright_http::origin(parts, self.api_state.options.public_url.as_deref())
     }
 
     /// Answers a request. Errors are responses too.
@@ -205,16 +198,7 @@ impl Api for ImageService {
         error: &ApiError,
         context: &RequestContext,
     ) -> (Vec<u8>, Option<&'static str>) {
-        // The pages that every service has, such as `/metrics`, have errors in plain text.
-        if context.is_page() {
-            return (error.detail().as_bytes().to_vec(), None);
-        }
-        let body = if parts.method == Method::HEAD {
-            Vec::new()
-        } else {
-            error::body(error).to_string().into_bytes()
-        };
-        (body, Some("application/json"))
+        json_error_body(parts, error, context, error::body)
     }
 
     fn put_headers(&self, headers: &mut HeaderMap, _: Option<&ApiError>, context: &RequestContext) {

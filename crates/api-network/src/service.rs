@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::body::Body as HttpBody;
-use hyper::header;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, Uri};
 use placewright_auth::Identity;
 use placewright_http::{
     Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, Running,
-    latin1_path, reason_phrase,
+    json_error_body, keystone_error, latin1_path,
 };
 use serde_json::{Value, json};
 
@@ -45,14 +44,7 @@ impl NetworkService {
 
     /// Scheme and host of the API as the client addresses it.
     fn origin(&self, parts: &Parts) -> String {
-        if let Some(url) = &self.public_url {
-            return url.trim_end_matches('/').to_owned();
-        }
-        let host = parts.headers.get(header::HOST);
-        let host = host.and_then(|value| value.to_str().ok());
-        let host = host.or_else(|| parts.uri.authority().map(|authority| authority.as_str()));
-        let scheme = placewright_http::scheme(&parts.extensions);
-        format!("{scheme}://{}", host.unwrap_or("localhost"))
+        placewright_http::origin(parts, self.public_url.as_deref())
     }
 
     /// Answers a request. Errors are responses too.
@@ -145,35 +137,22 @@ impl Api for NetworkService {
 
     fn error_body(
         &self,
-        _: &Parts,
+        parts: &Parts,
         error: &ApiError,
         context: &RequestContext,
     ) -> (Vec<u8>, Option<&'static str>) {
-        // The pages that every service has, such as `/metrics`, have errors in plain text.
-        if context.is_page() {
-            return (error.detail().as_bytes().to_vec(), None);
-        }
-        let body = error_value(error).to_string().into_bytes();
-        (body, Some("application/json"))
+        json_error_body(parts, error, context, error_value)
     }
 }
 
 /// The JSON body of an error response.
 fn error_value(error: &ApiError) -> Value {
-    let status = error.status();
-    let message = match error.detail() {
-        "" => reason_phrase(status),
-        detail => detail,
-    };
-    if status == 401 {
-        // Clients expect the form of the errors of Keystone's middleware.
-        return json!({"error": {"code": 401, "title": "Unauthorized", "message": message}});
-    }
-    let kind = match status {
+    let kind = match error.status() {
+        401 => return keystone_error(error),
         404 => "HTTPNotFound",
         405 => "HTTPMethodNotAllowed",
         501 => "HTTPNotImplemented",
         _ => "HTTPError",
     };
-    json!({"NeutronError": {"type": kind, "message": message, "detail": ""}})
+    json!({"NeutronError": {"type": kind, "message": error.message(), "detail": ""}})
 }

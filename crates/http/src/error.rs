@@ -159,6 +159,15 @@ impl ApiError {
         &self.detail
     }
 
+    /// The text that a client is shown: the reason, or the status in words if there is none.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        match self.detail() {
+            "" => reason_phrase(self.status),
+            detail => detail,
+        }
+    }
+
     /// The code by which programs recognise the kind of error, if it has one.
     #[must_use]
     pub fn code(&self) -> Option<&'static str> {

@@ -5,7 +5,6 @@
 //!   other services, which it hands over as they are. So identity, policies and limits are theirs.
 //! - [`FleetHandle`] is the view of all hosts that the pages of operators follow. It is compacted once for all of them.
 
-mod error_body;
 mod files;
 mod fleet;
 mod forward;

@@ -9,11 +9,10 @@ use hyper::{Method, Uri};
 use placewright_auth::{Identity, Rule, Target};
 use placewright_http::{
     Access, Api, ApiError, ApiResult, Gateway, HealthSource as _, Query, Reply, RequestContext,
-    Routed, Running, Syntax, latin1_path, metrics_text,
+    Routed, Running, Syntax, json_error_body, keystone_error, latin1_path, metrics_text,
 };
 use serde_json::json;
 
-use crate::error_body::error_body;
 use crate::files::File;
 use crate::fleet::{FleetHandle, Place};
 
@@ -268,14 +267,6 @@ impl Api for PageApi {
         error: &ApiError,
         context: &RequestContext,
     ) -> (Vec<u8>, Option<&'static str>) {
-        // The pages that every service has, such as `/metrics`, have errors in plain text.
-        if context.is_page() {
-            return (error.detail().as_bytes().to_vec(), None);
-        }
-        let body = match parts.method == Method::HEAD {
-            true => Vec::new(),
-            false => error_body(error),
-        };
-        (body, Some("application/json"))
+        json_error_body(parts, error, context, keystone_error)
     }
 }

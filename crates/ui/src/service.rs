@@ -9,9 +9,9 @@ use hyper::header::{self, HeaderValue};
 use hyper::{Request, Response, StatusCode};
 use placewright_http::{
     ApiError, Body, Client, Gateway, HttpMetrics, HttpOptions, HttpService, Responding,
+    keystone_error,
 };
 
-use crate::error_body::error_body;
 use crate::fleet::FleetHandle;
 use crate::page_api::{PageApi, SignIn};
 use crate::{forward, headers};
@@ -59,7 +59,7 @@ impl UiService {
 /// The refusal of a request that a page of another origin caused.
 fn cross_site_refusal() -> Response<Body> {
     let error = ApiError::forbidden("Only the page at /ui/ may send this request.");
-    let mut response = Response::new(Body::Whole(Bytes::from(error_body(&error))));
+    let mut response = Response::new(Body::Whole(Bytes::from(keystone_error(&error).to_string())));
     *response.status_mut() = StatusCode::FORBIDDEN;
     let fields = response.headers_mut();
     let json = HeaderValue::from_static("application/json");
