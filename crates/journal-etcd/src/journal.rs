@@ -9,7 +9,7 @@ mod trim;
 use std::io::Read;
 use std::sync::Arc;
 
-use placewright_journal::batch::{self, Link};
+use placewright_journal::batch::{Link, LogEnd};
 use placewright_journal::{
     AppendError, Journal, JournalError, Resolution, SnapshotInfo, SnapshotWriter, Stats, Visit,
 };
@@ -17,7 +17,6 @@ use placewright_journal::{
 use crate::kv;
 use crate::notice::EtcdNotice;
 use crate::options::EtcdOptions;
-use crate::rows::LogEnd;
 use crate::snapshot;
 use crate::store::{KnownHead, Store};
 use append::Pending;
@@ -111,19 +110,10 @@ impl Journal for EtcdJournal {
     }
 
     fn accept(&mut self, link: Link, payload: &[u8]) -> bool {
-        let LogEnd {
-            last,
-            checksum,
-            record_bytes,
-        } = self.verified;
-        let Some(bytes) = batch::check_next(link, payload, last, checksum) else {
+        let Some(end) = self.verified.after(link, payload) else {
             return false;
         };
-        self.verified = LogEnd {
-            last: link.last,
-            checksum: link.checksum,
-            record_bytes: record_bytes + bytes,
-        };
+        self.verified = end;
         true
     }
 

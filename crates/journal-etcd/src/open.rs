@@ -3,6 +3,7 @@
 use parking_lot::Mutex;
 use placewright_errors::chain;
 use placewright_journal::JournalError;
+use placewright_journal::batch::LogEnd;
 
 use crate::client::Client;
 use crate::connector;
@@ -12,7 +13,7 @@ use crate::kv;
 use crate::notice::EtcdNotice;
 use crate::options::EtcdOptions;
 use crate::proto::StatusResponse;
-use crate::rows::{Head, LogEnd, RowError};
+use crate::rows::{Head, RowError, encode_trim};
 use crate::store::{KnownHead, Store, error_of, no_space};
 
 /// The oldest release whose API has everything that this crate uses.
@@ -168,7 +169,7 @@ fn find_or_create(store: &Store) -> Result<KnownHead, JournalError> {
         }
         let mut create = kv::all(vec![
             kv::put(keys.head(), Head::default().encode()),
-            kv::put(keys.trim(), LogEnd::default().encode_trim()),
+            kv::put(keys.trim(), encode_trim(&LogEnd::default())),
         ]);
         create.compare = vec![kv::is_at(keys.head(), 0)];
         // Whoever has created the store, the next round of the loop finds it.

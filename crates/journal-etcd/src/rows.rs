@@ -3,7 +3,7 @@
 //! Every value but those of parts and chunks begins with a frame of 8 bytes: `PW`, the kind of the value, the
 //! version of its form, and the CRC-32 of these four bytes and of all that follows. Numbers are little-endian.
 
-use placewright_journal::batch::Link;
+use placewright_journal::batch::{Link, LogEnd};
 use prost::bytes::Bytes;
 
 /// The version of the store's form, which every frame has.
@@ -77,41 +77,30 @@ impl Fields<'_> {
     }
 }
 
-/// The end of a run of entries: the sequence of the last entry, the checksum of its batch, and the size of all records
-/// up to it, trimmed ones included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LogEnd {
-    pub(crate) last: u64,
-    pub(crate) checksum: u32,
-    pub(crate) record_bytes: u64,
+fn end_bytes(end: &LogEnd) -> [u8; 20] {
+    let mut bytes = [0; 20];
+    bytes[..8].copy_from_slice(&end.last.to_le_bytes());
+    bytes[8..12].copy_from_slice(&end.checksum.to_le_bytes());
+    bytes[12..].copy_from_slice(&end.record_bytes.to_le_bytes());
+    bytes
 }
 
-impl LogEnd {
-    fn bytes(&self) -> [u8; 20] {
-        let mut bytes = [0; 20];
-        bytes[..8].copy_from_slice(&self.last.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.checksum.to_le_bytes());
-        bytes[12..].copy_from_slice(&self.record_bytes.to_le_bytes());
-        bytes
-    }
+fn read_end(fields: &mut Fields<'_>) -> Option<LogEnd> {
+    Some(LogEnd {
+        last: fields.u64()?,
+        checksum: fields.u32()?,
+        record_bytes: fields.u64()?,
+    })
+}
 
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        Some(Self {
-            last: fields.u64()?,
-            checksum: fields.u32()?,
-            record_bytes: fields.u64()?,
-        })
-    }
+/// The value of the key `trim`: the end of the trimmed entries.
+pub(crate) fn encode_trim(end: &LogEnd) -> Bytes {
+    frame(b'T', &[&end_bytes(end)])
+}
 
-    /// The value of the key `trim`.
-    pub(crate) fn encode_trim(&self) -> Bytes {
-        frame(b'T', &[&self.bytes()])
-    }
-
-    pub(crate) fn decode_trim(row: &Bytes) -> Result<Self, RowError> {
-        let body = unframe(b'T', row)?;
-        Self::read(&mut Fields(&body)).ok_or(RowError::Bad)
-    }
+pub(crate) fn decode_trim(row: &Bytes) -> Result<LogEnd, RowError> {
+    let body = unframe(b'T', row)?;
+    read_end(&mut Fields(&body)).ok_or(RowError::Bad)
 }
 
 /// The value of the key `head`, against which every append is compared.
@@ -132,7 +121,7 @@ impl Head {
         frame(
             b'H',
             &[
-                &self.end.bytes(),
+                &end_bytes(&self.end),
                 &self.epoch.to_le_bytes(),
                 &self.batch_id.to_le_bytes(),
                 &sealed,
@@ -145,7 +134,7 @@ impl Head {
         let body = unframe(b'H', row)?;
         let mut fields = Fields(&body);
         let mut read = || {
-            let (end, epoch) = (LogEnd::read(&mut fields)?, fields.u64()?);
+            let (end, epoch) = (read_end(&mut fields)?, fields.u64()?);
             let (batch_id, [sealed]) = (fields.u128()?, fields.take()?);
             let moved_to = String::from_utf8(fields.0.to_vec()).ok()?;
             Some(Self {
@@ -208,7 +197,7 @@ impl BatchHeader {
             b'B',
             &[
                 &self.first.to_le_bytes(),
-                &self.end.bytes(),
+                &end_bytes(&self.end),
                 &self.previous.to_le_bytes(),
                 &self.id.to_le_bytes(),
                 &self.appended_at.to_le_bytes(),
@@ -235,7 +224,7 @@ impl BatchHeader {
         let mut fields = Fields(body);
         let header = Self {
             first: fields.u64()?,
-            end: LogEnd::read(&mut fields)?,
+            end: read_end(&mut fields)?,
             previous: fields.u32()?,
             id: fields.u128()?,
             appended_at: fields.take().map(i64::from_le_bytes)?,
@@ -308,8 +297,8 @@ mod tests {
             moved_to: Some(String::new()),
         };
         assert_eq!(Head::decode(&head.encode()), Ok(head));
-        assert_eq!(LogEnd::decode_trim(&end.encode_trim()), Ok(end));
-        assert_eq!(Head::decode(&end.encode_trim()), Err(RowError::Bad));
+        assert_eq!(decode_trim(&encode_trim(&end)), Ok(end));
+        assert_eq!(Head::decode(&encode_trim(&end)), Err(RowError::Bad));
         let header = BatchHeader {
             first: 5,
             end,

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use placewright_journal::JournalError;
+use placewright_journal::batch::LogEnd;
 use prost::bytes::Bytes;
 
 use crate::client::{Client, Repeat};
@@ -13,7 +14,7 @@ use crate::keys::Keys;
 use crate::kv;
 use crate::notice::EtcdNotice;
 use crate::proto::{Compare, KeyValue, RangeRequest, RangeResponse, TxnRequest, TxnResponse};
-use crate::rows::{FORMAT, Head, LogEnd, RowError};
+use crate::rows::{FORMAT, Head, RowError, decode_trim};
 
 /// The store as all its handles see it.
 pub(crate) struct Store {
@@ -132,7 +133,7 @@ impl Store {
     pub(crate) fn trimmed(&self, found: Option<&KeyValue>) -> Result<LogEnd, JournalError> {
         let missing = || self.damaged_store(0, "the key trim is missing".into());
         let found = found.ok_or_else(missing)?;
-        LogEnd::decode_trim(&found.value).map_err(|error| self.row_error(error, "trim"))
+        decode_trim(&found.value).map_err(|error| self.row_error(error, "trim"))
     }
 
     pub(crate) fn read_trimmed(&self, doing: &'static str) -> Result<LogEnd, JournalError> {

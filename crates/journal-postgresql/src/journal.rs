@@ -11,7 +11,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
-use placewright_journal::batch::{self, Link};
+use placewright_journal::batch::{Link, LogEnd};
 use placewright_journal::{
     AppendError, Journal, JournalError, Resolution, SnapshotInfo, SnapshotWriter, Stats, Visit,
 };
@@ -19,7 +19,7 @@ use placewright_journal::{
 use crate::connection::Connection;
 use crate::notice::PostgresqlNotice;
 use crate::options::PostgresqlOptions;
-use crate::rows::{Head, LogEnd};
+use crate::rows::Head;
 use crate::schema::STATS;
 use crate::snapshot;
 use crate::store::Store;
@@ -90,20 +90,11 @@ impl Journal for PostgresqlJournal {
     }
 
     fn accept(&mut self, link: Link, payload: &[u8]) -> bool {
-        let LogEnd {
-            last,
-            checksum,
-            record_bytes,
-        } = self.verified;
-        let Some(bytes) = batch::check_next(link, payload, last, checksum) else {
+        let Some(end) = self.verified.after(link, payload) else {
             return false;
         };
-        self.verified = LogEnd {
-            last: link.last,
-            checksum: link.checksum,
-            record_bytes: record_bytes + bytes,
-        };
-        self.store.acknowledge(self.verified);
+        self.verified = end;
+        self.store.acknowledge(end);
         true
     }
 

@@ -1,5 +1,6 @@
 //! The contents of the rows of a store.
 
+use placewright_journal::batch::LogEnd;
 use tokio_postgres::Row;
 
 use crate::failure::{Cause, Failure};
@@ -13,15 +14,6 @@ pub(crate) fn int(value: u64) -> i64 {
 /// The bytes of an id.
 pub(crate) fn id_bytes(id: u128) -> [u8; 16] {
     id.to_be_bytes()
-}
-
-/// The end of a run of entries: the sequence of the last entry, the checksum of its batch, and the size of all records
-/// up to it, trimmed ones included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LogEnd {
-    pub(crate) last: u64,
-    pub(crate) checksum: u32,
-    pub(crate) record_bytes: u64,
 }
 
 /// The row of the table `head`, against which every append is compared.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use placewright_journal::JournalError;
+use placewright_journal::batch::LogEnd;
 
 use crate::connection::Connection;
 use crate::failure::{Cause, Failure};
 use crate::notice::PostgresqlNotice;
-use crate::rows::{Head, LogEnd};
+use crate::rows::Head;
 use crate::schema::FORMAT;
 use crate::servers::Servers;
 

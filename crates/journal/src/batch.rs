@@ -30,6 +30,31 @@ pub struct Link {
     pub checksum: u32,
 }
 
+/// The end of a run of entries: the sequence of the last entry, the checksum of its batch, and the size of all records
+/// up to it, trimmed ones included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The last entry; 0 for none.
+    pub last: u64,
+    /// The checksum of the batch of the last entry.
+    pub checksum: u32,
+    /// The size of the records in bytes.
+    pub record_bytes: u64,
+}
+
+impl LogEnd {
+    /// The end after a batch that another process hands over, which has to follow right behind this end; `None` if it
+    /// does not follow, or is damaged.
+    pub fn after(self, link: Link, payload: &[u8]) -> Option<Self> {
+        let bytes = check_next(link, payload, self.last, self.checksum)?;
+        Some(Self {
+            last: link.last,
+            checksum: link.checksum,
+            record_bytes: self.record_bytes + bytes,
+        })
+    }
+}
+
 /// Encodes records: for each one its length as four little-endian bytes, then its bytes.
 ///
 /// # Errors
@@ -109,7 +134,7 @@ pub fn check<'a>(
 
 /// Verifies a batch that has to follow right behind the entry `last`, whose batch has the checksum `checksum`. Returns
 /// the total size of its records; `None` if it does not follow, or is damaged.
-pub fn check_next(link: Link, payload: &[u8], last: u64, checksum: u32) -> Option<u64> {
+pub(crate) fn check_next(link: Link, payload: &[u8], last: u64, checksum: u32) -> Option<u64> {
     if link.first != last.checked_add(1)? {
         return None;
     }

@@ -5,7 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-use placewright_journal::{AppendError, Fence, JournalError, Resolution, batch};
+use placewright_journal::batch::{self, LogEnd};
+use placewright_journal::{AppendError, Fence, JournalError, Resolution};
 use prost::bytes::Bytes;
 
 use super::EtcdJournal;
@@ -13,7 +14,7 @@ use crate::client::Repeat;
 use crate::failure::{Cause, Failure};
 use crate::kv;
 use crate::proto::{TxnRequest, TxnResponse};
-use crate::rows::{BatchHeader, Head, LogEnd, Place};
+use crate::rows::{BatchHeader, Head, Place};
 use crate::store::KnownHead;
 
 /// The maximum size in bytes of the records in one value. etcd keeps the last 5,000 requests or more in memory,

@@ -1,12 +1,13 @@
 //! Reading batches in order, each verified in its place in the chain.
 
-use placewright_journal::{JournalError, Visit, batch};
+use placewright_journal::batch::{self, LogEnd};
+use placewright_journal::{JournalError, Visit};
 use prost::bytes::Bytes;
 
 use super::EtcdJournal;
 use crate::kv;
 use crate::proto::{KeyValue, RangeRequest};
-use crate::rows::{BatchHeader, LogEnd, Place, RowError};
+use crate::rows::{BatchHeader, Place, RowError};
 use crate::store::Store;
 
 /// The number of batches in the first page of a read, and the least and the most in later pages. 256 batches of 64 KiB

@@ -2,11 +2,12 @@
 //! copy.
 
 use placewright_journal::JournalError;
+use placewright_journal::batch::LogEnd;
 
 use super::EtcdJournal;
 use crate::kv;
 use crate::proto::TxnRequest;
-use crate::rows::{Head, LogEnd};
+use crate::rows::{Head, encode_trim};
 use crate::store::KnownHead;
 
 /// The head of a log: where the log ends, its epoch, and whether it is sealed.
@@ -105,7 +106,7 @@ impl EtcdJournal {
                 compare: self.known.is_unchanged(keys),
                 success: vec![
                     kv::put(keys.head(), head.encode()),
-                    kv::put(keys.trim(), wanted.encode_trim()),
+                    kv::put(keys.trim(), encode_trim(&wanted)),
                 ],
                 failure: Vec::new(),
             };

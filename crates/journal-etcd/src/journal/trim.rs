@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use placewright_journal::JournalError;
+use placewright_journal::batch::LogEnd;
 use prost::bytes::Bytes;
 
 use super::EtcdJournal;
 use super::read::after;
 use crate::kv;
 use crate::proto::{KeyValue, TxnRequest};
-use crate::rows::{BatchHeader, LogEnd};
+use crate::rows::{BatchHeader, encode_trim};
 use crate::snapshot;
 
 /// The number of keys that are removed in one transaction. Appends wait for it.
@@ -52,7 +53,7 @@ impl EtcdJournal {
             let key = self.store.keys.trim();
             let request = TxnRequest {
                 compare: vec![kv::is_at(key.clone(), at)],
-                success: vec![kv::put(key, wanted.encode_trim())],
+                success: vec![kv::put(key, encode_trim(&wanted))],
                 failure: Vec::new(),
             };
             // Whichever trim has moved the end, the next round of the loop reads where it is.

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use placewright_journal::batch::{self, Link};
+use placewright_journal::batch::{self, Link, LogEnd};
 use placewright_journal::{AppendError, JournalError, Resolution};
 
 use super::PostgresqlJournal;
 use crate::failure::{Cause, Failure};
-use crate::rows::{Head, LogEnd, id_bytes, int};
+use crate::rows::{Head, id_bytes, int};
 use crate::schema::{APPEND, READ_BATCH_ID};
 use crate::session::Session;
 

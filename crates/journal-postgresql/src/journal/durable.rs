@@ -9,10 +9,11 @@
 use std::time::{Duration, Instant};
 
 use placewright_journal::JournalError;
+use placewright_journal::batch::LogEnd;
 
 use super::PostgresqlJournal;
 use crate::failure::Failure;
-use crate::rows::{LogEnd, Look, int};
+use crate::rows::{Look, int};
 use crate::schema::{ACKNOWLEDGE, READ_HEAD, READ_LAST};
 
 /// The pauses between two queries for new entries: at first, and at most. They double.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use placewright_journal::batch::{self, Link};
+use placewright_journal::batch::{self, Link, LogEnd};
 use placewright_journal::{JournalError, Visit};
 
 use super::PostgresqlJournal;
-use crate::rows::{BatchHeader, LogEnd, int};
+use crate::rows::{BatchHeader, int};
 use crate::schema::{FIND_BATCH, READ_BATCHES, READ_END_BEFORE};
 use crate::store::Store;
 
@@ -46,12 +46,12 @@ impl PostgresqlJournal {
             }
             limit = next_limit(limit, &batches);
             for (header, payload) in batches {
-                if header.first > next.max(before.map_or(0, |before| before.last + 1)) {
+                if header.first > next.max(before.last + 1) {
                     return Err(self.missing_or_trimmed(next, header.first - 1)?);
                 }
                 let records = check(&self.store, &header, &payload, before)?;
                 position = header.end.last + 1;
-                before = Some(header.end);
+                before = header.end;
                 self.verified = header.end;
                 self.store.acknowledge(header.end);
                 for (sequence, record) in records {
@@ -112,9 +112,9 @@ impl PostgresqlJournal {
     }
 
     /// The end of the batch before the one that starts at `first`, or of the trimmed entries if no batch is before it.
-    fn end_before(&mut self, first: u64) -> Result<Option<LogEnd>, JournalError> {
+    fn end_before(&mut self, first: u64) -> Result<LogEnd, JournalError> {
         if self.verified.last + 1 == first {
-            return Ok(Some(self.verified));
+            return Ok(self.verified);
         }
         let found = self.connection.repeat(|session| async move {
             let rows = session.query(READ_END_BEFORE, &[&int(first)]).await?;
@@ -122,8 +122,8 @@ impl PostgresqlJournal {
         });
         let found = found.map_err(|failure| self.store.error("read", failure))?;
         match found {
-            Some(end) => Ok(Some(end)),
-            None => Ok(Some(self.look("read")?.trimmed)),
+            Some(end) => Ok(end),
+            None => Ok(self.look("read")?.trimmed),
         }
     }
 
@@ -161,7 +161,7 @@ fn check<'a>(
     store: &Store,
     header: &BatchHeader,
     payload: &'a [u8],
-    before: Option<LogEnd>,
+    before: LogEnd,
 ) -> Result<batch::Records<'a>, JournalError> {
     let BatchHeader {
         first,
@@ -174,8 +174,8 @@ fn check<'a>(
         previous,
         checksum: end.checksum,
     };
-    let before = before.map(|before| (before.last, before.checksum));
-    batch::check(link, payload, before).map_err(|reason| JournalError::Damaged {
+    let before = (before.last, before.checksum);
+    batch::check(link, payload, Some(before)).map_err(|reason| JournalError::Damaged {
         path: store.path(),
         first,
         last: end.last.max(first),
