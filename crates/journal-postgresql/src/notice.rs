@@ -18,7 +18,7 @@ pub enum PostgresqlNotice {
         host: String,
     },
     /// Writes wait for every named standby, often a single one. While one of them is down, nothing can be written.
-    SingleStandby {
+    EveryStandby {
         /// The address of the primary, with its port.
         host: String,
         /// The setting as the primary has it.
@@ -55,7 +55,7 @@ impl fmt::Display for PostgresqlNotice {
                 "PostgreSQL at {host} has no synchronous standby, and the store's address allows that: what is \
                  acknowledged is lost with its disk"
             ),
-            Self::SingleStandby { host, names } => write!(
+            Self::EveryStandby { host, names } => write!(
                 f,
                 "PostgreSQL at {host} waits for every standby in synchronous_standby_names = '{names}': without one \
                  of them nothing is written until another one is named; ANY 1 (…) with several needs only one"

@@ -291,7 +291,7 @@ impl Shared {
                 notices.push(PostgresqlNotice::Asynchronous { host: host.clone() });
             } else if waits_for_all(&names) {
                 let host = host.clone();
-                notices.push(PostgresqlNotice::SingleStandby { host, names });
+                notices.push(PostgresqlNotice::EveryStandby { host, names });
             }
         }
         if !found.has_full_page_writes {
