@@ -3,12 +3,38 @@
 use placewright_http::{ApiResult, Reply};
 use serde_json::{Value, json};
 
+use crate::admin::server_groups;
+use crate::options::ComputeOptions;
 use crate::routed_request::RoutedRequest;
+use crate::servers::actions;
 use crate::version::{NEWEST, OLDEST, Version};
 
-/// The body at `/`: the list of versions.
-pub(crate) fn version_list(origin: &str) -> Value {
-    json!({"versions": [version_entry(origin)]})
+/// The body at `/`: the list of versions, and what the installation can do.
+pub(crate) fn version_list(origin: &str, options: &ComputeOptions) -> Value {
+    json!({"versions": [version_entry(origin)], "capabilities": capabilities(options)})
+}
+
+/// What the installation can do, with the limits of single requests. It is the same for all callers: their quotas and
+/// rights are asked for at `/limits` and by trying.
+fn capabilities(options: &ComputeOptions) -> Value {
+    let limits = &options.limits;
+    json!({
+        "release": env!("CARGO_PKG_VERSION"),
+        "actions": actions::OFFERED,
+        "followed_actions": actions::RECORDED,
+        "server_group_policies": server_groups::POLICIES,
+        "topology_rules": true,
+        "own_images": options.serves_images,
+        // Where control serves the Network API there are none. Otherwise drivers may have some.
+        "networks": !options.serves_networks,
+        "limits": {
+            "server_body_bytes": limits.server_body_bytes_max,
+            "body_bytes": limits.body_bytes_max,
+            "hint_bytes": limits.hint_bytes_max,
+            "parameters": limits.parameters_max,
+            "page_bytes": limits.page_bytes_max,
+        },
+    })
 }
 
 /// Answers with the only version, as `/v2.1` does.

@@ -15,7 +15,7 @@ use placewright_auth::Identity;
 use placewright_control::Runtime;
 use placewright_http::{
     Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, Running,
-    json_error_body,
+    json_error_body, static_document,
 };
 use uuid::Uuid;
 
@@ -47,9 +47,9 @@ pub struct MatchedRequest {
 /// The target of a [`MatchedRequest`].
 enum RequestTarget {
     /// The list of versions.
-    Versions { origin: String },
+    Versions { origin: String, headers: HeaderMap },
     /// The document of the only version, `v2.1`.
-    Version { origin: String },
+    Version { origin: String, headers: HeaderMap },
     /// An operation of a resource.
     Operation(Box<MatchedOperation>),
 }
@@ -196,12 +196,12 @@ impl Api for ComputeService {
         context: &mut RequestContext<Version>,
     ) -> ApiResult<Routed<MatchedRequest>> {
         let (Some(identity), Some(version)) = (identity, context.version()) else {
-            let origin = self.origin(parts);
+            let (origin, headers) = (self.origin(parts), parts.headers.clone());
             return Ok(Routed {
                 request: MatchedRequest {
                     target: match parts.uri.path() {
-                        "" | "/" => RequestTarget::Versions { origin },
-                        _ => RequestTarget::Version { origin },
+                        "" | "/" => RequestTarget::Versions { origin, headers },
+                        _ => RequestTarget::Version { origin, headers },
                     },
                 },
                 body_bytes_max: None,
@@ -254,11 +254,12 @@ impl Api for ComputeService {
     ) -> Running<'a> {
         Box::pin(async move {
             let (matched, identity) = match (&request.target, identity) {
-                (RequestTarget::Versions { origin }, _) => {
-                    return Reply::value(300, &discovery::version_list(origin));
+                (RequestTarget::Versions { origin, headers }, _) => {
+                    let document = discovery::version_list(origin, &self.api_state.options);
+                    return static_document(300, &document, headers);
                 }
-                (RequestTarget::Version { origin }, _) => {
-                    return Reply::value(200, &discovery::version_details(origin));
+                (RequestTarget::Version { origin, headers }, _) => {
+                    return static_document(200, &discovery::version_details(origin), headers);
                 }
                 (RequestTarget::Operation(matched), Some(identity)) => (matched, identity),
                 // `required_access` lets no request for an operation pass without an identity.

@@ -1,10 +1,24 @@
 //! Version discovery: how clients find the API.
 
+use placewright_conductor::accounts::DEFAULT_DOMAIN;
 use serde_json::{Value, json};
 
-/// The body at `/`: the list of versions.
+use crate::sign_in_body::METHODS;
+
+/// The body at `/`: the list of versions, and what the installation can do: the same for all callers.
 pub(crate) fn version_list(origin: &str) -> Value {
-    json!({"versions": {"values": [version_entry(origin)]}})
+    json!({
+        "versions": {"values": [version_entry(origin)]},
+        "capabilities": {
+            "release": env!("CARGO_PKG_VERSION"),
+            "methods": METHODS,
+            "scopes": ["project", "domain", "system", "unscoped"],
+            "domains": [DEFAULT_DOMAIN],
+            "federation": false,
+            "multi_factor": false,
+            "trusts": false,
+        },
+    })
 }
 
 /// The body at `/v3`: the only version.

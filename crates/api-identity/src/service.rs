@@ -14,8 +14,8 @@ use matchit::Router;
 use placewright_auth::{Identity, Passwords, Secret};
 use placewright_control::accounts::Accounts;
 use placewright_http::{
-    Access, Api, ApiError, ApiResult, Body, Gateway, Query, Reply, RequestContext, Routed, Running,
-    Syntax, authority, decode_percent, json_error_body,
+    Access, Api, ApiError, ApiResult, Body, Gateway, Query, RequestContext, Routed, Running,
+    Syntax, authority, decode_percent, json_error_body, static_document,
 };
 
 use crate::call::{ApiState, Call, Head};
@@ -55,9 +55,9 @@ pub struct MatchedRequest {
 /// The target of a [`MatchedRequest`].
 enum RequestTarget {
     /// The list of versions.
-    Versions { origin: String },
+    Versions { origin: String, headers: HeaderMap },
     /// The document of the only version.
-    Version { origin: String },
+    Version { origin: String, headers: HeaderMap },
     /// An operation of a resource.
     Operation(&'static Operation, Box<Head>),
 }
@@ -195,12 +195,12 @@ impl Api for IdentityService {
         let path = parts.uri.path();
         let (target, takes_body) = match path.strip_prefix(PREFIX) {
             None => {
-                let origin = self.origin(parts);
-                (RequestTarget::Versions { origin }, false)
+                let (origin, headers) = (self.origin(parts), parts.headers.clone());
+                (RequestTarget::Versions { origin, headers }, false)
             }
             Some("" | "/") => {
-                let origin = self.origin(parts);
-                (RequestTarget::Version { origin }, false)
+                let (origin, headers) = (self.origin(parts), parts.headers.clone());
+                (RequestTarget::Version { origin, headers }, false)
             }
             Some(path) => {
                 let (operation, head) = self.head(parts, path, context)?;
@@ -227,11 +227,11 @@ impl Api for IdentityService {
     ) -> Running<'a> {
         Box::pin(async move {
             let (operation, head) = match &request.target {
-                RequestTarget::Versions { origin } => {
-                    return Reply::value(300, &discovery::version_list(origin));
+                RequestTarget::Versions { origin, headers } => {
+                    return static_document(300, &discovery::version_list(origin), headers);
                 }
-                RequestTarget::Version { origin } => {
-                    return Reply::value(200, &discovery::version_details(origin));
+                RequestTarget::Version { origin, headers } => {
+                    return static_document(200, &discovery::version_details(origin), headers);
                 }
                 RequestTarget::Operation(operation, head) => (operation, head),
             };

@@ -62,6 +62,9 @@ impl SignInBody {
     }
 }
 
+/// The methods of authentication, each of them on its own.
+pub(crate) const METHODS: [&str; 3] = ["password", "token", "application_credential"];
+
 fn credentials(identity: &mut Fields<'_>) -> ApiResult<Credentials> {
     let methods = identity.list("methods", 8)?.unwrap_or_default();
     let [method] = methods else {

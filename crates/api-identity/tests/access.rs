@@ -27,6 +27,25 @@ async fn versions_are_shown_to_everybody() {
     );
 }
 
+#[tokio::test]
+async fn the_root_says_what_the_service_can_do_and_clients_may_keep_it() {
+    let site = Site::new().await;
+    for (path, status) in [("/", 300), ("/v3", 200)] {
+        let first = site.send("GET", path, &[], None).await;
+        assert_eq!(first.status, status);
+        let tag = first.headers["etag"].to_str().unwrap();
+        let again = site
+            .send("GET", path, &[("if-none-match", tag)], None)
+            .await;
+        assert_eq!((again.status, &again.body), (304, &Value::Null));
+    }
+    let root = site.send("GET", "/", &[], None).await.body;
+    let capabilities = &root["capabilities"];
+    assert_eq!(capabilities["release"], env!("CARGO_PKG_VERSION"));
+    let methods = json!(["password", "token", "application_credential"]);
+    assert_eq!(capabilities["methods"], methods);
+}
+
 /// The calls that only an administrator may make, each with its method, path and body. `ADMIN`, `PROJECT` and `ROLE`
 /// stand for the ids of the user, the project and the role named `admin`, and `OWN` for the id of the user `demo`.
 async fn management(site: &Site) -> Vec<(&'static str, String, Option<Value>)> {

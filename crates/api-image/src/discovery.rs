@@ -4,14 +4,15 @@ use placewright_auth::Rule;
 use placewright_http::{ApiResult, Reply};
 use serde_json::{Value, json};
 
+use crate::options::{self, ImageOptions};
 use crate::request::RoutedRequest;
 
 /// The minor number of the newest version that is offered: the last one without stores, which this service does not
 /// have.
 const NEWEST: u8 = 7;
 
-/// The list of versions.
-pub(crate) fn versions(origin: &str) -> Value {
+/// The list of versions, and what the installation can do: the same for all callers.
+pub(crate) fn versions(origin: &str, options: &ImageOptions) -> Value {
     let version = |number: u8| {
         json!({
             "id": format!("v2.{number}"),
@@ -20,7 +21,25 @@ pub(crate) fn versions(origin: &str) -> Value {
         })
     };
     let versions: Vec<Value> = (0..=NEWEST).rev().map(version).collect();
-    json!({"versions": versions})
+    json!({"versions": versions, "capabilities": capabilities(options)})
+}
+
+/// What the service can do, with the limits of single images. What the caller's project has left is at
+/// `/v2/info/usage`.
+fn capabilities(options: &ImageOptions) -> Value {
+    json!({
+        "release": env!("CARGO_PKG_VERSION"),
+        "import_methods": [],
+        "sharing": true,
+        "tasks": false,
+        "limits": {
+            "image_bytes": options.limits.image_bytes_max,
+            "body_bytes": options::BODY_BYTES_MAX,
+            "properties": options::PROPERTIES_MAX,
+            "tags": options::TAGS_MAX,
+            "members": options::MEMBERS_MAX,
+        },
+    })
 }
 
 /// `GET /v2/info/import`: images are uploaded, never fetched from elsewhere.

@@ -13,7 +13,7 @@ use placewright_auth::Identity;
 use placewright_control::ControlHandle;
 use placewright_http::{
     Access, Api, ApiError, ApiResult, Body, BodySink, Gateway, Reply, RequestContext, Routed,
-    Running, content_type, json_error_body, latin1_path,
+    Running, content_type, json_error_body, latin1_path, static_document,
 };
 
 use crate::folder::ImageFolder;
@@ -87,6 +87,8 @@ pub struct MatchedRequest {
     method: Method,
     /// Scheme and host of the API as the client addresses it, for the list of versions.
     origin: String,
+    /// What the client has of that list.
+    headers: HeaderMap,
     /// Where the bytes of an upload are when all of them arrived.
     slot: Slot,
 }
@@ -127,10 +129,15 @@ impl Api for ImageService {
         context.set_route(path.route.path());
         path.route.check_method(&parts.method)?;
         let has_body = path.route.has_body(&parts.method);
+        let headers = match path.route {
+            Route::Versions => parts.headers.clone(),
+            _ => HeaderMap::new(),
+        };
         let request = MatchedRequest {
             path,
             method: parts.method.clone(),
             origin: self.origin(parts),
+            headers,
             slot: Slot::default(),
         };
         if request.is_upload() {
@@ -178,7 +185,7 @@ impl Api for ImageService {
     ) -> Running<'a> {
         Box::pin(async move {
             let Some(identity) = identity else {
-                return Reply::value(200, &discovery::versions(&request.origin));
+                return show_versions(&self.api_state, request);
             };
             let routed = RoutedRequest {
                 api_state: &self.api_state,
@@ -208,10 +215,15 @@ impl Api for ImageService {
     }
 }
 
+fn show_versions(api_state: &ApiState, request: &MatchedRequest) -> ApiResult<Reply> {
+    let document = discovery::versions(&request.origin, &api_state.options);
+    static_document(200, &document, &request.headers)
+}
+
 async fn run_handler(matched: &MatchedRequest, request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     // Routing has checked that the path has the method, so the last method of a path needs no pattern.
     match (matched.path.route, matched.method.as_str()) {
-        (Route::Versions, _) => Reply::value(200, &discovery::versions(&matched.origin)),
+        (Route::Versions, _) => show_versions(request.api_state, matched),
         (Route::Images, "POST") => create::create(request).await,
         (Route::Images, _) => list::list(request).await,
         (Route::Image, "PATCH") => patch::update(request).await,

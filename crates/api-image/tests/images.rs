@@ -374,6 +374,24 @@ async fn a_project_has_no_more_images_than_it_may() {
 }
 
 #[tokio::test]
+async fn the_root_says_what_the_service_can_do_and_clients_may_keep_it() {
+    let api = Api::start().await;
+    let root = api.get("", "/").await;
+    let tag = root.headers["etag"].to_str().unwrap().to_owned();
+    let capabilities = root.expect(200)["capabilities"].clone();
+    assert_eq!(capabilities["release"], env!("CARGO_PKG_VERSION"));
+    let limits = Limits::default();
+    assert_eq!(
+        capabilities["limits"]["image_bytes"],
+        limits.image_bytes_max
+    );
+    let headers = [("if-none-match", tag.as_str())];
+    let again = api.send_with("", ("GET", "/"), &headers, "").await;
+    assert_eq!((again.status, again.bytes.len()), (304, 0));
+    assert_eq!(again.headers["etag"], tag);
+}
+
+#[tokio::test]
 async fn clients_find_versions_and_schemas() {
     let api = Api::start().await;
     let versions = api.get("", "/").await.expect(200);

@@ -115,9 +115,15 @@ impl Resource {
     pub(crate) fn show(&self, origin: &str) -> ApiResult<Value> {
         let link = |path: &str| json!([{"rel": "self", "href": format!("{origin}/v2.0/{path}")}]);
         match self {
-            Self::Versions => Ok(json!({"versions": [{
-                "id": "v2.0", "status": "CURRENT", "links": link(""),
-            }]})),
+            Self::Versions => Ok(json!({
+                "versions": [{"id": "v2.0", "status": "CURRENT", "links": link("")}],
+                // It is the same for all callers.
+                "capabilities": {
+                    "release": env!("CARGO_PKG_VERSION"),
+                    "networks": false,
+                    "writes": false,
+                },
+            })),
             Self::Collections => {
                 let resources = COLLECTIONS.iter().map(
                     |(name, key)| json!({"name": name, "collection": key, "links": link(name)}),

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::body::Body as HttpBody;
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, Uri};
+use hyper::{HeaderMap, Method, Request, Response, Uri};
 use placewright_auth::Identity;
 use placewright_http::{
     Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, Running,
-    json_error_body, keystone_error, latin1_path,
+    json_error_body, keystone_error, latin1_path, static_document,
 };
 use serde_json::{Value, json};
 
@@ -66,6 +66,8 @@ pub struct MatchedRequest {
     resource: Resource,
     /// Scheme and host of the API as the client addresses it.
     origin: String,
+    /// What the client has of the list of versions.
+    headers: HeaderMap,
 }
 
 impl Api for NetworkService {
@@ -112,6 +114,7 @@ impl Api for NetworkService {
             request: MatchedRequest {
                 resource,
                 origin: self.origin(parts),
+                headers: parts.headers.clone(),
             },
             body_bytes_max: None,
         })
@@ -132,7 +135,13 @@ impl Api for NetworkService {
         _: Option<&'a Identity>,
         _: &'a [u8],
     ) -> Running<'a> {
-        Box::pin(async move { Reply::value(200, &request.resource.show(&request.origin)?) })
+        Box::pin(async move {
+            let document = request.resource.show(&request.origin)?;
+            match request.resource {
+                Resource::Versions => static_document(200, &document, &request.headers),
+                _ => Reply::value(200, &document),
+            }
+        })
     }
 
     fn error_body(

@@ -83,6 +83,26 @@ async fn nothing_has_an_id_and_nothing_can_be_made() {
 }
 
 #[tokio::test]
+async fn the_root_says_what_the_service_can_do_and_clients_may_keep_it() {
+    let show = async |tag: &str| {
+        let request = Request::get("/")
+            .header("host", "cloud:9696")
+            .header("if-none-match", tag)
+            .body(Full::new(Bytes::new()))
+            .unwrap();
+        let (parts, body) = service().handle(request, None).await.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        (parts.status.as_u16(), parts.headers, bytes)
+    };
+    let (status, headers, body) = show("\"x\"").await;
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(status, 200);
+    assert_eq!(body["capabilities"]["networks"], false);
+    let (status, _, body) = show(headers["etag"].to_str().unwrap()).await;
+    assert_eq!((status, body.len()), (304, 0));
+}
+
+#[tokio::test]
 async fn only_the_versions_are_for_everybody() {
     let (status, body) = send("GET", "/", None).await;
     assert_eq!(status, 200);

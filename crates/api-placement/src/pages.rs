@@ -1,16 +1,18 @@
 //! Placewright's own pages on the port of the Placement API.
 //!
-//! Without authentication: `/placewright/v1/openapi.json`. Under a policy rule:
+//! Without authentication: `/placewright/v1/openapi.json`, `/placewright/v1/capabilities`. Under a policy rule:
 //! `/placewright/v1/changes`, `/placewright/v1/explain`, `/placewright/v1/audit`,
 //! `/placewright/v1/audit/repair`, `/placewright/v1/status`, `/placewright/v1/hand-over`,
 //! `/placewright/v1/lost-entries/append`.
 
+mod capabilities;
 mod change_json;
 pub(crate) mod changes;
 pub(crate) mod explain;
 mod openapi;
 mod replicas;
 
+use hyper::HeaderMap;
 use hyper::http::request::Parts;
 use placewright_auth::{Identity, Rule, Target};
 use placewright_control::RepairOptions;
@@ -25,6 +27,8 @@ use crate::shared::PlacementService;
 pub(crate) enum Page {
     /// The OpenAPI document of the Placement API.
     OpenApi,
+    /// What the service can do.
+    Capabilities,
     /// The stream of all durable changes in order.
     Changes,
     /// An explanation of why a query for candidates finds what it finds.
@@ -50,11 +54,14 @@ pub(crate) struct PageRequest {
     version: Microversion,
     /// The `Last-Event-ID` header: the id of the last event that a client of the change stream received.
     last_event_id: Option<String>,
+    /// What the client has of a page that stays the same.
+    headers: HeaderMap,
 }
 
 impl Page {
-    const ALL: [Page; 8] = [
+    const ALL: [Page; 9] = [
         Page::OpenApi,
+        Page::Capabilities,
         Page::Changes,
         Page::Explain,
         Page::Audit,
@@ -73,6 +80,7 @@ impl Page {
     pub(crate) fn path(self) -> &'static str {
         match self {
             Page::OpenApi => "/placewright/v1/openapi.json",
+            Page::Capabilities => "/placewright/v1/capabilities",
             Page::Changes => "/placewright/v1/changes",
             Page::Explain => "/placewright/v1/explain",
             Page::Audit => "/placewright/v1/audit",
@@ -86,7 +94,7 @@ impl Page {
     /// The policy rule that protects the page; none for a page without authentication.
     fn rule(self) -> Option<Rule> {
         match self {
-            Page::OpenApi => None,
+            Page::OpenApi | Page::Capabilities => None,
             Page::Changes => Some(Rule::ChangesFollow),
             Page::Explain => Some(Rule::ExplainShow),
             Page::Audit => Some(Rule::AuditShow),
@@ -103,15 +111,23 @@ impl Page {
 
     /// Whether a request for the page waits until the state is the newest.
     pub(crate) fn reads_newest(self) -> bool {
-        // These three pages are needed most when the store does not answer.
-        !matches!(self, Page::Status | Page::HandOver | Page::AppendLost)
+        // The first page does not depend on the state. The others are needed most when the store does not answer.
+        !matches!(
+            self,
+            Page::Capabilities | Page::Status | Page::HandOver | Page::AppendLost
+        )
     }
 
     /// The method of the page.
     fn method(self) -> &'static str {
         match self {
             Page::Repair | Page::HandOver | Page::AppendLost => "POST",
-            Page::OpenApi | Page::Changes | Page::Explain | Page::Audit | Page::Status => "GET",
+            Page::OpenApi
+            | Page::Capabilities
+            | Page::Changes
+            | Page::Explain
+            | Page::Audit
+            | Page::Status => "GET",
         }
     }
 
@@ -158,6 +174,10 @@ pub(crate) fn route(
         page,
         version,
         last_event_id,
+        headers: match page {
+            Page::Capabilities => parts.headers.clone(),
+            _ => HeaderMap::new(),
+        },
     })
 }
 
@@ -174,6 +194,10 @@ pub(crate) async fn show(
     let query = query::parse(query_string).map_err(ApiError::bad_request)?;
     match page_request.page {
         Page::OpenApi => openapi::show(&query),
+        Page::Capabilities => {
+            let pages = Page::ALL.map(Page::path);
+            capabilities::show(&query, &page_request.headers, (&service.options, &pages))
+        }
         Page::Changes => changes::follow(service, &query, page_request.last_event_id.as_deref()),
         Page::Explain => explain::show(service, page_request.version, query_string).await,
         Page::Audit => audit(service, None).await,

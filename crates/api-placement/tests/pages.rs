@@ -81,6 +81,32 @@ async fn public_pages_need_neither_token_nor_version() {
 }
 
 #[tokio::test]
+async fn the_capabilities_are_for_everybody_and_clients_may_keep_them() {
+    let service = service(HttpOptions::default()).await;
+    let path = "/placewright/v1/capabilities";
+    let first = get(path).header("x-auth-token", "").send(&service).await;
+    assert_eq!(first.status, 200);
+    let capabilities = &first.json()["capabilities"];
+    assert_eq!(capabilities["release"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(capabilities["max_version"], "1.39");
+    let pages = capabilities["pages"].as_array().unwrap();
+    assert!(pages.contains(&Value::from(path)));
+    assert_eq!(capabilities["limits"]["entries"], 10_000);
+    let again = get(path)
+        .header("if-none-match", first.header("etag"))
+        .send(&service)
+        .await;
+    assert_eq!((again.status, again.text.as_str()), (304, ""));
+    let query = format!("{path}?x=1");
+    assert_eq!(get(&query).send(&service).await.status, 400);
+    let post = call("POST", path).send(&service).await;
+    assert_eq!((post.status, post.header("allow")), (405, "GET"));
+    // The root is the reference's.
+    let root = get("/").send(&service).await.json();
+    assert_eq!(root.as_object().map(serde_json::Map::len), Some(1));
+}
+
+#[tokio::test]
 async fn tenants_see_no_metrics() {
     let service = service(HttpOptions::default()).await;
     let answer = get("/metrics").send(&service).await;

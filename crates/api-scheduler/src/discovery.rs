@@ -18,7 +18,7 @@ pub(crate) fn show(route: Route, headers: &HeaderMap) -> ApiResult<Reply> {
         Route::Versions => json!({"versions": [version], "capabilities": capabilities()}),
         _ => json!({"version": version, "capabilities": capabilities()}),
     };
-    static_document(&document, headers)
+    static_document(200, &document, headers)
 }
 
 /// What the API can do, with the limits of single requests.

@@ -9,12 +9,16 @@ use crate::reply::Reply;
 /// How long clients may use a document without asking again.
 const CACHING: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
-/// The JSON of a document with its entity tag, or 304 if the client has it.
+/// The JSON of a document with its entity tag and this status, or 304 if the client has it.
 ///
 /// # Errors
 ///
 /// 500 when the document has no form in JSON, which is a bug.
-pub fn static_document(document: &impl Serialize, headers: &HeaderMap) -> ApiResult<Reply> {
+pub fn static_document(
+    status: u16,
+    document: &impl Serialize,
+    headers: &HeaderMap,
+) -> ApiResult<Reply> {
     let json = serde_json::to_vec(document)
         .map_err(|error| ApiError::new(500, format!("cannot write the answer: {error}")))?;
     let tag = format!("\"{:016x}\"", hash(&json));
@@ -25,7 +29,7 @@ pub fn static_document(document: &impl Serialize, headers: &HeaderMap) -> ApiRes
     };
     let mut reply = match headers.get_all(IF_NONE_MATCH).iter().any(has_tag) {
         true => Reply::empty(304),
-        false => Reply::text(200, "application/json", json),
+        false => Reply::text(status, "application/json", json),
     };
     let tag = HeaderValue::from_str(&tag)
         .map_err(|error| ApiError::new(500, format!("cannot write the tag: {error}")))?;
@@ -49,7 +53,7 @@ mod tests {
     #[test]
     fn a_client_that_has_the_document_gets_304() {
         let document = serde_json::json!({"a": 1});
-        let reply = static_document(&document, &HeaderMap::new()).expect("it is JSON");
+        let reply = static_document(300, &document, &HeaderMap::new()).expect("it is JSON");
         let tag = reply.headers.first().map(|(_, value)| value.clone());
         let tag = tag.expect("there is a tag");
         let text = tag.to_str().expect("it is text").to_owned();
@@ -58,12 +62,12 @@ mod tests {
             (format!("W/{text}"), 304),
             (format!("\"x\", {text}"), 304),
             ("*".to_owned(), 304),
-            ("\"x\"".to_owned(), 200),
+            ("\"x\"".to_owned(), 300),
         ] {
             let mut headers = HeaderMap::new();
             let value = HeaderValue::from_str(&value).expect("it is a header");
             headers.insert(IF_NONE_MATCH, value);
-            let reply = static_document(&document, &headers).expect("it is JSON");
+            let reply = static_document(300, &document, &headers).expect("it is JSON");
             assert_eq!(reply.status, status);
             assert_eq!(reply.headers.first().map(|(_, value)| value), Some(&tag));
         }

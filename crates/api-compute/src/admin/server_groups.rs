@@ -40,6 +40,14 @@ pub(crate) fn for_scheduler(
     }
 }
 
+/// The policies of server groups, as [`parse_policy`] reads them.
+pub(crate) const POLICIES: [&str; 4] = [
+    "affinity",
+    "anti-affinity",
+    "soft-affinity",
+    "soft-anti-affinity",
+];
+
 fn parse_policy(name: &str) -> Option<GroupPolicy> {
     Some(match name {
         "affinity" => GroupPolicy::Affinity,

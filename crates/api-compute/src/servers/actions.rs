@@ -49,8 +49,25 @@ const NOT_OFFERED: [&str; 33] = [
     "detach",
 ];
 
+/// The actions that are implemented.
+pub(crate) const OFFERED: [&str; 13] = [
+    "confirmResize",
+    "evacuate",
+    "forceDelete",
+    "lock",
+    "migrate",
+    "os-migrateLive",
+    "rebuild",
+    "resize",
+    "revertResize",
+    "shelve",
+    "shelveOffload",
+    "unlock",
+    "unshelve",
+];
+
 /// Actions that leave a record in the history of their server, which the `Location` of the answer leads to.
-const RECORDED: [&str; 9] = [
+pub(crate) const RECORDED: [&str; 9] = [
     "confirmResize",
     "evacuate",
     "migrate",

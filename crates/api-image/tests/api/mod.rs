@@ -113,7 +113,18 @@ impl Api {
         path: &str,
         (content_type, body): (&str, impl Into<Bytes>),
     ) -> ApiResponse {
-        let request = Request::builder()
+        let headers = [("content-type", content_type)];
+        self.send_with(token, (method, path), &headers, body).await
+    }
+
+    pub async fn send_with(
+        &self,
+        token: &str,
+        (method, path): (&str, &str),
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> ApiResponse {
+        let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header("host", "cloud:9292")
@@ -125,10 +136,11 @@ impl Api {
                 } else {
                     "member,reader"
                 },
-            )
-            .header("content-type", content_type)
-            .body(Full::new(body.into()))
-            .unwrap();
+            );
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(body.into())).unwrap();
         let response = self.service.handle(request, None).await;
         let (parts, body) = response.into_parts();
         ApiResponse {
