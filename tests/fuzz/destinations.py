@@ -221,6 +221,7 @@ class Drawer:
             ("scheduler_hints", self.hints),
             ("instance_group", self.group),
             ("requested_resources", lambda: [self.resources()]),
+            ("group_policy", lambda: rng.choice(["none", "isolate"])),
             ("request_level_params", lambda: {"root_required": ["COMPUTE_NODE"]}),
             ("pci_requests", lambda: [self.pci()]),
             ("requested_networks", lambda: [self.network()]),

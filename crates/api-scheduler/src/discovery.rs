@@ -28,6 +28,7 @@ fn capabilities() -> Value {
         "release": env!("CARGO_PKG_VERSION"),
         "resources": resources,
         "requests_without_flavor": true,
+        "group_policies": ["none", "isolate"],
         "brief_alternates": true,
         "topology_relations": ["same", "different", "spread", "near", "far"],
         "limits": {

@@ -112,6 +112,40 @@ async fn a_request_names_resources_and_traits_in_place_of_a_flavor() {
 }
 
 #[tokio::test]
+async fn a_request_says_itself_whether_its_groups_may_share_a_provider() {
+    let fleet = Fleet::with_hosts(5).await;
+    // Each host is one provider with 4 VCPUs.
+    let groups =
+        ["_A", "_B"].map(|suffix| json!({"requester_id": suffix, "resources": {"VCPU": 1}}));
+    for (policy, count) in [(Some("none"), 10), (None, 10), (Some("isolate"), 0)] {
+        let mut request = json!({"requested_resources": groups});
+        if let Some(policy) = policy {
+            request["group_policy"] = json!(policy);
+        }
+        let answer = fleet
+            .post("/v1/capacity", &json!({"request": request}))
+            .await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        assert_eq!(answer.json()["count"], count, "{policy:?}");
+    }
+    let other_policy = json!({"vcpus": 1, "memory_mb": 1, "extra_specs": {"group_policy": "none"}});
+    for request in [
+        json!({"requested_resources": groups, "group_policy": "share"}),
+        json!({"requested_resources": groups, "group_policy": "isolate", "flavor": other_policy}),
+    ] {
+        let refused = fleet
+            .post("/v1/capacity", &json!({"request": request}))
+            .await;
+        assert_eq!(
+            (refused.status, &refused.json()["errors"][0]["field"]),
+            (400, &json!("request.group_policy")),
+            "{}",
+            refused.text
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_limit_out_of_range_is_refused() {
     let fleet = Fleet::with_hosts(1).await;
     let body = json!({"request": destinations_body(1, &[])["request"], "limit": 0});

@@ -28,6 +28,7 @@ use placewright_placement::{self as placement, ClassId, ConsumerGeneration, Inve
 use placewright_records::guests::{Entry, GuestRow, GuestStateName};
 use placewright_records::{Form, Layout, Reader, Writer, control as control_records, server};
 use placewright_types::host_state::{HostReport, HostUpdate, NumberedUpdate};
+use placewright_types::request::{RequestGroupPolicy, RequestSpec};
 use placewright_types::server::{Networks, ServerFields};
 use values::{AT, HOST, INSTANCE, OTHER, accounts};
 
@@ -352,7 +353,13 @@ fn test_requests(tested: &mut TestedRows) {
     tested.test("requests", [resource_request]);
     tested.test("requests", [bodies::profile()]);
     tested.test("requests", bodies::profile().groups);
-    tested.test("requests", [request]);
+    tested.test(
+        "requests",
+        [RequestSpec {
+            group_policy: Some(RequestGroupPolicy::Isolate),
+            ..request
+        }],
+    );
 }
 
 fn test_quotas_and_images(tested: &mut TestedRows) {

@@ -52,7 +52,7 @@ pub mod device;
 pub mod group;
 
 pub use device::{DeviceProfile, PciNumaPolicy, PciRequest, PortResourceRequest, RequestedNetwork};
-pub use group::{GroupPolicy, ServerGroup, TopologyRelation, TopologyRule};
+pub use group::{GroupPolicy, RequestGroupPolicy, ServerGroup, TopologyRelation, TopologyRule};
 
 /// A request to place one or more equal instances: everything that decides where they go.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -101,6 +101,9 @@ pub struct RequestSpec {
     /// that are described in their own fields must not be repeated here.
     #[serde(default)]
     pub requested_resources: Vec<RequestGroup>,
+    /// Whether groups with a suffix may share a provider, in place of `group_policy` in the flavor's extra specs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_policy: Option<RequestGroupPolicy>,
     /// Constraints on the request as a whole.
     #[serde(default)]
     pub request_level_params: RequestLevelParams,
@@ -152,6 +155,7 @@ impl RequestSpec {
             scheduler_hints: BTreeMap::new(),
             instance_group: None,
             requested_resources: Vec::new(),
+            group_policy: None,
             request_level_params: RequestLevelParams::default(),
             pci_requests: Vec::new(),
             requested_networks: Vec::new(),

@@ -10,8 +10,8 @@ use placewright_types::request::device::{
 };
 use placewright_types::request::group::Strength;
 use placewright_types::request::{
-    Destination, GroupPolicy, RequestGroup, RequestLevelParams, RequestSpec, ServerGroup,
-    TopologyRelation, TopologyRule,
+    Destination, GroupPolicy, RequestGroup, RequestGroupPolicy, RequestLevelParams, RequestSpec,
+    ServerGroup, TopologyRelation, TopologyRule,
 };
 
 use crate::form::{Form, FormError, Reader, Writer};
@@ -36,7 +36,8 @@ row!(RequestSpec {
     requested_networks,
     device_profiles,
     topology_rules,
-    siblings,
+    siblings;
+    group_policy
 });
 row!(Flavor {
     name,
@@ -132,6 +133,7 @@ row!(PortRequestGroup {
 row!(DeviceProfile { name, groups });
 row!(DeviceGroup { properties });
 
+names!(RequestGroupPolicy { 0 None, 1 Isolate });
 names!(GroupPolicy { 0 Affinity, 1 AntiAffinity, 2 SoftAffinity, 3 SoftAntiAffinity });
 names!(TopologyRelation { 0 Same, 1 Different, 2 Spread, 3 Near, 4 Far });
 names!(Strength { 0 Hard, 1 Soft });

@@ -173,6 +173,7 @@ pub fn request() -> RequestSpec {
             topology_rules: vec![rule()],
         }),
         requested_resources: vec![resources()],
+        group_policy: None,
         request_level_params: RequestLevelParams {
             root_required: set_of(&["CUSTOM_I"]),
             root_forbidden: set_of(&["CUSTOM_J"]),

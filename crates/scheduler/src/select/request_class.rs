@@ -94,6 +94,7 @@ pub(super) fn is_same_class(request: &RequestSpec, other: &RequestSpec) -> bool 
         scheduler_hints,
         instance_group: _,
         requested_resources,
+        group_policy,
         request_level_params,
         pci_requests,
         requested_networks,
@@ -120,6 +121,7 @@ pub(super) fn is_same_class(request: &RequestSpec, other: &RequestSpec) -> bool 
         && *scheduler_hints == other.scheduler_hints
         && group(request) == group(other)
         && *requested_resources == other.requested_resources
+        && *group_policy == other.group_policy
         && *request_level_params == other.request_level_params
         && *pci_requests == other.pci_requests
         && *requested_networks == other.requested_networks

@@ -141,7 +141,7 @@ impl ResourceRequest {
             return Err(BadRequest::missing(
                 "flavor.extra_specs[\"group_policy\"]",
                 "the flavor has several suffixed groups; \"none\" lets them share a provider, \
-                 \"isolate\" gives each one of its own",
+                 \"isolate\" gives each one of its own. The request's own group_policy does the same",
             ));
         }
         self.group_policy = Some(GroupPolicy::None);

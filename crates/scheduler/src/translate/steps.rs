@@ -13,8 +13,8 @@ use crate::error::{BadRequest, Warning};
 use crate::extra_spec::ExtraSpecKey;
 use crate::flavor::{Flavor, extra_spec_field};
 use crate::image;
-use crate::request::RequestSpec;
 use crate::request::device::PciNumaPolicy;
+use crate::request::{RequestGroupPolicy, RequestSpec};
 use crate::translate::cpu::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy};
 use crate::translate::guest_hardware::Tpm;
 use crate::translate::guest_requirements::GuestRequirements;
@@ -84,6 +84,7 @@ pub(super) fn build(
     };
     add_request_level(spec, &mut request);
     add_extra_specs(&spec.flavor, &mut request, warnings)?;
+    add_group_policy(spec, &mut request)?;
     request.flavor_group_count = request.suffixed.len();
     for name in requirements
         .image
@@ -121,6 +122,26 @@ fn add_request_level(spec: &RequestSpec, request: &mut ResourceRequest) {
     request.root_required.clone_from(&params.root_required);
     request.root_forbidden.clone_from(&params.root_forbidden);
     request.same_subtree.clone_from(&params.same_subtree);
+}
+
+/// Adds the group policy that the request has itself.
+fn add_group_policy(spec: &RequestSpec, request: &mut ResourceRequest) -> Result<(), BadRequest> {
+    let Some(policy) = spec.group_policy else {
+        return Ok(());
+    };
+    let policy = match policy {
+        RequestGroupPolicy::None => GroupPolicy::None,
+        RequestGroupPolicy::Isolate => GroupPolicy::Isolate,
+    };
+    if request.group_policy.is_some_and(|other| other != policy) {
+        return Err(BadRequest::conflict(
+            "group_policy",
+            extra_spec_field("group_policy"),
+            "they differ",
+        ));
+    }
+    request.group_policy = Some(policy);
+    Ok(())
 }
 
 /// Adds the resources, traits and the group policy of the flavor's extra specs.

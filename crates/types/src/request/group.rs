@@ -35,6 +35,16 @@ pub struct ServerGroup {
     pub topology_rules: Vec<TopologyRule>,
 }
 
+/// Whether groups of a request with a suffix may share a provider: Placement's `group_policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RequestGroupPolicy {
+    /// Several groups may be served by one provider.
+    None,
+    /// Each group is served by a provider of its own.
+    Isolate,
+}
+
 /// The relation that holds between the members of a server group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
