@@ -1,6 +1,7 @@
 //! `/v1/hosts`: the scheduler's view of hosts, and the updates that hosts send.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use placewright_control::now;
 use placewright_http::{Query, Reply, Syntax};
@@ -205,11 +206,21 @@ fn host_not_found(uuid: Uuid) -> ErrorResponse {
     ErrorResponse::not_found(format!("The scheduler has not heard of host {uuid}."))
 }
 
-/// `POST /v1/hosts/{uuid}/state`: applies the next update of a host's agent.
-pub(crate) fn update(request: &RoutedRequest<'_>, uuid: Uuid) -> HandlerResult<Reply> {
+/// `POST /v1/hosts/{uuid}/state`: applies the next update of a host's agent, at all replicas.
+pub(crate) async fn update(request: &RoutedRequest<'_>, uuid: Uuid) -> HandlerResult<Reply> {
     let update: NumberedUpdate = request.parse_body()?;
     let apply = |hosts: &mut HostTable| hosts.apply_numbered(uuid, now(), &update);
-    let receipt = match request.api_state.change_hosts(apply) {
+    let mut receipt = request.api_state.change_hosts(apply);
+    if receipt != Receipt::Gap
+        && let Some(others) = request.api_state.other_replicas.get()
+    {
+        // The agent then sends the complete state, which a replica can take that lacks an update before this one.
+        let receipts = others.forward_update(uuid, Arc::new(update)).await;
+        if receipts.contains(&Receipt::Gap) {
+            receipt = Receipt::Gap;
+        }
+    }
+    let receipt = match receipt {
         Receipt::Applied => "applied",
         Receipt::Stale => "stale",
         Receipt::Gap => {

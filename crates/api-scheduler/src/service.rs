@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use hyper::body::Body as HttpBody;
@@ -10,7 +10,7 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response, Uri};
 use placewright_auth::{Identity, Target};
 use placewright_control::destinations::{DestinationsHandle, KeepOptions};
-use placewright_control::{Placement, SchedulerHandle};
+use placewright_control::{OtherReplicas, Placement, SchedulerHandle};
 use placewright_http::{
     Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, Running,
     latin1_path, require_json,
@@ -50,6 +50,7 @@ impl SchedulerService {
             placement,
             scheduler,
             destinations,
+            other_replicas: OnceLock::new(),
             capacity_permit: Semaphore::new(1),
         });
         Self { api_state }
@@ -59,6 +60,14 @@ impl SchedulerService {
     #[must_use]
     pub fn destinations(&self) -> &DestinationsHandle {
         &self.api_state.destinations
+    }
+
+    /// Makes this process one of several replicas, which share what is in the memory of each. Called once, before the
+    /// first request.
+    pub fn set_other_replicas(&self, others: Arc<dyn OtherReplicas>) {
+        (self.api_state.destinations).set_other_replicas(Arc::clone(&others));
+        // There is no other value yet.
+        let _ = self.api_state.other_replicas.set(others);
     }
 
     /// Answers a request. Errors are responses too.
@@ -195,7 +204,7 @@ async fn run_handler(
         (Route::Swap, _) => claims::swap(request, uuid).await,
         (Route::Hosts, _) => hosts::list(request),
         (Route::Host, _) => hosts::show(request, uuid),
-        (Route::HostState, _) => hosts::update(request, uuid),
+        (Route::HostState, _) => hosts::update(request, uuid).await,
         (Route::Aggregates, _) => aggregates::list_aggregates(request),
         (Route::Aggregate, "PUT") => aggregates::put_aggregate(request, uuid),
         (Route::Aggregate, _) => aggregates::remove_aggregate(request, uuid),

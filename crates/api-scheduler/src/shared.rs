@@ -1,9 +1,9 @@
 //! The state that all requests of the scheduler API share, and a request after routing.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use placewright_control::destinations::DestinationsHandle;
-use placewright_control::{Placement, SchedulerHandle};
+use placewright_control::{OtherReplicas, Placement, SchedulerHandle};
 use placewright_http::{Gateway, Reply};
 use placewright_placement::{Command, Outcome, Refusal, State};
 use placewright_scheduler::host_table::HostTable;
@@ -21,6 +21,8 @@ pub(crate) struct ApiState {
     pub(crate) placement: Placement,
     pub(crate) scheduler: SchedulerHandle,
     pub(crate) destinations: DestinationsHandle,
+    /// The other replicas, if this process is one of several.
+    pub(crate) other_replicas: OnceLock<Arc<dyn OtherReplicas>>,
     /// A semaphore with one permit: one request at a time copies the state, to count how many more instances
     /// there is room for.
     pub(crate) capacity_permit: Semaphore,

@@ -131,10 +131,9 @@ fn start(cluster: &EtcdCluster, folder: &Path, host_count: u32) -> [Replica; 2] 
     }
     for number in 1..=host_count {
         replicas[0].add_provider(number);
-        for replica in &replicas {
-            let (status, body) = replica.update(number, 1, &full(number));
-            assert_eq!(status, 200, "{body}");
-        }
+        // Each agent knows one of the replicas.
+        let (status, body) = replicas[number as usize % 2].update(number, 1, &full(number));
+        assert_eq!(status, 200, "{body}");
     }
     for replica in &replicas {
         replica.wait_for_hosts(host_count as usize);
@@ -216,6 +215,71 @@ fn every_replica_takes_the_candidates_that_any_of_them_offered() {
             assert_eq!(status, 410, "{refused}");
         }
     }
+}
+
+#[test]
+fn an_update_of_a_host_reaches_every_replica() {
+    if !EtcdCluster::available() {
+        return;
+    }
+    let cluster = EtcdCluster::start(1).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let [one, two] = start(&cluster, folder.path(), 1);
+    let shown = |replica: &Replica, field: &str| {
+        let (status, body) = replica.ask("GET", &format!("/v1/hosts/{}", host(1)), &Value::Null);
+        assert_eq!(status, 200, "{body}");
+        body[field].clone()
+    };
+    // The next update of an agent may go to another replica, and shows at each when it is answered.
+    for (sequence, replica) in (2..).zip([&two, &two, &one, &two, &one, &one]) {
+        let reason = format!("reason {sequence}");
+        let (status, body) = replica.update(1, sequence, &json!({"disabled": reason}));
+        assert_eq!(
+            (status, &body["receipt"]),
+            (200, &json!("applied")),
+            "{body}"
+        );
+        for replica in [&one, &two] {
+            assert_eq!(shown(replica, "disabled_reason"), reason);
+        }
+    }
+    let (status, body) = two.update(1, 7, &json!("alive"));
+    assert_eq!((status, &body["receipt"]), (200, &json!("stale")), "{body}");
+
+    // A replica that was started later has no updates, so the agent has to send its complete state.
+    let url = format!("etcd://{}/placewright/control", cluster.address());
+    let mut three = Replica::spawn(folder.path(), &url, 2);
+    three.control.wait_for_line("ready");
+    let started = Instant::now();
+    let mut sequence = 8;
+    loop {
+        let (status, body) = one.update(1, sequence, &json!("alive"));
+        sequence += 1;
+        if status == 409 {
+            assert_eq!(body["errors"][0]["code"], "scheduler.gap", "{body}");
+            break;
+        }
+        assert!(status == 200 && started.elapsed() < TEST_TIMEOUT, "{body}");
+    }
+    let (status, body) = one.update(1, sequence, &full(1));
+    assert_eq!(
+        (status, &body["receipt"]),
+        (200, &json!("applied")),
+        "{body}"
+    );
+    for replica in [&one, &two, &three] {
+        assert_eq!(shown(replica, "sequence"), sequence);
+        replica.wait_for_hosts(1);
+    }
+    // One that is gone keeps nobody.
+    drop(three);
+    let (status, body) = two.update(1, sequence + 1, &json!("alive"));
+    assert_eq!(
+        (status, &body["receipt"]),
+        (200, &json!("applied")),
+        "{body}"
+    );
+    assert_eq!(shown(&one, "sequence"), sequence + 1);
 }
 
 #[test]

@@ -5,7 +5,6 @@ mod alternates;
 mod claims;
 mod error;
 mod offered;
-mod replicas;
 mod request;
 mod rollback;
 mod search;
@@ -19,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
+use crate::other_replicas::OtherReplicas;
 use crate::placement::Placement;
 use crate::placer::claim::ClaimConsumer;
 use crate::scheduler::SchedulerHandle;
@@ -28,7 +28,6 @@ use shared::Shared;
 
 pub use error::{DestinationsError, NoHost};
 pub use offered::{KeepOptions, OfferedCandidate, may_be_offered_by};
-pub use replicas::OtherReplicas;
 pub use request::DestinationsRequest;
 pub use selected::{Destinations, Offer, Selection};
 

@@ -25,8 +25,8 @@ pub use certificates::{CertificateLink, Certified, Enrolment, Renewal};
 pub use placement::PlacementLink;
 pub use replica::{
     CommandVersions, EntryBatch, FollowStart, FromLeader, HandedCommand, HandedFailure,
-    HandedOutcome, Leader, LeaderConnection, LeaderNews, ReplicaAddress, ReplicaIdentity,
-    ReplicaLink, ToLeader,
+    HandedOutcome, Leader, LeaderConnection, LeaderNews, PostedUpdate, ReplicaAddress,
+    ReplicaIdentity, ReplicaLink, ToLeader,
 };
 use thiserror::Error;
 

@@ -1,5 +1,8 @@
 //! The interface between the replicas of one journal.
 
+use std::sync::Arc;
+
+use placewright_types::host_state::{NumberedUpdate, Receipt};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -16,6 +19,20 @@ pub trait ReplicaLink: Send + Sync + 'static {
     /// The candidate with this UUID that the replica offered, in the form of `offer` of `placewright-records`. `None` if
     /// the replica does not keep such a candidate.
     fn find_offer(&self, candidate: Uuid) -> LinkFuture<'_, Option<Vec<u8>>>;
+
+    /// Applies updates of hosts that another replica got, in their order. Returns what became of each; `None` if the
+    /// replica cannot read it.
+    fn take_host_updates(&self, updates: Vec<PostedUpdate>)
+    -> LinkFuture<'_, Vec<Option<Receipt>>>;
+}
+
+/// An update of a host that a replica got by its API.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PostedUpdate {
+    /// The host.
+    pub host: Uuid,
+    /// The update.
+    pub update: Arc<NumberedUpdate>,
 }
 
 /// The identity of a replica, and how far it is.

@@ -13,6 +13,7 @@ mod machine;
 mod outcome;
 mod outgoing;
 mod peers;
+mod update_queue;
 mod wake;
 
 use std::sync::Arc;

@@ -140,6 +140,29 @@ pub struct FindOfferResponse {
     #[prost(bytes = "vec", optional, tag = "1")]
     pub offer: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
 }
+/// Updates of hosts.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct HostUpdates {
+    #[prost(message, repeated, tag = "1")]
+    pub updates: ::prost::alloc::vec::Vec<HostUpdate>,
+}
+/// An update of a host.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HostUpdate {
+    /// The UUID of the host: 16 bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    pub host: ::prost::alloc::vec::Vec<u8>,
+    /// The update in the form of `crates/records/src/forms/hosts.rs`.
+    #[prost(bytes = "vec", tag = "2")]
+    pub update: ::prost::alloc::vec::Vec<u8>,
+}
+/// What became of updates.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HostReceipts {
+    /// One for each update.
+    #[prost(enumeration = "HostReceipt", repeated, tag = "1")]
+    pub receipts: ::prost::alloc::vec::Vec<i32>,
+}
 /// A batch of the journal's entries, as it is in the journal.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Batch {
@@ -273,6 +296,43 @@ pub mod failure {
                 "PANICKED" => Some(Self::Panicked),
                 _ => None,
             }
+        }
+    }
+}
+/// What became of an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum HostReceipt {
+    /// The replica cannot read it.
+    Unreadable = 0,
+    /// It was applied.
+    Applied = 1,
+    /// It, or a newer one, had been applied before.
+    Stale = 2,
+    /// An update before it is missing, and nothing changed.
+    Gap = 3,
+}
+impl HostReceipt {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unreadable => "UNREADABLE",
+            Self::Applied => "APPLIED",
+            Self::Stale => "STALE",
+            Self::Gap => "GAP",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "UNREADABLE" => Some(Self::Unreadable),
+            "APPLIED" => Some(Self::Applied),
+            "STALE" => Some(Self::Stale),
+            "GAP" => Some(Self::Gap),
+            _ => None,
         }
     }
 }
@@ -439,6 +499,30 @@ pub mod replica_client {
                 .insert(GrpcMethod::new("placewright.replica.v1.Replica", "FindOffer"));
             self.inner.unary(req, path, codec).await
         }
+        /// Applies updates of hosts that another replica of control got, in their order.
+        pub async fn take_host_updates(
+            &mut self,
+            request: impl tonic::IntoRequest<super::HostUpdates>,
+        ) -> std::result::Result<tonic::Response<super::HostReceipts>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/placewright.replica.v1.Replica/TakeHostUpdates",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("placewright.replica.v1.Replica", "TakeHostUpdates"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -478,6 +562,11 @@ pub mod replica_server {
             tonic::Response<super::FindOfferResponse>,
             tonic::Status,
         >;
+        /// Applies updates of hosts that another replica of control got, in their order.
+        async fn take_host_updates(
+            &self,
+            request: tonic::Request<super::HostUpdates>,
+        ) -> std::result::Result<tonic::Response<super::HostReceipts>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct ReplicaServer<T> {
@@ -672,6 +761,49 @@ pub mod replica_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = FindOfferSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/placewright.replica.v1.Replica/TakeHostUpdates" => {
+                    #[allow(non_camel_case_types)]
+                    struct TakeHostUpdatesSvc<T: Replica>(pub Arc<T>);
+                    impl<T: Replica> tonic::server::UnaryService<super::HostUpdates>
+                    for TakeHostUpdatesSvc<T> {
+                        type Response = super::HostReceipts;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::HostUpdates>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Replica>::take_host_updates(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = TakeHostUpdatesSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

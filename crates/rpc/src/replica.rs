@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use placewright_identity::Call;
 use placewright_link::{
-    FollowStart, FromLeader, LeaderConnection, LinkError, LinkFuture, ReplicaIdentity, ReplicaLink,
-    ToLeader,
+    FollowStart, FromLeader, LeaderConnection, LinkError, LinkFuture, PostedUpdate,
+    ReplicaIdentity, ReplicaLink, ToLeader,
 };
 use placewright_tasks::{ContainedWork, spawn_contained};
+use placewright_types::host_state::Receipt;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
@@ -19,7 +20,7 @@ use uuid::Uuid;
 use crate::access::{Authorizer, CertificateHolder};
 use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, PeerChannel};
 use crate::error::{link_error, status};
-use crate::limits::{FieldPath, Validate};
+use crate::limits::{FieldPath, LIST_MAX, Validate};
 use crate::payload::undecodable_response;
 use crate::proto::replica as proto;
 use crate::proto::replica::replica_client::ReplicaClient as Client;
@@ -74,6 +75,20 @@ impl ReplicaClient {
         Ok(response.offer)
     }
 
+    async fn send_host_updates(
+        &self,
+        updates: Vec<PostedUpdate>,
+    ) -> Result<Vec<Option<Receipt>>, LinkError> {
+        let take = |mut client: Client<Channel>, request| async move {
+            client.take_host_updates(request).await
+        };
+        let request = proto::HostUpdates {
+            updates: updates.iter().map(Into::into).collect(),
+        };
+        let response = self.peer.call(&self.client(), &request, take).await?;
+        Ok(response.receipts().map(convert::receipt).collect())
+    }
+
     async fn open_stream(&self, start: FollowStart) -> Result<LeaderConnection, LinkError> {
         let first_message = proto::FromFollower {
             start: Some(start.into()),
@@ -126,6 +141,13 @@ impl ReplicaLink for ReplicaClient {
 
     fn find_offer(&self, candidate: Uuid) -> LinkFuture<'_, Option<Vec<u8>>> {
         Box::pin(self.ask_for_offer(candidate))
+    }
+
+    fn take_host_updates(
+        &self,
+        updates: Vec<PostedUpdate>,
+    ) -> LinkFuture<'_, Vec<Option<Receipt>>> {
+        Box::pin(self.send_host_updates(updates))
     }
 }
 
@@ -205,6 +227,27 @@ impl Replica for ReplicaService {
         let offer = self.replica.find_offer(candidate).await;
         let offer = offer.map_err(|error| status(&error))?;
         Ok(Response::new(proto::FindOfferResponse { offer }))
+    }
+
+    async fn take_host_updates(
+        &self,
+        request: Request<proto::HostUpdates>,
+    ) -> Result<Response<proto::HostReceipts>, Status> {
+        self.authorizer.check(&request, join_replicas)?;
+        let updates = request.into_inner().updates;
+        FieldPath::message("updates").check_count(updates.len(), LIST_MAX)?;
+        let updates: Vec<Option<PostedUpdate>> =
+            updates.into_iter().map(convert::posted_update).collect();
+        let is_readable: Vec<bool> = updates.iter().map(Option::is_some).collect();
+        let updates = updates.into_iter().flatten().collect();
+        let taken = self.replica.take_host_updates(updates).await;
+        let mut receipts = taken.map_err(|error| status(&error))?.into_iter();
+        let receipts = is_readable.into_iter().map(|is_readable| {
+            let receipt = is_readable.then(|| receipts.next()).flatten().flatten();
+            convert::receipt_to_proto(receipt).into()
+        });
+        let receipts = receipts.collect();
+        Ok(Response::new(proto::HostReceipts { receipts }))
     }
 
     type FollowStream = ReceiverStream<Result<proto::FromLeader, Status>>;

@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use placewright_identity::{Identity, Role};
 use placewright_link::{
     CommandVersions, EntryBatch, FollowStart, FromLeader, HandedCommand, HandedFailure,
-    HandedOutcome, Leader, LeaderConnection, LeaderNews, LinkError, LinkFuture, ReplicaAddress,
-    ReplicaIdentity, ReplicaLink, ToLeader,
+    HandedOutcome, Leader, LeaderConnection, LeaderNews, LinkError, LinkFuture, PostedUpdate,
+    ReplicaAddress, ReplicaIdentity, ReplicaLink, ToLeader,
 };
 use placewright_pki::{Authority, Credentials, Grant, KeyRequest, holder};
 use placewright_rpc::proto::replica::FromFollower;
@@ -21,6 +21,7 @@ use placewright_rpc::proto::replica::replica_client::ReplicaClient as RawClient;
 use placewright_rpc::{
     ClientIdentity, ClientOptions, ReplicaClient, ServeOptions, ServerRole, Services, Token, serve,
 };
+use placewright_types::host_state::{HostUpdate, NumberedUpdate, Receipt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -79,10 +80,43 @@ fn start() -> FollowStart {
     }
 }
 
+/// What becomes of updates with the numbers from 0 on.
+const RECEIPTS: [Option<Receipt>; 4] = [
+    None,
+    Some(Receipt::Applied),
+    Some(Receipt::Stale),
+    Some(Receipt::Gap),
+];
+
+/// An update of a host.
+fn posted(sequence: u64) -> PostedUpdate {
+    PostedUpdate {
+        host: CANDIDATE,
+        update: Arc::new(NumberedUpdate {
+            incarnation: u64::MAX,
+            sequence,
+            update: HostUpdate::Disabled(Some("test".into())),
+        }),
+    }
+}
+
 /// The one candidate that the replica keeps.
 const CANDIDATE: Uuid = Uuid::from_u128(u128::MAX - 7);
 
 impl ReplicaLink for FakeReplica {
+    fn take_host_updates(
+        &self,
+        updates: Vec<PostedUpdate>,
+    ) -> LinkFuture<'_, Vec<Option<Receipt>>> {
+        let receipt = |posted: &PostedUpdate| {
+            assert_eq!(posted.host, CANDIDATE);
+            assert!(matches!(posted.update.update, HostUpdate::Disabled(_)));
+            RECEIPTS[usize::try_from(posted.update.sequence).unwrap()]
+        };
+        let receipts = updates.iter().map(receipt).collect();
+        Box::pin(async move { Ok(receipts) })
+    }
+
     fn find_offer(&self, candidate: Uuid) -> LinkFuture<'_, Option<Vec<u8>>> {
         Box::pin(async move { Ok((candidate == CANDIDATE).then(|| vec![0, 7, 255])) })
     }
@@ -189,6 +223,8 @@ async fn everything_arrives_as_it_was_sent() {
     let offer = client.find_offer(CANDIDATE).await.unwrap();
     assert_eq!(offer, Some(vec![0, 7, 255]));
     assert_eq!(client.find_offer(Uuid::nil()).await.unwrap(), None);
+    let receipts = client.take_host_updates((0..4).map(posted).collect());
+    assert_eq!(receipts.await.unwrap(), RECEIPTS);
     let (mut connection, mut stream) = connect(&replica, &client).await;
     assert_eq!(stream.start, start());
     let command = |number: u64| HandedCommand {
@@ -323,6 +359,8 @@ async fn only_replicas_of_the_same_role_join() {
             let expected = caller == server;
             assert_eq!(identified.is_ok(), expected, "{caller} at {server}");
             assert_eq!(followed.is_ok(), expected, "{caller} at {server}");
+            let taken = client.take_host_updates(vec![posted(1)]).await;
+            assert_eq!(taken.is_ok(), expected, "{caller} at {server}");
             let found = client.find_offer(CANDIDATE).await;
             assert_eq!(found.is_ok(), expected, "{caller} at {server}");
             if let Err(error) = followed {

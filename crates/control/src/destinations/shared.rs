@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::error::DestinationsError;
 use super::offered::{CandidateStore, CommonClaimData, KeepOptions};
-use super::replicas::OtherReplicas;
 use crate::machine::ControlMachine;
+use crate::other_replicas::OtherReplicas;
 use crate::placement::{CommitError, Placement};
 use crate::placer;
 use crate::scheduler::SchedulerHandle;

@@ -5,17 +5,19 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
 use placewright_api_placement::{HandOver, ListFollowers};
+use placewright_api_scheduler::SchedulerService;
 use placewright_conductor::{ClaimRequest, ClaimResponse};
-use placewright_control::ControlMachine;
 use placewright_control::destinations::DestinationsHandle;
+use placewright_control::{ControlMachine, SchedulerHandle, now};
 use placewright_engine::{Engine, Observer, RecoverError};
 use placewright_link::{
-    FollowStart, LeaderConnection, LinkError, LinkFuture, PlacementLink, ReplicaIdentity,
-    ReplicaLink,
+    FollowStart, LeaderConnection, LinkError, LinkFuture, PlacementLink, PostedUpdate,
+    ReplicaIdentity, ReplicaLink,
 };
 use placewright_rpc::{
     ClientIdentity, ClientOptions, ServeError, ServeOptions, ServerRole, Services,
 };
+use placewright_scheduler::host_state::Receipt;
 use placewright_tasks::{Task, supervise};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
@@ -64,7 +66,7 @@ impl ControlReplica {
         let placement = Arc::<LatePlacement>::default();
         let control_link = Arc::new(ControlLink {
             group_link: group.link(),
-            destinations: OnceLock::new(),
+            handles: OnceLock::new(),
         });
         let services = Services {
             placement: Some(Arc::clone(&placement) as _),
@@ -90,11 +92,12 @@ impl ControlReplica {
         self.group.engine()
     }
 
-    /// Makes the candidates of this replica claimable at the others, and theirs at this one.
-    pub(super) fn share_offers(&self, destinations: &DestinationsHandle) {
-        destinations.set_other_replicas(self.group.peers());
+    /// Shares with the other replicas what is in the memory of each: offered candidates, and updates of hosts.
+    pub(super) fn share_memory(&self, service: &SchedulerService, scheduler: &SchedulerHandle) {
+        service.set_other_replicas(self.group.peers());
+        let handles = (service.destinations().clone(), scheduler.clone());
         // This is called once, so there is no other value yet.
-        let _ = self.control_link.destinations.set(destinations.clone());
+        let _ = self.control_link.handles.set(handles);
     }
 
     /// The function that hands over to another replica at an operator's request.
@@ -171,8 +174,8 @@ fn client_options(
 /// The link that other replicas of control get.
 struct ControlLink {
     group_link: Arc<dyn ReplicaLink>,
-    /// The handle that keeps offered candidates, when this process has loaded everything.
-    destinations: OnceLock<DestinationsHandle>,
+    /// The handles that keep offered candidates and hosts, when this process has loaded everything.
+    handles: OnceLock<(DestinationsHandle, SchedulerHandle)>,
 }
 
 impl ReplicaLink for ControlLink {
@@ -186,9 +189,25 @@ impl ReplicaLink for ControlLink {
 
     fn find_offer(&self, candidate: Uuid) -> LinkFuture<'_, Option<Vec<u8>>> {
         // A process that is still loading has offered nothing.
-        let destinations = self.destinations.get();
-        let offer = destinations.and_then(|destinations| destinations.own_offer(candidate));
+        let handles = self.handles.get();
+        let offer = handles.and_then(|(destinations, _)| destinations.own_offer(candidate));
         Box::pin(async { Ok(offer) })
+    }
+
+    fn take_host_updates(
+        &self,
+        updates: Vec<PostedUpdate>,
+    ) -> LinkFuture<'_, Vec<Option<Receipt>>> {
+        Box::pin(async move {
+            let Some((_, scheduler)) = self.handles.get() else {
+                return Err(starting());
+            };
+            let take = |posted: &PostedUpdate| {
+                let (host, update) = (posted.host, &posted.update);
+                scheduler.change_hosts(|hosts| hosts.apply_numbered(host, now(), update))
+            };
+            Ok(updates.iter().map(|posted| Some(take(posted))).collect())
+        })
     }
 }
 

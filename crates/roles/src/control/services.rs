@@ -72,7 +72,7 @@ pub(super) fn scheduler_api(
     let keep_options = option_conversion::candidate_retention(options);
     let service = SchedulerService::new(gateway, placement, ranker.clone(), keep_options);
     if let Some(replica) = replica {
-        replica.share_offers(service.destinations());
+        replica.share_memory(&service, ranker);
     }
     Arc::new(service)
 }

@@ -8,9 +8,10 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use placewright_engine::{CommandId, Leadership, Replica};
 use placewright_link::{
     CommandVersions, FollowStart, FromLeader, HandedCommand, HandedFailure, HandedOutcome, Leader,
-    LeaderConnection, LeaderNews, LinkError, LinkFuture, ReplicaAddress, ReplicaIdentity,
-    ReplicaLink, ToLeader,
+    LeaderConnection, LeaderNews, LinkError, LinkFuture, PostedUpdate, ReplicaAddress,
+    ReplicaIdentity, ReplicaLink, ToLeader,
 };
+use placewright_scheduler::host_state::Receipt;
 use placewright_tasks::{ContainedWork, spawn_contained};
 use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
@@ -146,9 +147,16 @@ impl<M: ReplicatedMachine> ReplicaLink for LeadingReplica<M> {
         Box::pin(async { self.accept(start) })
     }
 
-    /// Only replicas of control offer candidates; see `ControlLink`.
+    /// Only replicas of control offer candidates and have hosts; see `ControlLink`.
     fn find_offer(&self, _: Uuid) -> LinkFuture<'_, Option<Vec<u8>>> {
         Box::pin(async { Ok(None) })
+    }
+
+    fn take_host_updates(
+        &self,
+        updates: Vec<PostedUpdate>,
+    ) -> LinkFuture<'_, Vec<Option<Receipt>>> {
+        Box::pin(async move { Ok(vec![None; updates.len()]) })
     }
 }
 

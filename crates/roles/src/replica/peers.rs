@@ -5,13 +5,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
-use placewright_control::destinations::{OtherReplicas, may_be_offered_by};
-use placewright_link::{ReplicaAddress, ReplicaLink};
+use placewright_control::OtherReplicas;
+use placewright_control::destinations::may_be_offered_by;
+use placewright_link::{PostedUpdate, ReplicaAddress, ReplicaLink};
+use placewright_scheduler::host_state::{NumberedUpdate, Receipt};
 use uuid::Uuid;
 
 use super::Own;
+use super::update_queue::UpdateQueue;
 
 /// For how long a replica is remembered after it was last named. When another replica begins to lead, it learns of the
 /// others only as they begin to follow it.
@@ -35,6 +38,8 @@ struct Peer {
     address: String,
     /// The link to it, which connects when it is first used.
     link: Arc<dyn ReplicaLink>,
+    /// The updates of hosts for it.
+    updates: Arc<UpdateQueue>,
     /// Since when it is not named any more, if it is not.
     unnamed_since: Option<Instant>,
 }
@@ -79,6 +84,7 @@ impl Peers {
                     let peer = Peer {
                         address: replica.address.clone(),
                         link,
+                        updates: Arc::default(),
                         unnamed_since: None,
                     };
                     known.insert(replica.origin, peer);
@@ -97,6 +103,21 @@ impl Peers {
             .iter()
             .filter(|(origin, peer)| is_wanted(**origin) && peer.is_remembered(now));
         wanted.map(|(_, peer)| Arc::clone(&peer.link)).collect()
+    }
+
+    async fn send_update(&self, posted: PostedUpdate) -> Vec<Receipt> {
+        let named: Vec<_> = {
+            let known = self.known.lock();
+            let named = known.values().filter(|peer| peer.unnamed_since.is_none());
+            let parts = |peer: &Peer| (Arc::clone(&peer.link), Arc::clone(&peer.updates));
+            named.map(parts).collect()
+        };
+        let send = |(link, updates): &(Arc<dyn ReplicaLink>, Arc<UpdateQueue>)| {
+            let (link, updates, posted) = (Arc::clone(link), Arc::clone(updates), posted.clone());
+            async move { updates.send(&link, posted).await }
+        };
+        let receipts = join_all(named.iter().map(send)).await;
+        receipts.into_iter().flatten().collect()
     }
 
     async fn ask_for_offer(&self, candidate: Uuid) -> Result<Option<Vec<u8>>, String> {
@@ -129,17 +150,37 @@ impl OtherReplicas for Peers {
     fn find_offer(&self, candidate: Uuid) -> BoxFuture<'_, Result<Option<Vec<u8>>, String>> {
         Box::pin(self.ask_for_offer(candidate))
     }
+
+    fn forward_update(
+        &self,
+        host: Uuid,
+        update: Arc<NumberedUpdate>,
+    ) -> BoxFuture<'_, Vec<Receipt>> {
+        Box::pin(self.send_update(PostedUpdate { host, update }))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use placewright_link::{FollowStart, LeaderConnection, LinkError, LinkFuture, ReplicaIdentity};
+    use placewright_scheduler::host_state::HostUpdate;
 
     use super::*;
 
     /// A replica at the address that it is named after. It keeps every candidate, but the one at `empty` keeps none, and
     /// the one at `away` does not answer.
     struct FakeReplica(String);
+
+    impl FakeReplica {
+        /// The one at `empty` lacks all updates before, and cannot read updates with the number 0.
+        fn take(&self, posted: &PostedUpdate) -> Option<Receipt> {
+            match (self.0.as_str(), posted.update.sequence) {
+                ("empty", 0) => None,
+                ("empty", _) => Some(Receipt::Gap),
+                _ => Some(Receipt::Applied),
+            }
+        }
+    }
 
     fn away() -> LinkError {
         LinkError::Unavailable {
@@ -155,6 +196,18 @@ mod tests {
 
         fn follow(&self, _: FollowStart) -> LinkFuture<'_, LeaderConnection> {
             Box::pin(async { Err(away()) })
+        }
+
+        fn take_host_updates(
+            &self,
+            updates: Vec<PostedUpdate>,
+        ) -> LinkFuture<'_, Vec<Option<Receipt>>> {
+            Box::pin(async move {
+                match self.0.as_str() {
+                    "away" => Err(away()),
+                    _ => Ok(updates.iter().map(|posted| self.take(posted)).collect()),
+                }
+            })
         }
 
         fn find_offer(&self, _: Uuid) -> LinkFuture<'_, Option<Vec<u8>>> {
@@ -214,6 +267,28 @@ mod tests {
         assert!(found(4).await.is_err());
         for nobodys in [1, 5, 6] {
             assert_eq!(found(nobodys).await, Ok(None));
+        }
+    }
+
+    #[tokio::test]
+    async fn updates_of_hosts_go_to_all_replicas_and_those_that_answer_say_what_became_of_them() {
+        let peers = Peers::of_test(1);
+        let start = Instant::now();
+        peers.set(&named(&[(5, "five")]), start);
+        let all = [(1, "own"), (2, "two"), (3, "away"), (4, "empty")];
+        peers.set(&named(&all), start);
+        let send = |sequence| {
+            let update = NumberedUpdate {
+                incarnation: 1,
+                sequence,
+                update: HostUpdate::Alive,
+            };
+            peers.forward_update(Uuid::nil(), Arc::new(update))
+        };
+        assert_eq!(send(0).await, [Receipt::Applied]);
+        // More at once than go in a call.
+        for receipts in join_all((1..250).map(send)).await {
+            assert_eq!(receipts, [Receipt::Applied, Receipt::Gap]);
         }
     }
 

@@ -1,9 +1,15 @@
 //! Conversions of the messages between replicas: from the types of the link to those of the protocol, and back.
 
+use std::sync::Arc;
+
 use placewright_link::{
     CommandVersions, EntryBatch, FollowStart, FromLeader, HandedCommand, HandedFailure,
-    HandedOutcome, Leader, LeaderNews, ReplicaAddress, ReplicaIdentity, ToLeader,
+    HandedOutcome, Leader, LeaderNews, PostedUpdate, ReplicaAddress, ReplicaIdentity, ToLeader,
 };
+
+use placewright_records::{Form as _, Layout, Reader, Writer};
+use placewright_types::host_state::{NumberedUpdate, Receipt};
+use uuid::Uuid;
 
 use crate::proto::replica as proto;
 use proto::failure::Reason;
@@ -197,6 +203,46 @@ impl From<proto::Address> for ReplicaAddress {
             origin: replica.origin,
             address: replica.address,
         }
+    }
+}
+
+impl From<&PostedUpdate> for proto::HostUpdate {
+    fn from(posted: &PostedUpdate) -> Self {
+        let mut out = Writer::new(Vec::new(), Layout::Growing);
+        posted.update.write(&mut out);
+        Self {
+            host: posted.host.into_bytes().to_vec(),
+            update: out.into_bytes(),
+        }
+    }
+}
+
+/// An update of a host; `None` if this release cannot read it.
+pub(super) fn posted_update(posted: proto::HostUpdate) -> Option<PostedUpdate> {
+    let mut from = Reader::new(&posted.update, Layout::Growing);
+    let update = NumberedUpdate::read(&mut from).ok()?;
+    from.finish().ok()?;
+    Some(PostedUpdate {
+        host: Uuid::from_slice(&posted.host).ok()?,
+        update: Arc::new(update),
+    })
+}
+
+pub(super) fn receipt(receipt: proto::HostReceipt) -> Option<Receipt> {
+    match receipt {
+        proto::HostReceipt::Unreadable => None,
+        proto::HostReceipt::Applied => Some(Receipt::Applied),
+        proto::HostReceipt::Stale => Some(Receipt::Stale),
+        proto::HostReceipt::Gap => Some(Receipt::Gap),
+    }
+}
+
+pub(super) fn receipt_to_proto(receipt: Option<Receipt>) -> proto::HostReceipt {
+    match receipt {
+        None => proto::HostReceipt::Unreadable,
+        Some(Receipt::Applied) => proto::HostReceipt::Applied,
+        Some(Receipt::Stale) => proto::HostReceipt::Stale,
+        Some(Receipt::Gap) => proto::HostReceipt::Gap,
     }
 }
 

@@ -1,8 +1,10 @@
-//! The other replicas of control, which keep the candidates that they offered.
+//! The other replicas of control, for what is in the memory of one replica only.
 
 use std::fmt;
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use placewright_scheduler::host_state::{NumberedUpdate, Receipt};
 use uuid::Uuid;
 
 /// The other replicas of control, as this one reaches them.
@@ -13,4 +15,12 @@ pub trait OtherReplicas: fmt::Debug + Send + Sync {
     /// Asks the replica that offered a candidate for it, in the form of `offer` of `placewright-records`. `None` if no
     /// replica keeps it. The error is the reason why the replica that may keep it cannot be asked.
     fn find_offer(&self, candidate: Uuid) -> BoxFuture<'_, Result<Option<Vec<u8>>, String>>;
+
+    /// Has all other replicas apply an update of a host that this one got. Returns what became of it at each replica that
+    /// answers.
+    fn forward_update(
+        &self,
+        host: Uuid,
+        update: Arc<NumberedUpdate>,
+    ) -> BoxFuture<'_, Vec<Receipt>>;
 }
