@@ -3,7 +3,7 @@
 import dataclasses
 
 # What a replica serves, as offsets from its first port.
-PLACEMENT, SCHEDULER, COMPUTE, CONTROL = range(4)
+PLACEMENT, SCHEDULER, COMPUTE, CONTROL, HEALTH = range(5)
 # The ports of an engine's member with the same number, as offsets from the same port.
 ENGINE_CLIENTS, ENGINE_PEERS, ENGINE_HEALTH = range(5, 8)
 PORTS_EACH = 10

@@ -4,7 +4,7 @@ import http.client
 import pathlib
 import subprocess
 
-from layout import COMPUTE, CONTROL, PLACEMENT, SCHEDULER, Layout
+from layout import COMPUTE, CONTROL, HEALTH, PLACEMENT, SCHEDULER, Layout
 from processes import Process
 
 
@@ -35,6 +35,7 @@ def configuration(
         "placement": [listen(PLACEMENT)],
         "scheduler": [listen(SCHEDULER)],
         "compute": [listen(COMPUTE)],
+        "health": [listen(HEALTH)],
         "control": control,
         "store": store,
         "auth": ['strategy = "noauth2"'],
