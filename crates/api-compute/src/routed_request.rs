@@ -20,7 +20,7 @@ use crate::query::Query;
 use crate::version::Version;
 
 /// How often a change is tried when concurrent changes conflict with it.
-const CHANGE_TRIES_MAX: usize = 16;
+pub(crate) const CHANGE_TRIES_MAX: usize = 16;
 
 /// An authenticated and routed request, as handlers receive it.
 pub(crate) struct RoutedRequest<'a> {
@@ -175,20 +175,52 @@ impl RoutedRequest<'_> {
     /// Submits a command to control; the inner result is control's decision.
     pub(crate) async fn submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
         let decision = self.api_state.control.submit(command).await;
-        decision.map_err(|error| {
-            let effect = error.effect();
-            let text = format!("{effect}: {}", chain(&error));
-            if matches!(error, SubmitError::TooLarge { .. }) {
-                // The request is too large, which is not a failure of the store.
-                return ApiError::too_large(text);
-            }
-            tracing::warn!("{text}");
-            // Details of the store's failure are shown to operators only.
-            match self.sees_all_projects() {
-                true => error::unavailable(text),
-                false => error::unavailable(format!("{effect}: try again later.")),
-            }
-        })
+        decision.map_err(|error| self.submit_error(&error))
+    }
+
+    /// Computes something to make a command from, out of a state that need not be durable yet. Give the reading to
+    /// [`Self::submit_after`] or, if there is no command to submit, to [`Self::is_durable`].
+    pub(crate) fn read_for_command<T>(
+        &self,
+        compute: impl FnOnce(&ControlState, &Views) -> T,
+    ) -> (T, Reading) {
+        let mut reading = Reading::default();
+        let value = (self.api_state.control).read_part(&mut reading, compute);
+        (value, reading)
+    }
+
+    /// Waits until all that a reading saw is durable; false if some of it was undone, because the store failed.
+    pub(crate) async fn is_durable(&self, reading: Reading) -> bool {
+        self.api_state.control.wait_durable(reading).await
+    }
+
+    /// Submits a command that was made from what a reading saw: they wait for the disk together. `None` if some of that
+    /// was undone, because the store failed: the command has no effect, and should be made anew.
+    pub(crate) async fn submit_after(
+        &self,
+        reading: Reading,
+        command: Command,
+    ) -> ApiResult<Option<Result<Outcome, Refusal>>> {
+        match self.api_state.control.submit_after(reading, command).await {
+            Ok(decision) => Ok(Some(decision)),
+            Err(SubmitError::ReadingUndone) => Ok(None),
+            Err(error) => Err(self.submit_error(&error)),
+        }
+    }
+
+    fn submit_error(&self, error: &SubmitError) -> ApiError {
+        let effect = error.effect();
+        let text = format!("{effect}: {}", chain(error));
+        if matches!(error, SubmitError::TooLarge { .. }) {
+            // The request is too large, which is not a failure of the store.
+            return ApiError::too_large(text);
+        }
+        tracing::warn!("{text}");
+        // Details of the store's failure are shown to operators only.
+        match self.sees_all_projects() {
+            true => error::unavailable(text),
+            false => error::unavailable(format!("{effect}: try again later.")),
+        }
     }
 
     /// Submits a command; a refusal becomes an error response.
@@ -227,17 +259,22 @@ impl RoutedRequest<'_> {
 
     /// Optimistic concurrency: `prepare` reads the state and makes a command that is refused if the rows that it read
     /// have changed meanwhile. After such a refusal, `prepare` is called again and its command is submitted,
-    /// [`CHANGE_TRIES_MAX`] times in all.
+    /// [`CHANGE_TRIES_MAX`] times in all. So it is if something that it has read was undone.
     pub(crate) async fn submit_with_retry<T: Send>(
         &self,
         prepare: impl Fn(&ControlState, &Views) -> ApiResult<(Command, T)> + Send + Sync,
     ) -> ApiResult<T> {
         for _ in 0..CHANGE_TRIES_MAX {
-            let (command, value) = self.read(|control, views| prepare(control, views)).await?;
-            match self.submit(command).await? {
-                Ok(_) => return Ok(value),
-                Err(Refusal::Changed) => {}
-                Err(refusal) => return Err(error::from_refusal(refusal)),
+            let (prepared, reading) = self.read_for_command(&prepare);
+            let (command, value) = match prepared {
+                Ok(prepared) => prepared,
+                Err(error) if self.is_durable(reading).await => return Err(error),
+                Err(_) => continue,
+            };
+            match self.submit_after(reading, command).await? {
+                Some(Ok(_)) => return Ok(value),
+                Some(Err(Refusal::Changed)) | None => {}
+                Some(Err(refusal)) => return Err(error::from_refusal(refusal)),
             }
         }
         let message = "Others change the same thing all the time: try again.";

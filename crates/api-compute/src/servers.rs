@@ -6,6 +6,7 @@ pub(crate) mod attachments;
 pub(crate) mod body;
 mod common_fields;
 pub(crate) mod create;
+mod create_request;
 pub(crate) mod delete;
 mod devices;
 mod fault;

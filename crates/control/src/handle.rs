@@ -23,6 +23,8 @@ use crate::views::Views;
 pub type CommandAnswer =
     Result<Result<super_conductor::Outcome, super_conductor::Refusal>, SubmitError>;
 
+type EngineAnswer = Result<Result<Outcome, Refusal>, SubmitError>;
+
 /// A handle on control, for APIs. Clones refer to the same control.
 #[derive(Clone)]
 pub struct ControlHandle {
@@ -114,24 +116,24 @@ impl ControlHandle {
         &self,
         command: super_conductor::Command,
     ) -> impl Future<Output = CommandAnswer> + Send + use<> {
+        let command = self.at_now(command);
+        finish(self.shared.engine.submit_with_sequence(command))
+    }
+
+    /// Submits a command that was made from what a reading saw, without waiting before until that is durable; see
+    /// [`Engine::submit_after`].
+    pub fn submit_after(
+        &self,
+        reading: Reading,
+        command: super_conductor::Command,
+    ) -> impl Future<Output = CommandAnswer> + Send + use<> {
+        let command = self.at_now(command);
+        finish(self.shared.engine.submit_after(reading, command))
+    }
+
+    fn at_now(&self, command: super_conductor::Command) -> control::Command {
         let at = self.now();
-        let note = placewright_audit_log::current_note();
-        let command = control::Command::Conductor { command, at };
-        let submitted = self.shared.engine.submit_with_sequence(command);
-        async move {
-            let (answer, sequence) = submitted.await;
-            if let (Some(note), Some(sequence)) = (note, sequence) {
-                note.add_entry(sequence, []);
-            }
-            match answer? {
-                Ok(Outcome::Conductor(outcome)) => Ok(Ok(outcome)),
-                Err(Refusal::Conductor(refusal)) => Ok(Err(refusal)),
-                // A command of the conductor never has an answer of placement.
-                Ok(Outcome::Placement(_)) | Err(Refusal::Placement(_)) => {
-                    Err(SubmitError::Panicked)
-                }
-            }
-        }
+        control::Command::Conductor { command, at }
     }
 
     /// Computes a value from control's state and the cells' latest reports. When this returns, the state that `compute`
@@ -228,5 +230,25 @@ impl ControlHandle {
                 peer: format!("cell {cell}"),
             })
         })
+    }
+}
+
+/// Adds the entry of a submitted command to the audit log's event, and returns the answer of the conductor.
+fn finish<F>(submitted: F) -> impl Future<Output = CommandAnswer> + Send + use<F>
+where
+    F: Future<Output = (EngineAnswer, Option<u64>)> + Send,
+{
+    let note = placewright_audit_log::current_note();
+    async move {
+        let (answer, sequence) = submitted.await;
+        if let (Some(note), Some(sequence)) = (note, sequence) {
+            note.add_entry(sequence, []);
+        }
+        match answer? {
+            Ok(Outcome::Conductor(outcome)) => Ok(Ok(outcome)),
+            Err(Refusal::Conductor(refusal)) => Ok(Err(refusal)),
+            // A command of the conductor never has an answer of placement.
+            Ok(Outcome::Placement(_)) | Err(Refusal::Placement(_)) => Err(SubmitError::Panicked),
+        }
     }
 }

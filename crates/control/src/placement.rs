@@ -187,6 +187,7 @@ impl CommitError {
             | SubmitError::Unknown(_)
             | SubmitError::HandedOver
             | SubmitError::NotLeading
+            | SubmitError::ReadingUndone
             | SubmitError::ShuttingDown
             | SubmitError::Overloaded => {
                 tracing::warn!("{text}");

@@ -98,6 +98,10 @@ impl<M: Machine> Decider<M> {
         batch: &mut CommandBatch<M>,
         record_bytes_max: usize,
     ) {
+        if (submission.made_after_rollbacks).is_some_and(|rollbacks| rollbacks != state.rollbacks) {
+            submission.fail(SubmitError::ReadingUndone);
+            return;
+        }
         let changes_before = self.changes.len();
         let changes = &mut self.changes;
         // Deciding does not change the state, so a panic harms only its own command.

@@ -167,6 +167,10 @@ pub enum SubmitError {
         /// The limit, which is [`crate::Options::record_bytes_max`].
         bytes_max: usize,
     },
+    /// Something that the command was made from was undone before the command was decided; see
+    /// [`crate::Engine::submit_after`]. The command has no effect.
+    #[error("the store did not keep an earlier change, on which this one rests")]
+    ReadingUndone,
     /// Deciding the command panicked, which is a bug.
     #[error("an internal error occurred while the command was decided")]
     Panicked,

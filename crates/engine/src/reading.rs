@@ -1,6 +1,7 @@
 //! Several looks at the state whose values are returned together.
 
 use crate::Machine;
+use crate::error::SubmitError;
 use crate::shared::Shared;
 
 /// The entries that have to be durable before the values of several looks at the state may be returned; see
@@ -30,6 +31,15 @@ impl Reading {
         }
         self.is_undone |= *self.rollbacks.get_or_insert(state.rollbacks) != state.rollbacks;
         value
+    }
+
+    /// [`State::rollbacks`](crate::shared::State::rollbacks) at the time of the reading; an error if some of what was
+    /// read is undone already. `None` if nothing was read.
+    pub(crate) fn rollbacks(&self) -> Result<Option<u64>, SubmitError> {
+        match self.is_undone {
+            true => Err(SubmitError::ReadingUndone),
+            false => Ok(self.rollbacks),
+        }
     }
 
     /// Waits until everything that was read is durable. False if some of it was undone.

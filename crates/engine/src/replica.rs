@@ -96,6 +96,7 @@ impl<M: Machine> Replica<M> {
             command,
             reply,
             forwarded: Some(id),
+            made_after_rollbacks: None,
         };
         Some(shared.enqueue(submission).map(|()| receiver))
     }

@@ -15,6 +15,9 @@ pub(crate) struct Submission<M: Machine> {
     pub(crate) reply: oneshot::Sender<CommandReply<M>>,
     /// The command's id if another replica has handed it over.
     pub(crate) forwarded: Option<CommandId>,
+    /// [`State::rollbacks`](crate::shared::State::rollbacks) from the time of the reading that the command was made
+    /// from: it is decided only while the number is the same. `None` if the command may be decided on any state.
+    pub(crate) made_after_rollbacks: Option<u64>,
 }
 
 impl<M: Machine> Submission<M> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::error::SubmitError;
+use crate::reading::Reading;
 use crate::shared::Shared;
 use crate::standing::confirm;
 use crate::submission::{Answer, CommandReply, Submission};
@@ -37,20 +38,55 @@ impl<M: Machine> Engine<M> {
     ) -> impl Future<Output = (Answer<M>, Option<u64>)> + Send + use<M> {
         let shared = Arc::clone(self.shared());
         let epoch = epoch(&shared);
-        let receiver = enqueue(&shared, command);
+        let receiver = enqueue(&shared, command, None);
+        finish(shared, epoch, receiver)
+    }
+
+    /// As [`Engine::submit_with_sequence`], for a command that was made from what a reading saw, which need not be
+    /// durable yet: the reading and the command wait for the disk together. When the command is answered, all that the
+    /// reading saw is durable.
+    ///
+    /// The answer is [`SubmitError::ReadingUndone`] if some of what the reading saw was undone before the command was
+    /// decided. Read and make the command again then.
+    pub fn submit_after(
+        &self,
+        reading: Reading,
+        command: M::Command,
+    ) -> impl Future<Output = (Answer<M>, Option<u64>)> + Send + use<M> {
+        let shared = Arc::clone(self.shared());
         async move {
-            let reply = match receive(receiver).await {
-                Ok(reply) => reply,
-                Err(error) => return (Err(error), None),
-            };
-            match (epoch, reply.command_without_entry) {
-                (Some(epoch), Some(command)) => {
-                    // In a box, because it is rare and would make every future large.
-                    Box::pin(confirm_without_entry(shared, epoch, reply.answer, command)).await
-                }
-                _ => (reply.answer, reply.sequence),
+            // Another replica, which may have to decide the command, does not know what this one has read.
+            if shared.replica.is_some() && !reading.wait_durable(&shared).await {
+                return (Err(SubmitError::ReadingUndone), None);
             }
+            let epoch = epoch(&shared);
+            let receiver = match (shared.replica.is_some(), reading.rollbacks()) {
+                (true, _) => enqueue(&shared, command, None),
+                (false, Ok(rollbacks)) => enqueue(&shared, command, rollbacks),
+                (false, Err(error)) => Err(error),
+            };
+            finish(shared, epoch, receiver).await
         }
+    }
+}
+
+/// Waits for the reply to a command that was submitted in `epoch`, and returns its answer and the sequence of its
+/// entry.
+async fn finish<M: Machine>(
+    shared: Arc<Shared<M>>,
+    epoch: Option<u64>,
+    receiver: Result<Receiver<M>, SubmitError>,
+) -> (Answer<M>, Option<u64>) {
+    let reply = match receive(receiver).await {
+        Ok(reply) => reply,
+        Err(error) => return (Err(error), None),
+    };
+    match (epoch, reply.command_without_entry) {
+        (Some(epoch), Some(command)) => {
+            // In a box, because it is rare and would make every future large.
+            Box::pin(confirm_without_entry(shared, epoch, reply.answer, command)).await
+        }
+        _ => (reply.answer, reply.sequence),
     }
 }
 
@@ -73,7 +109,7 @@ async fn confirm_without_entry<M: Machine>(
             return (answer, None);
         }
         submitted_in_epoch = now;
-        let reply = match receive(enqueue(&shared, command)).await {
+        let reply = match receive(enqueue(&shared, command, None)).await {
             Ok(reply) => reply,
             Err(error) => return (Err(error), None),
         };
@@ -101,6 +137,7 @@ async fn receive<M: Machine>(
 fn enqueue<M: Machine>(
     shared: &Shared<M>,
     command: M::Command,
+    made_after_rollbacks: Option<u64>,
 ) -> Result<Receiver<M>, SubmitError> {
     let (reply, receiver) = oneshot::channel();
     if let Some(error) = shared.lost.error() {
@@ -110,6 +147,7 @@ fn enqueue<M: Machine>(
         command,
         reply,
         forwarded: None,
+        made_after_rollbacks,
     };
     if let Some(replica) = &shared.replica {
         match pending::hand_over(shared, replica, submission)? {

@@ -10,74 +10,73 @@ use placewright_conductor::{ControlState, InstanceId, Rules, SharedRow, Spec, Sp
 use placewright_control::usage_of;
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_records::server as server_forms;
-use placewright_scheduler::request::{Destination, RequestSpec};
+use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::translate::translate;
-use placewright_secrets::SecretFields;
-use placewright_types::server::{OwnFields, ServerBody, ServerFields};
+use placewright_types::server::{OwnFields, ServerBody};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::common_fields::{check_hostname, parse_address, parse_certificates, parse_disk_config};
-use super::devices::{LIST_ITEMS_MAX, boots_from_volume, is_boot_device, parse_devices};
-use super::hints::Hints;
-use super::{action_records, body};
-use super::{metadata, secrets, tags};
+use super::create_request::{self, CreateRequest};
+use super::{action_records, body, secrets};
 use crate::admin::zones;
-use crate::fields::{self, ObjectParser};
-use crate::routed_request::RoutedRequest;
+use crate::routed_request::{CHANGE_TRIES_MAX, RoutedRequest};
 use crate::{error, flavors, image_lookup};
-
-/// The maximum number of servers of one request.
-const COUNT_MAX: i64 = 1000;
-
-/// A parsed create request. The objects that it refers to are not looked up yet.
-struct CreateRequest<'a> {
-    name: &'a str,
-    flavor_id: String,
-    zone: Option<&'a str>,
-    /// `host`, `host:node` or `:node`.
-    forced_host: Option<&'a str>,
-    count_min: Option<u32>,
-    count: u32,
-    wants_reservation: bool,
-    hints: Hints,
-    destination: Option<Destination>,
-    /// Whether the server boots from a volume.
-    is_bfv: bool,
-    hostname: Option<String>,
-    server: ServerFields,
-    secrets: SecretFields,
-}
 
 pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::ServersCreate)?;
     let body_json = request.json()?;
-    let create_request = parse(request, &body_json)?;
-    let (request_spec, public_key) = request
-        .read(|control, _| look_up(request, control, &create_request))
-        .await?;
-    let usage = match translate(&request_spec, request.api_state.translate_options()) {
-        Ok(translation) => usage_of(&request_spec.flavor, &translation),
-        Err(error) => return Err(ApiError::bad_request(format!("{error}."))),
-    };
-    let has_zero_disk = request_spec.flavor.root_gb == 0
-        && !create_request.is_bfv
-        && create_request.server.image.is_some();
-    if has_zero_disk && !request.is_allowed(Rule::ServersCreateZeroDisk) {
-        let message = "With a flavor whose disk is 0, servers must boot from a volume.";
-        return Err(ApiError::forbidden(message));
+    let create_request = create_request::parse(request, &body_json)?;
+    for _ in 0..CHANGE_TRIES_MAX {
+        let (looked_up, reading) =
+            request.read_for_command(|control, _| look_up(request, control, &create_request));
+        let made = looked_up.and_then(|looked_up| make_builds(request, &create_request, looked_up));
+        let new_builds = match made {
+            Ok(new_builds) => new_builds,
+            Err(error) if request.is_durable(reading).await => return Err(error),
+            Err(_) => continue,
+        };
+        let ids: Vec<InstanceId> = (new_builds.builds.iter())
+            .map(|build| build.instance)
+            .collect();
+        let reservation_id = new_builds.reservation_id.clone();
+        let command = command(request, create_request.hints.group, new_builds);
+        let Some(decision) = request.submit_after(reading, command).await.transpose() else {
+            continue;
+        };
+        request.note_created(&ids);
+        check_decision(request, decision?)?;
+        let first_id = ids.first().map_or(Uuid::nil(), |id| id.0);
+        return accepted_response(request, &create_request, first_id, &reservation_id);
     }
-    accept(request, &create_request, request_spec, public_key, usage).await
+    Err(error::unavailable(
+        "The store fails to keep changes: try again later.",
+    ))
 }
 
-/// Accepts a request: makes the specifications of its servers, and stores a build request for each.
-async fn accept(
+/// What a request refers to.
+struct LookedUp {
+    request_spec: RequestSpec,
+    public_key: Option<String>,
+}
+
+/// The servers of an accepted request.
+struct NewBuilds {
+    reservation: Uuid,
+    reservation_id: String,
+    builds: Vec<NewBuild>,
+}
+
+/// Checks a request against what it refers to, and makes the specification of each of its servers.
+fn make_builds(
     request: &RoutedRequest<'_>,
     create_request: &CreateRequest<'_>,
-    mut request_spec: RequestSpec,
-    public_key: Option<String>,
-    usage: Usage,
-) -> ApiResult<Reply> {
+    looked_up: LookedUp,
+) -> ApiResult<NewBuilds> {
+    let LookedUp {
+        mut request_spec,
+        public_key,
+    } = looked_up;
+    let usage = check(request, create_request, &request_spec)?;
     let new_id = |_| InstanceId(Uuid::new_v4());
     let instances: Vec<InstanceId> = (0..create_request.count).map(new_id).collect();
     let hints = &create_request.hints;
@@ -105,11 +104,7 @@ async fn accept(
     let rules = Rules::from(rules);
     let mut builds = Vec::with_capacity(create_request.count as usize);
     for (index, instance) in (0..).zip(instances) {
-        let name = if create_request.count == 1 {
-            create_request.name.to_owned()
-        } else {
-            format!("{}-{}", create_request.name, index + 1)
-        };
+        let name = create_request.name_of(index);
         let hostname = match &create_request.hostname {
             Some(hostname) => hostname.clone(),
             None => body::hostname_of_name(&name).unwrap_or_else(|| format!("server-{instance}")),
@@ -134,50 +129,76 @@ async fn accept(
         };
         builds.push(NewBuild { instance, spec });
     }
-    let first_id = builds.first().map_or(Uuid::nil(), |build| build.instance.0);
-    request.note_created(builds.iter().map(|build| build.instance));
-    submit(request, hints.group, reservation, builds).await?;
-    accepted_response(request, create_request, first_id, &reservation_id)
+    Ok(NewBuilds {
+        reservation,
+        reservation_id,
+        builds,
+    })
 }
 
-/// Submits the build requests to control as one command.
-async fn submit(
+/// Checks that servers can be scheduled and that the caller may boot them from their image; returns what each of them
+/// counts for in quotas.
+fn check(
     request: &RoutedRequest<'_>,
-    group: Option<Uuid>,
-    reservation: Uuid,
-    builds: Vec<NewBuild>,
-) -> ApiResult<()> {
-    let members_max = request.api_state.limits().server_group_members_max;
+    create_request: &CreateRequest<'_>,
+    request_spec: &RequestSpec,
+) -> ApiResult<Usage> {
+    let translation = translate(request_spec, request.api_state.translate_options())
+        .map_err(|error| ApiError::bad_request(format!("{error}.")))?;
+    let has_zero_disk = request_spec.flavor.root_gb == 0
+        && !create_request.is_bfv
+        && create_request.server.image.is_some();
+    if has_zero_disk && !request.is_allowed(Rule::ServersCreateZeroDisk) {
+        let message = "With a flavor whose disk is 0, servers must boot from a volume.";
+        return Err(ApiError::forbidden(message));
+    }
+    Ok(usage_of(&request_spec.flavor, &translation))
+}
+
+/// The one command that accepts all servers of a request.
+fn command(request: &RoutedRequest<'_>, group: Option<Uuid>, new_builds: NewBuilds) -> Command {
+    let NewBuilds {
+        reservation,
+        builds,
+        ..
+    } = new_builds;
     let specs = builds.iter().map(|build| &build.spec);
     let bytes: u64 = specs.map(|spec| INSTANCE_BYTES + spec_bytes(spec)).sum();
     let mut checks = vec![request.project_bytes_check(request.project(), bytes)];
     checks.extend(group.map(|group| LimitCheck::Members {
         group,
         added: builds.len(),
-        max: members_max,
+        max: request.api_state.limits().server_group_members_max,
     }));
-    let command = Command::Limited {
+    Command::Limited {
         checks,
         command: Box::new(Command::CreateBuilds {
             reservation,
             builds,
         }),
-    };
-    match request.submit(command).await? {
-        Ok(_) => {}
+    }
+}
+
+/// Turns a refusal of the builds into an error.
+fn check_decision(
+    request: &RoutedRequest<'_>,
+    decision: Result<super_conductor::Outcome, super_conductor::Refusal>,
+) -> ApiResult<()> {
+    match decision {
+        Ok(_) => Ok(()),
         Err(super_conductor::Refusal::TooMany { .. }) => {
-            return Err(ApiError::forbidden(format!(
+            let members_max = request.api_state.limits().server_group_members_max;
+            Err(ApiError::forbidden(format!(
                 "The server group would have more than {members_max} members; \
                  compute.server_group_members_max allows no more."
-            )));
+            )))
         }
         // When the command is decided, only the existence of the server group is checked again.
         Err(super_conductor::Refusal::NotFound { what, id }) => {
-            return Err(ApiError::bad_request(format!("There is no {what} {id}.")));
+            Err(ApiError::bad_request(format!("There is no {what} {id}.")))
         }
-        Err(refusal) => return Err(error::from_refusal(refusal)),
+        Err(refusal) => Err(error::from_refusal(refusal)),
     }
-    Ok(())
 }
 
 /// The response to a request that was accepted.
@@ -225,12 +246,11 @@ fn check_size(request: &RoutedRequest<'_>, count: u32, bytes_each: usize) -> Api
 }
 
 /// Looks up the objects that the request refers to: flavor, key pair, server group, zone, hosts.
-/// Returns the request for the scheduler, and the public key.
 fn look_up(
     request: &RoutedRequest<'_>,
     control: &ControlState,
     create_request: &CreateRequest<'_>,
-) -> ApiResult<(RequestSpec, Option<String>)> {
+) -> ApiResult<LookedUp> {
     let flavor = flavors::find(request, control, &create_request.flavor_id).map_err(|_| {
         ApiError::field(
             "server.flavorRef",
@@ -262,7 +282,10 @@ fn look_up(
             Some(keypair.public_key.clone())
         }
     };
-    Ok((request_spec, public_key))
+    Ok(LookedUp {
+        request_spec,
+        public_key,
+    })
 }
 
 /// Looks up the zone and the hosts that the request names.
@@ -307,194 +330,4 @@ fn look_up_destination(
         }
     }
     Ok(())
-}
-
-/// Parses the body of a create request.
-fn parse<'a>(request: &RoutedRequest<'_>, body_json: &'a Value) -> ApiResult<CreateRequest<'a>> {
-    let mut body_parser = ObjectParser::of_body(body_json)?;
-    let mut parser = body_parser.object("server")?;
-    let version = request.version;
-    let name = parser.name("name")?;
-    let name = name.ok_or_else(|| parser.field_error("name", "it is missing"))?;
-    let flavor_id = parse_flavor_ref(&mut parser)?;
-    let mut server = ServerFields {
-        flavor_id: flavor_id.clone(),
-        ..ServerFields::default()
-    };
-    parse_devices(request, &mut parser, &mut server)?;
-    let is_bfv = boots_from_volume(&server.block_device_mapping_v2);
-    parse_image(&mut parser, &mut server)?;
-    if let Some(value) = parser.take("metadata") {
-        server.metadata = metadata::parse("server.metadata", value)?;
-    }
-    if version.since(19) {
-        let description = parser.nullable_text("description", 0..=255)?.flatten();
-        server.description = description.map(str::to_owned);
-    }
-    if version.since(52)
-        && let Some(value) = parser.take("tags")
-    {
-        server.tags = tags::parse("server.tags", value)?;
-    }
-    let mut hostname = None;
-    if version.since(90)
-        && let Some(text) = parser.text("hostname", 2..=255)?
-    {
-        check_hostname(request, "server.hostname", text)?;
-        hostname = Some(text.to_owned());
-    }
-    parse_other_fields(request, &mut parser, &mut server)?;
-    let secrets = secrets::parse(&mut parser)?;
-    let (zone, forced_host, destination) = parse_destination(request, &mut parser)?;
-    let count_min = parser.integer("min_count", 1..=COUNT_MAX)?;
-    let count_max = parser.integer("max_count", 1..=COUNT_MAX)?;
-    let count_max = count_max.unwrap_or(count_min.unwrap_or(1));
-    if count_min.is_some_and(|count_min| count_min > count_max) {
-        return Err(parser.field_error("min_count", "it must not be more than max_count"));
-    }
-    let wants_reservation = parser.boolean("return_reservation_id")?.unwrap_or(false);
-    parser.finish()?;
-    let count = u32::try_from(count_max).unwrap_or(1);
-    let hints = Hints::parse(request, &mut body_parser, count)?;
-    body_parser.finish()?;
-    Ok(CreateRequest {
-        name,
-        flavor_id,
-        zone,
-        forced_host,
-        count_min: count_min.and_then(|count_min| u32::try_from(count_min).ok()),
-        count,
-        wants_reservation,
-        hints,
-        destination,
-        is_bfv,
-        hostname,
-        server,
-        secrets,
-    })
-}
-
-/// Parses the field with the flavor's id, which may be a URL that ends with the id.
-pub(crate) fn parse_flavor_ref(parser: &mut ObjectParser<'_>) -> ApiResult<String> {
-    match parser.take_required("flavorRef")? {
-        Value::Number(number) => Ok(number.to_string()),
-        Value::String(text) if (1..=255).contains(&text.len()) => {
-            Ok(text.rsplit('/').next().unwrap_or(text).to_owned())
-        }
-        other => Err(fields::type_error(
-            &parser.path_of("flavorRef"),
-            "the id of a flavor",
-            other,
-        )),
-    }
-}
-
-/// Parses the image, which is required unless a block device is the boot device.
-fn parse_image(parser: &mut ObjectParser<'_>, server: &mut ServerFields) -> ApiResult<()> {
-    let image = parser.text("imageRef", 0..=255)?.unwrap_or("");
-    if image.is_empty() {
-        let has_boot_device = server.block_device_mapping_v2.iter().any(is_boot_device);
-        if !has_boot_device {
-            return Err(
-                parser.field_error("imageRef", "an image or a volume to boot from is needed")
-            );
-        }
-        return Ok(());
-    }
-    server.image = Some(parse_image_id(&parser.path_of("imageRef"), image)?);
-    Ok(())
-}
-
-/// Parses the UUID of an image, which may be a URL that ends with the UUID.
-pub(crate) fn parse_image_id(path: &str, text: &str) -> ApiResult<String> {
-    let last = text.rsplit('/').next().unwrap_or(text);
-    match Uuid::try_parse(last) {
-        Ok(id) => Ok(id.to_string()),
-        Err(_) => Err(ApiError::field(
-            path,
-            format!("it must be the UUID of an image, not {text:?}"),
-        )),
-    }
-}
-
-/// Parses fields that do not depend on other fields.
-fn parse_other_fields(
-    request: &RoutedRequest<'_>,
-    parser: &mut ObjectParser<'_>,
-    server: &mut ServerFields,
-) -> ApiResult<()> {
-    server.key_name = parser
-        .nullable_text("key_name", 1..=255)?
-        .flatten()
-        .map(str::to_owned);
-    server.config_drive = parser.boolean("config_drive")?.unwrap_or(false);
-    server.access_ip_v4 = parse_address(parser, "accessIPv4")?.flatten();
-    server.access_ip_v6 = parse_address(parser, "accessIPv6")?.flatten();
-    parse_disk_config(parser)?
-        .unwrap_or("MANUAL")
-        .clone_into(&mut server.disk_config);
-    if let Some(value) = parser.take("security_groups") {
-        let path = parser.path_of("security_groups");
-        let items = fields::parse_list(&path, value, LIST_ITEMS_MAX)?;
-        for (index, item) in items.iter().enumerate() {
-            let mut group = ObjectParser::new(format!("{path}[{index}]"), item)?;
-            let name = group.required_text("name", 1..=255)?;
-            group.finish()?;
-            server.security_groups.push(name.to_owned());
-        }
-    }
-    if !request.version.since(57) && parser.take("personality").is_some() {
-        let message = "files cannot be put into servers; use user_data";
-        return Err(parser.field_error("personality", message));
-    }
-    if request.version.since(63) {
-        server.trusted_image_certificates = parse_certificates(parser)?;
-    }
-    Ok(())
-}
-
-/// The requested zone, the forced host (see [`CreateRequest`]), and the requested destination.
-type RequestedDestination<'a> = (Option<&'a str>, Option<&'a str>, Option<Destination>);
-
-/// Parses the requested zone, forced host and destination.
-fn parse_destination<'a>(
-    request: &RoutedRequest<'_>,
-    parser: &mut ObjectParser<'a>,
-) -> ApiResult<RequestedDestination<'a>> {
-    let zone = parser
-        .nullable_text("availability_zone", 1..=255)?
-        .flatten();
-    let (zone, forced_host) = match zone.and_then(|zone| zone.split_once(':')) {
-        Some((zone, forced_host)) => {
-            if forced_host.matches(':').count() > 1 {
-                let message = "it must be a zone, zone:host, zone:host:node or zone::node";
-                return Err(parser.field_error("availability_zone", message));
-            }
-            request.authorize(Rule::ServersCreateForcedHost)?;
-            (
-                Some(zone).filter(|zone| !zone.is_empty()),
-                Some(forced_host),
-            )
-        }
-        None => (zone, None),
-    };
-    let (mut host, mut node) = (None, None);
-    if request.version.since(74) {
-        host = parser.text("host", 1..=255)?;
-        node = parser.text("hypervisor_hostname", 1..=255)?;
-    }
-    if host.is_none() && node.is_none() {
-        return Ok((zone, forced_host, None));
-    }
-    request.authorize(Rule::ServersCreateDestination)?;
-    if forced_host.is_some() {
-        let message = "it cannot name a host when host or hypervisor_hostname does";
-        return Err(parser.field_error("availability_zone", message));
-    }
-    let destination = Destination {
-        host: host.map(str::to_owned),
-        node: node.map(str::to_owned),
-        ..Destination::default()
-    };
-    Ok((zone, None, Some(destination)))
 }

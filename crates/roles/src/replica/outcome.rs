@@ -26,6 +26,8 @@ pub(crate) fn to_follower(reply: ForwardReply) -> Option<HandedOutcome> {
         SubmitError::Unknown(reason) => HandedFailure::UnknownOutcome(chain(&*reason)),
         SubmitError::NotLeading => return Some(HandedOutcome::NotLeading),
         SubmitError::Unavailable(reason) => HandedFailure::Unavailable(chain(&*reason)),
+        // Never of a command that another replica sent, which waits for its reading before.
+        error @ SubmitError::ReadingUndone => HandedFailure::Unavailable(chain(&error)),
         SubmitError::Overloaded => HandedFailure::Overloaded,
         SubmitError::TooLarge { bytes, bytes_max } => HandedFailure::TooLarge {
             bytes: u64::try_from(bytes).unwrap_or(u64::MAX),

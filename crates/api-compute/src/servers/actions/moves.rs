@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::super::body::{self, for_move};
 use super::super::common_fields::parse_disk_config;
-use super::super::create::parse_flavor_ref;
+use super::super::create_request::parse_flavor_ref;
 use super::super::find_unlocked;
 use super::super::server_view::ServerView;
 use super::object_or_empty;

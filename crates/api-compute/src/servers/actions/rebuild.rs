@@ -18,7 +18,7 @@ use super::super::body;
 use super::super::server_view::ServerView;
 use super::super::show::{self, Visibility};
 use super::super::update::remove_newer_fields;
-use super::super::{common_fields, create, find_unlocked, labels, metadata, secrets};
+use super::super::{common_fields, create_request, find_unlocked, labels, metadata, secrets};
 use crate::fields::ObjectParser;
 use crate::routed_request::RoutedRequest;
 use crate::{error, image_lookup};
@@ -43,7 +43,7 @@ fn parse(request: &RoutedRequest<'_>, arguments: &Value) -> ApiResult<RebuildReq
     let mut parser = ObjectParser::new("rebuild", arguments)?;
     let version = request.version;
     let image = parser.required_text("imageRef", 1..=255)?;
-    let image = create::parse_image_id("rebuild.imageRef", image)?;
+    let image = create_request::parse_image_id("rebuild.imageRef", image)?;
     let name = parser.name("name")?.map(str::to_owned);
     let metadata = match parser.take("metadata") {
         None => None,
