@@ -49,8 +49,9 @@ pub(crate) struct BootsBench {
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
 
-    /// Servers being built at a time
-    #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Servers being built at a time. The command learns from listings that a build has ended, so a small number
+    /// measures how often it lists
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     in_flight: u32,
 
     /// Drive the installation that runs at --url, with all its hosts, instead of starting one; missed bars are
