@@ -8,12 +8,14 @@ use crate::fair_pool::FairPool;
 /// A seat that is held after its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Hold {
+    /// When the hold ends, on the clock of the `now` that [`Pool::end_holds`] is given.
     pub(crate) until: Duration,
     /// Distinguishes holds that end at the same time.
     pub(crate) id: u64,
+    /// The project whose request ended.
     pub(crate) project: u64,
-    /// Whether no project may take the held seat. If false, other projects may take it, and only the project whose
-    /// request ended may have one seat less.
+    /// Whether the seat is withheld from all projects until the hold ends. If not, other projects may take it at once,
+    /// and only the project whose request ended may have one seat less until then.
     pub(crate) is_from_all: bool,
 }
 
@@ -30,6 +32,8 @@ pub(crate) struct Pool<Q> {
 }
 
 impl<Q> Pool<Q> {
+    /// A pool of `seats` seats. While several projects are present, only `seats_when_shared` of them are given out. One
+    /// project may have at most `seats_per_project` at a time.
     pub(crate) fn new(seats: usize, seats_when_shared: usize, seats_per_project: usize) -> Self {
         Self {
             fair: FairPool::new(seats, seats_when_shared, seats_per_project),
@@ -40,6 +44,8 @@ impl<Q> Pool<Q> {
         }
     }
 
+    /// Holds the seat of a request that has ended. A seat that is withheld from all projects stays taken until the hold
+    /// ends; any other is free for other projects from now on.
     pub(crate) fn hold(&mut self, hold: Hold) {
         match hold.is_from_all {
             true => self.held_from_all += 1,

@@ -1,7 +1,7 @@
 //! The state machine of one host: orders of the cell, work under way, and responses.
 //!
-//! It is pure: no I/O, clock, random number or order of a hash map. Its effects are appended to a
-//! list of [`Action`]s. It follows the protocol of `placewright_conductor::cell_conductor`:
+//! It is pure: it does no I/O, and depends on no clock, random number or iteration order of a hash map. Its effects are
+//! appended to a list of [`Action`]s. It follows the protocol of `placewright_conductor::cell_conductor`:
 //! sessions, attempts that are started only once, and guests that are never built again after the
 //! cell has ordered their destruction.
 //!
@@ -139,7 +139,7 @@ impl Host {
         self.session
     }
 
-    /// A guest, as the guest log has it.
+    /// A guest in its present state, as [`Action::LogGuest`] writes it to the guest log.
     #[must_use]
     pub fn guest(&self, key: GuestKey) -> Option<&Guest> {
         self.guests.get(&key)
@@ -296,6 +296,7 @@ impl Host {
         };
         let makes_guest = matches!(order.step, Step::Prepare | Step::Arrive);
         if makes_guest {
+            // The amounts of a guest that exists already are counted as used, so only a new guest is checked.
             if state.is_none()
                 && let Err(shortfall) = self.capacity.check(&order.amounts)
             {

@@ -131,6 +131,7 @@ impl Driver for SimulatedDriver {
     }
 
     fn list(&self) -> DriverFuture<'_, Option<Vec<ListedGuest>>> {
+        // It cannot list guests, so the agent's guest log alone says which there are.
         Box::pin(async { Ok(None) })
     }
 
@@ -213,7 +214,7 @@ impl IdenticalHosts {
     }
 }
 
-/// The descriptions of the machines of a trace, each a tree of providers.
+/// The descriptions of the nodes of a trace as hosts, each a tree of providers.
 #[must_use]
 pub fn hosts_of_trace(nodes: &[placewright_trace::Node]) -> Vec<HostDescription> {
     nodes.iter().map(host_of_node).collect()

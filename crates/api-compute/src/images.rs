@@ -133,7 +133,7 @@ impl fmt::Debug for Images {
 }
 
 impl Images {
-    /// Reads a file.
+    /// Reads an operator's file of images. Later look-ups read it again if it has changed.
     ///
     /// # Errors
     ///

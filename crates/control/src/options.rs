@@ -18,7 +18,7 @@ pub struct Options {
     pub resend_min: Duration,
     /// The longest interval between repetitions. Default 60 s.
     pub resend_max: Duration,
-    /// The most messages in one delivery. Default 256.
+    /// The most messages that are taken from a cell's outbox at a time. Default 256.
     pub messages_max: usize,
     /// The interval of audits. Default 30 s.
     pub audit_every: Duration,

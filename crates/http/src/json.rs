@@ -27,7 +27,7 @@ impl Writer {
     }
 
     /// Takes the bytes that were written since the last call, as a piece of a response. The buffer for the next piece
-    /// gets as much capacity as the one that was taken.
+    /// has room for as many bytes as this piece has.
     pub fn take(&mut self) -> Vec<u8> {
         let capacity = self.out.len();
         std::mem::replace(&mut self.out, Vec::with_capacity(capacity))
@@ -181,7 +181,7 @@ fn write_character(out: &mut Vec<u8>, character: char) {
     }
 }
 
-/// `repr()` of a float: the shortest digits that read back, always with a dot or an exponent.
+/// Python's `repr()` of a float: the shortest digits that read back, always with a dot or an exponent.
 ///
 /// For finite numbers this is also how `json.dumps` writes them.
 pub fn repr_float(number: f64) -> String {

@@ -24,7 +24,8 @@ pub struct Reply {
     pub content_type: Option<&'static str>,
     /// The URL of the created object. A path is made absolute with the request's host.
     pub location: Option<String>,
-    /// Whether the client has to revalidate each time, `no-cache` (from microversion 1.15).
+    /// Whether the header `Cache-Control: no-cache` is sent, so that the client revalidates the response each time.
+    /// Placement sends it from its microversion 1.15 on.
     pub no_cache: bool,
     /// The `Last-Modified` time, in seconds since 1970.
     pub last_modified: Option<i64>,

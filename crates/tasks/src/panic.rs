@@ -13,7 +13,8 @@ use crate::{ContainedWork, Task};
 /// The exit code of a process that lost one of its tasks (`EX_SOFTWARE` of sysexits.h).
 pub const EXIT_CODE: i32 = 70;
 
-/// The time between the panic of a task and the exit of the process, in which the log is flushed.
+/// The longest time between the panic of a task and the exit of the process, in which the log has to be flushed. Mostly
+/// the process exits earlier, as soon as the panic has unwound the task.
 const EXIT_AFTER: Duration = Duration::from_millis(500);
 /// The time between the panic of a task and the abort of the process, in case exiting hangs.
 const ABORT_AFTER: Duration = Duration::from_millis(800);

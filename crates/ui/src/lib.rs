@@ -2,8 +2,10 @@
 //! services of this process.
 //!
 //! - [`UiService`] is what a listener serves: the page's files, the page's own API below `/ui/api/`, and requests to the
-//!   other services, which it hands over as they are. So identity, policies and limits are theirs.
-//! - [`FleetHandle`] is the view of all hosts that the pages of operators follow. It is compacted once for all of them.
+//!   other services, which it hands over as they are. So those services identify the caller, and enforce policies and
+//!   limits.
+//! - [`FleetHandle`] is the view of all hosts that the pages of operators follow. One sampler makes its compact rows
+//!   for all of these pages.
 
 mod files;
 mod fleet;

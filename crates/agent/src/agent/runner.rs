@@ -106,7 +106,8 @@ impl Runner {
         let _ = self.to_placement.send(description);
     }
 
-    /// Runs until the agent is stopped.
+    /// Runs until the agent is stopped. If the driver is asked for its hosts periodically, the task that does so, the
+    /// inspector, sends `descriptions`.
     pub(super) async fn run(
         mut self,
         link: Arc<dyn AgentLink>,
@@ -124,8 +125,8 @@ impl Runner {
                 .max(Duration::from_millis(10)),
         );
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut gather = interval(self.options.gather_time.max(Duration::from_millis(1)));
-        gather.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut update_interval = interval(self.options.gather_time.max(Duration::from_millis(1)));
+        update_interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut drain_deadline: Option<Instant> = None;
         let mut has_inspector = !self.options.inspect_interval.is_zero();
         loop {
@@ -162,7 +163,7 @@ impl Runner {
                     self.handle_ended_work(ended);
                 }
                 () = wait_for_capacity(to_cell.as_ref()), if is_connection_full => {}
-                _ = gather.tick(), if !self.changed_hosts.is_empty() => self.queue_updates(),
+                _ = update_interval.tick(), if !self.changed_hosts.is_empty() => self.queue_updates(),
                 _ = heartbeat.tick() => self.queue_heartbeats(to_cell.is_some()),
                 hosts = descriptions.recv(), if has_inspector => match hosts {
                     Some(hosts) => self.update_descriptions(hosts, to_cell.is_some()),

@@ -56,7 +56,7 @@ pub(super) fn redact_lines(message: String, spec_body: Option<&RawValue>) -> Str
     lines.join("\n")
 }
 
-/// All substrings of a secret of one length.
+/// All substrings of a secret that are `length` bytes long.
 struct SecretPieces<'a> {
     length: usize,
     all: HashSet<&'a [u8]>,

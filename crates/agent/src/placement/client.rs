@@ -203,6 +203,7 @@ impl PlacementResponse {
         if self.is_concurrent_update() {
             return Err(PlacementError::Conflict(self.request));
         }
+        // Placement may recover from a server error, as from a lost connection, so it counts as unreachable.
         if self.status.is_server_error() {
             let why = self.why();
             return Err(PlacementError::Unreachable(format!(

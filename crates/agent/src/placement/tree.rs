@@ -114,6 +114,7 @@ async fn create<'a>(
         if current.is_missing() {
             response.check()?;
         }
+        // Decoded only to report a failure of this read. Otherwise the provider exists, and the host is tried again.
         current.decode::<Provider>()?;
         return Err(PlacementError::Conflict(wanted.name.to_owned()));
     }
@@ -196,6 +197,7 @@ impl ProviderWriter<'_> {
             self.generation = read.resource_provider_generation;
         }
         known.sort_unstable();
+        // A trait that is true in the description is set, one that is false is removed, and all others stay.
         let mut traits = known.clone();
         traits.retain(|name| wanted.traits.get(name) != Some(&false));
         let added = wanted.traits.iter().filter(|(_, is_set)| **is_set);
@@ -244,7 +246,8 @@ impl ProviderWriter<'_> {
     }
 }
 
-/// An inventory as it is to be written.
+/// The inventory to write. If the description has no allocation ratio, the one that placement has is kept, because an
+/// operator may have set it there.
 fn inventory_row(wanted: &Inventory, known: Option<&InventoryRow>) -> InventoryRow {
     let known_ratio = known.map_or(1.0, |known| known.allocation_ratio);
     InventoryRow {

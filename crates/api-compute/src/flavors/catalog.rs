@@ -81,9 +81,11 @@ struct ListOptions {
 
 impl ListOptions {
     fn parse(request: &RoutedRequest<'_>) -> ApiResult<Self> {
-        let is_administrator = request.is_allowed(Rule::FlavorAccessList);
+        // As in Nova, only who may see all flavors can choose between public and private ones. [`is_visible`] reads the
+        // same rule.
+        let sees_all_flavors = request.is_allowed(Rule::FlavorAccessList);
         let is_public = match request.query.get("is_public") {
-            _ if !is_administrator => None,
+            _ if !sees_all_flavors => None,
             None => Some(true),
             Some("none" | "None") => None,
             Some(_) => request.query.boolean("is_public")?,
@@ -238,6 +240,7 @@ fn parse_amount<'a>(
 ) -> ApiResult<u32> {
     let number = parser.integer(key, min..=AMOUNT_MAX)?.or(default);
     let number = number.ok_or_else(|| parser.field_error(key, "it is missing"))?;
+    // `min` is not negative, so every amount fits.
     Ok(u32::try_from(number).unwrap_or(0))
 }
 

@@ -66,7 +66,7 @@ pub(crate) enum Opened {
 enum Beginning {
     /// The first byte that the client has sent.
     Byte(u8),
-    /// Nothing, and the server stops.
+    /// The client has sent nothing yet, and the server stops.
     Stopping,
     /// The connection was closed, timed out, or has to close because another one needs its permit.
     Gone,

@@ -15,7 +15,8 @@ use crate::store::KnownHead;
 pub struct EtcdHead {
     /// The last entry, even if it was trimmed; 0 if nothing was ever appended.
     pub end: u64,
-    /// How often the log was taken over.
+    /// How often [`EtcdJournal::take_over`] began a new epoch of the log. Unlike the epoch of a leading replica, it is
+    /// not the number of an entry.
     pub epoch: u64,
     /// The address of the store that replaces this one, if this one is sealed.
     pub moved_to: Option<String>,
@@ -70,6 +71,8 @@ impl EtcdJournal {
             let head = &self.known.head;
             match &head.moved_to {
                 Some(address) if address == moved_to => return Ok(head.end.last),
+                // It is sealed with another address. `sealed` has an error for every head with `moved_to`, so `Ok` is
+                // never returned; the compiler needs it.
                 Some(_) => return self.store.sealed(head).map_or(Ok(head.end.last), Err),
                 None => {}
             }
@@ -81,6 +84,8 @@ impl EtcdJournal {
         }
     }
 
+    /// Lets an empty store begin after entry `sequence`, as if all entries up to it had been trimmed. Does nothing if
+    /// the store begins there already and holds no entries, so that it can be repeated.
     pub(super) fn begin_store_after(&mut self, sequence: u64) -> Result<(), JournalError> {
         loop {
             self.refresh("begin")?;

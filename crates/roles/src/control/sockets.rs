@@ -9,7 +9,7 @@ use super::restart::InheritedSockets;
 use super::{BACKLOG, bind, own_identity};
 use crate::options::Options;
 
-/// A socket for an address.
+/// The socket of one address before this process accepts connections on it; [`ListeningSocket`] takes its place then.
 pub(crate) enum Socket {
     /// Bound by this process. Nobody can connect until it listens.
     Bound(TcpSocket),
@@ -102,7 +102,7 @@ impl ListeningSocket {
     ///
     /// # Errors
     ///
-    /// The system refuses.
+    /// The operating system refuses to listen on the socket.
     pub(crate) fn open_maybe(
         socket: Option<Socket>,
         inherited: &mut InheritedSockets,
@@ -115,7 +115,7 @@ impl ListeningSocket {
     ///
     /// # Errors
     ///
-    /// The system refuses.
+    /// The operating system refuses to listen on the socket.
     pub(crate) fn open(socket: Socket, inherited: &mut InheritedSockets) -> std::io::Result<Self> {
         let listener = socket.listen()?;
         let connections = inherited.take_connections(listener.local_addr()?);

@@ -12,9 +12,9 @@ section! {
         /// Address and port to listen on. 8778 is Placement's port in OpenStack.
         listen: SocketAddr = "127.0.0.1:8778";
         /// Most connections at the same time of each of the APIs: placement, scheduler, compute, identity, image and
-        /// network, and of the page. For a further connection, an idle one of the peer with the most connections is
-        /// closed; while none is idle, the further one waits. If there are too few file descriptors, the limit is
-        /// lower, and the log says so.
+        /// network, and of the page at `ui.listen`. For a further connection, an idle one of the peer with the most
+        /// connections is closed; while none is idle, the further one waits. If there are too few file descriptors, the
+        /// limit is lower, and the log says so.
         #[unit("connections")]
         connections_max: Number<1, 1_000_000> = "4096";
         /// Most connections of one peer, which is an IPv4 address or a /64 network of IPv6. A further connection
@@ -46,14 +46,14 @@ section! {
         /// Time that requests under way have to end after SIGTERM or SIGINT.
         #[unit("milliseconds")]
         drain_timeout_ms: Number<0, 86_400_000> = "30000";
-        /// Most costly requests that run at a time: searches, long lists, large bodies. They have
-        /// threads of their own, and callers take turns. 0: two for each processor.
+        /// Maximum number of costly requests that run at a time: searches, long lists, large bodies. They have threads
+        /// of their own, and callers take turns. 0: two for each processor.
         #[unit("requests")]
         costly_running_max: Number<0, 10_000> = "0";
-        /// Most costly requests of one project that wait for their turn. A further one gets 503.
+        /// Maximum number of costly requests of one project that wait for their turn. A further one gets 503.
         #[unit("requests")]
         costly_waiting_per_caller_max: Number<1, 1_000_000> = "256";
-        /// Most costly requests of all callers that wait for their turn. A further one gets 503.
+        /// Maximum number of costly requests of all callers that wait for their turn. A further one gets 503.
         #[unit("requests")]
         costly_waiting_max: Number<1, 1_000_000> = "4096";
         /// Most entries of one write: allocated amounts, inventories, traits and aggregates together. All other writes

@@ -66,7 +66,8 @@ fn check_address(address: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Checks that the keys for secrets are not those of a file that this process makes for itself.
+/// Checks that the keys for secrets come from a configured file or command. Without either, this process would create a
+/// key file of its own, which the other replicas do not have.
 fn check_keys(secrets: &SecretsOptions) -> Result<(), &'static str> {
     if secrets.key_file.is_none() && secrets.key_command.is_empty() {
         return Err(

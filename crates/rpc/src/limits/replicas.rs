@@ -1,7 +1,9 @@
 //! Limits of the messages between replicas.
 //!
-//! The content of a command is not checked further: only replicas of the same role may send one, and their APIs accept
-//! the same commands as this replica's own.
+//! The content of a command is not checked further: only replicas of the same role may send one, and clients of their
+//! APIs cannot cause other commands than clients of this replica's own.
+//!
+//! An address is a host name of up to 253 bytes with a port, for which [`NAME_BYTES_MAX`] would be too small.
 
 use placewright_link::{FollowStart, Leader, ReplicaIdentity, ToLeader};
 

@@ -30,7 +30,7 @@ pub struct Weigher {
     pub compile: Compile,
 }
 
-/// Compiles a request into the raw values of all hosts.
+/// Compiles a weigher for a request: returns the raw values of all hosts.
 pub type Compile = for<'a> fn(&Context<'a>) -> Result<RawValues<'a>, BadRequest>;
 
 /// The raw values of all hosts, in the cheapest form that the weigher allows.
@@ -112,7 +112,7 @@ impl<'a> CompiledWeigher<'a> {
         Ok((!compiled.has_no_effect()).then_some(compiled))
     }
 
-    /// A weigher that is not in [`ALL`], such as an operator's expression.
+    /// A weigher that is not in [`ALL`](super::ALL), such as an operator's expression.
     #[must_use]
     pub fn custom(
         name: &'a str,
@@ -134,6 +134,8 @@ impl<'a> CompiledWeigher<'a> {
     /// Whether the weigher cannot influence the ranking, whatever the state of the hosts.
     #[must_use]
     pub fn has_no_effect(&self) -> bool {
+        // Without declared ends, both ends of the range are the constant value, which is then normalised to 0. With a
+        // declared end it may add to the scores, and not equally where aggregates override the multiplier.
         let is_uniform =
             matches!(self.raw, RawValues::Constant(_)) && self.low.is_none() && self.high.is_none();
         is_uniform || (self.multiplier == 0.0 && self.overrides.is_none())
@@ -215,7 +217,7 @@ impl<'a> CompiledWeigher<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     low: f64,
-    /// The width of the range; `None` if all values are equal.
+    /// The width of the range; `None` if its ends are equal, so that every value maps to 0.
     width: Option<f64>,
 }
 
