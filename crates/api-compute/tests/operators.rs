@@ -199,6 +199,36 @@ async fn aggregates_define_zones_and_servers_are_placed_in_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_aggregate_is_not_deleted_while_a_host_is_added() {
+    let api = Api::start(1, 1).await;
+    let hosts = api.get("/os-hypervisors").await.expect(200)["hypervisors"].clone();
+    let host_name = hosts[0]["hypervisor_hostname"].as_str().unwrap();
+    for _ in 0..100 {
+        let body = json!({"aggregate": {"name": "a"}});
+        let aggregate = api.post("/os-aggregates", body).await.expect(200)["aggregate"].clone();
+        let path = format!("/os-aggregates/{}", aggregate["id"]);
+        let action = format!("{path}/action");
+        let (added, deleted) = tokio::join!(
+            api.post(&action, json!({"add_host": {"host": host_name}})),
+            api.delete(&path)
+        );
+        match added.status {
+            200 => {
+                deleted.expect_error(409, "conflictingRequest");
+                api.post(&action, json!({"remove_host": {"host": host_name}}))
+                    .await
+                    .expect(200);
+                api.delete(&path).await.expect(200);
+            }
+            _ => {
+                added.expect_error(404, "itemNotFound");
+                deleted.expect(200);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn services_are_disabled_and_hypervisors_show_their_usage() {
     let api = Api::start(1, 2).await;
     api.create_flavor("1", 3).await;

@@ -153,20 +153,23 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
                 created_at: request.now,
                 updated_at: None,
             };
-            Ok((set_command(uuid, None, &aggregate), (uuid, aggregate)))
+            Ok((
+                set_command(uuid, None, Some(aggregate.clone())),
+                (uuid, aggregate),
+            ))
         })
         .await?;
     request.note_created([uuid]);
     reply(request, uuid, aggregate).await
 }
 
-/// The command that sets an aggregate. The command is refused if the stored aggregate is no longer `before`.
-fn set_command(uuid: Uuid, before: Option<&Aggregate>, aggregate: &Aggregate) -> Command {
+/// The command that sets an aggregate, or removes it if `row` is `None`. The command is refused if the stored aggregate is no longer `before`.
+fn set_command(uuid: Uuid, before: Option<&Aggregate>, row: Option<Aggregate>) -> Command {
     Command::Guarded {
         expected: vec![Change::Aggregate(uuid, before.cloned().map(Box::new))],
         command: Box::new(Command::SetAggregate {
             aggregate: uuid,
-            row: Some(aggregate.clone()),
+            row,
         }),
     }
 }
@@ -184,7 +187,7 @@ async fn change_aggregate(
             aggregate.updated_at = Some(request.now);
             check_single_zone(control, uuid, &aggregate)?;
             Ok((
-                set_command(uuid, Some(before), &aggregate),
+                set_command(uuid, Some(before), Some(aggregate.clone())),
                 (uuid, aggregate),
             ))
         })
@@ -253,22 +256,17 @@ pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 
 pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::HostAggregatesDelete)?;
-    let uuid = request.read(|control, _| {
-        let (uuid, aggregate) = find(request, control)?;
-        if aggregate.hosts.is_empty() {
-            return Ok(uuid);
-        }
-        let message = format!(
-            "Aggregate {} has hosts: take them out first.",
-            aggregate.name
-        );
-        Err(ApiError::conflict(message))
-    });
-    let uuid = uuid.await?;
     request
-        .execute(Command::SetAggregate {
-            aggregate: uuid,
-            row: None,
+        .submit_with_retry(|control, _| {
+            let (uuid, aggregate) = find(request, control)?;
+            if aggregate.hosts.is_empty() {
+                return Ok((set_command(uuid, Some(aggregate), None), ()));
+            }
+            let message = format!(
+                "Aggregate {} has hosts: take them out first.",
+                aggregate.name
+            );
+            Err(ApiError::conflict(message))
         })
         .await?;
     Ok(Reply::empty(200))
