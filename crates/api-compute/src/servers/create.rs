@@ -26,24 +26,28 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::ServersCreate)?;
     let body_json = request.json()?;
     let create_request = create_request::parse(request, &body_json)?;
+    let new_id = |_| InstanceId(Uuid::new_v4());
+    let ids: Vec<InstanceId> = (0..create_request.count).map(new_id).collect();
+    let mut unnoted_ids = Some(&ids);
     for _ in 0..CHANGE_TRIES_MAX {
         let (looked_up, reading) =
             request.read_for_command(|control, _| look_up(request, control, &create_request));
-        let made = looked_up.and_then(|looked_up| make_builds(request, &create_request, looked_up));
+        let made =
+            looked_up.and_then(|looked_up| make_builds(request, &create_request, looked_up, &ids));
         let new_builds = match made {
             Ok(new_builds) => new_builds,
             Err(error) if request.is_durable(reading).await => return Err(error),
             Err(_) => continue,
         };
-        let ids: Vec<InstanceId> = (new_builds.builds.iter())
-            .map(|build| build.instance)
-            .collect();
+        // Before the command: the audit log's line has them also if this request ends without an answer to it.
+        if let Some(ids) = unnoted_ids.take() {
+            request.note_created(ids);
+        }
         let reservation_id = new_builds.reservation_id.clone();
         let command = command(request, create_request.hints.group, new_builds);
         let Some(decision) = request.submit_after(reading, command).await.transpose() else {
             continue;
         };
-        request.note_created(&ids);
         check_decision(request, decision?)?;
         let first_id = ids.first().map_or(Uuid::nil(), |id| id.0);
         return accepted_response(request, &create_request, first_id, &reservation_id);
@@ -66,21 +70,20 @@ struct NewBuilds {
     builds: Vec<NewBuild>,
 }
 
-/// Checks a request against what it refers to, and makes the specification of each of its servers.
+/// Checks a request against what it refers to, and makes the specification of each of its servers, `instances`.
 fn make_builds(
     request: &RoutedRequest<'_>,
     create_request: &CreateRequest<'_>,
     looked_up: LookedUp,
+    instances: &[InstanceId],
 ) -> ApiResult<NewBuilds> {
     let LookedUp {
         mut request_spec,
         public_key,
     } = looked_up;
     let usage = check(request, create_request, &request_spec)?;
-    let new_id = |_| InstanceId(Uuid::new_v4());
-    let instances: Vec<InstanceId> = (0..create_request.count).map(new_id).collect();
     let hints = &create_request.hints;
-    let rules = hints.resolve_rules(&mut request_spec, &instances);
+    let rules = hints.resolve_rules(&mut request_spec, instances);
     let reservation = request.request_uuid;
     let reservation_id = format!("r-{:08x}", reservation.as_fields().0);
     let mut body = ServerBody {
@@ -103,7 +106,7 @@ fn make_builds(
     let sealed = secrets::seal(request, create_request.secrets.clone())?;
     let rules = Rules::from(rules);
     let mut builds = Vec::with_capacity(create_request.count as usize);
-    for (index, instance) in (0..).zip(instances) {
+    for (index, instance) in (0..).zip(instances.iter().copied()) {
         let name = create_request.name_of(index);
         let hostname = match &create_request.hostname {
             Some(hostname) => hostname.clone(),
