@@ -221,9 +221,14 @@ async fn what_the_cell_has_not_heard_of_yet_has_a_record() {
     allow.send(true).unwrap();
     api.wait_for_status(&id, "VERIFY_RESIZE").await;
     allow.send(false).unwrap();
-    let confirm = run(&api, &id, json!({"confirmResize": null}), 204).await;
+    let response = api.run_action(&id, json!({"confirmResize": null})).await;
+    let confirm = record_of(&api, &id, &response).await;
     assert_eq!(confirm["action"], "confirmResize");
     assert_eq!(confirm["events"][0]["result"], Value::Null);
+    // The same again, as a client does that got no answer, leads to the record that there is.
+    let repeated = api.run_action(&id, json!({"confirmResize": null})).await;
+    assert_eq!(repeated.status, 204);
+    assert_eq!(header(&repeated, "location"), header(&response, "location"));
     allow.send(true).unwrap();
     api.wait_for_status(&id, "ACTIVE").await;
     assert_eq!(

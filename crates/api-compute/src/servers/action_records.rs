@@ -3,12 +3,15 @@
 //! A request is answered before the server's cell has recorded the action, and a cell that refuses a move records
 //! nothing. So control's moves are records as well, until the cell has one with the same request id.
 
+use std::collections::HashMap;
+
 use placewright_conductor::super_conductor::{Migration, MigrationStatus};
 use placewright_conductor::{Action, InstanceId};
 use uuid::Uuid;
 
 use super::body;
 use super::server_view::ServerView;
+use crate::routed_request::RoutedRequest;
 
 /// An action with the request id that the API shows.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,26 +64,24 @@ impl ControlRecords {
                 action,
             })
             .collect();
+        let positions: HashMap<Uuid, usize> = (records.iter().enumerate())
+            .filter_map(|(position, record)| Some((record.action.request?, position)))
+            .collect();
+        let mut only_in_control = Vec::new();
         for of_control in self.moves {
-            let of_cell = records
-                .iter_mut()
-                .find(|record| record.action.request == of_control.request);
-            if let Some(record) = of_cell {
+            let position = of_control.request.and_then(|id| positions.get(&id));
+            if let Some(position) = position {
                 // For the cell, a move for which control has found no host ends without a fault.
-                let fault = &mut record.action.fault;
+                let fault = &mut records[*position].action.fault;
                 *fault = fault.take().or(of_control.fault);
             } else if last_without_id.is_none_or(|time| of_control.started_at > time) {
-                let is_later =
-                    |record: &ActionRecord| record.action.started_at > of_control.started_at;
-                let position = records.iter().position(is_later);
-                let record = ActionRecord {
+                only_in_control.push(ActionRecord {
                     request_id: of_control.request.map(format_id).unwrap_or_default(),
                     action: of_control,
-                };
-                records.insert(position.unwrap_or(records.len()), record);
+                });
             }
         }
-        records
+        insert_by_time(records, only_in_control)
     }
 
     fn is_move(&self, action: &Action) -> bool {
@@ -98,12 +99,38 @@ impl ControlRecords {
     }
 }
 
+/// Puts each of the records `added`, the oldest first, before the first one that began later, and keeps the order of
+/// the others.
+fn insert_by_time(records: Vec<ActionRecord>, added: Vec<ActionRecord>) -> Vec<ActionRecord> {
+    let mut all = Vec::with_capacity(records.len() + added.len());
+    let mut added = added.into_iter().peekable();
+    for record in records {
+        while let Some(earlier) =
+            added.next_if(|added| added.action.started_at < record.action.started_at)
+        {
+            all.push(earlier);
+        }
+        all.push(record);
+    }
+    all.extend(added);
+    all
+}
+
 /// The name of the action that creates a server.
 const CREATE: &str = "create";
 
 /// A request id as the headers of responses have it.
 pub(super) fn format_id(request: Uuid) -> String {
     format!("req-{request}")
+}
+
+/// The URL of the record of a request in the history of the server that the path names.
+pub(super) fn link(request: &RoutedRequest<'_>, record: Uuid) -> String {
+    let server_id = request.parameter("server_id").to_ascii_lowercase();
+    let record_id = format_id(record);
+    request.link(&format!(
+        "/servers/{server_id}/os-instance-actions/{record_id}"
+    ))
 }
 
 /// The request id of an action whose request is not known. It is derived from the server and the number of the action,

@@ -91,11 +91,8 @@ pub(crate) async fn run_action(request: &RoutedRequest<'_>) -> ApiResult<Reply> 
     };
     request.note_action(name);
     let mut reply = run_named(request, name, arguments).await?;
-    if RECORDED.contains(&name.as_str()) {
-        let record_id = action_records::format_id(request.request_uuid);
-        let server_id = request.parameter("server_id").to_ascii_lowercase();
-        let path = format!("/servers/{server_id}/os-instance-actions/{record_id}");
-        reply.location = Some(request.link(&path));
+    if RECORDED.contains(&name.as_str()) && reply.location.is_none() {
+        reply.location = Some(action_records::link(request, request.request_uuid));
     }
     Ok(reply)
 }

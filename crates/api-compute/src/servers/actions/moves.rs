@@ -6,8 +6,8 @@
 use placewright_auth::Rule;
 use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::super_conductor::{Change, Command};
-use placewright_conductor::{ControlState, MigrationId, MoveDecision, MoveKind};
-use placewright_control::{Views, usage_of};
+use placewright_conductor::{MigrationId, MoveDecision, MoveKind};
+use placewright_control::usage_of;
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_link::CellOperation;
 use placewright_records::server as server_forms;
@@ -16,6 +16,7 @@ use placewright_scheduler::translate::translate;
 use placewright_types::server::ServerBody;
 use serde_json::{Value, json};
 
+use super::super::action_records;
 use super::super::body::{self, for_move};
 use super::super::common_fields::parse_disk_config;
 use super::super::create_request::parse_flavor_ref;
@@ -364,40 +365,45 @@ pub(super) async fn unshelve(request: &RoutedRequest<'_>, arguments: &Value) -> 
 }
 
 pub(super) async fn confirm(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    end_move(request, Rule::ServersConfirmResize, MoveDecision::Confirm).await?;
-    Ok(Reply::empty(204))
+    let record = end_move(request, Rule::ServersConfirmResize, MoveDecision::Confirm).await?;
+    Ok(Reply::empty(204).with_location(record))
 }
 
 pub(super) async fn revert(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    end_move(request, Rule::ServersRevertResize, MoveDecision::Revert).await?;
-    Ok(Reply::empty(202))
+    let record = end_move(request, Rule::ServersRevertResize, MoveDecision::Revert).await?;
+    Ok(Reply::empty(202).with_location(record))
 }
 
-/// Confirms or reverts the server's resize or cold migration, which waits for this decision.
+/// Confirms or reverts the server's resize or cold migration, which waits for this decision. Returns the link to the
+/// action's record: if an earlier request has decided the same, that of the earlier one.
 async fn end_move(
     request: &RoutedRequest<'_>,
     rule: Rule,
     decision: MoveDecision,
-) -> ApiResult<()> {
-    let find_migration = |control: &ControlState, views: &Views| {
-        let server = find_unlocked(request, control, views, rule)?;
-        let status = server.status();
-        let moves = control.conductor.moves();
-        let latest_id = server.mapping.migrations.last().copied();
-        match latest_id.filter(|latest_id| moves.contains_key(latest_id)) {
-            Some(migration) if status.name == "VERIFY_RESIZE" && status.task_state.is_none() => {
-                Ok(migration)
-            }
-            _ => Err(state_conflict(&server, "confirmed or reverted")),
-        }
-    };
-    let migration = request.read(find_migration).await?;
-    request
-        .execute(Command::ConfirmOrRevert {
-            migration,
-            decision,
-            request: Some(request.request_uuid),
+) -> ApiResult<String> {
+    let record = request
+        .submit_with_retry(|control, views| {
+            let server = find_unlocked(request, control, views, rule)?;
+            let status = server.status();
+            let latest_id = server.mapping.migrations.last().copied();
+            let latest_move =
+                latest_id.and_then(|id| Some((id, control.conductor.moves().get(&id)?)));
+            let waits = status.name == "VERIFY_RESIZE" && status.task_state.is_none();
+            let Some((migration, row)) = latest_move.filter(|_| waits) else {
+                return Err(state_conflict(&server, "confirmed or reverted"));
+            };
+            let is_repeated = row.decision == Some(decision);
+            let earlier_request = row.decision_request.filter(|_| is_repeated);
+            let command = Command::Guarded {
+                expected: vec![Change::Move(migration, Some(Box::new(row.clone())))],
+                command: Box::new(Command::ConfirmOrRevert {
+                    migration,
+                    decision,
+                    request: Some(request.request_uuid),
+                }),
+            };
+            Ok((command, earlier_request.unwrap_or(request.request_uuid)))
         })
         .await?;
-    Ok(())
+    Ok(action_records::link(request, record))
 }
