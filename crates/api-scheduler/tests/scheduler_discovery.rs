@@ -24,7 +24,7 @@ async fn everybody_may_read_the_versions_and_keep_them() {
             .or_else(|| json.pointer("/version/id"));
         assert_eq!(version, Some(&json!("v1")));
         assert_eq!(json["capabilities"]["limits"]["instances"], 1000);
-        assert_eq!(document.header("cache-control"), "public, max-age=300");
+        assert_eq!(document.header("cache-control"), "private, max-age=300");
         let tag = document.header("etag").to_owned();
         let again = get(path).header("if-none-match", &tag);
         let again = again.send_to_scheduler(&fleet.scheduler).await;

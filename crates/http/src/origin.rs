@@ -23,7 +23,9 @@ pub fn origin(parts: &Parts, public_url: Option<&str>) -> String {
 pub fn authority(parts: &Parts) -> Option<Authority> {
     let host = parts.headers.get(header::HOST);
     let host = host.and_then(|value| value.to_str().ok()?.parse().ok());
-    host.or_else(|| parts.uri.authority().cloned())
+    let authority: Option<Authority> = host.or_else(|| parts.uri.authority().cloned());
+    // A user name before the host would make a link look like that of another one.
+    authority.filter(|authority| !authority.as_str().contains('@'))
 }
 
 #[cfg(test)]
@@ -50,5 +52,7 @@ mod tests {
         // A header that is no host does not come back in a link.
         let nonsense = parts("/v2", Some("a\"><b"));
         assert_eq!(origin(&nonsense, None), "http://localhost");
+        let with_user = parts("/v2", Some("cloud.example@elsewhere.example"));
+        assert_eq!(origin(&with_user, None), "http://localhost");
     }
 }

@@ -6,8 +6,9 @@ use serde::Serialize;
 use crate::error::{ApiError, ApiResult};
 use crate::reply::Reply;
 
-/// How long clients may use a document without asking again.
-const CACHING: HeaderValue = HeaderValue::from_static("public, max-age=300");
+/// How long clients may use a document without asking again. Caches that clients share may not keep it: its links are
+/// made of the request's `Host`, which one client could forge for all.
+const CACHING: HeaderValue = HeaderValue::from_static("private, max-age=300");
 
 /// The JSON of a document with its entity tag and this status, or 304 if the client has it.
 ///
