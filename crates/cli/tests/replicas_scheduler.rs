@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use common::{Control, free_address, run};
 use placewright_journal_testing::EtcdCluster;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// The longest time that a test waits for anything.
@@ -306,6 +307,46 @@ fn a_candidate_of_a_replica_that_is_gone_is_refused() {
         assert!(
             status == 503 && started.elapsed() < TEST_TIMEOUT,
             "{claimed}"
+        );
+    }
+}
+
+#[test]
+fn a_leader_that_does_not_answer_any_more_is_not_waited_for() {
+    if !EtcdCluster::available() {
+        return;
+    }
+    let cluster = EtcdCluster::start(1).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut replicas = start(&cluster, folder.path(), 2);
+    let leader = replicas.iter().position(|replica| {
+        let url = format!("http://{}", replica.control.address);
+        let (code, shown, error) = run(&["status", &url]);
+        assert_eq!(code, 0, "{shown}{error}");
+        shown.contains("  role      leads\n")
+    });
+    let leader = leader.unwrap();
+    let offered = offer(&replicas[leader], 1, &instance(0));
+    // Its connections stay, as if its machine had lost power.
+    replicas[leader].control.signal(Signal::STOP);
+    let survivor = &mut replicas[1 - leader];
+    survivor.control.wait_for_line("this replica leads");
+    // Nobody follows it.
+    let started = Instant::now();
+    for sequence in 2..12 {
+        let (status, body) = survivor.update(1, sequence, &json!("alive"));
+        assert_eq!(status, 200, "{body}");
+    }
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    loop {
+        let (status, refused) = claim(survivor, "POST", 1, &offered["selected"]);
+        if status == 410 {
+            return;
+        }
+        assert!(
+            status == 503 && started.elapsed() < TEST_TIMEOUT,
+            "{refused}"
         );
     }
 }

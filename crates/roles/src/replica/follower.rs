@@ -60,6 +60,8 @@ impl<M: ReplicatedMachine> Follower<M> {
             if leader.epoch == 0 || leader.is_own {
                 led_before = leader.is_own;
                 if leader.is_own {
+                    // Replicas that follow this one are named as they join.
+                    self.peers.begin(leader.epoch, None, Instant::now());
                     let why = leader.reason.text();
                     tracing::info!(epoch = leader.epoch, why, "this replica leads");
                 }
@@ -79,6 +81,7 @@ impl<M: ReplicatedMachine> Follower<M> {
                 "another replica leads"
             );
             alarms.leads(leader.origin, Instant::now());
+            self.begin_peers(&leader);
             let until_gone = async {
                 let why = self.follow(&leader).await;
                 self.wake.set_told(false);
@@ -123,6 +126,14 @@ impl<M: ReplicatedMachine> Follower<M> {
             }
             tokio::time::sleep(ASK_AGAIN_AFTER).await;
         }
+    }
+
+    /// Of the other replicas only the leader is known before it has named its followers.
+    fn begin_peers(&self, leader: &Leadership) {
+        let address = address_of(leader);
+        // At the address of this replica there is no other one any more.
+        let other = (leader.address != self.own.address).then_some(&address);
+        self.peers.begin(leader.epoch, other, Instant::now());
     }
 
     /// Follows a leader until it is gone; returns why it is believed to be gone.
@@ -256,11 +267,8 @@ impl<M: ReplicatedMachine> Follower<M> {
         let epoch = leader.epoch;
         if !news.followers.is_empty() {
             let mut replicas = news.followers;
-            replicas.push(ReplicaAddress {
-                origin: leader.origin,
-                address: leader.address.clone(),
-            });
-            self.peers.set(&replicas, Instant::now());
+            replicas.push(address_of(leader));
+            self.peers.set(epoch, &replicas, Instant::now());
         }
         for batch in news.batches {
             self.replica.take_appended(epoch, outcome::batch(batch));
@@ -274,6 +282,14 @@ impl<M: ReplicatedMachine> Follower<M> {
                 self.wake.poke();
             }
         }
+    }
+}
+
+/// The number and the address of the replica that leads.
+fn address_of(leader: &Leadership) -> ReplicaAddress {
+    ReplicaAddress {
+        origin: leader.origin,
+        address: leader.address.clone(),
     }
 }
 

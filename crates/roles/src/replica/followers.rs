@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use placewright_control::FollowerReport;
-use placewright_link::ReplicaAddress;
+use placewright_link::{FollowStart, ReplicaAddress};
 use tokio::sync::watch;
 
 use super::peers::Peers;
@@ -23,12 +23,16 @@ pub(crate) struct Followers {
 #[derive(Debug, Default)]
 struct State {
     next_stream: u64,
+    /// The entry with which this replica last began to lead, as the last follower that joined knows it.
+    epoch: u64,
     /// By the number of its stream.
     followers: BTreeMap<u64, Known>,
 }
 
 #[derive(Debug)]
 struct Known {
+    /// The entry with which this replica began to lead, as the follower knows it.
+    epoch: u64,
     origin: u64,
     address: String,
     release: String,
@@ -57,28 +61,32 @@ impl Followers {
         self.addresses.subscribe()
     }
 
-    /// Tells all who have to know it that the followers have changed.
+    /// Tells all who have to know it that the followers have changed. The streams of those that followed this replica when
+    /// it led before, and which are about to end, do not count.
     fn publish(&self, state: &State) {
         let followers = state.followers.values();
         let addresses: Vec<_> = followers
+            .filter(|known| known.epoch == state.epoch)
             .map(|known| ReplicaAddress {
                 origin: known.origin,
                 address: known.address.clone(),
             })
             .collect();
-        self.peers.set(&addresses, Instant::now());
+        self.peers.set(state.epoch, &addresses, Instant::now());
         self.addresses.send_replace(addresses);
     }
 
     /// Adds a follower.
-    pub(crate) fn join(self: &Arc<Self>, origin: u64, address: &str, release: &str) -> Joined {
+    pub(crate) fn join(self: &Arc<Self>, start: &FollowStart) -> Joined {
         let mut state = self.state.lock();
         let stream = state.next_stream;
         state.next_stream += 1;
+        state.epoch = state.epoch.max(start.leader.epoch);
         let known = Known {
-            origin,
-            address: address.to_owned(),
-            release: release.to_owned(),
+            epoch: start.leader.epoch,
+            origin: start.origin,
+            address: start.address.clone(),
+            release: start.release.clone(),
             sequence: 0,
         };
         state.followers.insert(stream, known);
@@ -130,7 +138,23 @@ impl Drop for Joined {
 
 #[cfg(test)]
 mod tests {
+    use placewright_link::Leader;
+
     use super::*;
+
+    /// The beginning of a stream of a follower to this replica, which leads since an entry.
+    fn start(epoch: u64, origin: u64, address: &str, release: &str) -> FollowStart {
+        FollowStart {
+            origin,
+            address: address.into(),
+            release: release.into(),
+            leader: Leader {
+                epoch,
+                ..Leader::default()
+            },
+            ..FollowStart::default()
+        }
+    }
 
     #[test]
     fn the_follower_that_has_applied_most_is_the_best_while_it_is_there() {
@@ -138,8 +162,8 @@ mod tests {
         let followers = Arc::new(Followers::new(Arc::clone(&peers)));
         let addresses = followers.addresses();
         assert_eq!(followers.best_except(0), None);
-        let one = followers.join(1, "one", "1.0");
-        let two = followers.join(2, "two", "1.1");
+        let one = followers.join(&start(3, 1, "one", "1.0"));
+        let two = followers.join(&start(3, 2, "two", "1.1"));
         two.has_applied(5);
         one.has_applied(4);
         assert_eq!(followers.best_except(0), Some((2, "two".into())));
@@ -163,5 +187,30 @@ mod tests {
         drop(two);
         assert_eq!(named(), [1]);
         assert_eq!(followers.best_except(0), Some((1, "one".into())));
+    }
+
+    #[test]
+    fn a_stream_that_ends_late_does_not_change_the_list_of_a_later_leader() {
+        let peers = Arc::new(Peers::of_test(7));
+        let followers = Arc::new(Followers::new(Arc::clone(&peers)));
+        let now = Instant::now();
+        let one = followers.join(&start(3, 1, "one", "1.0"));
+        let two = followers.join(&start(3, 2, "two", "1.0"));
+        // The first one leads, and has told this one of all before the streams end.
+        let address = |origin, address: &str| ReplicaAddress {
+            origin,
+            address: address.into(),
+        };
+        peers.set(4, &[address(1, "one"), address(2, "two")], now);
+        drop(one);
+        assert_eq!(peers.named(), ["one", "two"]);
+        // This one leads again, and is followed before the last stream of before ends.
+        peers.begin(5, None, now);
+        let three = followers.join(&start(5, 3, "three", "1.0"));
+        assert_eq!(peers.named(), ["three"]);
+        drop(two);
+        assert_eq!(peers.named(), ["three"]);
+        drop(three);
+        assert!(peers.named().is_empty());
     }
 }

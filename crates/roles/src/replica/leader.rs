@@ -106,7 +106,7 @@ impl<M: ReplicatedMachine> LeadingReplica<M> {
             let follower = FollowerStream {
                 own: Arc::clone(&self.own),
                 replica: self.replica.clone(),
-                joined: (self.followers).join(start.origin, &start.address, &start.release),
+                joined: self.followers.join(&start),
                 start,
                 news: LeaderNews::default(),
                 batches,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,8 +30,15 @@ pub(crate) type Connect = Arc<dyn Fn(&str) -> Result<Arc<dyn ReplicaLink>, Strin
 pub(crate) struct Peers {
     own: Arc<Own>,
     connect: Connect,
-    /// By its number.
-    known: Mutex<BTreeMap<u64, Peer>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// The epoch of the leader to which the list belongs.
+    epoch: u64,
+    /// By their numbers.
+    peers: BTreeMap<u64, Peer>,
 }
 
 /// Another replica.
@@ -47,7 +55,7 @@ struct Peer {
 impl fmt::Debug for Peers {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = self.known.lock();
-        let addresses = known.values().map(|peer| &peer.address);
+        let addresses = known.peers.values().map(|peer| &peer.address);
         formatter.debug_list().entries(addresses).finish()
     }
 }
@@ -66,17 +74,35 @@ impl Peers {
         (self.connect)(address)
     }
 
-    /// Replaces the list of the replicas, in which this one may be, too.
-    pub(crate) fn set(&self, named: &[ReplicaAddress], now: Instant) {
+    /// Begins a list when another leader is known: the one before may name replicas that are gone, and who follows this
+    /// leader is not known yet. If the list has begun already, it stays.
+    pub(super) fn begin(&self, epoch: u64, leader: Option<&ReplicaAddress>, now: Instant) {
         let mut known = self.known.lock();
-        for (origin, peer) in known.iter_mut() {
+        if known.epoch < epoch {
+            known.epoch = epoch;
+            self.replace(&mut known.peers, leader.map_or(&[], slice::from_ref), now);
+        }
+    }
+
+    /// Replaces the list of the replicas, in which this one may be, too. `epoch` is that of the leader which knows them: the
+    /// list of an earlier leader is ignored.
+    pub(super) fn set(&self, epoch: u64, named: &[ReplicaAddress], now: Instant) {
+        let mut known = self.known.lock();
+        if known.epoch <= epoch {
+            known.epoch = epoch;
+            self.replace(&mut known.peers, named, now);
+        }
+    }
+
+    fn replace(&self, peers: &mut BTreeMap<u64, Peer>, named: &[ReplicaAddress], now: Instant) {
+        for (origin, peer) in peers.iter_mut() {
             let is_named = named.iter().any(|replica| replica.origin == *origin);
             let since = peer.unnamed_since.unwrap_or(now);
             peer.unnamed_since = (!is_named).then_some(since);
         }
-        known.retain(|_, peer| peer.is_remembered(now));
+        peers.retain(|_, peer| peer.is_remembered(now));
         for replica in named {
-            if replica.origin == self.own.origin || known.contains_key(&replica.origin) {
+            if replica.origin == self.own.origin || peers.contains_key(&replica.origin) {
                 continue;
             }
             match (self.connect)(&replica.address) {
@@ -87,7 +113,7 @@ impl Peers {
                         updates: Arc::default(),
                         unnamed_since: None,
                     };
-                    known.insert(replica.origin, peer);
+                    peers.insert(replica.origin, peer);
                 }
                 Err(error) => {
                     tracing::warn!(address = replica.address, error, "a replica is not reached");
@@ -100,6 +126,7 @@ impl Peers {
     fn links(&self, now: Instant, is_wanted: impl Fn(u64) -> bool) -> Vec<Arc<dyn ReplicaLink>> {
         let known = self.known.lock();
         let wanted = known
+            .peers
             .iter()
             .filter(|(origin, peer)| is_wanted(**origin) && peer.is_remembered(now));
         wanted.map(|(_, peer)| Arc::clone(&peer.link)).collect()
@@ -108,7 +135,8 @@ impl Peers {
     async fn send_update(&self, posted: PostedUpdate) -> Vec<Receipt> {
         let named: Vec<_> = {
             let known = self.known.lock();
-            let named = known.values().filter(|peer| peer.unnamed_since.is_none());
+            let named = known.peers.values();
+            let named = named.filter(|peer| peer.unnamed_since.is_none());
             let parts = |peer: &Peer| (Arc::clone(&peer.link), Arc::clone(&peer.updates));
             named.map(parts).collect()
         };
@@ -230,6 +258,14 @@ mod tests {
             let connect = |address: &str| Ok(Arc::new(FakeReplica(address.to_owned())) as _);
             Self::new(Arc::new(own), Arc::new(connect))
         }
+
+        /// The addresses of those that are named now.
+        pub(crate) fn named(&self) -> Vec<String> {
+            let known = self.known.lock();
+            let named = known.peers.values();
+            let named = named.filter(|peer| peer.unnamed_since.is_none());
+            named.map(|peer| peer.address.clone()).collect()
+        }
     }
 
     fn named(replicas: &[(u64, &str)]) -> Vec<ReplicaAddress> {
@@ -260,7 +296,7 @@ mod tests {
             (origin(4), "away"),
             (origin(5), "empty"),
         ];
-        peers.set(&named(&all), Instant::now());
+        peers.set(1, &named(&all), Instant::now());
         let found = async |first_bits| peers.find_offer(candidate_of(first_bits)).await;
         assert_eq!(found(2).await, Ok(Some(b"two".to_vec())));
         assert_eq!(found(3).await, Ok(Some(b"three".to_vec())));
@@ -274,9 +310,9 @@ mod tests {
     async fn updates_of_hosts_go_to_all_replicas_and_those_that_answer_say_what_became_of_them() {
         let peers = Peers::of_test(1);
         let start = Instant::now();
-        peers.set(&named(&[(5, "five")]), start);
+        peers.set(1, &named(&[(5, "five")]), start);
         let all = [(1, "own"), (2, "two"), (3, "away"), (4, "empty")];
-        peers.set(&named(&all), start);
+        peers.set(1, &named(&all), start);
         let send = |sequence| {
             let update = NumberedUpdate {
                 incarnation: 1,
@@ -297,13 +333,48 @@ mod tests {
         let peers = Peers::of_test(origin(1));
         let start = Instant::now();
         let count = |at| peers.links(at, |_| true).len();
-        peers.set(&named(&[(2, "two"), (3, "three")]), start);
+        peers.set(1, &named(&[(2, "two"), (3, "three")]), start);
         // Another replica leads, which others begin to follow one after the other.
-        peers.set(&named(&[(3, "three")]), start);
+        peers.set(1, &named(&[(3, "three")]), start);
         let late = start + REMEMBERED;
         assert_eq!(count(late - Duration::from_millis(1)), 2);
         assert_eq!(count(late), 1);
-        peers.set(&named(&[(2, "two"), (3, "three")]), late);
+        peers.set(1, &named(&[(2, "two"), (3, "three")]), late);
         assert_eq!(count(late + REMEMBERED), 2);
+    }
+
+    #[tokio::test]
+    async fn a_leader_that_is_gone_is_forgotten_also_if_nobody_follows_the_next_one() {
+        let peers = Peers::of_test(1);
+        let start = Instant::now();
+        peers.set(5, &named(&[(1, "own"), (2, "two"), (3, "three")]), start);
+        // This replica leads.
+        peers.begin(6, None, start);
+        assert!(peers.named().is_empty());
+        let update = NumberedUpdate {
+            incarnation: 1,
+            sequence: 1,
+            update: HostUpdate::Alive,
+        };
+        let receipts = peers.forward_update(Uuid::nil(), Arc::new(update));
+        assert_eq!(receipts.await, []);
+        assert_eq!(peers.links(start, |_| true).len(), 2);
+        assert!(peers.links(start + REMEMBERED, |_| true).is_empty());
+    }
+
+    #[test]
+    fn the_list_of_an_earlier_leader_is_ignored() {
+        let peers = Peers::of_test(1);
+        let now = Instant::now();
+        peers.begin(5, named(&[(2, "two")]).first(), now);
+        assert_eq!(peers.named(), ["two"]);
+        peers.set(5, &named(&[(2, "two"), (3, "three")]), now);
+        // This is known already, and the list has come since.
+        peers.begin(5, None, now);
+        peers.set(4, &named(&[(4, "four")]), now);
+        peers.begin(4, None, now);
+        assert_eq!(peers.named(), ["two", "three"]);
+        peers.begin(6, named(&[(3, "three")]).first(), now);
+        assert_eq!(peers.named(), ["three"]);
     }
 }
