@@ -177,6 +177,8 @@ contained! {
     Follower = "follower";
     /// Making one claim request to placement.
     ClaimRequest = "ask";
+    /// Sending updates of hosts to one other replica.
+    HostUpdates = "host-updates";
     /// Running one operation of a driver.
     DriverWork = "driver-work";
 }

@@ -109,8 +109,8 @@ impl Peers {
                 Ok(link) => {
                     let peer = Peer {
                         address: replica.address.clone(),
+                        updates: Arc::new(UpdateQueue::new(Arc::clone(&link))),
                         link,
-                        updates: Arc::default(),
                         unnamed_since: None,
                     };
                     peers.insert(replica.origin, peer);
@@ -137,14 +137,9 @@ impl Peers {
             let known = self.known.lock();
             let named = known.peers.values();
             let named = named.filter(|peer| peer.unnamed_since.is_none());
-            let parts = |peer: &Peer| (Arc::clone(&peer.link), Arc::clone(&peer.updates));
-            named.map(parts).collect()
+            named.map(|peer| Arc::clone(&peer.updates)).collect()
         };
-        let send = |(link, updates): &(Arc<dyn ReplicaLink>, Arc<UpdateQueue>)| {
-            let (link, updates, posted) = (Arc::clone(link), Arc::clone(updates), posted.clone());
-            async move { updates.send(&link, posted).await }
-        };
-        let receipts = join_all(named.iter().map(send)).await;
+        let receipts = join_all(named.iter().map(|updates| updates.send(posted.clone()))).await;
         receipts.into_iter().flatten().collect()
     }
 
