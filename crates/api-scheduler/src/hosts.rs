@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use placewright_control::now;
 use placewright_http::{Query, Reply, Syntax};
@@ -209,6 +210,8 @@ fn host_not_found(uuid: Uuid) -> ErrorResponse {
 /// `POST /v1/hosts/{uuid}/state`: applies the next update of a host's agent, at all replicas.
 pub(crate) async fn update(request: &RoutedRequest<'_>, uuid: Uuid) -> HandlerResult<Reply> {
     let update: NumberedUpdate = request.parse_body()?;
+    (update.check_limits(SystemTime::now()))
+        .map_err(|error| ErrorResponse::field(error.field(), error.to_string()))?;
     let apply = |hosts: &mut HostTable| hosts.apply_numbered(uuid, now(), &update);
     let mut receipt = request.api_state.change_hosts(apply);
     if receipt != Receipt::Gap
@@ -216,8 +219,11 @@ pub(crate) async fn update(request: &RoutedRequest<'_>, uuid: Uuid) -> HandlerRe
     {
         // The agent then sends the complete state, which a replica can take that lacks an update before this one.
         let receipts = others.forward_update(uuid, Arc::new(update)).await;
-        if receipts.contains(&Receipt::Gap) {
-            receipt = Receipt::Gap;
+        // An agent whose update was stale at one of them has to hear of it: there is a newer one, perhaps of another agent.
+        for found in [Receipt::Stale, Receipt::Gap] {
+            if receipts.contains(&found) {
+                receipt = found;
+            }
         }
     }
     let receipt = match receipt {

@@ -7,15 +7,20 @@
 
 mod fleet;
 use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fleet::{Fleet, GROUP, RACK_1, RACK_2, destinations_body, host, instance, text};
 use placewright_api_scheduler::KeepOptions;
 use placewright_api_testing::{ApiParts, get};
+use placewright_control::OtherReplicas;
 use placewright_engine::Options;
 use placewright_http::HttpOptions;
 use placewright_journal::{Fault, Faults, Faulty, MemoryJournal, Operation};
+use placewright_scheduler::host_state::{NumberedUpdate, Receipt};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 #[tokio::test]
 async fn a_claim_names_the_host_and_alternates_of_its_cell() {
@@ -334,6 +339,47 @@ async fn parallel_requests_break_no_rule_and_leave_no_host_empty() {
         providers.extend(fleet.allocated_providers(number).await);
     }
     assert_eq!((providers.len(), fleet.count_consumers(4).await), (4, 4));
+}
+
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Other replicas, with what becomes of the next update at each.
+#[derive(Debug)]
+struct Others(Mutex<Vec<Receipt>>);
+
+impl OtherReplicas for Others {
+    fn own_origin(&self) -> u64 {
+        1
+    }
+
+    fn find_offer(&self, _: Uuid) -> BoxFuture<'_, Result<Option<Vec<u8>>, String>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn forward_update(&self, _: Uuid, _: Arc<NumberedUpdate>) -> BoxFuture<'_, Vec<Receipt>> {
+        Box::pin(async { self.0.lock().unwrap().clone() })
+    }
+}
+
+#[tokio::test]
+async fn an_agent_hears_what_became_of_its_update_at_any_replica() {
+    use Receipt::{Applied, Gap, Stale};
+    let fleet = Fleet::with_hosts(1).await;
+    let others = Arc::new(Others(Mutex::default()));
+    fleet.scheduler.set_other_replicas(Arc::clone(&others) as _);
+    for (sequence, receipts, expected) in [
+        (2, vec![], (200, json!("applied"))),
+        (3, vec![Applied, Applied], (200, json!("applied"))),
+        (4, vec![Applied, Stale], (200, json!("stale"))),
+        (5, vec![Gap, Stale, Applied], (409, Value::Null)),
+        // This one has it already.
+        (5, vec![Applied], (200, json!("stale"))),
+        (5, vec![Gap], (409, Value::Null)),
+    ] {
+        *others.0.lock().unwrap() = receipts;
+        let answer = fleet.send_update(1, 1, sequence, json!("alive")).await;
+        assert_eq!((answer.status, answer.json()["receipt"].clone()), expected);
+    }
 }
 
 #[tokio::test]

@@ -103,6 +103,71 @@ async fn hosts_to_be_explained_are_few_and_have_names() {
 }
 
 #[tokio::test]
+async fn updates_of_hosts_beyond_the_limits_name_the_field_and_change_nothing() {
+    let fleet = Fleet::with_hosts(1).await;
+    let long = "x".repeat(256);
+    let stats = |count: usize| -> Value {
+        let pairs = (0..count).map(|number| (number.to_string(), json!("")));
+        Value::Object(pairs.collect())
+    };
+    let alive = json!("alive");
+    for (incarnation, sequence, update, field) in [
+        (u64::MAX, u64::MAX, &alive, "incarnation"),
+        // It is below 2^62, and more than ten years ahead in nanoseconds.
+        ((1 << 62) - 1, 2, &alive, "incarnation"),
+        (1, 1 << 62, &alive, "sequence"),
+        (
+            2,
+            1,
+            &json!({"full": {"facts": {"names": {"node": long}}}}),
+            "update.full.facts.names.node",
+        ),
+        (
+            2,
+            1,
+            &json!({"full": {"metrics": [{"name": "a", "value": 1}, {"name": long, "value": 1}]}}),
+            "update.full.metrics[1].name",
+        ),
+        (
+            1,
+            2,
+            &json!({"facts": {"stats": stats(10_001)}}),
+            "update.facts.stats",
+        ),
+        (
+            1,
+            2,
+            &json!({"facts": {"platform": {"supported_instances": [["a", long, "b"]]}}}),
+            "update.facts.platform.supported_instances[0][1]",
+        ),
+        (
+            1,
+            2,
+            &json!({"instance_came": [{"image_properties": {"a": "x".repeat((64 << 10) + 1)}}, {}]}),
+            "update.instance_came[0].image_properties",
+        ),
+        (
+            1,
+            2,
+            &json!({"disabled": "x".repeat((64 << 10) + 1)}),
+            "update.disabled",
+        ),
+    ] {
+        let refused = fleet
+            .send_update(1, incarnation, sequence, update.clone())
+            .await;
+        assert_eq!(refused.status, 400, "{field}: {}", refused.text);
+        assert_eq!(refused.json()["errors"][0]["field"], field);
+    }
+    // The agent of the host goes on.
+    let facts = json!({"facts": {"stats": stats(10_000)}});
+    for (sequence, update) in [(2, alive), (3, facts)] {
+        let applied = fleet.send_update(1, 1, sequence, update).await;
+        assert_eq!(applied.status, 200, "{}", applied.text);
+    }
+}
+
+#[tokio::test]
 async fn bad_topology_rules_name_the_field() {
     let fleet = Fleet::with_hosts(1).await;
     for (rule, field) in [

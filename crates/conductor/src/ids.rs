@@ -3,12 +3,9 @@
 use std::fmt;
 
 use placewright_placement::ConsumerUuid;
+pub use placewright_types::limits::NUMBER_END;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-
-/// The exclusive upper bound of the numbers that roles send each other (sessions, claims,
-/// updates); numbers below it can always be incremented.
-pub const NUMBER_END: u64 = 1 << 62;
 
 macro_rules! typed_uuid {
     ($(#[$doc:meta])* $name:ident) => {

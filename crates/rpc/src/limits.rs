@@ -12,34 +12,25 @@ mod cells;
 mod replicas;
 
 use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use placewright_conductor::ids::NUMBER_END;
 use placewright_placement::Timestamp;
+pub(crate) use placewright_types::limits::{LIST_MAX, NAME_BYTES_MAX, PARTS_MAX, TEXT_BYTES_MAX};
+use placewright_types::limits::{NUMBER_END, SESSION_AHEAD_MAX, session_max};
 use tonic::Status;
 
-/// Bytes of the name of a host, resource class, property or topology level.
-pub(crate) const NAME_BYTES_MAX: usize = 255;
 /// Bytes of a name that users choose: 255 characters of at most four bytes each.
 pub(crate) const TITLE_BYTES_MAX: usize = 1020;
-/// Bytes of a message for people, or of a property's value.
-pub(crate) const TEXT_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the body of a spec, or of the details of a fault.
 pub(crate) const BODY_BYTES_MAX: usize = 8 << 20;
-/// Items of one message: hosts, guests, instances or events.
-pub(crate) const LIST_MAX: usize = 100_000;
-/// Items of one object: metrics, properties, amounts or rules.
-pub(crate) const PARTS_MAX: usize = 10_000;
+/// Updates of hosts in one call between replicas, which are applied under one lock.
+pub(crate) const HOST_UPDATES_MAX: usize = 1_000;
 /// The largest amount of a resource class that one provider can have.
 pub(crate) const AMOUNT_MAX: i64 = i32::MAX as i64;
 /// The latest timestamp: the end of the year 9999, in microseconds since 1970.
 pub(crate) const TIME_MAX: Timestamp = Timestamp(253_402_300_799_999_999);
-/// How far a session number may be above the present time in nanoseconds since 1970: ten years.
-/// Agents use counters, or times in micro- or nanoseconds, as session numbers. The limit prevents a
-/// peer from using the highest numbers for a host, after which its agent could start no session.
-const SESSION_AHEAD_MAX: u64 = 315_576_000_000_000_000;
-/// The same limit for a session number that a cell sends to an agent. This limit is larger, because the cell
-/// accepted the number by its own time of day, which may differ from the agent's.
+/// The limit of [`SESSION_AHEAD_MAX`] for a session number that a cell sends to an agent. This limit is larger, because
+/// the cell accepted the number by its own time of day, which may differ from the agent's.
 const EARLIER_SESSION_AHEAD_MAX: u64 = SESSION_AHEAD_MAX + SESSION_AHEAD_MAX / 10;
 
 /// A value beyond its limits; the text names the field.
@@ -155,11 +146,7 @@ impl FieldPath<'_> {
     /// Checks that a session number is at most `ahead_max` above the present time.
     fn check_session(&self, number: u64, ahead_max: u64) -> Result<(), LimitExceeded> {
         self.check_number(number)?;
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = since_epoch.map_or(0, |since_epoch| {
-            u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX)
-        });
-        let number_max = now.saturating_add(ahead_max);
+        let number_max = session_max(SystemTime::now(), ahead_max);
         if number > number_max {
             return Err(self.exceeded(number, number_max));
         }
@@ -181,13 +168,6 @@ impl FieldPath<'_> {
                 "{self}: {} is no time from 1970 to 9999 in microseconds",
                 time.0
             )));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn check_finite(&self, value: f64) -> Result<(), LimitExceeded> {
-        if !value.is_finite() {
-            return Err(LimitExceeded(format!("{self}: {value} is no number")));
         }
         Ok(())
     }

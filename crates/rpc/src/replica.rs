@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::access::{Authorizer, CertificateHolder};
 use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, PeerChannel};
 use crate::error::{link_error, status};
-use crate::limits::{FieldPath, LIST_MAX, Validate};
+use crate::limits::{FieldPath, HOST_UPDATES_MAX, Validate};
 use crate::payload::undecodable_response;
 use crate::proto::replica as proto;
 use crate::proto::replica::replica_client::ReplicaClient as Client;
@@ -86,7 +86,19 @@ impl ReplicaClient {
             updates: updates.iter().map(Into::into).collect(),
         };
         let response = self.peer.call(&self.client(), &request, take).await?;
-        Ok(response.receipts().map(convert::receipt).collect())
+        let receipts = response.receipts;
+        if receipts.len() != updates.len() {
+            let why = format!(
+                "{} receipts for {} updates of hosts",
+                receipts.len(),
+                updates.len()
+            );
+            return Err(undecodable_response(
+                &self.peer.name,
+                &Status::internal(why),
+            ));
+        }
+        Ok(receipts.into_iter().map(convert::receipt).collect())
     }
 
     async fn open_stream(&self, start: FollowStart) -> Result<LeaderConnection, LinkError> {
@@ -235,7 +247,7 @@ impl Replica for ReplicaService {
     ) -> Result<Response<proto::HostReceipts>, Status> {
         self.authorizer.check(&request, join_replicas)?;
         let updates = request.into_inner().updates;
-        FieldPath::message("updates").check_count(updates.len(), LIST_MAX)?;
+        FieldPath::message("updates").check_count(updates.len(), HOST_UPDATES_MAX)?;
         let updates: Vec<Option<PostedUpdate>> =
             updates.into_iter().map(convert::posted_update).collect();
         let is_readable: Vec<bool> = updates.iter().map(Option::is_some).collect();

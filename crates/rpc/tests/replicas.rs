@@ -16,8 +16,10 @@ use placewright_link::{
     ReplicaAddress, ReplicaIdentity, ReplicaLink, ToLeader,
 };
 use placewright_pki::{Authority, Credentials, Grant, KeyRequest, holder};
+use placewright_rpc::proto::replica as proto;
 use placewright_rpc::proto::replica::FromFollower;
 use placewright_rpc::proto::replica::replica_client::ReplicaClient as RawClient;
+use placewright_rpc::proto::replica::replica_server::{Replica as RawReplica, ReplicaServer};
 use placewright_rpc::{
     ClientIdentity, ClientOptions, ReplicaClient, ServeOptions, ServerRole, Services, Token, serve,
 };
@@ -25,7 +27,8 @@ use placewright_types::host_state::{HostUpdate, NumberedUpdate, Receipt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tonic::Code;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::{Code, Request, Response, Status, Streaming};
 use uuid::Uuid;
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
@@ -90,10 +93,14 @@ const RECEIPTS: [Option<Receipt>; 4] = [
 
 /// An update of a host.
 fn posted(sequence: u64) -> PostedUpdate {
+    posted_in(1 << 60, sequence)
+}
+
+fn posted_in(incarnation: u64, sequence: u64) -> PostedUpdate {
     PostedUpdate {
         host: CANDIDATE,
         update: Arc::new(NumberedUpdate {
-            incarnation: u64::MAX,
+            incarnation,
             sequence,
             update: HostUpdate::Disabled(Some("test".into())),
         }),
@@ -248,6 +255,84 @@ async fn everything_arrives_as_it_was_sent() {
         stream.to_follower.send(message.clone()).await.unwrap();
         let arrived = timeout(TEST_TIMEOUT, connection.from_leader.recv()).await;
         assert_eq!(arrived.unwrap(), Some(message));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn updates_of_hosts_beyond_the_limits_reach_no_replica() {
+    let (_, address) = start_server(ServeOptions::default()).await;
+    let client = ReplicaClient::new(&ClientOptions::new(address.to_string())).unwrap();
+    let updates = [
+        posted_in(u64::MAX, 1),
+        posted(1),
+        posted_in((1 << 62) - 1, 1),
+        posted(1 << 62),
+        posted(2),
+    ];
+    let receipts = client.take_host_updates(updates.to_vec()).await.unwrap();
+    let (applied, stale) = (Some(Receipt::Applied), Some(Receipt::Stale));
+    assert_eq!(receipts, [None, applied, None, None, stale]);
+    let receipts = client.take_host_updates(vec![posted(1); 1_000]).await;
+    assert_eq!(receipts.unwrap(), vec![applied; 1_000]);
+    let refused = client.take_host_updates(vec![posted(1); 1_001]).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("updates: 1001 of them"), "{refused}");
+}
+
+/// A replica of a later release, which gives receipts that this release does not know.
+struct LaterReplica;
+
+#[tonic::async_trait]
+impl RawReplica for LaterReplica {
+    async fn identify(
+        &self,
+        _: Request<proto::IdentifyRequest>,
+    ) -> Result<Response<proto::Identity>, Status> {
+        Err(Status::unimplemented("test"))
+    }
+
+    async fn find_offer(
+        &self,
+        _: Request<proto::FindOfferRequest>,
+    ) -> Result<Response<proto::FindOfferResponse>, Status> {
+        Err(Status::unimplemented("test"))
+    }
+
+    /// Gives three receipts, whatever it got.
+    async fn take_host_updates(
+        &self,
+        _: Request<proto::HostUpdates>,
+    ) -> Result<Response<proto::HostReceipts>, Status> {
+        let (applied, gap) = (proto::HostReceipt::Applied, proto::HostReceipt::Gap);
+        let receipts = vec![applied.into(), 99, gap.into()];
+        Ok(Response::new(proto::HostReceipts { receipts }))
+    }
+
+    type FollowStream = ReceiverStream<Result<proto::FromLeader, Status>>;
+
+    async fn follow(
+        &self,
+        _: Request<Streaming<FromFollower>>,
+    ) -> Result<Response<Self::FollowStream>, Status> {
+        Err(Status::unimplemented("test"))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_host_gets_the_receipt_of_its_own_update() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tonic::transport::Server::builder().add_service(ReplicaServer::new(LaterReplica));
+    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    let client = ReplicaClient::new(&ClientOptions::new(address.to_string())).unwrap();
+    let receipts = client.take_host_updates(vec![posted(1); 3]).await;
+    let expected = [Some(Receipt::Applied), None, Some(Receipt::Gap)];
+    assert_eq!(receipts.unwrap(), expected);
+    // Which receipt belongs to which update is not known.
+    for count in [2, 4] {
+        let refused = client.take_host_updates(vec![posted(1); count]).await;
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("3 receipts for"), "{refused}");
     }
 }
 

@@ -11,6 +11,7 @@ pub mod flavor;
 pub mod host_name;
 pub mod host_state;
 pub mod image;
+pub mod limits;
 pub mod platform;
 pub mod request;
 pub mod server;

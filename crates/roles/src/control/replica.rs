@@ -18,6 +18,7 @@ use placewright_rpc::{
     ClientIdentity, ClientOptions, ServeError, ServeOptions, ServerRole, Services,
 };
 use placewright_scheduler::host_state::Receipt;
+use placewright_scheduler::host_table::HostTable;
 use placewright_tasks::{Task, supervise};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
@@ -202,11 +203,14 @@ impl ReplicaLink for ControlLink {
             let Some((_, scheduler)) = self.handles.get() else {
                 return Err(starting());
             };
-            let take = |posted: &PostedUpdate| {
-                let (host, update) = (posted.host, &posted.update);
-                scheduler.change_hosts(|hosts| hosts.apply_numbered(host, now(), update))
+            let take_all = |hosts: &mut HostTable| {
+                let (now, updates) = (now(), updates.iter());
+                let take = |posted: &PostedUpdate| {
+                    Some(hosts.apply_numbered(posted.host, now, &posted.update))
+                };
+                updates.map(take).collect()
             };
-            Ok(updates.iter().map(|posted| Some(take(posted))).collect())
+            Ok(scheduler.change_hosts(take_all))
         })
     }
 }

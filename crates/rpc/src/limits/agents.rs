@@ -1,12 +1,12 @@
 //! Limits of the messages between agents and cells.
 
+use std::time::SystemTime;
+
 use placewright_conductor::cell_conductor::{Failure, Order};
 use placewright_conductor::{Amounts, HardRule, Spec};
 use placewright_link::{SessionStart, ToAgent, ToCell};
 use placewright_placement::group::RuleScope;
-use placewright_types::host_state::{
-    HostFacts, HostReport, HostUpdate, InstanceReport, Metric, NumberedUpdate,
-};
+use placewright_types::host_state::NumberedUpdate;
 
 use super::{
     BODY_BYTES_MAX, FieldPath, LIST_MAX, LimitExceeded, NAME_BYTES_MAX, PARTS_MAX, TEXT_BYTES_MAX,
@@ -54,89 +54,8 @@ impl Validate for Failure {
 
 impl Validate for NumberedUpdate {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        path.field("incarnation")
-            .check_new_session(self.incarnation)?;
-        path.field("sequence").check_number(self.sequence)?;
-        match &self.update {
-            HostUpdate::Full(report) => report.check(path.field("full")),
-            HostUpdate::Facts(facts) => facts.check(path.field("facts")),
-            HostUpdate::Metrics(metrics) => path.field("metrics").check_each(metrics, PARTS_MAX),
-            HostUpdate::InstanceCame(instance, _) => instance.check(path.field("instance_came")),
-            HostUpdate::Disabled(reason) => path
-                .field("disabled")
-                .check_optional_text(reason.as_deref(), TEXT_BYTES_MAX),
-            HostUpdate::Load(_)
-            | HostUpdate::InstanceWent(..)
-            | HostUpdate::Alive
-            | HostUpdate::ForcedDown(_)
-            | HostUpdate::Gone => Ok(()),
-        }
-    }
-}
-
-impl Validate for HostReport {
-    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        self.facts.check(path.field("facts"))?;
-        path.field("metrics").check_each(&self.metrics, PARTS_MAX)?;
-        path.field("instances")
-            .check_each(&self.instances, LIST_MAX)?;
-        let disabled = self.disabled.as_deref();
-        path.field("disabled")
-            .check_optional_text(disabled, TEXT_BYTES_MAX)
-    }
-}
-
-impl Validate for HostFacts {
-    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        let (names, platform) = (&self.names, &self.platform);
-        for (field, text) in [
-            ("service_host", Some(&names.service_host)),
-            ("node", Some(&names.node)),
-            ("ip", names.ip.as_ref()),
-            ("hypervisor_hostname", names.hypervisor_hostname.as_ref()),
-            ("hypervisor_type", platform.hypervisor_type.as_ref()),
-        ] {
-            let text = text.map(String::as_str);
-            path.field(field)
-                .check_optional_text(text, NAME_BYTES_MAX)?;
-        }
-        let cpu_info = platform.cpu_info.as_deref();
-        path.field("cpu_info")
-            .check_optional_text(cpu_info, TEXT_BYTES_MAX)?;
-        let supported = path.field("supported_instances");
-        supported.check_count(platform.supported_instances.len(), PARTS_MAX)?;
-        for item in platform.supported_instances.iter().flatten() {
-            supported.check_text(item, NAME_BYTES_MAX)?;
-        }
-        path.field("stats").check_pairs(self.stats.iter())
-    }
-}
-
-impl FieldPath<'_> {
-    fn check_pairs<'a>(
-        &self,
-        pairs: impl ExactSizeIterator<Item = (&'a String, &'a String)>,
-    ) -> Result<(), LimitExceeded> {
-        self.check_count(pairs.len(), PARTS_MAX)?;
-        for (name, value) in pairs {
-            self.check_text(name, NAME_BYTES_MAX)?;
-            self.check_text(value, TEXT_BYTES_MAX)?;
-        }
-        Ok(())
-    }
-}
-
-impl Validate for Metric {
-    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        path.field("name").check_text(&self.name, NAME_BYTES_MAX)?;
-        path.field("value").check_finite(self.value)
-    }
-}
-
-impl Validate for InstanceReport {
-    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        let properties = path.field("image_properties");
-        properties.check_pairs(self.image_properties.iter())
+        let checked = self.check_limits(SystemTime::now());
+        checked.map_err(|error| LimitExceeded(format!("{path}.{error}")))
     }
 }
 

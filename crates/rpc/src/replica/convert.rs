@@ -1,6 +1,7 @@
 //! Conversions of the messages between replicas: from the types of the link to those of the protocol, and back.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use placewright_link::{
     CommandVersions, EntryBatch, FollowStart, FromLeader, HandedCommand, HandedFailure,
@@ -217,19 +218,22 @@ impl From<&PostedUpdate> for proto::HostUpdate {
     }
 }
 
-/// An update of a host; `None` if this release cannot read it.
+/// An update of a host; `None` if this release cannot read it, or a field is not within its limits. Then the others of its
+/// call count all the same, because they are of other hosts.
 pub(super) fn posted_update(posted: proto::HostUpdate) -> Option<PostedUpdate> {
     let mut from = Reader::new(&posted.update, Layout::Growing);
     let update = NumberedUpdate::read(&mut from).ok()?;
     from.finish().ok()?;
+    update.check_limits(SystemTime::now()).ok()?;
     Some(PostedUpdate {
         host: Uuid::from_slice(&posted.host).ok()?,
         update: Arc::new(update),
     })
 }
 
-pub(super) fn receipt(receipt: proto::HostReceipt) -> Option<Receipt> {
-    match receipt {
+/// What became of an update; `None` if the replica could not read it, or this release does not know its answer.
+pub(super) fn receipt(receipt: i32) -> Option<Receipt> {
+    match proto::HostReceipt::try_from(receipt).ok()? {
         proto::HostReceipt::Unreadable => None,
         proto::HostReceipt::Applied => Some(Receipt::Applied),
         proto::HostReceipt::Stale => Some(Receipt::Stale),
