@@ -29,9 +29,9 @@ pub trait ReplicaLink: Send + Sync + 'static {
 /// An update of a host that a replica got by its API.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PostedUpdate {
-    /// The host.
+    /// The UUID of the host, which is also that of its root provider.
     pub host: Uuid,
-    /// The update.
+    /// The change, with the position in the host's stream by which each replica sees whether it missed one before.
     pub update: Arc<NumberedUpdate>,
 }
 

@@ -21,7 +21,7 @@ pub struct Offer {
     pub image_properties: Vec<(String, String)>,
     /// The hard topology rules of the instance, about the places of other consumers.
     pub rules: Vec<IntentRule>,
-    /// The candidate.
+    /// The host, and the amounts that a claim takes from it and its providers.
     pub candidate: IntentCandidate,
     /// The providers of each group of the request.
     pub mappings: Vec<(String, Vec<Uuid>)>,

@@ -135,7 +135,7 @@ impl<M: ReplicatedMachine> ReplicaGroup<M> {
         Arc::clone(&self.link) as _
     }
 
-    /// The other replicas.
+    /// The other replicas that are known here, for requests which one of them has to answer or to be told of.
     pub(crate) fn peers(&self) -> Arc<Peers> {
         Arc::clone(&self.peers)
     }

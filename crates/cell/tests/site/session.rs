@@ -43,7 +43,7 @@ impl Session {
         self.connection.to_cell.send(message).await.unwrap();
     }
 
-    /// Sends a heartbeat.
+    /// Sends a heartbeat, which says that the host is up and that nothing has changed.
     pub async fn say_alive(&self) {
         let hosts = vec![self.host];
         self.send(ToCell::Alive { hosts }).await;

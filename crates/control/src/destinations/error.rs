@@ -37,7 +37,7 @@ pub enum DestinationsError {
     /// The replica that may have offered a candidate does not say whether it keeps it.
     #[error("the replica that offered candidate {candidate} does not answer: {why}")]
     OffererAway {
-        /// The candidate.
+        /// The UUID of the candidate, as the request for its claim has it.
         candidate: Uuid,
         /// Why there is no answer.
         why: String,

@@ -26,7 +26,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Makes the link to the replica at an address. It has to be called in a Tokio runtime.
 pub(crate) type Connect = Arc<dyn Fn(&str) -> Result<Arc<dyn ReplicaLink>, String> + Send + Sync>;
 
-/// The other replicas.
+/// The other replicas, as the leader names them, with a link to each.
 pub(crate) struct Peers {
     own: Arc<Own>,
     connect: Connect,
@@ -37,11 +37,11 @@ pub(crate) struct Peers {
 struct Known {
     /// The epoch of the leader to which the list belongs.
     epoch: u64,
-    /// By their numbers.
+    /// The number of a replica, which is new at each of its starts, is the key.
     peers: BTreeMap<u64, Peer>,
 }
 
-/// Another replica.
+/// What is known of one other replica, until [`REMEMBERED`] after the leader has stopped naming it.
 struct Peer {
     address: String,
     /// The link to it, which connects when it is first used.
