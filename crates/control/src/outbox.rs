@@ -149,7 +149,7 @@ pub(crate) async fn run(control: ControlHandle, outbox: Arc<Outbox>) {
         }
         // Only durable state is read, so no message ever has to be revoked.
         let messages = control
-            .read(|control, _| pending_work::messages(control, &keys))
+            .read(|control, _| pending_work::messages(control, outbox.cell, &keys))
             .await;
         if messages.is_empty() {
             continue;

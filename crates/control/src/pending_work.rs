@@ -106,8 +106,13 @@ fn message_to_cell(
     Some(PendingWork::Send(cell, key))
 }
 
-/// The present messages for these keys; some may have none (any more).
-pub(crate) fn messages(control: &ControlState, keys: &[MessageKey]) -> Vec<(MessageKey, Message)> {
+/// The present messages for these keys to one cell. Some keys may have none (any more): a key may have been queued for a
+/// placement that was undone because its entry was not appended, and the instance was then placed in another cell.
+pub(crate) fn messages(
+    control: &ControlState,
+    to: CellId,
+    keys: &[MessageKey],
+) -> Vec<(MessageKey, Message)> {
     use super_conductor::Change as ConductorChange;
     let state = &control.conductor;
     let mut messages = Vec::with_capacity(keys.len());
@@ -130,10 +135,47 @@ pub(crate) fn messages(control: &ControlState, keys: &[MessageKey]) -> Vec<(Mess
             }
         };
         for effect in state.effects_of(row.iter()) {
-            if let Effect::Send { message, .. } = effect {
-                messages.push((*key, message));
+            match effect {
+                Effect::Send { cell, message } if cell == to => messages.push((*key, message)),
+                _ => {}
             }
         }
     }
     messages
+}
+
+#[cfg(test)]
+mod tests {
+    use placewright_conductor::super_conductor::{Change as ConductorChange, Deletion, Mapping};
+    use placewright_testing::site::{cell, instance};
+
+    use super::*;
+    use crate::handle::now;
+
+    #[test]
+    fn a_key_has_a_message_to_the_cell_of_its_instance_only() {
+        let mut control = ControlState::default();
+        let at = now();
+        let mapping = Mapping {
+            cell: Some(cell(1)),
+            project: "p".into(),
+            user: "u".into(),
+            created_at: at,
+            is_deleting: true,
+            claim_number: 1,
+            claim_response: None,
+            move_number: 0,
+            migrations: Vec::new(),
+        };
+        let rows = [
+            ConductorChange::Mapping(instance(1), Some(Box::new(mapping))),
+            ConductorChange::Deletion(instance(1), Some(Box::new(Deletion { at }))),
+        ];
+        for row in rows {
+            control.apply(&Change::Conductor(row));
+        }
+        let keys = [MessageKey::Instance(instance(1))];
+        assert_eq!(messages(&control, cell(1), &keys).len(), 1);
+        assert_eq!(messages(&control, cell(0), &keys), []);
+    }
 }
