@@ -166,9 +166,20 @@ impl<M: Machine> Network<M> {
         target.take_appended(epoch, batch);
     }
 
-    /// Removes a replica from the network: no message reaches it any more.
+    /// Removes a replica from the network: no message reaches it any more. Those that follow it notice that it is gone,
+    /// because their connections to it end.
     pub fn leave(&self, origin: u64) {
-        self.shared.replicas.lock().remove(&origin);
+        let others: Vec<Replica<M>> = {
+            let mut replicas = self.shared.replicas.lock();
+            replicas.remove(&origin);
+            replicas.values().cloned().collect()
+        };
+        for other in others {
+            let leadership = other.leadership().map(|now| now.borrow().clone());
+            if let Some(now) = leadership.filter(|now| now.epoch > 0 && now.origin == origin) {
+                other.leader_is_gone(now.epoch);
+            }
+        }
     }
 
     /// Cuts two replicas off from each other.

@@ -293,7 +293,7 @@ impl Site {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
         let world = self.world().await;
-        panic!("never at rest: {:#?}", world.control.conductor.effects());
+        panic!("never at rest: {:#?}", world.under_way());
     }
 
     async fn world(&self) -> World {

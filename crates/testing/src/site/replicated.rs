@@ -235,7 +235,14 @@ impl ReplicatedSite {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
         let world = self.world().await;
-        panic!("never at rest: {:#?}", world.control.conductor.effects());
+        let leaderships: Vec<_> = (self.replicas.iter())
+            .map(|replica| (replica.origin, replica.engine.leadership()))
+            .map(|(origin, now)| (origin, now.map(|now| now.borrow().clone())))
+            .collect();
+        panic!(
+            "never at rest: {:#?}, by replicas with {leaderships:#?}",
+            world.under_way()
+        );
     }
 
     async fn world(&self) -> World {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use placewright_conductor::cell_conductor::{Job, JobKind, Stage, VmState};
+use placewright_conductor::cell_conductor::{JobKind, Stage, VmState};
 use placewright_conductor::super_conductor::MoveStage;
 use placewright_conductor::{CellId, HostId, InstanceId};
 use placewright_placement::ConsumerUuid;
@@ -25,12 +25,27 @@ impl World {
     /// Whether no effect is pending, no guest has to be destroyed, and every job waits for its move to be confirmed or
     /// reverted.
     pub fn is_at_rest(&self) -> bool {
-        let is_waiting = |job: &Job| matches!(job.stage, Stage::Verify);
-        self.control.conductor.effects().is_empty()
-            && self
-                .cells
-                .values()
-                .all(|state| state.jobs().values().all(is_waiting) && state.doomed().is_empty())
+        self.under_way().is_empty()
+    }
+
+    /// What [`Self::is_at_rest`] waits for, one line each.
+    pub fn under_way(&self) -> Vec<String> {
+        let effects = self.control.conductor.effects();
+        let mut lines: Vec<String> = effects.iter().map(|effect| format!("{effect:?}")).collect();
+        for (cell, state) in &self.cells {
+            let jobs = state.jobs().iter();
+            let jobs = jobs.filter(|(_, job)| !matches!(job.stage, Stage::Verify));
+            lines.extend(jobs.map(|(instance, job)| {
+                let row = state.instances().get(instance);
+                let host = job.target.as_ref().map(|target| target.candidate.host);
+                let known = host.and_then(|host| state.hosts().get(&host));
+                let agent = host.and_then(|host| self.agents.get(&host));
+                format!("{cell}: {instance}: {job:?} of {row:?} on {known:?} with {agent:?}")
+            }));
+            let doomed = state.doomed().iter();
+            lines.extend(doomed.map(|guest| format!("{cell}: to destroy: {guest:?}")));
+        }
+        lines
     }
 
     /// Invariants that hold at every moment.
