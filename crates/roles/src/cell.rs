@@ -101,8 +101,8 @@ pub fn check(config: &Config) -> Result<(Option<Token>, Vec<String>), ConfigErro
                 .to_owned(),
         ]));
     }
-    // Such a listener has no TLS: only the token, if there is one, keeps other programs from the calls of control and
-    // of agents.
+    // Without a certificate the listener has no TLS: only the token, if there is one, keeps other programs from making
+    // the calls that are meant for control and agents.
     let is_open = !cell.listen.ip().is_loopback() && cell.identity_path.is_none();
     if is_open && !options.auth.i_know_this_is_open {
         return Err(ConfigErrors(vec![identities::open_listener_error(
@@ -243,7 +243,7 @@ async fn serve_until_stopped(
 ) -> anyhow::Result<()> {
     let (stop_serving, until_ended) = oneshot::channel();
     let serving = serve_grpc(listener, services, options, async {
-        // The sender is dropped only together with the server.
+        // An error would mean that the sender was dropped, which happens only together with the server.
         let _ = until_ended.await;
     });
     let stopping = async {
@@ -254,7 +254,7 @@ async fn serve_until_stopped(
         systemd::stopping();
         // This also ends the streams of agents and followers, for which the server would wait.
         open.shutdown().await;
-        // The server may have ended by itself.
+        // An error means that the server has already ended by itself.
         let _ = stop_serving.send(());
     };
     tokio::select! {
@@ -303,7 +303,7 @@ fn cell_options(options: &Options, id: CellId) -> placewright_cell::Options {
         host_timeout: milliseconds(cell.host_timeout_ms),
         resend_after: milliseconds(cell.resend_ms),
         placement_timeout: milliseconds(cell.ask_timeout_ms),
-        // This option is in seconds.
+        // `milliseconds` takes the number as milliseconds, but this option is in seconds.
         remember_deleted: milliseconds(cell.remember_deleted_s) * 1000,
         hosts_max: cell.hosts_max.count(),
         ..placewright_cell::Options::new(id)

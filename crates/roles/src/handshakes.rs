@@ -9,10 +9,10 @@ use tokio::runtime::{Builder, Runtime};
 use crate::control::option_conversion;
 use crate::options::Options;
 
-/// The threads that compute handshakes, and the limits of those that are under way.
+/// The threads that compute handshakes, and the limits of how many handshakes are under way.
 pub(crate) struct HandshakeThreads {
     limits: HandshakeLimits,
-    /// `None` if there are no handshakes.
+    /// The threads; `None` if the process makes no handshakes.
     runtime: Option<Runtime>,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Debug for HandshakeThreads {
 }
 
 impl HandshakeThreads {
-    /// Starts the threads, if there are handshakes.
+    /// Starts the threads, if the process makes handshakes.
     ///
     /// # Errors
     ///
@@ -40,8 +40,8 @@ impl HandshakeThreads {
         })
     }
 
-    /// Handshakes on these threads. Each result has limits of its own, so that the clients of one kind of
-    /// listener cannot use up the handshakes of another kind.
+    /// Limits for one kind of listener, whose handshakes run on these threads. Each call returns limits of its own, so
+    /// that the clients of one kind of listener cannot use up the handshakes of another kind.
     pub(crate) fn handshakes(&self) -> Handshakes {
         let executor = self
             .runtime

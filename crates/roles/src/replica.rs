@@ -1,4 +1,5 @@
-//! Processes of one role that share a journal: which options they need, and how a replica reaches the one that leads.
+//! Replicas: several processes of one role that share a journal. This module checks their options, and connects each of
+//! them with the one that leads.
 //!
 //! The engine decides which replica leads (`replica.rs` of `placewright-engine`). This module has the streams between
 //! replicas: `follower.rs` is the follower's end, and `leader.rs` the leader's. `peers.rs` has the links to all others.
@@ -36,10 +37,9 @@ use outgoing::{Outgoing, OutgoingLink};
 use peers::{Connect, Peers};
 use wake::{Wake, WakingJournal};
 
-/// How often each side of a stream sends a message, also when there is no news.
+/// How often each side of a stream sends a message when it has nothing to say.
 const HEARTBEAT: Duration = Duration::from_millis(500);
-/// A replica counts its own heartbeats while another replica is silent. At this number it regards the other one as
-/// gone.
+/// After how many of its own heartbeats without a message of the other replica a replica regards the other one as gone.
 const SILENT_TICKS_MAX: u32 = 6;
 /// How long a follower waits to hear of new entries from the leader before it asks the store itself.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -49,7 +49,7 @@ const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The maximum number of attempts of a leader that ends to hand over the leadership.
 const HAND_OVER_ATTEMPTS: usize = 3;
 
-/// The number and the address of this replica.
+/// The identity of this replica among the others.
 #[derive(Debug)]
 struct Own {
     /// The number of this replica, which no other replica has, and which is a new one at each start.

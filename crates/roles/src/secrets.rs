@@ -25,7 +25,7 @@ pub fn default_key_file(store: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The source of the keys, and whether its file is created if it is missing. Nothing is read.
+/// The source of the keys, and whether its file is created if it is missing. Reads nothing yet.
 ///
 /// # Errors
 ///
@@ -136,13 +136,14 @@ fn wrong_keys(error: &KeyError, creates_missing_file: bool) -> ConfigErrors {
     ConfigErrors(vec![format!("secrets: {error}{advice}")])
 }
 
-/// Keeps the memory of the process from core dumps, and from other processes of the same user, unless the
+/// Keeps the memory of the process out of core dumps, and unreadable for other processes of the same user, unless the
 /// options allow both.
 pub(crate) fn forbid_core_dumps(options: &SecretsOptions) {
     if options.core_dumps {
         return;
     }
-    // The maximum stays, so that programs that this one starts may allow core dumps for themselves.
+    // Only the soft limit is lowered. With the hard limit unchanged, programs that this one starts may allow core dumps
+    // for themselves.
     let limit = rustix::process::getrlimit(Resource::Core);
     let limit = Rlimit {
         current: Some(0),
@@ -155,7 +156,7 @@ pub(crate) fn forbid_core_dumps(options: &SecretsOptions) {
     }
 }
 
-/// Registers the counts of sealed secrets.
+/// Registers the metrics of sealing and opening secrets.
 pub(crate) fn register(registry: &mut Registry, sealer: &Sealer) {
     registry.register_collector(Box::new(SecretCounts(sealer.clone())));
 }

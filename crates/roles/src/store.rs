@@ -10,7 +10,7 @@ use placewright_journal_postgresql::{PostgresqlJournal, PostgresqlOptions};
 use crate::config::ConfigErrors;
 use crate::options::{CellOptions, SQLITE_SCHEME, StoreOptions};
 
-/// The maximum size in bytes of the records in one append to etcd, whose requests may have 1.5 MiB.
+/// The maximum size in bytes of the records in one append to etcd, which accepts requests of at most 1.5 MiB.
 const ETCD_BATCH_BYTES_MAX: usize = 512 << 10;
 /// The maximum size in bytes of the records in one append to PostgreSQL. A larger append would hold up the appends
 /// after it.
@@ -127,7 +127,7 @@ impl Store {
     pub(crate) fn batch_bytes_max(&self) -> usize {
         match self {
             Self::Directory(..) => usize::MAX,
-            // A larger one needs several requests.
+            // A larger append would need several requests.
             Self::Etcd(_) => ETCD_BATCH_BYTES_MAX,
             Self::Postgresql(_) => POSTGRESQL_BATCH_BYTES_MAX,
         }

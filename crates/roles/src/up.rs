@@ -90,7 +90,7 @@ const AGENT_DRAIN: Duration = Duration::from_secs(1);
 /// A host is marked down when its agent was silent for this long.
 const HOST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The default log filter: everything except single requests.
+/// The default log filter: everything except the lines of single requests.
 const DEFAULT_LOG_FILTER: &str = "info,placewright_server::access=warn";
 
 /// Runs the installation until a signal ends it.
@@ -148,7 +148,7 @@ fn placement_address(control: &RunningControl) -> anyhow::Result<SocketAddr> {
 impl Up {
     /// Sets the options that the user did not set to the values for an installation in one process.
     fn set_defaults(&self, config: &mut Config) -> anyhow::Result<()> {
-        // Without another choice users sign in, as in every cloud.
+        // If the user chose no strategy, users sign in with passwords, as in every cloud.
         if is_default(config, "auth.strategy") {
             config.options.auth.strategy = AuthStrategy::Identity;
         }

@@ -261,7 +261,8 @@ fn warn_of_private_key(warnings: &mut Vec<String>, key: &str, folder: Option<&Pa
     warn_of_secret_file(warnings, key, Some(&folder.join("tls.key")));
 }
 
-/// Warns about a store that anybody but its owner may read. If they cannot enter the directory, its content is safe.
+/// Warns about a store whose files other users may read. If other users cannot enter the directory, its content is
+/// safe.
 fn warn_of_store(warnings: &mut Vec<String>, directory: &Path) {
     let is_accessible =
         |path: &Path| permissions(path).is_some_and(|bits| bits & ALL_BUT_OWNER != 0);

@@ -137,7 +137,8 @@ impl HealthSource for CellHealth {
         (*self.stops.borrow() > 0).then_some("stopping\n")
     }
 
-    /// A standby is ready, too, because it can take over at any time. Control and agents find the replica that leads.
+    /// A standby counts as ready, too, because it can take over at any time. Callers need no health check to tell it
+    /// from the leader: control and agents find the replica that leads by themselves.
     fn ready_text(&self) -> &'static str {
         match self.cell.upgrade() {
             Some(cell) if !cell.is_leading() => "standing by: another replica leads\n",

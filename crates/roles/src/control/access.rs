@@ -48,8 +48,9 @@ pub(super) struct AccessFiles {
     pub(super) tls: Arc<Listeners>,
 }
 
-/// Reads all files again with each signal, and after each `check_interval` those files of TLS and authorities of
-/// Keystone that have changed, until the runtime ends. Errors are logged, and the previous settings stay in effect.
+/// Reads all files again with each signal. After each `check_interval`, also reads those files of TLS, and of the
+/// authorities with which Keystone's certificate is checked, that have changed. Ends with the runtime. Errors are
+/// logged, and the previous settings stay in effect.
 pub(super) async fn reread_on_signals(
     mut signals: Signal,
     check_interval: Duration,
@@ -76,12 +77,13 @@ pub(super) async fn reread_on_signals(
 }
 
 impl AccessFiles {
-    /// Whether any of the files has to be checked for changes.
+    /// Whether there are files that have to be checked for changes without a signal.
     fn is_watched(&self) -> bool {
         !self.tls.is_empty() || self.gateway.authenticator().has_authorities()
     }
 
-    /// Reads those files of TLS and authorities of Keystone again that have changed.
+    /// Reads again those files of TLS, and of the authorities with which Keystone's certificate is checked, that have
+    /// changed.
     fn reread_changed(&self) {
         self.tls.reread_changed();
         if let Err(error) = self.gateway.authenticator().reread_authorities_if_changed() {

@@ -102,7 +102,8 @@ impl ApiThreads {
 
 /// Gives the calling thread the priority of costly requests.
 fn lower_priority() {
-    // For Linux, no process means the calling thread. A lower priority needs no right; without it, only times get worse.
+    // On Linux, `None` for the process means the calling thread. Lowering a priority needs no privilege; if it fails
+    // all the same, only response times get worse.
     let _ = rustix::process::setpriority_process(None, COSTLY_NICE);
 }
 

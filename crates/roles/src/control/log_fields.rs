@@ -32,7 +32,8 @@ const BUFFER_BYTES: usize = 512;
 
 struct FieldWriter<'a> {
     writer: Writer<'a>,
-    /// Fields that are not written yet: each write to the writer passes through several layers.
+    /// Fields that are not written yet. They are collected here because each write to the writer passes through several
+    /// layers.
     buffered: String,
     is_empty: bool,
     result: fmt::Result,

@@ -19,8 +19,8 @@ use super::log_lines::LogLines;
 use crate::config::ConfigErrors;
 use crate::options::{LogFormat, LogOptions};
 
-/// From then on all log lines are written to standard error: by a thread of their own until the returned [`Log`] is
-/// dropped, and then by the threads that log.
+/// Makes all log lines from now on go to standard error: they are written by a thread of their own until the returned
+/// [`Log`] is dropped, and then by the threads that log.
 ///
 /// # Errors
 ///
@@ -56,7 +56,8 @@ pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
     Ok(log)
 }
 
-/// The level of the most verbose part that a filter names. Events beyond it cost a comparison only.
+/// The most verbose level that any part of the filter has. It bounds the subscriber, so events that are more verbose
+/// cost only a comparison.
 fn most_verbose(filter: &Targets) -> LevelFilter {
     let parts = filter.iter().map(|(_, level)| level);
     let levels = parts.chain(filter.default_level());

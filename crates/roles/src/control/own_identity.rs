@@ -36,7 +36,8 @@ pub(super) fn check(options: &Options) -> Result<(), ConfigErrors> {
     Ok(())
 }
 
-/// What a process keeps for its identity API, beside the server of the API.
+/// The parts of the identity API that the process uses itself, apart from the server of the API: the accounts, and a
+/// token for its own agents.
 pub(crate) struct OwnIdentity {
     accounts: Accounts,
     address: SocketAddr,

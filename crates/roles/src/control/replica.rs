@@ -93,7 +93,8 @@ impl ControlReplica {
         self.group.engine()
     }
 
-    /// Shares with the other replicas what is in the memory of each: offered candidates, and updates of hosts.
+    /// Lets the replicas exchange what is not in the journal but in the memory of each one: offered candidates, and
+    /// updates of hosts.
     pub(super) fn share_memory(&self, service: &SchedulerService, scheduler: &SchedulerHandle) {
         service.set_other_replicas(self.group.peers());
         let handles = (service.destinations().clone(), scheduler.clone());
@@ -172,10 +173,10 @@ fn client_options(
     }
 }
 
-/// The link that other replicas of control get.
+/// The link through which the other replicas of control reach this one.
 struct ControlLink {
     group_link: Arc<dyn ReplicaLink>,
-    /// The handles that keep offered candidates and hosts, when this process has loaded everything.
+    /// The handles on offered candidates and on hosts. They are not set until this process has loaded everything.
     handles: OnceLock<(DestinationsHandle, SchedulerHandle)>,
 }
 

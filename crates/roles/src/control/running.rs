@@ -56,7 +56,7 @@ pub(crate) struct RunningControl {
     pub(crate) hand_over: Arc<HandOver>,
     gateway: Arc<Gateway>,
     apis: ApiServers,
-    /// What the identity API needs besides its server, if users sign in here.
+    /// The parts of the identity API besides its server, if users sign in here.
     own_identity: Option<OwnIdentity>,
     /// The listening socket of the gRPC server for cells, if there is one. In a replica, the gRPC server already uses
     /// a copy of the socket.
@@ -313,7 +313,7 @@ impl RunningControl {
         self.apis.address(section)
     }
 
-    /// What the identity API needs besides its server, if there is one.
+    /// The parts of the identity API besides its server, if there is an identity API.
     pub(crate) fn own_identity(&self) -> Option<&OwnIdentity> {
         self.own_identity.as_ref()
     }

@@ -56,7 +56,7 @@ fn read(file: &Path) -> Result<SchedulerRules, ConfigErrors> {
         ConfigErrors(vec![message])
     };
     let text = std::fs::read_to_string(file).map_err(|error| config_error(error.to_string()))?;
-    // The parser's message has the line and, for an unknown key, the known ones.
+    // The parser's message names the line and, for an unknown key, the keys that are allowed there.
     toml::from_str(&text).map_err(|error| config_error(error.to_string()))
 }
 

@@ -25,8 +25,8 @@ use super::sockets::{ListeningSocket, Sockets};
 use crate::config::ConfigErrors;
 use crate::options::{AuthStrategy, ComputeApiOptions, Options};
 
-/// Completes the gateway with admission control, the audit log, the threads for costly requests, the confirmation that
-/// the state is the newest, and a readiness check that reports when the store fails.
+/// Completes the gateway with admission control, the audit log, the threads for costly requests, the check before a
+/// read that the state is the newest in the journal, and a readiness check that reports when the store fails.
 pub(super) fn complete_gateway(
     gateway: Gateway,
     (admission, audit_log): (&AdmissionControl, Option<AuditLog>),
@@ -85,7 +85,7 @@ pub(super) struct CommonServices {
     pub(super) fleet: FleetHandle,
 }
 
-/// The servers of all APIs that have a socket, and what the identity API needs besides its server. The compute, image
+/// The servers of all APIs that have a socket, and the parts of the identity API besides its server. The compute, image
 /// and identity APIs need the conductor.
 ///
 /// # Errors
@@ -127,7 +127,7 @@ pub(super) async fn add_apis(
     let own = match socket.zip(runtime) {
         None => None,
         Some((socket, runtime)) => {
-            // It comes behind the others, because its catalog has their addresses.
+            // The identity API is added after the others, because its catalog has their addresses.
             let own_address = socket.listener.local_addr()?;
             let catalog = catalog(options, parts.tls, own_address, &apis)?;
             let address = (own_address, catalog);

@@ -25,8 +25,8 @@ pub(crate) fn count_stops() -> std::io::Result<watch::Receiver<u32>> {
     Ok(stop_count)
 }
 
-/// Handles SIGHUP: from now on it does not end the process. The returned stream yields once for all signals
-/// that came since it yielded last.
+/// Handles SIGHUP: from now on it does not end the process. The returned stream yields once for all signals that have
+/// come since its last item.
 ///
 /// # Errors
 ///

@@ -9,7 +9,8 @@ use super::restart::InheritedSockets;
 use super::{BACKLOG, bind, own_identity};
 use crate::options::Options;
 
-/// The socket of one address before this process accepts connections on it; [`ListeningSocket`] takes its place then.
+/// The socket of one address until this process accepts connections on it; from then on the socket is a
+/// [`ListeningSocket`].
 pub(crate) enum Socket {
     /// Bound by this process. Nobody can connect until it listens.
     Bound(TcpSocket),

@@ -101,7 +101,8 @@ impl ManagedCredentials {
         match renewed {
             Ok(()) => self.reload(),
             Err(error) => {
-                // The wait is a tenth of the time until expiry, so several attempts precede the expiry.
+                // The wait is a tenth of the time until the certificate expires, so there are several attempts before
+                // it does.
                 let seconds_left = current.facts.not_after - now();
                 self.renew_at = now() + (seconds_left / 10).clamp(1, RETRY_SECONDS_MAX);
                 tracing::warn!(

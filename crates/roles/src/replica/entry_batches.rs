@@ -1,4 +1,4 @@
-//! What the leader has appended, on its way into the stream of one follower.
+//! Collects what the leader has appended to the journal for the next message to one follower.
 
 use std::sync::Arc;
 
@@ -30,8 +30,9 @@ impl EntryBatches {
         }
     }
 
-    /// Waits for the next batch, and adds it and those that are there already. Returns the last entry; `None` if the
-    /// engine was dropped. While the next message is full, this does not complete.
+    /// Waits for the next batch, and adds it and the further ones that are there already. Returns the number of the
+    /// last entry in them; `None` if the engine was dropped. While the next message is full, the future does not
+    /// complete.
     pub(crate) async fn gather(&mut self) -> Option<u64> {
         if self.bytes >= BYTES_MAX {
             return std::future::pending().await;
@@ -45,9 +46,9 @@ impl EntryBatches {
         Some(last)
     }
 
-    /// Adds the batches that are there already, as many as fit.
+    /// Adds as many of the batches that are there already as fit, without waiting.
     pub(crate) fn gather_ready(&mut self) {
-        // If nothing is there, there is nothing to add.
+        // Without a batch the future is not ready, and nothing is added.
         let _ = self.gather().now_or_never();
     }
 

@@ -9,8 +9,9 @@ const MEMORY: Duration = Duration::from_secs(60);
 /// The longest pause before a leader is reported as gone.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// The leaders that this follower reported as gone. Two replicas that reach the store but not each other would take
-/// over from one another for ever. So each false alarm makes this follower wait longer before it reports the next one.
+/// The leaders that this follower reported as gone. Two replicas that reach the store but not each other would each
+/// take the other one for gone, and would take over from one another for ever. So each false alarm makes this follower
+/// wait longer before it reports a leader as gone again.
 #[derive(Debug, Default)]
 pub(crate) struct FalseAlarms {
     taken_for_gone: Vec<(u64, Instant)>,
@@ -23,7 +24,7 @@ impl FalseAlarms {
         self.taken_for_gone.push((origin, now));
     }
 
-    /// Notes that the replica `origin` leads.
+    /// Records that the replica `origin` leads. If it was reported as gone a short time ago, that was a false alarm.
     pub(crate) fn leads(&mut self, origin: u64, now: Instant) {
         (self.taken_for_gone).retain(|(_, at)| now.duration_since(*at) < RETURN_TIME);
         let before = self.taken_for_gone.len();

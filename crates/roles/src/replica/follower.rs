@@ -20,10 +20,10 @@ use super::{HEARTBEAT, Own, SILENT_TICKS_MAX, leader, outcome};
 
 /// The time-out for connecting to the leader and for its first answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
-/// The pause before a replica is asked again that does not know yet whether it leads.
+/// The pause before the next attempt to follow a replica that did not know yet that it leads.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// How often a replica that should hand over looks for a follower to which it can.
+/// How often a replica that has to hand over looks for a follower that can take over, before it gives up.
 const SUCCESSOR_LOOKS: usize = 50;
 
 /// The task of a replica that follows.
@@ -112,9 +112,9 @@ impl<M: ReplicatedMachine> Follower<M> {
         }
     }
 
-    /// Hands over to another follower if there is an `unreachable` replica: one that took over from this one although
-    /// this one was running, and that this one cannot reach. Otherwise these two replicas would take over from one
-    /// another again and again.
+    /// Hands the leadership over to another follower if `unreachable` names a replica: one that took over from this one
+    /// although this one was running, and that this one cannot reach. Without a third replica as leader, the two would
+    /// take over from one another again and again.
     async fn have_another_one_lead(&self, unreachable: Option<u64>) {
         let Some(unreachable) = unreachable else {
             return std::future::pending().await;
@@ -128,10 +128,11 @@ impl<M: ReplicatedMachine> Follower<M> {
         }
     }
 
-    /// Of the other replicas only the leader is known before it has named its followers.
+    /// Begins the list of other replicas for a new leader: until the leader has named its followers, only the leader
+    /// itself is known.
     fn begin_peers(&self, leader: &Leadership) {
         let address = address_of(leader);
-        // At the address of this replica there is no other one any more.
+        // If the leader has the address of this replica, it was this replica before its last start, and is gone.
         let other = (leader.address != self.own.address).then_some(&address);
         self.peers.begin(leader.epoch, other, Instant::now());
     }
@@ -152,7 +153,8 @@ impl<M: ReplicatedMachine> Follower<M> {
             has_failed &= !was_welcome;
             match ended {
                 Ended::Gone(why) => return why,
-                // A command that was sent, or the reply to it, may be lost.
+                // A command that was sent, or its reply, may be lost with the connection. Only the next leader can tell
+                // what became of it.
                 Ended::Lost(why) if has_sent && self.replica.has_sent(leader.epoch) => return why,
                 Ended::Lost(why) if has_failed => return why,
                 Ended::Lost(_) => has_failed = true,

@@ -15,7 +15,7 @@ use super::peers::Peers;
 #[derive(Debug)]
 pub(crate) struct Followers {
     state: Mutex<State>,
-    /// Gets the list at each change.
+    /// Is given the list of followers at each change.
     peers: Arc<Peers>,
     addresses: watch::Sender<Vec<ReplicaAddress>>,
 }
@@ -25,7 +25,7 @@ struct State {
     next_stream: u64,
     /// The entry with which this replica last began to lead, as the last follower that joined knows it.
     epoch: u64,
-    /// By the number of its stream.
+    /// The followers, by the number of the stream of each.
     followers: BTreeMap<u64, Known>,
 }
 
@@ -61,8 +61,8 @@ impl Followers {
         self.addresses.subscribe()
     }
 
-    /// Tells all who have to know it that the followers have changed. The streams of those that followed this replica when
-    /// it led before, and which are about to end, do not count.
+    /// Passes the new list of followers to `peers` and to the streams of all followers. It leaves out followers that
+    /// joined when this replica led before: their streams are about to end.
     fn publish(&self, state: &State) {
         let followers = state.followers.values();
         let addresses: Vec<_> = followers
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// The beginning of a stream of a follower to this replica, which leads since an entry.
+    /// What a follower sends when it joins this replica, which leads since the entry `epoch`.
     fn start(epoch: u64, origin: u64, address: &str, release: &str) -> FollowStart {
         FollowStart {
             origin,
@@ -196,7 +196,7 @@ mod tests {
         let now = Instant::now();
         let one = followers.join(&start(3, 1, "one", "1.0"));
         let two = followers.join(&start(3, 2, "two", "1.0"));
-        // The first one leads, and has told this one of all before the streams end.
+        // The replica `one` leads now, and has already named all replicas to this one before the old streams end.
         let address = |origin, address: &str| ReplicaAddress {
             origin,
             address: address.into(),
@@ -204,7 +204,7 @@ mod tests {
         peers.set(4, &[address(1, "one"), address(2, "two")], now);
         drop(one);
         assert_eq!(peers.named(), ["one", "two"]);
-        // This one leads again, and is followed before the last stream of before ends.
+        // This replica leads again, and a follower joins before the last of the old streams has ended.
         peers.begin(5, None, now);
         let three = followers.join(&start(5, 3, "three", "1.0"));
         assert_eq!(peers.named(), ["three"]);

@@ -26,16 +26,16 @@ use super::{HEARTBEAT, Own, SILENT_TICKS_MAX, outcome};
 const QUEUE_MESSAGES: usize = 4;
 /// The most commands of one follower that are being carried out; further ones are not read from the connection yet.
 const COMMANDS_MAX: usize = 65_536;
-/// The most replies that are put into a message at a time.
+/// The most replies in one message.
 const REPLIES_AT_A_TIME: usize = 1_024;
 
-/// The number of heartbeats without an outcome of any command, while some are being carried out, after which the
-/// followers are told that the store does not answer.
+/// If commands of a follower are being carried out and none has had an outcome for this number of heartbeats, the
+/// follower is told that the store does not answer.
 const STALLED_TICKS_MAX: u32 = 4;
-/// The time for which appends have to fail before the followers are told that the store does not answer.
+/// If appends have failed for this time, the followers are told that the store does not answer.
 const FAILING_MAX: Duration = Duration::from_secs(1);
 
-/// This replica, as the other replicas reach it.
+/// This replica as a leader: the link on which the other replicas call it.
 pub(crate) struct LeadingReplica<M: ReplicatedMachine> {
     pub(crate) own: Arc<Own>,
     pub(crate) replica: Replica<M>,
@@ -253,13 +253,13 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
         }
     }
 
-    /// Notes that the journal is durable up to an entry, which is to be sent now.
+    /// Records that the journal is durable up to an entry, so that the follower is told now.
     fn has_reached(&mut self, sequence: u64) {
         self.news.durable = self.news.durable.max(sequence);
         self.has_news = true;
     }
 
-    /// Notes that all followers are to be named.
+    /// Records that the next message has to name all followers.
     fn name_followers(&mut self) {
         let followers = self.followers.borrow_and_update();
         self.news.followers.clone_from(&followers);

@@ -1,5 +1,5 @@
-//! Conversions of what the leader says, the outcomes of commands that were handed over and the batches that it has
-//! appended: from the types of the engine to those of the link, and back.
+//! Conversions between the types of the engine and those of the link, in both directions: of the outcomes of commands
+//! that were handed over to the leader, and of the batches that the leader has appended.
 
 use std::sync::Arc;
 
@@ -26,7 +26,8 @@ pub(crate) fn to_follower(reply: ForwardReply) -> Option<HandedOutcome> {
         SubmitError::Unknown(reason) => HandedFailure::UnknownOutcome(chain(&*reason)),
         SubmitError::NotLeading => return Some(HandedOutcome::NotLeading),
         SubmitError::Unavailable(reason) => HandedFailure::Unavailable(chain(&*reason)),
-        // Never of a command that another replica sent, which waits for its reading before.
+        // This does not happen to a command that another replica sent: that replica hands it over only when the reading
+        // on which the command is based is durable.
         error @ SubmitError::ReadingUndone => HandedFailure::Unavailable(chain(&error)),
         SubmitError::Overloaded => HandedFailure::Overloaded,
         SubmitError::TooLarge { bytes, bytes_max } => HandedFailure::TooLarge {
@@ -38,7 +39,7 @@ pub(crate) fn to_follower(reply: ForwardReply) -> Option<HandedOutcome> {
     Some(HandedOutcome::Failed(failure))
 }
 
-/// The reply to the engine of the follower.
+/// The outcome that the leader reported, as the reply that the follower's engine expects.
 pub(crate) fn from_leader(outcome: HandedOutcome) -> ForwardReply {
     let failure = match outcome {
         HandedOutcome::NoEntry(sequence) => return ForwardReply::NoEntry(sequence),

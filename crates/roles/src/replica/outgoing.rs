@@ -15,7 +15,7 @@ const BATCH_COMMANDS_MAX: usize = 4_096;
 /// The size in bytes at which a message is ended.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// The queue of commands for the leader, and the replica that leads.
+/// The queue of commands for the leader, and which replica that is.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     queue: Mutex<Queue>,
@@ -86,7 +86,7 @@ impl Outgoing {
     }
 }
 
-/// The engine's side of [`Outgoing`].
+/// The side of [`Outgoing`] on which the engine queues its commands.
 pub(crate) struct OutgoingLink(pub(crate) Arc<Outgoing>);
 
 impl<M: ReplicatedMachine> LeaderLink<M> for OutgoingLink {

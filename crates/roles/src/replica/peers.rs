@@ -1,4 +1,4 @@
-//! The other replicas, whether they lead or not, as this one reaches them.
+//! The other replicas, whether they lead or not, with the links on which this one calls them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,8 +17,8 @@ use uuid::Uuid;
 use super::Own;
 use super::update_queue::UpdateQueue;
 
-/// For how long a replica is remembered after it was last named. When another replica begins to lead, it learns of the
-/// others only as they begin to follow it.
+/// For how long a replica is remembered after the leader last named it. A new leader names replicas only as they begin
+/// to follow it, so at first its list lacks some that are running.
 const REMEMBERED: Duration = Duration::from_secs(10);
 /// How long another replica may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -74,8 +74,9 @@ impl Peers {
         (self.connect)(address)
     }
 
-    /// Begins a list when another leader is known: the one before may name replicas that are gone, and who follows this
-    /// leader is not known yet. If the list has begun already, it stays.
+    /// Begins a new list when another leader is known. The list of the leader before may name replicas that are gone,
+    /// and it is not known yet which replicas follow the new leader. If the list of this epoch has begun already, it
+    /// stays.
     pub(super) fn begin(&self, epoch: u64, leader: Option<&ReplicaAddress>, now: Instant) {
         let mut known = self.known.lock();
         if known.epoch < epoch {
@@ -84,8 +85,8 @@ impl Peers {
         }
     }
 
-    /// Replaces the list of the replicas, in which this one may be, too. `epoch` is that of the leader which knows them: the
-    /// list of an earlier leader is ignored.
+    /// Replaces the list of replicas, which may contain this replica, too. `epoch` is that of the leader which made the
+    /// list: the list of an earlier leader is ignored.
     pub(super) fn set(&self, epoch: u64, named: &[ReplicaAddress], now: Instant) {
         let mut known = self.known.lock();
         if known.epoch <= epoch {
@@ -195,7 +196,7 @@ mod tests {
     struct FakeReplica(String);
 
     impl FakeReplica {
-        /// The one at `empty` lacks all updates before, and cannot read updates with the number 0.
+        /// The replica at `empty` lacks all earlier updates, and cannot read updates with the number 0.
         fn take(&self, posted: &PostedUpdate) -> Option<Receipt> {
             match (self.0.as_str(), posted.update.sequence) {
                 ("empty", 0) => None,
@@ -254,7 +255,7 @@ mod tests {
             Self::new(Arc::new(own), Arc::new(connect))
         }
 
-        /// The addresses of those that are named now.
+        /// The addresses of the replicas that are named now.
         pub(crate) fn named(&self) -> Vec<String> {
             let known = self.known.lock();
             let named = known.peers.values();
@@ -317,7 +318,7 @@ mod tests {
             peers.forward_update(Uuid::nil(), Arc::new(update))
         };
         assert_eq!(send(0).await, [Receipt::Applied]);
-        // More at once than go in a call.
+        // More updates at once than one call carries.
         for receipts in join_all((1..250).map(send)).await {
             assert_eq!(receipts, [Receipt::Applied, Receipt::Gap]);
         }
@@ -329,7 +330,7 @@ mod tests {
         let start = Instant::now();
         let count = |at| peers.links(at, |_| true).len();
         peers.set(1, &named(&[(2, "two"), (3, "three")]), start);
-        // Another replica leads, which others begin to follow one after the other.
+        // Another replica leads now. The others begin to follow it one after the other.
         peers.set(1, &named(&[(3, "three")]), start);
         let late = start + REMEMBERED;
         assert_eq!(count(late - Duration::from_millis(1)), 2);
@@ -364,7 +365,7 @@ mod tests {
         peers.begin(5, named(&[(2, "two")]).first(), now);
         assert_eq!(peers.named(), ["two"]);
         peers.set(5, &named(&[(2, "two"), (3, "three")]), now);
-        // This is known already, and the list has come since.
+        // This leader is known already, and its list has come since, so nothing changes.
         peers.begin(5, None, now);
         peers.set(4, &named(&[(4, "four")]), now);
         peers.begin(4, None, now);

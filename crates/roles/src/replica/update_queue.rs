@@ -14,13 +14,13 @@ use tokio::time::timeout;
 const BATCH_MAX: usize = 100;
 /// The most updates that wait for their call.
 const WAITING_MAX: usize = 4_096;
-/// How long the other replica may take to answer, and how long whoever sent an update waits for it.
+/// How long the other replica may take to answer a call, and how long the sender of an update waits for its receipt.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the other replica is left out after a call that failed.
 const LEFT_OUT_FOR: Duration = Duration::from_secs(1);
 
-/// The queue of updates for one other replica. One call is under way at a time, so that updates arrive in their order. What
-/// comes meanwhile goes together in the next call.
+/// The queue of updates for one other replica. Only one call is under way at a time, so that updates arrive in their
+/// order. Updates that come meanwhile go together in the next call.
 pub(super) struct UpdateQueue {
     link: Arc<dyn ReplicaLink>,
     state: Mutex<State>,
@@ -48,14 +48,16 @@ impl UpdateQueue {
         }
     }
 
-    /// Sends an update; returns what became of it. `None` if the other replica does not answer, or cannot read it.
+    /// Sends an update, and returns the other replica's receipt, which says what became of it. `None` if the other
+    /// replica does not answer, or cannot read it.
     pub(super) async fn send(self: &Arc<Self>, posted: PostedUpdate) -> Option<Receipt> {
         let receipt = self.push(posted)?;
         timeout(ANSWER_TIMEOUT, receipt).await.ok()?.ok()
     }
 
-    /// Puts an update into the queue; `None` if the other replica is left out, or too many wait. While a replica that was
-    /// left out is called again, no further ones wait for it.
+    /// Puts an update into the queue. Returns `None` if the other replica is left out, or too many updates wait. After
+    /// a replica was left out, the first call tries whether it answers again, and no further updates are queued until
+    /// it has.
     fn push(self: &Arc<Self>, posted: PostedUpdate) -> Option<oneshot::Receiver<Receipt>> {
         let (receipt, receiver) = oneshot::channel();
         let is_first = {
@@ -72,7 +74,7 @@ impl UpdateQueue {
                 queue: Arc::clone(self),
                 has_ended: false,
             };
-            // It serves all callers, so it is no part of the future of any of them, which may be dropped.
+            // The task serves all callers. So it does not run within the future of one of them, which may be dropped.
             spawn_contained(ContainedWork::HostUpdates, sending.run());
         }
         Some(receiver)
@@ -82,7 +84,7 @@ impl UpdateQueue {
 /// The task that makes the calls, as long as updates wait.
 struct Sending {
     queue: Arc<UpdateQueue>,
-    /// Whether there are no more updates. Another task may have begun then.
+    /// Whether the task has ended because no updates wait. From then on another task may be sending.
     has_ended: bool,
 }
 
@@ -107,7 +109,8 @@ impl Sending {
         }
     }
 
-    /// The updates that have waited longest and for which somebody still waits. None if there are none: then the task ends.
+    /// The updates that have waited longest, without those whose callers have gone. Returns nothing if none are left;
+    /// the task then ends.
     fn next_batch(&mut self) -> Option<Vec<Waiting>> {
         let mut state = self.queue.state.lock();
         state.waiting.retain(|waiting| !waiting.receipt.is_closed());
@@ -122,7 +125,8 @@ impl Sending {
 }
 
 impl Drop for Sending {
-    /// If the task ends early, by a panic or with its runtime, nobody waits on, and the next update begins another one.
+    /// If the task ends early, by a panic or with its runtime, the callers that wait get no receipt, and the next
+    /// update starts another task.
     fn drop(&mut self) {
         if !self.has_ended {
             let mut state = self.queue.state.lock();
@@ -132,7 +136,7 @@ impl Drop for Sending {
     }
 }
 
-/// Gives each caller its receipt; one without a receipt learns that there is none.
+/// Gives each caller its receipt, or `None` if the other replica gave none.
 fn deliver(batch: Vec<Waiting>, receipts: Vec<Option<Receipt>>) {
     for (waiting, receipt) in batch.into_iter().zip(receipts) {
         if let Some(receipt) = receipt {
@@ -155,7 +159,7 @@ mod tests {
 
     type Receipts = Result<Vec<Option<Receipt>>, LinkError>;
 
-    /// A call of a replica: the numbers of its updates. The test gives the answer.
+    /// A call to a replica: the numbers of its updates. The test answers it.
     struct Call {
         sequences: Vec<u64>,
         answer: oneshot::Sender<Receipts>,
@@ -233,7 +237,7 @@ mod tests {
         };
         let (receipts, ()) = tokio::join!(sends, fail);
         assert!(receipts.iter().all(Option::is_none));
-        // What waited for the next call is gone, too, and nothing waits for another one.
+        // The updates that waited for the next call have failed, too, and further ones are refused at once.
         assert_eq!(queue.send(posted(250)).now_or_never(), Some(None));
         assert!(calls.try_recv().is_err());
 
@@ -281,7 +285,7 @@ mod tests {
         let waiting: Vec<_> = waiting.collect();
         assert!(waiting.iter().all(Option::is_some));
         assert!(queue.push(posted(1)).is_none());
-        // Those for whom nobody waits any more make room.
+        // Updates whose callers have gone make room for others.
         drop(waiting);
         call.apply_all();
         assert!(first.expect("it was sent").await.is_ok());

@@ -10,7 +10,7 @@ use placewright_journal::{
     AppendError, Journal, JournalError, Resolution, SnapshotInfo, SnapshotWriter, Stats, Visit,
 };
 
-/// The interval at which a follower asks the store while no leader tells it of new entries.
+/// The interval at which a follower asks the store for new entries while no leader reports them.
 const UNTOLD_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a follower that learns of new entries from the store waits for the leader to send them, before it reads them
 /// from the store.
@@ -27,9 +27,9 @@ pub(crate) struct Wake {
 struct WakeState {
     /// The newest entry that the leader has told of. If it sends its entries, it has sent those up to this one.
     end: u64,
-    /// The newest entry that the store has told of, which the leader may be about to send.
+    /// The newest entry that the store has reported. The leader may be about to send it.
     store_end: u64,
-    /// Whether a leader tells of new entries.
+    /// Whether a leader reports new entries to this replica.
     is_told: bool,
     /// Whether the engine has to look at the journal now, even if there may be no new entries.
     is_poked: bool,
@@ -56,7 +56,7 @@ impl Wake {
         }
     }
 
-    /// Records whether a leader tells of new entries from now on.
+    /// Records whether a leader reports new entries to this replica from now on.
     pub(crate) fn set_told(&self, is_told: bool) {
         self.state.lock().is_told = is_told;
         self.changed.notify_all();
@@ -90,7 +90,7 @@ impl Wake {
     }
 }
 
-/// A journal whose readers wait until a leader tells of new entries.
+/// A journal whose readers wait until the leader reports new entries, instead of polling the store.
 pub(crate) struct WakingJournal {
     pub(crate) inner: Box<dyn Journal>,
     pub(crate) wake: Arc<Wake>,
@@ -104,8 +104,8 @@ impl Journal for WakingJournal {
 
     fn durable_end(&mut self) -> Result<u64, JournalError> {
         let end = self.inner.durable_end()?;
-        // Who asked for the end, for a confirmed read, waits until this entry is applied. So the engine is woken to
-        // read it, even if no leader has told of it.
+        // Whoever asks for the end, for a confirmed read, waits until this entry is applied. So the engine is woken to
+        // read the entry, even if no leader has reported it.
         self.wake.tell_store_end(end);
         Ok(end)
     }

@@ -1,5 +1,5 @@
 //! The image that a new installation of `placewright up` has, so that servers can be created at once. Simulated hosts
-//! boot nothing, so there is nothing in it.
+//! boot nothing, so the image is empty.
 
 use anyhow::Context as _;
 use placewright_api_image::ImageFolder;

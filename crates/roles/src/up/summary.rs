@@ -14,7 +14,7 @@ pub(super) struct StartupSummary {
     pub(super) compute: Option<SocketAddr>,
     pub(super) image: Option<SocketAddr>,
     pub(super) network: Option<SocketAddr>,
-    /// The listener of the page.
+    /// The listener of the page for operators and tenants, `/ui/`.
     pub(super) ui: Option<SocketAddr>,
     /// The identity API, if users sign in there.
     pub(super) identity: Option<SocketAddr>,

@@ -47,8 +47,8 @@ const CONNECTION: u8 = b'K';
 
 /// Time-out for messages that the other side can send without delay.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time that the old process has for everything else at its end than its requests: to pass its connections, and to
-/// close the store.
+/// How long the end of the old process may take after its requests have ended: passing its connections, and closing the
+/// store.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A path to the Unix socket that is short enough for a socket address, however long the path of the
