@@ -54,7 +54,7 @@ pub(crate) fn instances(path: &str, method: &str, body: &[u8]) -> u32 {
     counts.max().unwrap_or(1).clamp(1, INSTANCES_MAX)
 }
 
-/// Where the names of [`COUNT_FIELDS`] end in a body.
+/// The positions in a body at which the names of [`COUNT_FIELDS`] end.
 fn count_field_ends(body: &[u8]) -> impl Iterator<Item = usize> + '_ {
     let [first, _] = COUNT_FIELDS;
     let windows = body.windows(first.len()).enumerate();

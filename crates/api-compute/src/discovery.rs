@@ -14,8 +14,8 @@ pub(crate) fn version_list(origin: &str, options: &ComputeOptions) -> Value {
     json!({"versions": [version_entry(origin)], "capabilities": capabilities(options)})
 }
 
-/// What the installation can do, with the limits of single requests. It is the same for all callers: their quotas and
-/// rights are asked for at `/limits` and by trying.
+/// What the installation can do, with the limits of single requests. It is the same for all callers. A caller finds its
+/// quotas at `/limits`, and its rights by trying.
 fn capabilities(options: &ComputeOptions) -> Value {
     let limits = &options.limits;
     json!({
@@ -25,7 +25,8 @@ fn capabilities(options: &ComputeOptions) -> Value {
         "server_group_policies": server_groups::POLICIES,
         "topology_rules": true,
         "own_images": options.serves_images,
-        // Where control serves the Network API there are none. Otherwise drivers may have some.
+        // An installation whose control serves the Network API has no networks. In any other, the drivers may have
+        // some.
         "networks": !options.serves_networks,
         "limits": {
             "server_body_bytes": limits.server_body_bytes_max,

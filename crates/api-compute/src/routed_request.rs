@@ -178,8 +178,8 @@ impl RoutedRequest<'_> {
         decision.map_err(|error| self.submit_error(&error))
     }
 
-    /// Computes something to make a command from, out of a state that need not be durable yet. Give the reading to
-    /// [`Self::submit_after`] or, if there is no command to submit, to [`Self::is_durable`].
+    /// Reads the state in order to make a command from it. What is read need not be durable yet. Pass the reading to
+    /// [`Self::submit_after`] with the command or, if there is no command to submit, to [`Self::is_durable`].
     pub(crate) fn read_for_command<T>(
         &self,
         compute: impl FnOnce(&ControlState, &Views) -> T,
@@ -194,8 +194,9 @@ impl RoutedRequest<'_> {
         self.api_state.control.wait_durable(reading).await
     }
 
-    /// Submits a command that was made from what a reading saw: they wait for the disk together. `None` if some of that
-    /// was undone, because the store failed: the command has no effect, and should be made anew.
+    /// Submits a command that was made from what a reading saw, and waits only once until both are durable. Returns
+    /// `None` if something that the reading saw was undone because the store failed. The command then has no effect,
+    /// and should be made anew.
     pub(crate) async fn submit_after(
         &self,
         reading: Reading,
@@ -259,7 +260,7 @@ impl RoutedRequest<'_> {
 
     /// Optimistic concurrency: `prepare` reads the state and makes a command that is refused if the rows that it read
     /// have changed meanwhile. After such a refusal, `prepare` is called again and its command is submitted,
-    /// [`CHANGE_TRIES_MAX`] times in all. So it is if something that it has read was undone.
+    /// [`CHANGE_TRIES_MAX`] times in all. The same happens if something that `prepare` has read was undone.
     pub(crate) async fn submit_with_retry<T: Send>(
         &self,
         prepare: impl Fn(&ControlState, &Views) -> ApiResult<(Command, T)> + Send + Sync,

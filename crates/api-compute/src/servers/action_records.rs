@@ -1,7 +1,8 @@
-//! The history of a server: what its cell has recorded of its actions, and what control alone knows of them.
+//! The history of a server: the records that its cell has of its actions, and those that only control has.
 //!
 //! A request is answered before the server's cell has recorded the action, and a cell that refuses a move records
-//! nothing. So control's moves are records as well, until the cell has one with the same request id.
+//! nothing. So the moves that control knows of are shown as records, too, until the cell has a record with the same
+//! request id.
 
 use std::collections::HashMap;
 
@@ -20,7 +21,7 @@ pub(super) struct ActionRecord {
     pub(super) action: Action,
 }
 
-/// What control knows of the actions of a server.
+/// The actions of a server that control knows of.
 pub(super) struct ControlRecords {
     instance: InstanceId,
     /// The id of the request that created the server, if it is known.
@@ -71,7 +72,8 @@ impl ControlRecords {
         for of_control in self.moves {
             let position = of_control.request.and_then(|id| positions.get(&id));
             if let Some(position) = position {
-                // For the cell, a move for which control has found no host ends without a fault.
+                // In the cell's record, a move for which control has found no host ends without a fault. Control has
+                // the fault.
                 let fault = &mut records[*position].action.fault;
                 *fault = fault.take().or(of_control.fault);
             } else if last_without_id.is_none_or(|time| of_control.started_at > time) {
@@ -99,8 +101,8 @@ impl ControlRecords {
     }
 }
 
-/// Puts each of the records `added`, the oldest first, before the first one that began later, and keeps the order of
-/// the others.
+/// Inserts the records `added`, which are ordered by age with the oldest first: each of them before the first record
+/// that began later. The other records keep their order.
 fn insert_by_time(records: Vec<ActionRecord>, added: Vec<ActionRecord>) -> Vec<ActionRecord> {
     let mut all = Vec::with_capacity(records.len() + added.len());
     let mut added = added.into_iter().peekable();

@@ -39,7 +39,8 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
             Err(error) if request.is_durable(reading).await => return Err(error),
             Err(_) => continue,
         };
-        // Before the command: the audit log's line has them also if this request ends without an answer to it.
+        // The ids are noted before the command is submitted, so that the line of the audit log has them even if this
+        // request ends before the command is answered.
         if let Some(ids) = unnoted_ids.take() {
             request.note_created(ids);
         }
@@ -57,7 +58,7 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     ))
 }
 
-/// What a request refers to.
+/// The objects that a request refers to, as they were found in the state.
 struct LookedUp {
     request_spec: RequestSpec,
     public_key: Option<String>,
@@ -70,7 +71,8 @@ struct NewBuilds {
     builds: Vec<NewBuild>,
 }
 
-/// Checks a request against what it refers to, and makes the specification of each of its servers, `instances`.
+/// Checks a request against the objects that it refers to, and makes the specification of each of its servers,
+/// `instances`.
 fn make_builds(
     request: &RoutedRequest<'_>,
     create_request: &CreateRequest<'_>,

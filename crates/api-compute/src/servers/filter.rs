@@ -222,7 +222,7 @@ impl Filter {
                 let wanted = request.query.boolean(key)?.unwrap_or(true);
                 self.matches_nothing |= wanted && request.is_allowed(Rule::ServersAllFilters);
             }
-            // Servers have no addresses.
+            // No addresses of servers are known here, so no server has the requested one.
             "ip" | "ip6" | "access_ip_v4" | "access_ip_v6" => {
                 self.matches_nothing |= !value.is_empty();
             }

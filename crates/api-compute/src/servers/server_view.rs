@@ -160,7 +160,8 @@ impl<'s> ServerView<'s> {
             })
     }
 
-    /// The description that the owner chose, or `None`. Labels, which have later changes, precede the specification.
+    /// The description that the owner chose, or `None`. Labels have the later changes, so they take precedence over the
+    /// specification.
     pub(crate) fn description(&self) -> Option<String> {
         match self.labels {
             Some(labels) => labels.description.clone(),
