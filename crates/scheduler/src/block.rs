@@ -1,8 +1,8 @@
 //! Vectorised loops over one block of 64 hosts, compiled for each instruction set.
 //!
-//! All versions give equal results, because no operation rounds differently with wider registers.
-//! The closures passed to `dispatch` are plain loops: a nested closure that is not inlined would
-//! be compiled for the baseline instruction set.
+//! All versions give equal results, because no operation rounds differently with wider registers. The closures passed
+//! to `Arch::dispatch` are plain loops: a nested closure that is not inlined would be compiled for the baseline
+//! instruction set.
 
 use pulp::Arch;
 #[cfg(target_arch = "x86_64")]

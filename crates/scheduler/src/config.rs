@@ -36,9 +36,9 @@ pub struct SchedulerConfig {
     /// How long a host may be silent before it counts as down.
     pub service_down_time_s: u32,
 
-    /// `IoOpsFilter`, `AggregateIoOpsFilter`: fewer busy instances than this.
+    /// `IoOpsFilter`, `AggregateIoOpsFilter`: a host passes with fewer busy instances than this.
     pub max_io_ops_per_host: i32,
-    /// `NumInstancesFilter`, `AggregateNumInstancesFilter`: fewer instances than this.
+    /// `NumInstancesFilter`, `AggregateNumInstancesFilter`: a host passes with fewer instances than this.
     pub max_instances_per_host: i32,
     /// `IsolatedHostsFilter`: the UUIDs of the images that may only use the isolated hosts.
     pub isolated_images: Vec<String>,
@@ -65,7 +65,7 @@ pub struct SchedulerConfig {
     pub soft_affinity_weight_multiplier: f64,
     /// Multiplier of `ServerGroupSoftAntiAffinityWeigher`; must not be negative.
     pub soft_anti_affinity_weight_multiplier: f64,
-    /// Multiplier of `BuildFailureWeigher`; its weight is subtracted.
+    /// Multiplier of `BuildFailureWeigher`. The share of this weigher is subtracted from the score.
     pub build_failure_weight_multiplier: f64,
     /// Multiplier of `CrossCellWeigher`, which keeps moves within their cell.
     pub cross_cell_move_weight_multiplier: f64,

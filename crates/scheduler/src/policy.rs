@@ -348,7 +348,8 @@ impl<'a> CompiledFilters<'a> {
     }
 
     /// Whether a further instance on a host can change the verdict of a filter on a host. Filters that read the metrics
-    /// of hosts are not cached by request class, but no instance changes a metric at once.
+    /// of hosts do not count: they are not cached by request class, but a further instance changes a metric only once
+    /// the host's agent reports it.
     #[must_use]
     pub fn may_change_with_instances(&self) -> bool {
         let mut filters = self.filters_of_kind(FilterKind::ForSingleRequest);

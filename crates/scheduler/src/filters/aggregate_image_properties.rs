@@ -17,8 +17,8 @@ pub(super) const FILTER: Filter = Filter {
             .config
             .aggregate_image_properties_isolation_namespace;
         let aggregates = context.hosts.aggregates();
-        // Nova compares only properties whose names start with the prefix. No property that it knows has such a name,
-        // so with a prefix no property is compared.
+        // With a prefix, Nova compares only properties whose names start with the prefix. No image property that Nova
+        // knows has such a name, so every host passes.
         let is_prefixed = prefix.as_ref().is_some_and(|prefix| !prefix.is_empty());
         let Some(image) = context.request.image.as_ref().filter(|_| !is_prefixed) else {
             return Ok(Verdict::All);

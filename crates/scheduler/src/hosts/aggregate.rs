@@ -133,8 +133,7 @@ fn override_kind(key: &str) -> Option<NumberKind> {
 }
 
 impl Aggregates {
-    /// A number that grows with every change. What was derived from an older version may be out of
-    /// date.
+    /// A number that grows with every change. Data that was derived from an older version may be out of date.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version

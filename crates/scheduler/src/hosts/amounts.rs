@@ -9,11 +9,11 @@ use placewright_placement::{ClassId, Provider, ProviderId, State};
 /// The total and free amounts of a host, summed over its provider tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amounts {
-    /// Memory including what is reserved, in MiB.
+    /// All memory, including the reserved part, in MiB.
     pub ram_total_mb: i64,
     /// Memory that is neither reserved nor allocated, MiB; negative when overcommitted.
     pub ram_free_mb: i64,
-    /// Disk including what is reserved, in GiB.
+    /// All disk space, including the reserved part, in GiB.
     pub disk_total_gb: i64,
     /// Disk that is neither reserved nor allocated, MiB.
     pub disk_free_mb: i64,

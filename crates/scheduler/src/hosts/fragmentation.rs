@@ -64,7 +64,7 @@ const DEMANDS_MAX: usize = 1024;
 pub struct FreeCapacity<'a> {
     /// Unallocated CPUs of the host.
     pub cpu: u64,
-    /// Unallocated memory of the host.
+    /// Unallocated memory of the host, in MiB.
     pub memory: u64,
     /// By device: its unallocated shares, of [`WHOLE_DEVICE`].
     pub devices: &'a [u32],
@@ -75,7 +75,7 @@ pub struct FreeCapacity<'a> {
 pub struct Demand {
     /// The number of CPUs requested.
     pub cpu: u64,
-    /// The amount of memory requested.
+    /// The amount of memory requested, in MiB.
     pub memory: u64,
     /// The number of devices; 0 for a request without devices.
     pub devices: u32,
@@ -220,7 +220,8 @@ impl DemandForecast {
         self.expected_loss[steps] + f64::from(free_share % SHARES_PER_STEP)
     }
 
-    /// The free shares that stay unused for lack of CPUs or memory, of a host with these free amounts.
+    /// The stranded shares of a host with these free amounts: the free shares that stay unused for lack of CPUs or
+    /// memory.
     fn stranded(&self, cpu: u64, memory: u64, share: f64) -> f64 {
         let usable_share = |amount: u64, per_share: f64| {
             if per_share > 0.0 {

@@ -107,8 +107,8 @@ impl<'a> GuestRequirements<'a> {
     }
 }
 
-/// Looks up the name that some parts form, unless the map is empty: dozens of names are looked up for
-/// each request, and plain requests have none of them, so that the names need not be formed.
+/// Looks up the name that the parts form when they are joined. An empty map has no name, so the name is not even
+/// formed: dozens of names are looked up for each request, and most requests have an empty map.
 fn look_up_joined<'a>(
     is_map_empty: bool,
     parts: [&str; 3],

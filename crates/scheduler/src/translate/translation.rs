@@ -5,7 +5,7 @@ use super::resource_request::ResourceRequest;
 use super::rule::CandidateRule;
 use crate::error::Warning;
 
-/// A request in placement's terms, and what a query to placement cannot express.
+/// A request in placement's terms, with the conditions that a query to placement cannot express.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Translation {
     /// The groups to request from placement.

@@ -37,7 +37,7 @@ struct Host {
     memory: u64,
     /// The sum of the free shares of all devices.
     share: f64,
-    /// The free shares that stay unused for lack of CPUs or memory, by the current forecast.
+    /// The stranded shares by the current forecast: the free shares that stay unused for lack of CPUs or memory.
     stranded: f64,
     devices: SmallVec<[u32; 8]>,
 }

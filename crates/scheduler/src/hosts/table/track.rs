@@ -273,7 +273,8 @@ impl HostTable {
             }
             None => Some(state),
         };
-        // A state that only loses its slot keeps its numbers of image properties; this one is dropped.
+        // `unbind` does not give back the instances' numbers of image properties, because a state that only loses its
+        // slot still uses them. This state is dropped, so they are given back here.
         for instance in removed.iter().flat_map(|state| state.instances.values()) {
             self.property_counts.remove_instance(&instance.properties);
         }

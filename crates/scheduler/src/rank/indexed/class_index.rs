@@ -128,7 +128,8 @@ impl ClassIndex {
             let remaining = self.masks.feasible[block] & !finished;
             let best_score = block::masked_max(scores, remaining);
             if best_score < bound {
-                // The class's bound is over all hosts of the block, also those that are finished.
+                // The class's bound covers all hosts of the block, but `best_score` only those that are not finished.
+                // So the bound is lowered only if no host is finished.
                 if finished == 0 {
                     self.bounds.lower(block, best_score);
                 }

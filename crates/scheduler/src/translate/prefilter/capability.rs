@@ -147,8 +147,7 @@ pub(super) fn tpm_secret(
     Ok(true)
 }
 
-/// Requires providers that belong to the compute service, so that devices of other services are
-/// left alone.
+/// Requires providers that belong to the compute service, so that devices of other services are not used.
 pub(super) fn owner(
     input: &PrefilterInput<'_>,
     added: &mut AddedConstraints,
@@ -168,7 +167,7 @@ pub(super) fn owner(
     Ok(true)
 }
 
-/// Requires a trait of the host on a condition, which is returned.
+/// Requires a trait of the host if `is_required`. Returns `is_required`.
 fn require_if(is_required: bool, name: &str, added: &mut AddedConstraints) -> bool {
     if is_required {
         added.root_required.insert(name.to_owned());
