@@ -1,8 +1,8 @@
 //! Applies changes to the state, and undoes them.
 //!
-//! `apply` is total: a change that names an unknown object is skipped. That cannot happen with changes
-//! that `decide` made and that are applied in order; skipping keeps a journal that is damaged,
-//! or of another server, from crashing this one.
+//! `apply` is total: a change that names an unknown object is skipped. Changes that `decide` made and that are applied
+//! in order never name one. A damaged journal, or one of another server, may have such changes, which must not crash
+//! this server.
 
 mod rows;
 

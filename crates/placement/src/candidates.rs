@@ -1,8 +1,8 @@
 //! The search for allocation candidates, behind `GET /allocation_candidates`.
 //!
-//! [`find_candidates`] takes a typed [`CandidateQuery`] and returns [`Candidates`]: what could be
-//! claimed, which provider serves which group of the request, and which providers belong in the
-//! answer's summaries. It enumerates no more than the limit admits.
+//! [`find_candidates`] takes a typed [`CandidateQuery`] and returns [`Candidates`]: the allocations that could be
+//! claimed, the providers that serve each group of the request, and the providers for the summaries of the answer. It
+//! enumerates no more than the limit admits.
 //!
 //! Flat hosts (no tree, no sharing provider in reach) are evaluated 64 at a time, on the columns
 //! of the classes and the bit masks of traits and aggregates. Every other root is searched as a
@@ -46,15 +46,15 @@ use root_selection::RootSelection;
 
 /// The candidates of a request, at most as many as the query's limit.
 ///
-/// Without a limit a fleet of wide trees has more candidates than memory can hold. If the operator
-/// sets no bound either, the search stops after one candidate for each root plus as many more as
-/// make 500,000 assignments. A candidate assigns one provider to each suffixed group, and one to
-/// each resource class of the unsuffixed group.
+/// Without a limit a fleet of wide trees has more candidates than memory can hold. If the operator sets no bound
+/// either, the search returns the first candidate of each root, and further candidates that have at most 500,000
+/// assignments together. A candidate assigns one provider to each suffixed group, and one to each resource class of the
+/// unsuffixed group.
 ///
 /// # Errors
 ///
-/// [`QueryRefusal`] for a resource class or trait that does not exist, unless a part of the request
-/// that comes before it already leaves nothing: then the answer is empty.
+/// [`QueryRefusal`] for a resource class or trait that does not exist. If no provider satisfies the part of the request
+/// before that name, the answer is empty instead.
 pub fn find_candidates(state: &State, query: &CandidateQuery) -> Result<Candidates, QueryRefusal> {
     find(state, query, RootSelection::new)
 }

@@ -40,8 +40,8 @@ impl Inventory {
     /// The sum of what consumers may hold: `(total - reserved) * allocation_ratio`, cut to a whole
     /// number as the reference does (total 1 with ratio 1.5 gives 1).
     ///
-    /// This is the only place where the ratio meets an integer; everything else compares integers.
-    /// A whole amount exceeds the fractional product exactly when it exceeds the cut one.
+    /// Only this function multiplies an integer by the ratio; all other code compares integers. A whole amount exceeds
+    /// the fractional product exactly when it exceeds the cut one.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,

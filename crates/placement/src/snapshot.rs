@@ -154,7 +154,7 @@ impl State {
     ///
     /// # Errors
     ///
-    /// Whatever the writer fails with.
+    /// The error of the writer.
     #[expect(clippy::too_many_lines, reason = "one section a table")]
     pub fn save(&self, out: &mut dyn Write) -> io::Result<()> {
         let providers = || self.all_providers().map(|(_, provider)| provider);

@@ -268,8 +268,8 @@ impl State {
         Some(previous)
     }
 
-    /// The number of an aggregate, interned if it is new. A caller that stores the number has to hold the aggregate as
-    /// long ([`Interner::hold`](crate::intern::Interner::hold)).
+    /// The number of an aggregate, interned if it is new. A caller that stores the number has to hold the aggregate for
+    /// as long as it stores it ([`Interner::hold`](crate::intern::Interner::hold)).
     pub(crate) fn intern_aggregate(&mut self, uuid: &str) -> AggregateId {
         if let Some(existing) = self.aggregates.find(uuid) {
             return AggregateId(existing);

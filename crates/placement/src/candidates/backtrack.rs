@@ -79,11 +79,13 @@ impl TreeSearch {
             .collect()
     }
 
-    /// Whether two suppliers are interchangeable for all variables that are not assigned yet. If there are
-    /// other rules than capacity, this is assumed only of suppliers to which nothing is assigned, and that
-    /// each of these rules treats alike: with collective traits, they cover the same of them; if a candidate
-    /// may use only one provider of each tree, they are in one tree; with `same_subtree`, they are leaves
-    /// that have the same ancestors.
+    /// Whether two suppliers are interchangeable for all variables that are not assigned yet: they may serve the same
+    /// variables and have the same capacity left. If there are other rules than capacity, nothing may be assigned to
+    /// either supplier, and each of these rules has to treat both alike:
+    ///
+    /// - collective traits: both suppliers cover the same ones;
+    /// - one provider of each tree: both suppliers are in one tree;
+    /// - `same_subtree`: both are leaves with the same ancestors.
     pub(super) fn are_interchangeable(&self, plan: &Plan<'_>, first: u32, second: u32) -> bool {
         let (first, second) = (first as usize, second as usize);
         let capacities = |supplier: usize| {

@@ -313,8 +313,8 @@ impl CompiledQuery {
             self.variables[index].component = *number;
             let (variable, representative) = (&self.variables[index], &self.variables[*number]);
             let is_alike = if self.isolates_groups {
-                // With isolation a provider takes one suffixed group; its amounts matter only
-                // against the unsuffixed group.
+                // With isolation a provider serves at most one suffixed group, so suffixed groups do not compete for
+                // its amounts with each other, only with the unsuffixed group.
                 variable.suffixed == representative.suffixed
             } else {
                 variable.contended == representative.contended

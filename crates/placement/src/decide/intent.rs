@@ -278,7 +278,8 @@ impl IntentBatch<'_> {
         let itself = self.state.consumer_id(intent.consumer);
         let placed_ids = self.placed.iter();
         let placed_ids = placed_ids.filter_map(|placed| self.state.consumer_id(placed.consumer));
-        // The hosts that these members have in the state are out of date.
+        // The state does not have the new hosts of consumers that this command placed. For the intent's consumer it has
+        // the host that the claim replaces.
         let outdated: SmallVec<[ConsumerId; 4]> = placed_ids.chain(itself).collect();
         let others = group.members.iter();
         let others = others.filter(move |member| !outdated.contains(&member.consumer));

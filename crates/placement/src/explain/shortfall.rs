@@ -21,8 +21,8 @@ pub enum Shortfall {
     Inventory,
 }
 
-/// The distance of a root that has nothing of the requested amount. If it lacks a part of the amount, its
-/// distance is that fraction of this one.
+/// The distance of a root that has nothing of the requested amount. If a root lacks a part of the amount, its distance
+/// is that fraction of `WHOLE`.
 pub(super) const WHOLE: i64 = 1 << 20;
 
 impl Shortfall {

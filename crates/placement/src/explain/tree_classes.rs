@@ -22,8 +22,8 @@ pub(super) type TreeClass = u32;
 /// the sharing providers in reach, and the tree classes of its children in rising order.
 type Key = SmallVec<[u64; 8]>;
 
-/// The number of distinct sums per resource class that are tabulated; beyond it every amount is
-/// distinct.
+/// The maximum number of sums of a resource class that are stored. If there are more, no two capacities below the total
+/// count as equivalent.
 const SUMS_MAX: usize = 4_096;
 
 /// A resource class that several groups request.
