@@ -1,8 +1,8 @@
-//! Accounts: tokens of the installation's own, and the accounts with which an installation begins.
+//! Tokens that the installation issues itself, and the accounts with which an installation begins.
 //!
-//! A token says who it is for, in which scope, and until when, and is signed with a key that is kept in the
-//! journal, sealed. So every replica checks tokens by itself: the signature, and what control's state says now
-//! about the user, the project, the roles and revocations. Nothing is written when a token is issued.
+//! A token says who it is for, in which scope, and until when, and is signed with a key that is kept in the journal,
+//! sealed. So every replica checks tokens by itself: it verifies the signature, and looks the user, the project, the
+//! roles and revocations up in control's present state. Nothing is written when a token is issued.
 
 mod details;
 mod first;

@@ -1,5 +1,4 @@
-//! Combines what agents, cells and operators report of whether a host may get instances, for the
-//! scheduler.
+//! Combines the reports of agents, cells and operators on whether a host may get instances, for the scheduler.
 
 use std::collections::BTreeMap;
 
@@ -58,8 +57,8 @@ impl AvailabilityReports {
             facts.names.cell = cell.0;
             facts
         };
-        // The agent knows neither its cell nor what operators and the cell report of the host: the update
-        // that is applied has these, too.
+        // An update of the agent says neither in which cell the host is, nor whether the cell or an operator has
+        // reported the host down or disabled. These facts are added before the update is applied.
         let completed = match &update.update {
             HostUpdate::Full(report) => {
                 host_availability

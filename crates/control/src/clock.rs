@@ -31,7 +31,8 @@ impl Clock {
         }
     }
 
-    /// The present time in microseconds since 1970: the system's, and what a movable clock is ahead of it.
+    /// The present time in microseconds since 1970: that of the system, plus the time by which a movable clock is ahead
+    /// of it.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         let shared = self.ahead_us.as_ref();

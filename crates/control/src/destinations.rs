@@ -65,11 +65,11 @@ impl DestinationsHandle {
         }
     }
 
-    /// Makes the candidates that other replicas offer claimable here, and those of this process there. Called once, before
-    /// the first request.
+    /// Makes the candidates that other replicas offer claimable at this process, and the candidates of this process
+    /// claimable at the other replicas. Called once, before the first request.
     pub fn set_other_replicas(&self, others: Arc<dyn OtherReplicas>) {
         self.shared.offered.lock().set_replica(others.own_origin());
-        // There is no other value yet.
+        // Setting fails only if there is a value already, and this is called once.
         let _ = self.shared.others.set(others);
     }
 
@@ -126,7 +126,7 @@ impl DestinationsHandle {
             .await
     }
 
-    /// Claims a candidate for a consumer, instead of what it holds.
+    /// Claims a candidate for a consumer, in place of the allocations that it has.
     ///
     /// # Errors
     ///
@@ -142,7 +142,7 @@ impl DestinationsHandle {
             .await
     }
 
-    /// Releases what a consumer holds.
+    /// Releases all allocations of a consumer.
     ///
     /// # Errors
     ///

@@ -120,8 +120,8 @@ impl ControlHandle {
         finish(self.shared.engine.submit_with_sequence(command))
     }
 
-    /// Submits a command that was made from what a reading saw, without waiting before until that is durable; see
-    /// [`Engine::submit_after`].
+    /// Submits a command that was made from the state that `reading` saw, without waiting until that state is durable;
+    /// see [`Engine::submit_after`].
     pub fn submit_after(
         &self,
         reading: Reading,
@@ -164,7 +164,7 @@ impl ControlHandle {
         engine.read_part(reading, |machine| compute(&machine.state, &views.read()))
     }
 
-    /// Waits until all that the parts of a reading saw is durable; see [`Engine::wait_durable`].
+    /// Waits until the state that the parts of a reading saw is durable; see [`Engine::wait_durable`].
     pub async fn wait_durable(&self, reading: Reading) -> bool {
         self.shared.engine.wait_durable(reading).await
     }

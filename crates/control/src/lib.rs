@@ -7,15 +7,13 @@
 //! - [`ControlHandle`] is the handle that APIs use: commands, reads, operations that a cell decides alone.
 //! - Control answers the cells' requests to placement ([`placewright_link::PlacementLink`]).
 //! - [`Views`] holds the cells' latest reports.
-//! - [`Runtime`] carries out what the state calls for (`pending_work`): it makes the placer select hosts
-//!   (`placement_queue`, `plan`), sends messages to cells (`outbox`), follows cells (`cell_follower`),
-//!   and passes to the scheduler what operators, cells and agents report of hosts (`fleet`,
-//!   `availability`).
+//! - [`Runtime`] carries out the work that the state calls for (`pending_work`): it makes the placer select hosts
+//!   (`placement_queue`, `plan`), sends messages to cells (`outbox`), follows cells (`cell_follower`), and passes the
+//!   reports of operators, cells and agents about hosts to the scheduler (`fleet`, `availability`).
 //! - [`placer`] ranks hosts, claims them, and searches again when other claims were faster.
 //! - [`destinations`] selects and claims hosts for instances that other systems build.
 //! - [`accounts`]: the first accounts, and tokens that control issues itself, for an installation without Keystone.
-//! - Quotas: what instances count for, and the limits of the configuration and of Keystone
-//!   (`quotas`).
+//! - Quotas: the usage of instances, and the limits of the configuration and of Keystone (`quotas`).
 //! - Audits search for inconsistencies (`audit`), which are repaired on request ([`Auditor`],
 //!   `repair`).
 

@@ -1,4 +1,4 @@
-//! The other replicas of control, for what is in the memory of one replica only.
+//! The other replicas of control, for data that only one replica has in memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub trait OtherReplicas: fmt::Debug + Send + Sync {
     /// replica keeps it. The error is the reason why the replica that may keep it cannot be asked.
     fn find_offer(&self, candidate: Uuid) -> BoxFuture<'_, Result<Option<Vec<u8>>, String>>;
 
-    /// Has all other replicas apply an update of a host that this one got. Returns what became of it at each replica that
+    /// Has all other replicas apply an update of a host that this one got. Returns the receipt of each replica that
     /// answers.
     fn forward_update(
         &self,

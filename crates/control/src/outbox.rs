@@ -60,7 +60,7 @@ impl Outbox {
         self.cell
     }
 
-    /// Queues the message of something that has changed.
+    /// Queues the message with this key to be sent at once, because its instance or move has changed.
     pub(crate) fn queue_changed(&self, key: MessageKey) {
         let mut queue = self.queue.lock();
         queue.repetitions.remove(&key);
@@ -70,7 +70,7 @@ impl Outbox {
         }
     }
 
-    /// Queues the message of something that is still needed, if its repetition is due.
+    /// Queues a message that is still needed, if its repetition is due.
     pub(crate) fn queue_if_due(&self, key: MessageKey, at: Instant) {
         let mut queue = self.queue.lock();
         let repetition = queue.repetitions.get(&key);

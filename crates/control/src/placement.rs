@@ -102,7 +102,7 @@ impl Placement {
 
     /// Submits a command, waits until its outcome is durable, and counts it.
     ///
-    /// # Errors
+    /// The engine did not carry the command out, or does not know whether it is carried out. The log says why.
     ///
     /// The engine did not carry the command out, or does not know whether it is carried out. The log has why.
     pub async fn submit(&self, command: Command) -> Result<Result<Outcome, Refusal>, CommitError> {

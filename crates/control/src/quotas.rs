@@ -1,5 +1,5 @@
-//! Quotas in the running control plane: what instances count for, the configured limits,
-//! those of Keystone, and instances that a release without quotas created.
+//! Quotas in the running control plane: the usage of instances, the configured limits, those of Keystone, and instances
+//! that a release without quotas created.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -31,7 +31,7 @@ pub struct UnifiedLimits {
 /// Where the limits in force come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitSource {
-    /// The configuration and what the compute API has set.
+    /// The configuration, and the limits that were set by the compute API.
     Configuration,
     /// Keystone, whose limits replace the configured ones.
     Keystone,
@@ -145,7 +145,7 @@ impl ControlHandle {
     }
 }
 
-/// The moves under way of which it is not known what their new specifications count for.
+/// The moves under way for whose new specifications no usage is recorded.
 fn uncounted_moves(state: &State) -> Vec<(MigrationId, Spec)> {
     let moves = state.moves().iter();
     let specs = moves.filter_map(|(id, row)| Some((*id, row.spec.as_ref()?)));
@@ -153,8 +153,8 @@ fn uncounted_moves(state: &State) -> Vec<(MigrationId, Spec)> {
     unknown.map(|(id, spec)| (id, spec.clone())).collect()
 }
 
-/// Some of the instances of which it is not known what they count for, from those after `after`; and the
-/// instance after which the search continues, or `None` when all were seen.
+/// Some of the instances for which no usage is recorded, from those after `after`; and the instance after which the
+/// search continues, or `None` when all were seen.
 fn uncounted_instances(
     state: &State,
     after: Option<InstanceId>,

@@ -1,4 +1,4 @@
-//! What this process reports to operators about itself as one of the replicas of control.
+//! The report of this process to operators on itself as one of the replicas of control.
 
 use placewright_engine::{Engine, Leadership};
 use placewright_records::control::RECORD_VERSION;
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::machine::ControlMachine;
 
-/// What a process does as one of the replicas of control, for operators.
+/// The state of a process as one of the replicas of control, for operators.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReplicaReport {
     /// The release of the program.

@@ -212,7 +212,7 @@ impl Runtime {
     }
 }
 
-/// Carries out what durable changes call for.
+/// Carries out the work that durable changes call for.
 async fn follow(context: Arc<RuntimeContext>, mut follower: Follower<ControlMachine>) {
     loop {
         match follower.next_entries().await {

@@ -41,8 +41,8 @@ pub(crate) fn open_for_cell(sealer: &Sealer, message: &mut Message) -> bool {
     }
 }
 
-/// Seals what is in the clear, and what is sealed with an older key. With `with_bodies`, also secrets that
-/// an earlier release left in the bodies of specifications. Returns how many specifications were replaced.
+/// Seals secrets that are in the clear or sealed with an older key. With `with_bodies`, also secrets that an earlier
+/// release left in the bodies of specifications. Returns how many specifications were replaced.
 pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> usize {
     let sealer = control.sealer();
     let mut held = SecretCounts::default();

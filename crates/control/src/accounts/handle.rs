@@ -14,7 +14,7 @@ use super::token::{self, TokenContent, TokenRefusal};
 use super::token_keys::{self, TokenKeys};
 use crate::handle::{CommandAnswer, ControlHandle};
 
-/// How often making a key is tried, if other replicas make one at the same time.
+/// How many times this replica tries to make a key if other replicas make one at the same time.
 const TRIES_MAX: usize = 3;
 /// For how long after its expiry a token is accepted by callers that allow expired tokens, for example because the
 /// request has a service token, too.

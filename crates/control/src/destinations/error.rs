@@ -12,8 +12,8 @@ use crate::placement::CommitError;
 use crate::placer::SearchRefusal;
 use crate::scheduler::NoHostExplanation;
 
-/// Why hosts are not selected, or a candidate is not claimed. Nothing is claimed then, but for
-/// [`CommitError::Unavailable`]: after that error a claim may have been made all the same.
+/// Why hosts are not selected, or a candidate is not claimed. Nothing is claimed then, with one exception: after
+/// [`CommitError::Unavailable`] a claim may have been made all the same.
 #[derive(Debug, Error)]
 pub enum DestinationsError {
     /// The request cannot be searched for.

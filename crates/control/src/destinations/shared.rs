@@ -1,4 +1,4 @@
-//! What all requests for destinations share, and the steps that claims have in common.
+//! The data that all requests for destinations share, and the steps that claims have in common.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ use crate::placement::{CommitError, Placement};
 use crate::placer;
 use crate::scheduler::SchedulerHandle;
 
-/// What all requests for destinations share.
+/// The data that all requests for destinations share.
 pub(super) struct Shared {
     pub(super) placement: Placement,
     pub(super) scheduler: SchedulerHandle,

@@ -346,9 +346,9 @@ impl Placing {
         claim::place_move(migration, candidates, self.demand.alternate_count)
     }
 
-    /// Applies the response to a claim that was accepted: for each instance of the command, the index of
-    /// the candidate that it got, among those that the command named for it. Pass what it returns to
-    /// [`apply_corrections`] before [`Self::end_round`].
+    /// Applies the response to a claim that was accepted: for each instance of the command, the index of the candidate
+    /// that it got, among those that the command named for it. Pass the returned corrections to [`apply_corrections`]
+    /// before [`Self::end_round`].
     #[must_use]
     pub fn apply_claimed(
         &mut self,
@@ -393,8 +393,8 @@ impl Placing {
         corrections
     }
 
-    /// Applies the response to a claim that was refused because too few found a host. Pass what it
-    /// returns to [`apply_corrections`] before [`Self::end_round`].
+    /// Applies the response to a claim that was refused because too few instances got a host. Pass the returned
+    /// corrections to [`apply_corrections`] before [`Self::end_round`].
     #[must_use]
     pub fn apply_refused(
         &mut self,
@@ -416,9 +416,8 @@ impl Placing {
         self.reopen_claiming()
     }
 
-    /// Searches again for the instances of a claim that was not decided, or was refused for a
-    /// reason that has nothing to do with hosts. Pass what it returns to [`apply_corrections`]; the
-    /// same round may be repeated.
+    /// Searches again for the instances of a claim that was not decided, or was refused for a reason that has nothing
+    /// to do with hosts. Pass the returned corrections to [`apply_corrections`]. The same round may be repeated.
     #[must_use]
     pub fn reopen_claiming(&mut self) -> Vec<Correction> {
         let mut corrections = Vec::new();

@@ -35,7 +35,7 @@ pub struct QueryExplanation {
 }
 
 impl QueryExplanation {
-    /// Explains a query on the present state. `None` for a query that names what does not exist.
+    /// Explains a query on the present state. `None` for a query that names an unknown resource class or trait.
     fn compute(state: &State, query: &CandidateQuery) -> Option<Self> {
         let (found, serving) = explain_with_serving(state, query).ok()?;
         let json = explanation::to_json(state, &found);
@@ -124,8 +124,8 @@ impl ExplanationCache {
         }
     }
 
-    /// The latest cached explanation that is valid. The inner option is `None` for a query that names what
-    /// does not exist.
+    /// The latest cached explanation that is valid. The inner option is `None` for a query that names an unknown
+    /// resource class or trait.
     fn cached(
         &self,
         is_valid: impl Fn(&CachedExplanation) -> bool,
@@ -140,8 +140,8 @@ impl ExplanationCache {
         self.computation.lock().await
     }
 
-    /// An explanation that was begun after `since`, if there is one. The inner option is `None` for a query
-    /// that names what does not exist.
+    /// An explanation that was begun after `since`, if there is one. The inner option is `None` for a query that names
+    /// an unknown resource class or trait.
     pub(super) fn computed_since(
         &self,
         query: &CandidateQuery,
@@ -150,8 +150,8 @@ impl ExplanationCache {
         self.cached(|cached| cached.number > since.begun && cached.query == *query)
     }
 
-    /// The explanation of a query that was refused before `since`, cached or computed; `None` if the query names
-    /// what does not exist. Computing blocks writers of the engine, but not the scheduler.
+    /// The explanation of a query that was refused before `since`, cached or computed; `None` if the query names an
+    /// unknown resource class or trait. Computing blocks writers of the engine, but not the scheduler.
     pub(super) fn find_or_compute(
         &self,
         engine: &Engine<ControlMachine>,
