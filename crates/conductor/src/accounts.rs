@@ -76,7 +76,7 @@ pub struct Role {
     pub implies: BTreeSet<String>,
 }
 
-/// The scope of an assignment: what a user has the roles for.
+/// The scope of an assignment: the project, the domain or the installation for which a user has the roles.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AssignmentScope {
     /// A project, by its id.

@@ -31,7 +31,7 @@ pub struct Action {
     pub attempts: Vec<Attempt>,
     /// The reason of a failure; `None` on success.
     pub fault: Option<Fault>,
-    /// The UUID of the API request that began the action; `None` if it is not known, as in what older releases
+    /// The UUID of the API request that began the action; `None` if it is not known, as for actions that older releases
     /// recorded.
     pub request: Option<Uuid>,
 }

@@ -25,7 +25,7 @@ macro_rules! typed_uuid {
 }
 
 typed_uuid!(
-    /// An instance: the server of the compute API, and the consumer of what it is placed on.
+    /// An instance: the server of the compute API, and the consumer of the resources that are allocated for it.
     InstanceId
 );
 typed_uuid!(

@@ -8,9 +8,9 @@
 //! - [`cell_conductor`]: the instances of one cell, the requests to the agents of their hosts, and how
 //!   a failed build goes to the next alternate.
 //!
-//! What has to be done outside ([`super_conductor::Effect`], [`cell_conductor::Effect`]) is derived
-//! from the state. It stays there until a response removes its reason, so effects may be carried out
-//! once, twice, or again after a crash. [`message`] and [`claim_request`] have the messages between the
+//! Effects ([`super_conductor::Effect`], [`cell_conductor::Effect`]) are the work that has to be done outside of the
+//! machines. They are derived from the state. An effect stays there until a response removes its reason, so it may be
+//! carried out once, twice, or again after a crash. [`message`] and [`claim_request`] have the messages between the
 //! machines.
 
 pub mod accounts;

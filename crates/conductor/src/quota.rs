@@ -1,4 +1,4 @@
-//! Quotas: the resources that they limit, and what instances count for.
+//! Quotas: the resources that they limit, and the usage of instances.
 //!
 //! An instance counts from the moment at which its build request is accepted until its last record
 //! is removed, whatever its state is: also without a host, shelved, or being deleted. While it is
@@ -114,7 +114,8 @@ pub enum QuotaScope {
     /// A quota class. Only `default` is in use: its limits hold for every project, and precede those
     /// of the configuration.
     Class(String),
-    /// One project, by its id: what the compute API has set for it. It precedes the class and the configuration.
+    /// One project, by its id: the limits that the compute API has set for it. It precedes the class and the
+    /// configuration.
     Project(String),
     /// Every project: Keystone's registered limits. Where these are set, Keystone's limits are in
     /// force and no others.

@@ -14,8 +14,8 @@ use zeroize::Zeroize as _;
 use crate::ids::HostId;
 use crate::quota::Usage;
 
-/// The specification of an instance. Conductors interpret only what they decide by; the rest is
-/// opaque.
+/// The specification of an instance. Conductors read only the fields on which their decisions depend; the others are
+/// opaque to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// The display name at creation.
@@ -108,8 +108,8 @@ impl Spec {
     }
 }
 
-/// The part of a spec that conductors do not decide by. A role that does not need the fields of a body passes the body
-/// on as it is, so that an older release in between loses nothing of what a newer one added.
+/// The part of a spec on which no decision of a conductor depends. A role that does not need the fields of a body
+/// passes the body on as it is, so that an older release in between loses none of the fields that a newer one added.
 ///
 /// Specs that were created together share the first part of their bodies, which is in memory, in the
 /// journal and in a snapshot only once. Whoever splits a body has to put everything that influences

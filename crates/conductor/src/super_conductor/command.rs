@@ -239,7 +239,8 @@ pub enum Command {
         scope: QuotaScope,
         /// The limits to set.
         limits: Limits,
-        /// Whether the command is carried out even if a project's limit becomes less than what the project holds.
+        /// Whether the command is carried out even if a project's limit becomes less than the amount that the project
+        /// holds.
         force: bool,
     },
     /// Replaces all limits of scopes, or removes them.
@@ -250,9 +251,9 @@ pub enum Command {
     /// Records the usage of instances that a release without quotas created. Instances whose usage is
     /// known stay as they are.
     CountUsage {
-        /// The instances with what they count for.
+        /// The instances with their usage.
         instances: Vec<(InstanceId, Usage)>,
-        /// The moves under way with what their new specifications count for.
+        /// The moves under way with the usage of their new specifications.
         moves: Vec<(MigrationId, Usage)>,
     },
     /// Creates, replaces or removes the record of an image.
@@ -270,7 +271,7 @@ pub enum Command {
         /// The state that replaces the present one.
         service: Service,
     },
-    /// Changes users, projects, roles, and what belongs to them.
+    /// Changes users, projects, roles, and the rows that belong to them.
     Accounts(AccountCommand),
 }
 
@@ -460,7 +461,7 @@ pub enum Refusal {
     /// The project would hold more than its quota allows.
     #[error("{0}")]
     OverQuota(OverQuota),
-    /// A limit would be less than what the project holds.
+    /// A limit would be less than the amount that the project holds.
     #[error("the limit {limit} of {resource} is less than what is in use, {used}")]
     BelowUse {
         /// The resource of the limit.

@@ -19,7 +19,7 @@ impl ProjectUsages {
 
     /// Updates the usage for the new specification of an instance.
     pub(super) fn update_spec(&mut self, before: Option<&Spec>, after: Option<&Spec>) {
-        // Most changes of a spec leave what is counted as it is.
+        // Most changes of a spec concern neither the project nor the usage.
         if before.map(counted) == after.map(counted) {
             return;
         }

@@ -1,4 +1,4 @@
-//! Users, projects, roles, and what belongs to them.
+//! Users, projects, roles, and the rows that belong to them.
 
 use super::{DecisionContext, Outcome, Refusal, exists, in_use, not_found};
 use crate::accounts::{

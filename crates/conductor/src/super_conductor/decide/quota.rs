@@ -1,7 +1,7 @@
-//! Decides whether what a command adds is within the quotas, and decides the commands that set limits.
+//! Decides whether the resources that a command adds are within the quotas, and decides the commands that set limits.
 //!
-//! The checks read the state that the command is decided on, so no order of commands can exceed
-//! a limit. A limit may be set to less than what is held; then nothing can be added to what is held.
+//! The checks read the state that the command is decided on, so no order of commands can exceed a limit. A limit may be
+//! set to less than a project holds; then the project can add nothing.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ impl DecisionContext<'_> {
         projects.try_for_each(|(project, added)| self.check_quota(project, &added))
     }
 
-    /// Refuses an addition to what a project holds that would exceed its quotas.
+    /// Refuses an addition to the usage of a project that would exceed its quotas.
     fn check_quota(&self, project: &str, added: &ProjectUsage) -> Result<(), Refusal> {
         let held = self.state.listing().usage(project);
         let exceeded = added.resources().filter_map(|(resource, requested)| {
@@ -136,7 +136,7 @@ impl DecisionContext<'_> {
         spec
     }
 
-    /// Decides the commands about limits, and about what is counted.
+    /// Decides the commands about limits, and those that record usage.
     pub(super) fn decide_quota(&mut self, command: &Command) -> Result<Outcome, Refusal> {
         match command {
             Command::SetQuota {
