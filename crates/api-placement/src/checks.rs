@@ -73,7 +73,7 @@ pub(crate) fn choose_operation(
             &parts.headers,
         )?;
     }
-    // As in the reference, which has one exception among the methods that a version lacks.
+    // A method that the version lacks gets 404. As in the reference, there is one exception.
     let status = match (entry.route, method) {
         (Route::Inventories, "DELETE") => 405,
         _ => 404,

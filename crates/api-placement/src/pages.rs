@@ -54,7 +54,8 @@ pub(crate) struct PageRequest {
     version: Microversion,
     /// The `Last-Event-ID` header: the id of the last event that a client of the change stream received.
     last_event_id: Option<String>,
-    /// What the client has of a page that stays the same.
+    /// The headers of a request for a static page, which say which version of the page the client has cached; empty for
+    /// any other page.
     headers: HeaderMap,
 }
 
@@ -109,9 +110,10 @@ impl Page {
         matches!(self, Page::Explain | Page::Audit | Page::Repair)
     }
 
-    /// Whether a request for the page waits until the state is the newest.
+    /// Whether a request for the page waits until the store has confirmed that this process has the newest state.
     pub(crate) fn reads_newest(self) -> bool {
-        // The first page does not depend on the state. The others are needed most when the store does not answer.
+        // The capabilities do not depend on the state. The pages for operators of replicas are needed most when the
+        // store does not answer.
         !matches!(
             self,
             Page::Capabilities | Page::Status | Page::HandOver | Page::AppendLost

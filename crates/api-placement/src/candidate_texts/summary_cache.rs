@@ -70,8 +70,8 @@ impl SummaryCache {
         }
     }
 
-    /// Copies the summaries of these providers, for use without the state's lock. The number is how
-    /// many bytes of them were not in the cache before.
+    /// Copies the summaries of these providers, for use without the state's lock. Also returns how many bytes of them
+    /// were not in the cache before.
     pub(crate) fn collect(&self, state: &State, providers: &[ProviderId]) -> (Vec<Bytes>, usize) {
         let mut written_summaries = Vec::new();
         let mut summaries = Vec::with_capacity(providers.len());

@@ -324,7 +324,7 @@ pub(crate) async fn delete_all(request: &RoutedRequest<'_>) -> ApiResult<Reply> 
         provider,
         generation: None,
         inventories: Vec::new(),
-        // There are no inventories to which this could apply.
+        // This only concerns new inventories, and there are none.
         may_reserve_all: true,
         at: request.received_at,
     };
