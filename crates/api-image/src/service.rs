@@ -87,9 +87,10 @@ pub struct MatchedRequest {
     method: Method,
     /// Scheme and host of the API as the client addresses it, for the list of versions.
     origin: String,
-    /// What the client has of that list.
+    /// The headers of a request for the list of versions, which say which version of the list the client has cached;
+    /// empty for any other request.
     headers: HeaderMap,
-    /// Where the bytes of an upload are when all of them arrived.
+    /// Where the sink of an upload leaves the bytes when all of them have arrived.
     slot: Slot,
 }
 
