@@ -217,9 +217,12 @@ pub(crate) async fn update(request: &RoutedRequest<'_>, uuid: Uuid) -> HandlerRe
     if receipt != Receipt::Gap
         && let Some(others) = request.api_state.other_replicas.get()
     {
-        // The agent then sends the complete state, which a replica can take that lacks an update before this one.
+        // Other replicas get the update only if this one did not find a gap. After a gap, the agent sends the complete
+        // state, and that one goes to all.
         let receipts = others.forward_update(uuid, Arc::new(update)).await;
-        // An agent whose update was stale at one of them has to hear of it: there is a newer one, perhaps of another agent.
+        // The worst receipt of all replicas is the answer. If the update was stale at one of them, there is a newer
+        // one, perhaps of another agent. If one of them lacks an earlier update, the agent has to send the complete
+        // state.
         for found in [Receipt::Stale, Receipt::Gap] {
             if receipts.contains(&found) {
                 receipt = found;

@@ -76,7 +76,7 @@ impl Route {
         Self::Topology,
     ];
 
-    /// Whether everybody may read it.
+    /// Whether everybody may read the document at this path, without authentication.
     pub(crate) fn is_open(self) -> bool {
         matches!(self, Self::Versions | Self::Version)
     }
@@ -109,7 +109,7 @@ impl Route {
             with_body("PUT", Rule::AllocationsUpdate),
             without_body("DELETE", Rule::AllocationsDelete),
         ];
-        // Everybody may read what the API is, so the rule is not asked.
+        // Everybody may read these documents, so the rule is not checked.
         const DISCOVERY: &[Operation] = &[without_body("GET", Rule::AllocationCandidatesList)];
         const HOSTS: &[Operation] = &[costly(without_body("GET", Rule::ResourceProvidersList))];
         const HOST: &[Operation] = &[without_body("GET", Rule::ResourceProvidersShow)];

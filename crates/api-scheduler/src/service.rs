@@ -62,8 +62,8 @@ impl SchedulerService {
         &self.api_state.destinations
     }
 
-    /// Makes this process one of several replicas, which share what is in the memory of each. Called once, before the
-    /// first request.
+    /// Makes this process one of several replicas, which exchange what is only in the memory of each one: offered
+    /// candidates, and updates of hosts. Called once, before the first request.
     pub fn set_other_replicas(&self, others: Arc<dyn OtherReplicas>) {
         (self.api_state.destinations).set_other_replicas(Arc::clone(&others));
         // There is no other value yet.
@@ -88,7 +88,8 @@ impl SchedulerService {
 pub struct MatchedRequest {
     path: Path,
     operation: Operation,
-    /// What the client knows of a document, which has no identity or body.
+    /// The headers of a request for a static document, which say which version of it the client has cached; empty for
+    /// any other request.
     headers: HeaderMap,
 }
 
