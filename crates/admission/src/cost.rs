@@ -18,7 +18,7 @@ pub struct Kind {
     pub is_declared_costly: bool,
 }
 
-/// What a request is assumed to take before one of its kind was measured.
+/// The assumed cost of a request before one of its kind has been measured.
 const GUESS: Duration = Duration::from_micros(100);
 const GUESS_IF_COSTLY: Duration = Duration::from_millis(5);
 
@@ -33,10 +33,10 @@ const COSTLY_FROM_US: u64 = 1000;
 /// grow beyond it.
 const KINDS_MAX: usize = 1024;
 
-/// The most that one request counts for: a minute.
+/// The maximum cost of one request, in microseconds of a processor: a minute.
 const COST_MAX_US: u64 = 60_000_000;
 
-/// The divisor of a new measurement's weight in the mean: the weight is 1 / `MEAN_OVER`.
+/// A new measurement has the weight 1 / `MEAN_OVER` in the mean.
 const MEAN_OVER: u64 = 8;
 
 /// The mean costs of kinds of requests, in microseconds of a processor.

@@ -208,7 +208,7 @@ impl<W> FairPool<W> {
         let waiting = self.flows.iter().filter(|(_, flow)| flow.waiting > 0);
         let waiting: Vec<u64> = waiting.map(|(project, _)| *project).collect();
         for project in waiting {
-            self.settle(project);
+            self.update_ready(project);
         }
     }
 
@@ -282,7 +282,7 @@ impl<W> FairPool<W> {
             });
         }
         self.waiting += 1;
-        self.settle(share.project);
+        self.update_ready(share.project);
     }
 
     /// Lets the next request run, if a seat is free for one.
@@ -311,7 +311,7 @@ impl<W> FairPool<W> {
         flow.waiting -= 1;
         self.waiting -= 1;
         self.close(project, user);
-        self.settle(project);
+        self.update_ready(project);
         Some(request.waiter)
     }
 
@@ -354,7 +354,8 @@ impl<W> FairPool<W> {
             self.taken -= 1;
         }
         if self.taken == 0 && self.waiting == 0 {
-            // The end of a busy period: what everybody has used is forgotten.
+            // This is the end of a busy period. The virtual time reaches the start of every flow, so nobody has used
+            // more than others in the next period.
             self.virtual_time = self.latest_start;
         }
     }
@@ -363,7 +364,7 @@ impl<W> FairPool<W> {
     pub(crate) fn end_hold(&mut self, project: u64) {
         if let Some(flow) = self.flows.get_mut(&project) {
             flow.taken -= 1;
-            self.settle(project);
+            self.update_ready(project);
         }
     }
 
@@ -376,7 +377,7 @@ impl<W> FairPool<W> {
                 .max(self.virtual_time)
                 .saturating_add_signed(more);
             self.latest_start = self.latest_start.max(flow.virtual_start);
-            self.settle(project);
+            self.update_ready(project);
         }
     }
 
@@ -389,11 +390,11 @@ impl<W> FairPool<W> {
             flow.virtual_start = start.saturating_add(share.virtual_cost());
             self.latest_start = self.latest_start.max(flow.virtual_start);
         }
-        self.settle(share.project);
+        self.update_ready(share.project);
     }
 
     /// Adds the flow of a project to the set of ready flows, or removes it, as its present state requires.
-    fn settle(&mut self, project: u64) {
+    fn update_ready(&mut self, project: u64) {
         let seats_of_one = self.seats_of_one_now();
         let Some(flow) = self.flows.get_mut(&project) else {
             return;

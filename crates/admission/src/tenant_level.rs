@@ -14,9 +14,10 @@ use crate::recent_projects::RecentProjects;
 /// The longest time for which a seat is held after a cheap or costly request.
 const HOLD_MAX: Duration = Duration::from_secs(1);
 
-/// How much work behind the API may be accepted before further multi-create requests wait for it, as the time that
-/// an eighth of the processors needs for it. Requests for a few thousand servers are common, and the work itself is
-/// shared fairly and goes at a limited pace while several projects are present.
+/// How much work behind the API (the building of instances whose request was answered) may be outstanding before
+/// further multi-create requests wait, as the time that an eighth of the processors needs for it. Requests for a few
+/// thousand servers are common, and the work itself is shared fairly and goes at a limited pace while several projects
+/// are present.
 const WORK_AHEAD_MAX: Duration = Duration::from_secs(20);
 
 /// The cost of a refused request for its project, in microseconds: its head and body were read.
@@ -101,7 +102,7 @@ impl Seat {
         self.pool
     }
 
-    /// Notes that the request was refused: nothing goes on behind the API.
+    /// Records that the request was refused, so that it causes no work behind the API.
     pub fn note_refused(&mut self) {
         self.is_refused = true;
     }
