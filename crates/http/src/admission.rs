@@ -61,7 +61,7 @@ pub struct LevelStatus {
     pub seats: usize,
     /// Seats that are taken.
     pub taken: usize,
-    /// Of these, seats that are held after their request.
+    /// The taken seats that are held after their request has ended.
     pub held: usize,
     /// Requests that wait for a seat.
     pub waiting: usize,
@@ -254,9 +254,9 @@ impl BusyTime {
     }
 }
 
-/// Runs the work. The time for which its polls use a processor is added to `busy_time`. Not added is the time in which
-/// the work waits for the disk or for other tasks, or in which its thread waits for a processor: otherwise a kind of
-/// request would seem costly because other work keeps the processors busy.
+/// Runs the work, and adds the time for which its polls use a processor to `busy_time`. The time in which the work
+/// waits for the disk or for other tasks, or in which its thread waits for a processor, is not added. Otherwise a kind
+/// of request would seem costly because other work keeps the processors busy.
 pub(crate) async fn measure<F: Future>(busy_time: Option<BusyTime>, work: F) -> F::Output {
     let Some(busy_time) = busy_time else {
         return work.await;

@@ -339,7 +339,7 @@ impl BodyReader {
             let Ok(data) = frame.into_data() else {
                 continue;
             };
-            // `all` begins with the bytes of `first`.
+            // From the second piece on, `all` also has the bytes of `first`, so these are not counted twice.
             let total = first.len().max(all.len()) + data.len();
             if total > self.bytes_max {
                 return Err(too_large(self.bytes_max));

@@ -226,7 +226,7 @@ impl CostlyExecutor {
             queue.waiting += 1;
             receiver
         };
-        // The sender is dropped unsent only together with the queues.
+        // The receiver fails only if its sender was dropped unused, which happens only together with the queues.
         receiver.await.map_err(|_| CostlyError::Panicked)
     }
 }

@@ -115,15 +115,15 @@ pub trait Api: Send + Sync + 'static {
         context: &mut RequestContext<Self::Version>,
     ) -> ApiResult<Routed<Self::Request>>;
 
-    /// Whether the body of a request may be too large for memory. It goes to [`Self::body_sink`] then, and
-    /// [`Self::run`] gets an empty one.
+    /// Whether the body of a request may be too large for memory. Such a body is passed to the sink of
+    /// [`Self::body_sink`], and [`Self::run`] gets an empty one.
     fn streams_body(&self, request: &Self::Request) -> bool {
         let _ = request;
         false
     }
 
-    /// Where the body of a request goes piece by piece, if [`Self::streams_body`] says so. `declared` is its length, if
-    /// the client says it.
+    /// The sink that takes the body of a request piece by piece, if [`Self::streams_body`] returns true. `declared` is
+    /// the length of the body in bytes, if the client declares it.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What the errors of the services with JSON have in common.
+//! The form of errors, for the services whose errors are JSON.
 
 use hyper::Method;
 use hyper::http::request::Parts;

@@ -17,7 +17,7 @@ const SMALL_BYTES: usize = 256 << 10;
 /// The approximate size of a piece of a response.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// One caller may occupy the memory for large responses divided by this.
+/// One caller may occupy at most the memory for large responses, divided by this number.
 const SHARE_DIVISOR: usize = 4;
 
 /// When a client that was refused for lack of memory may retry.

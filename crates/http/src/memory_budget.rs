@@ -58,8 +58,7 @@ impl MemoryPermit {
     pub(crate) async fn grow(&mut self, bytes: usize, timeout: Duration) -> bool {
         let wanted = bytes.div_ceil(UNIT_BYTES).min(self.of_share.num_permits());
         let missing = wanted.saturating_sub(self.of_total.num_permits());
-        // Only a number of at least 1 that fits into `u32` is acquired below: with 0 nothing is missing, and no budget
-        // has more.
+        // If nothing is missing, there is nothing to acquire. No budget has more units than fit into `u32`.
         let Ok(missing @ 1..) = u32::try_from(missing) else {
             return missing == 0;
         };

@@ -14,8 +14,8 @@ pub struct Syntax {
 }
 
 impl Default for Syntax {
-    /// The separators are those that the framework of OpenStack's Placement knows. That has no limit of
-    /// parameters; here there is one, because looking up repeated parameters takes quadratic time.
+    /// The separators are those that the framework of OpenStack's Placement knows. The framework has no limit of
+    /// parameters; there is one here, because looking up repeated parameters takes quadratic time.
     fn default() -> Self {
         Self {
             separators: &['&', ';'],

@@ -82,7 +82,7 @@ impl OperatorLevel {
             id,
             receiver,
         };
-        // The sender is dropped unsent only together with the queue.
+        // The receiver fails only if its sender was dropped unused, which happens only together with the queue.
         match tokio::time::timeout(self.queue_time, &mut entry.receiver).await {
             Ok(_) => Ok(OperatorPermit(self)),
             Err(_) => {
