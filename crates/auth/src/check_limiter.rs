@@ -57,8 +57,8 @@ struct FailureRecords {
     trusted: SegmentedCache<()>,
     /// The time in which an allowance recovers by one failure; the same as [`CheckLimiter::interval`].
     interval: Duration,
-    /// The longest recovery time of an allowance; further failures do not extend it. With
-    /// such a debt a source is refused, because it would have to wait for longer than `wait_max`.
+    /// The longest time in which an allowance recovers fully, which is its debt; further failures do not extend it. A
+    /// source with the longest debt is refused, because it would have to wait for longer than `wait_max`.
     debt_max: Duration,
 }
 

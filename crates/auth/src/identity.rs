@@ -32,8 +32,8 @@ pub struct IdentityParts {
     pub roles: Vec<String>,
     /// Whether the project is the deployment's admin project; true unless stated otherwise.
     pub is_admin_project: bool,
-    /// The value for `is_admin:True` in policies. Placement never passes it, so it is absent, and such a check fails,
-    /// with all strategies but `http_basic`: that sets it, to true for users with the role `admin`.
+    /// The value for `is_admin:True` in policies. With all strategies but `http_basic` it is absent, and such a check
+    /// fails, because Placement never passes the value. `http_basic` sets it, to true for users with the role `admin`.
     pub is_admin: Option<bool>,
     /// The service that forwarded the user's request, if there is one.
     pub service: Option<Box<ServiceIdentity>>,

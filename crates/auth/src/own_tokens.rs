@@ -24,14 +24,14 @@ pub enum CheckedToken {
     Valid(Arc<Identity>),
     /// The token is not valid, whatever the state is.
     Invalid,
-    /// The token is signed, and the state that this process has does not allow it. A newer state might.
+    /// The token has a valid signature, but the state of this process does not allow it. A newer state might.
     NotByThisState,
 }
 
 /// Waits until the state has every change that was acknowledged before.
 pub type Refreshing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What issues tokens, and so can check them.
+/// The part of the installation that issues tokens, and so can check them.
 pub trait TokenCheck: Send + Sync {
     /// Checks a token, without waiting. With `allow_expired`, a token that has expired lately is valid too.
     fn check(&self, token: &str, allow_expired: bool) -> CheckedToken;
@@ -41,7 +41,7 @@ pub trait TokenCheck: Send + Sync {
     fn refresh(&self) -> Option<Refreshing>;
 }
 
-/// The state of the strategy: what checks tokens. It is set once control runs; requests before that are refused with
+/// The state of the strategy: the check of tokens. It is set once control runs; until then requests are refused with
 /// 503.
 #[derive(Default)]
 pub(crate) struct OwnTokens {
@@ -49,7 +49,7 @@ pub(crate) struct OwnTokens {
 }
 
 impl OwnTokens {
-    /// Sets what checks tokens.
+    /// Sets the check of tokens.
     pub(crate) fn set(&self, check: Arc<dyn TokenCheck>) {
         // An error would mean that a check is set already. Each process sets one only.
         let _ = self.check.set(check);

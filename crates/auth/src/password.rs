@@ -6,7 +6,7 @@
 //!
 //! Guesses are limited twice before anything is computed. The limit of the guesses of one source for one name
 //! (`guess_limiter.rs`) refuses at once. The limit of all guesses of one source (`check_limiter.rs`) decides whose
-//! password is checked next. Neither locks a name: from elsewhere its user signs in as ever.
+//! password is checked next. Neither locks a name: its user can still sign in from other addresses.
 
 mod phc;
 

@@ -211,12 +211,12 @@ rules! {
         "Ask why a request has the candidates that it has. Not part of Placement.",
         ["GET" "/placewright/v1/explain"];
     AuditShow = "placewright:audit:show", "rule:admin_or_service_api",
-        "Look for what does not add up. Not part of Placement.", ["GET" "/placewright/v1/audit"];
+        "Find inconsistencies of allocations, records, cells and hosts. Not part of Placement.", ["GET" "/placewright/v1/audit"];
     AuditRepair = "placewright:audit:repair", "rule:admin_api",
-        "Mend what does not add up. Not part of Placement.",
+        "Repair the inconsistencies that an audit finds. Not part of Placement.",
         ["POST" "/placewright/v1/audit/repair"];
     StatusShow = "placewright:status:show", "rule:admin_or_service_api",
-        "See the part of a process among the replicas. Not part of Placement.", ["GET" "/placewright/v1/status"];
+        "See whether a replica of control leads or follows. Not part of Placement.", ["GET" "/placewright/v1/status"];
     ReplicasManage = "placewright:replicas:manage", "rule:admin_api",
         "Have another replica lead, or lost entries appended again. Not part of Placement.",
         ["POST" "/placewright/v1/hand-over", "POST" "/placewright/v1/lost-entries/append"];
@@ -350,10 +350,10 @@ rules! {
         "Remove all tags of a server.",
         ["DELETE" "/servers/{server_id}/tags"];
     ServerInterfacesList = "os_compute_api:os-attach-interfaces:list", "rule:project_reader_or_admin",
-        "List the interfaces of a server. Ports are carried along, so there are none.",
+        "List the interfaces of a server. Ports are only passed on, so the list is empty.",
         ["GET" "/servers/{server_id}/os-interface"];
     ServerVolumesList = "os_compute_api:os-volumes-attachments:index", "rule:project_reader_or_admin",
-        "List the volumes of a server. Volumes are carried along, so there are none.",
+        "List the volumes of a server: those with which it was created.",
         ["GET" "/servers/{server_id}/os-volume_attachments"];
     InstanceActionsList = "os_compute_api:os-instance-actions:list", "rule:project_reader_or_admin",
         "List what was done with a server.",
