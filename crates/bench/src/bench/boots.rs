@@ -39,8 +39,7 @@ pub(crate) struct BootsBench {
     #[arg(long, default_value_t = 3)]
     cells: u32,
 
-    /// How many percent of the builds fail, at random; the bar is then only how many servers get active all the
-    /// same
+    /// How many percent of the builds fail, at random; then only the share of servers that get active has a bar
     #[arg(long, value_name = "PERCENT", default_value_t = 0,
           value_parser = clap::value_parser!(u8).range(0..=100))]
     fail: u8,

@@ -39,7 +39,7 @@ use storm::Claims;
 /// Arguments of `placewright bench refusals`.
 #[derive(Debug, Args)]
 pub(crate) struct RefusalsBench {
-    /// Hosts; each is busy and differs from most others in what it has free
+    /// Hosts; each is busy, and its free amounts differ from those of most others
     #[arg(long, default_value_t = 100_000)]
     hosts: u64,
 

@@ -37,7 +37,7 @@ pub(crate) struct Report {
     pub(crate) retries: Option<BuildRetries>,
     /// Whether the user stopped the run.
     pub(crate) stopped: bool,
-    /// The names of the unsettled tasks, each with what happened.
+    /// The names of the unsettled tasks, each with a description of its end.
     #[serde(skip)]
     pub(crate) unsettled_tasks: Vec<String>,
 }

@@ -14,7 +14,7 @@ pub(crate) enum TaskEnd {
     Active,
     /// There was no host for the server, or the request was refused; with the reason.
     Refused(String),
-    /// The task ended in a way that must not occur; with what happened.
+    /// The task ended in a way that must not occur; with a description.
     Lost(String),
 }
 
