@@ -184,7 +184,7 @@ async fn receive_from_cell(
                 // A newer cell may send messages of kinds that this release does not know. The cell expects no answer
                 // to them.
                 Ok(None) => {
-                    tracing::warn!("the cell said something that this release does not know");
+                    tracing::warn!("the cell sent a message that this release does not know");
                     continue;
                 }
                 // One malformed order must not end the connection of all other hosts.

@@ -8,8 +8,8 @@
 //!   write agents.
 //! - Control and cells exchange versioned payloads (`proto/placewright/cell.proto`).
 //! - Replicas hand over versioned commands (`proto/placewright/replica.proto`).
-//! - A client connects when it is first used, and reconnects after it lost its server. Calls that
-//!   failed and streams that ended are for its caller to repeat.
+//! - A client connects when it is first used, and reconnects after it lost its server. Its caller repeats calls that
+//!   failed and streams that ended.
 //! - A message that cannot be decoded is rejected with a reason and changes nothing.
 //! - With credentials, connections have TLS, both sides show a certificate, and every call is checked against the names
 //!   in its caller's certificate (`access.rs`, `agent/authorized_stream.rs`). Only an enrolment comes without a

@@ -218,8 +218,8 @@ impl From<&PostedUpdate> for proto::HostUpdate {
     }
 }
 
-/// An update of a host; `None` if this release cannot read it, or a field is not within its limits. Then the others of its
-/// call count all the same, because they are of other hosts.
+/// An update of a host; `None` if this release cannot read it, or a field is not within its limits. The other updates
+/// of its call are applied all the same, because they are of other hosts.
 pub(super) fn posted_update(posted: proto::HostUpdate) -> Option<PostedUpdate> {
     let mut from = Reader::new(&posted.update, Layout::Growing);
     let update = NumberedUpdate::read(&mut from).ok()?;
@@ -231,7 +231,7 @@ pub(super) fn posted_update(posted: proto::HostUpdate) -> Option<PostedUpdate> {
     })
 }
 
-/// What became of an update; `None` if the replica could not read it, or this release does not know its answer.
+/// The receipt of an update; `None` if the replica could not read the update, or this release does not know its answer.
 pub(super) fn receipt(receipt: i32) -> Option<Receipt> {
     match proto::HostReceipt::try_from(receipt).ok()? {
         proto::HostReceipt::Unreadable => None,
