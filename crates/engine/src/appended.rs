@@ -2,8 +2,8 @@
 //!
 //! A batch may only be applied if the store has it, as if it had been read there:
 //!
-//! - A leader gives a batch away after the store has acknowledged its append. If the outcome of an append was unknown at
-//!   first, its batch is not given away.
+//! - A leader sends a batch to its followers after the store has acknowledged its append. A batch whose append had an
+//!   unknown outcome at first is not sent.
 //! - A batch is taken from the leader of the present epoch only, and forgotten when the leader changes. A former leader
 //!   has no batch that the store does not have, because its append would conflict.
 //! - The follower's journal accepts a batch that continues the chain of checksums right behind the last entry that the

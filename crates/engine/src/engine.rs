@@ -199,23 +199,23 @@ impl<M: Machine> Engine<M> {
         }
     }
 
-    /// Computes one of several values that are returned together, from the state as it is now.
-    /// [`Engine::wait_durable`] then waits until all that these values were computed from is durable.
+    /// Computes one of several values that are returned together, from the state as it is now. [`Engine::wait_durable`]
+    /// then waits until the states from which these values were computed are durable.
     ///
     /// The state cannot change while `compute` runs, so it should take milliseconds at most.
     pub fn read_part<T>(&self, reading: &mut Reading, compute: impl FnOnce(&M) -> T) -> T {
         reading.read(&self.inner.shared, compute)
     }
 
-    /// Waits until everything that the values of a reading were computed from is durable. False if some of
-    /// that was undone: then none of the values may be used.
+    /// Waits until the states from which the values of a reading were computed are durable. False if a change in one of
+    /// these states was undone: then none of the values may be used.
     pub fn wait_durable(&self, reading: Reading) -> impl Future<Output = bool> + Send + use<M> {
         let shared = Arc::clone(&self.inner.shared);
         async move { reading.wait_durable(&shared).await }
     }
 
-    /// Computes something from the state as it is, durable or not: for results that are only used to make a
-    /// command, which is decided on the state anew, or that may rest on a change that is undone afterwards.
+    /// Computes a value from the state as it is, durable or not. This is for values from which only a command is made,
+    /// because the command is decided on the state anew, and for values that may be wrong after a change was undone.
     pub fn read_now<T>(&self, compute: impl FnOnce(&M) -> T) -> T {
         compute(&self.inner.shared.state.read().machine)
     }
@@ -333,8 +333,8 @@ fn start<M: Machine>(
     })
 }
 
-/// A panic in one of the engine's own threads may leave an inconsistent state in memory, so it
-/// ends the process. What is durable is safe, and a restart recovers it.
+/// A panic in one of the engine's own threads may leave an inconsistent state in memory, so it ends the process.
+/// Durable entries are safe, and a restart recovers them.
 fn spawn(task: Task, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, JournalError> {
     placewright_tasks::spawn_thread(task, run).map_err(|source| JournalError::Io {
         path: "(threads)".into(),

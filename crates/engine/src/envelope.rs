@@ -1,5 +1,5 @@
-//! What replicas write around a record: the command of another replica whose effect the record is, or the replica that
-//! leads from this entry on.
+//! The data that replicas write around a record: the command of another replica whose effect the record is, or the
+//! replica that leads from this entry on.
 //!
 //! ```text
 //! record     the machine's record, as `Machine::encode` writes it; or

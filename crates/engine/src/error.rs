@@ -142,8 +142,8 @@ pub enum SubmitError {
     /// outcome.
     #[error("the store did not say whether the change was made")]
     Unknown(#[source] Arc<StoreError>),
-    /// This replica handed the command to another one, and cannot tell what became of it there. The command may have
-    /// taken effect.
+    /// This replica handed the command to another one, and does not know its outcome there. The command may have taken
+    /// effect.
     #[error("another replica has the command, and its outcome is not known here")]
     HandedOver,
     /// This replica does not lead (any more), and does not hand the command over: another replica sent the command, or
@@ -167,7 +167,7 @@ pub enum SubmitError {
         /// The limit, which is [`crate::Options::record_bytes_max`].
         bytes_max: usize,
     },
-    /// Something that the command was made from was undone before the command was decided; see
+    /// A change in the state from which the command was made was undone before the command was decided; see
     /// [`crate::Engine::submit_after`]. The command has no effect.
     #[error("the store did not keep an earlier change, on which this one rests")]
     ReadingUndone,
@@ -177,7 +177,7 @@ pub enum SubmitError {
 }
 
 impl SubmitError {
-    /// What callers may take for granted about the command's effect, as the beginning of a message to them.
+    /// Whether the command had no effect or may have had one, as the beginning of a message to its caller.
     #[must_use]
     pub fn effect(&self) -> &'static str {
         match self {

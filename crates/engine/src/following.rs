@@ -1,4 +1,4 @@
-//! What the writer's thread does while another replica leads: it applies the entries of the journal, and takes over
+//! The work of the writer's thread while another replica leads: it applies the entries of the journal, and takes over
 //! when the leader is gone.
 
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::{Machine, RecoverError};
 /// How long a follower waits before it sends again the commands that no replica has taken. The new leader may not have
 /// read yet that it leads.
 const UNSENT_PAUSE: Duration = Duration::from_millis(20);
-/// How long a follower applies what the leader sends without reading the store. Reading shows that the store answers this
-/// replica, too, without which it can confirm nothing.
+/// How long a follower applies the leader's batches without reading the store. Reading shows that this replica, too,
+/// reaches the store; without the store it can confirm no reads.
 const STORE_READ_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Follows the journal for a moment. False if the engine is being shut down.

@@ -9,16 +9,17 @@
 //! it a thread that writes, and these promises:
 //!
 //! - There is one order of changes, and each command is decided in it.
-//! - An answer never shows what is not durable. A command is answered after its append, a refusal
-//!   after the append of all that it was decided on, a read after the append of all that it saw.
+//! - An answer never shows a change that is not durable. A command is answered after its append, a refusal after the
+//!   append of every change in the state on which it was decided, a read after the append of every change in the state
+//!   that it saw.
 //! - Commands that wait go into one append together, up to the limits in [`Options`].
 //! - A failed append leaves no trace: everything that was not durable is undone, its callers learn
 //!   why, and the engine continues.
 //! - Callers do not notice that another writer appended first: its entries are applied, and the commands
 //!   are decided again.
 //!
-//! What it is *not*: it knows nothing of the machine's domain, of HTTP or of metrics libraries (it
-//! reports events to an [`Observer`]), and it needs no particular asynchronous runtime.
+//! The engine knows nothing of the machine's domain, of HTTP or of metrics libraries (it reports events to an
+//! [`Observer`]), and it needs no particular asynchronous runtime.
 
 mod appended;
 mod commit;

@@ -1,5 +1,5 @@
-//! What an engine does when the store does not have acknowledged entries any more, because a backup of the store was
-//! restored, or a failover dropped them.
+//! How an engine handles the loss of acknowledged entries: the store does not have them any more, because a backup of
+//! the store was restored, or a failover dropped them.
 //!
 //! The state of this process is then ahead of its journal, so nothing that it decides can be appended. The engine
 //! stops: it refuses commands and confirmed reads, and reports which entries are missing. It continues when the journal
@@ -35,7 +35,7 @@ pub(crate) fn wait_while_lost<M: Machine>(shared: &Shared<M>, journal: &mut dyn 
         return true;
     }
     if let Some(replica) = &shared.replica {
-        // They may be among the lost entries.
+        // The received batches may be among the lost entries.
         replica.received.clear();
     }
     loop {
@@ -68,7 +68,7 @@ pub(crate) fn wait_while_lost<M: Machine>(shared: &Shared<M>, journal: &mut dyn 
     }
 }
 
-/// Undoes what is not durable, and refuses all commands that wait.
+/// Undoes all changes that are not durable, and refuses all commands that wait.
 fn refuse_commands<M: Machine>(shared: &Shared<M>) {
     let Some(error) = shared.lost.error() else {
         return;
@@ -120,7 +120,7 @@ fn answer_requests<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) {
     }
 }
 
-/// Compares what this process has applied with the journal as it is now.
+/// Compares the entries that this process has applied with the journal as it is now.
 fn find_loss<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,

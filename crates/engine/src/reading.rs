@@ -1,10 +1,10 @@
-//! Several looks at the state whose values are returned together.
+//! Several reads of the state whose values are returned together.
 
 use crate::Machine;
 use crate::error::SubmitError;
 use crate::shared::Shared;
 
-/// The entries that have to be durable before the values of several looks at the state may be returned; see
+/// The entries that have to be durable before the values of several reads of the state may be returned; see
 /// [`crate::Engine::read_part`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Reading {

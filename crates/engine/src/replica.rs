@@ -12,8 +12,9 @@
 //!   Deciding is pure, so the outcome is the same as the leader's, and the follower needs no answer from the leader.
 //! - **A refusal** makes no entry. The leader replies with the entry after which it decided. The follower decides the
 //!   command on that state or a later one, and hands it over again if it is not refused there.
-//! - **What makes no entry** is fenced by no append, so the replica that took the command asks the journal for its end
-//!   before it answers, as for a read. If another replica has taken over meanwhile, the command is decided anew.
+//! - **A command that makes no entry** is fenced by no append, so the replica that took the command asks the journal
+//!   for its end before it answers, as for a read. If another replica has taken over meanwhile, the command is decided
+//!   anew.
 //! - **Entries come from the leader**, as soon as their append is acknowledged, or else are read from the store
 //!   (`appended.rs`).
 //! - **A leader that ends** appends the entry by which another replica leads.
@@ -114,9 +115,9 @@ impl<M: Machine> Replica<M> {
         Some(self.shared()?.replica.as_ref()?.appended.subscribe())
     }
 
-    /// Takes a batch from the leader of `epoch`, which has given it away with [`Replica::appended`]. It is applied instead
-    /// of being read from the store, if it follows what this replica has applied. Batches may come in any order, several
-    /// times, or not at all.
+    /// Takes a batch that the leader of `epoch` has sent from [`Replica::appended`]. It is applied instead of being
+    /// read from the store, if it follows the last entry that this replica has applied. Batches may come in any order,
+    /// several times, or not at all.
     pub fn take_appended(&self, epoch: u64, batch: AppendedBatch) {
         let Some(shared) = self.shared() else { return };
         if let Some(replica) = &shared.replica {

@@ -80,9 +80,10 @@ pub(crate) struct ReplicaState<M: Machine> {
     pub(crate) known_end: AtomicU64,
     /// How often another replica, or this one, began to lead since the start.
     pub(crate) takeovers: AtomicU64,
-    /// What this replica appends while it leads.
+    /// The batches that this replica appends while it leads.
     pub(crate) appended: AppendedBatches,
-    /// What the leader has appended, and this replica has not applied yet. Its epoch is that of `leadership`.
+    /// The batches that the leader has appended, and this replica has not applied yet. Their epoch is that of
+    /// `leadership`.
     pub(crate) received: ReceivedBatches,
     /// When this replica last read the store while it followed, or tried to.
     pub(crate) store_read_at: Mutex<Instant>,

@@ -1,4 +1,4 @@
-//! What an engine does when the store did not say whether it made an append.
+//! How an engine handles an append of which the store did not say whether it was made.
 //!
 //! A store on other machines may keep an append and lose its answer. Then neither success nor failure may be
 //! answered: a caller who is told of a failure repeats its request, and one who is told of a success relies on it. So
@@ -21,7 +21,7 @@ use crate::undo::{
     wait_for_second_thread,
 };
 
-/// The pause between two attempts to find out what became of an append.
+/// The pause between two attempts to find out the outcome of an append.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Waits until the outcome of the append of `batches` is known. If the append was made, its entries are applied and its
@@ -88,7 +88,7 @@ fn undo<M: Machine>(shared: &Shared<M>, batches: VecDeque<CommandBatch<M>>) -> V
     undone
 }
 
-/// Finds out whether the append was made, and applies what is in the journal now.
+/// Finds out whether the append was made, and applies the entries that are in the journal now.
 fn resolve<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,

@@ -1,5 +1,5 @@
-//! What an engine says of its place among the processes that use its journal: whether it leads, whether its state is
-//! the newest, and whether the store still has every acknowledged entry.
+//! The place of an engine among the processes that use its journal: whether it leads, whether its state is the newest,
+//! and whether the store still has every acknowledged entry.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ impl<M: Machine> Engine<M> {
     }
 
     /// Whether this engine decides commands itself: it leads, or it alone writes the journal. The answer may be
-    /// outdated, because another replica may have taken over already. So it may only decide who does work that one
-    /// process should do, never what is correct.
+    /// outdated, because another replica may have taken over already. So it may decide which process does work that
+    /// only one should do, but no correctness may depend on it.
     pub fn leads(&self) -> bool {
         let replica = self.shared().replica.as_ref();
         replica.is_none_or(ReplicaState::is_leading)

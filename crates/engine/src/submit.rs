@@ -42,11 +42,11 @@ impl<M: Machine> Engine<M> {
         finish(shared, epoch, receiver)
     }
 
-    /// As [`Engine::submit_with_sequence`], for a command that was made from what a reading saw, which need not be
-    /// durable yet: the reading and the command wait for the disk together. When the command is answered, all that the
-    /// reading saw is durable.
+    /// As [`Engine::submit_with_sequence`], for a command that was made from the state that a reading saw. That state
+    /// need not be durable yet: the reading and the command wait for the disk together. When the command is answered,
+    /// the state that the reading saw is durable.
     ///
-    /// The answer is [`SubmitError::ReadingUndone`] if some of what the reading saw was undone before the command was
+    /// The answer is [`SubmitError::ReadingUndone`] if a change that the reading saw was undone before the command was
     /// decided. Read and make the command again then.
     pub fn submit_after(
         &self,
