@@ -5,8 +5,8 @@
 //! has in the store's directory. A backup of a store that still has its first entry, and so all of them, needs no
 //! snapshot. In both cases the state after any of the entries in the backup can be restored.
 //!
-//! What it is *not*: it knows nothing of what a record means. The caller loads a restored
-//! store to verify it, before [`Restored::publish`] gives the store its name.
+//! This module does not know the meaning of records. The caller loads a restored store to verify it, before
+//! [`Restored::publish`] gives the store its name.
 
 mod error;
 mod file;

@@ -103,11 +103,11 @@ pub fn checksum(previous: u32, first: u64, last: u64, payload: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Verifies a batch and, if the last entry and the checksum of the batch before are known, its position after
-/// that; returns its records with their sequences.
+/// Verifies a batch, and returns its records with their sequences. If the last entry and the checksum of the batch
+/// before are known, the batch also has to follow that one.
 ///
 /// # Errors
-/// What does not match.
+/// A description of the part that does not match.
 pub fn check<'a>(
     link: Link,
     payload: &'a [u8],

@@ -41,7 +41,7 @@ pub struct Copied {
     pub snapshots: u64,
 }
 
-/// Why a journal was not copied. What was copied stays in the target, and the next copy goes on from there.
+/// Why a journal was not copied. The copied part stays in the target, and the next copy goes on from there.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// The store to be copied failed.
@@ -84,9 +84,9 @@ pub enum CopyError {
     Unsound(#[source] JournalError),
 }
 
-/// Copies a journal, and seals the source, so that nobody appends to it any more. The source may be in use until
-/// then: what is appended in the meantime is copied after the seal. `moved_to` is the address of the target, which the
-/// source's users are told.
+/// Copies a journal, and seals the source, so that nobody appends to it any more. The source may be in use until then:
+/// entries that are appended in the meantime are copied after the seal. `moved_to` is the address of the target, which
+/// the source's users are told.
 ///
 /// # Errors
 /// See [`CopyError`]. The source is sealed only after everything but its last entries was copied.

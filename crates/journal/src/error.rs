@@ -32,7 +32,7 @@ pub enum JournalError {
         first: u64,
         /// The last entry of the damaged batch.
         last: u64,
-        /// What does not match.
+        /// A description of the mismatch.
         reason: String,
     },
 
@@ -96,7 +96,7 @@ pub enum JournalError {
         path: PathBuf,
         /// The entry that the snapshot was made at.
         sequence: u64,
-        /// What does not match.
+        /// A description of the mismatch.
         reason: String,
     },
 
@@ -107,7 +107,7 @@ pub enum JournalError {
         path: PathBuf,
         /// The entry that was being read; 0 if none was.
         sequence: u64,
-        /// What the storage engine says.
+        /// The message of the storage engine.
         reason: String,
     },
 
@@ -170,7 +170,7 @@ pub enum JournalError {
     NotAJournal {
         /// The directory that was to be opened.
         path: PathBuf,
-        /// What was found there instead.
+        /// A description of the content that was found there.
         reason: String,
     },
 
@@ -198,7 +198,7 @@ pub enum JournalError {
         url: String,
         /// The operation that failed.
         doing: &'static str,
-        /// What the servers or the connections to them said.
+        /// The error of the servers, or of the connections to them.
         reason: String,
     },
 
@@ -207,7 +207,7 @@ pub enum JournalError {
     Unsuitable {
         /// The store's address without secrets.
         url: String,
-        /// What is wrong, and what to set.
+        /// The setting that is wrong, and its right value.
         reason: String,
     },
 
@@ -222,7 +222,7 @@ pub enum JournalError {
         moved_to: String,
     },
 
-    /// The store has entries, and what was asked for is possible in an empty one only.
+    /// The store has entries, and the requested operation needs an empty one.
     #[error("the journal at {path} is not empty: it ends at entry {end}")]
     NotEmpty {
         /// The directory of the store, or its place in another engine.

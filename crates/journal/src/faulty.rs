@@ -33,7 +33,7 @@ pub enum Fault {
 pub enum Operation {
     /// Appends of entries with [`Journal::append`].
     Append,
-    /// Finding out with [`Journal::resolve`] what became of an append.
+    /// Finding out the outcome of an append with [`Journal::resolve`].
     Resolve,
     /// Reads of entries with [`Journal::read`].
     Read,

@@ -26,7 +26,7 @@ pub trait Journal: Send {
     /// [`Journal::resolve`] has to be called until it says which, before the next append.
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError>;
 
-    /// Finds out what became of the last append, which ended with [`AppendError::Unknown`]. An implementation may
+    /// Finds out the outcome of the last append, which ended with [`AppendError::Unknown`]. An implementation may
     /// append its records again, if they are not kept yet and nobody else has appended anything.
     ///
     /// # Errors
@@ -53,8 +53,8 @@ pub trait Journal: Send {
         false
     }
 
-    /// Does what the last append left for after its acknowledgement, such as an fsync of a file beside the
-    /// log. If this is not called, the next append does that work first, and takes longer.
+    /// Does the work that the last append put off until after its acknowledgement, such as an fsync of a file beside
+    /// the log. If this is not called, the next append does that work first, and takes longer.
     fn finish_deferred(&mut self) {}
 
     /// Waits until there may be entries after `after`, or the time is over. An implementation whose store notifies it
@@ -197,8 +197,8 @@ pub trait Journal: Send {
         Ok(())
     }
 
-    /// Moves what a write-ahead log holds into the main file, so that the next start is shorter. Entries
-    /// are durable without it.
+    /// Moves the content of a write-ahead log into the main file, so that the next start is shorter. Entries are
+    /// durable without it.
     ///
     /// # Errors
     /// When the store failed.

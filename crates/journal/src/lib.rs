@@ -13,14 +13,13 @@
 //! # Ok::<(), AppendError>(())
 //! ```
 //!
-//! What it is *not*: it knows nothing of what a record means, runs no threads, and has no
-//! asynchronous calls. Each implementation is small: [`SqliteJournal`] keeps a store directory,
-//! [`MemoryJournal`] serves tests and throw-away runs, [`Faulty`] wraps another journal and makes it
-//! fail on demand.
+//! This crate does not know the meaning of records, runs no threads, and has no asynchronous calls. Each implementation
+//! is small: [`SqliteJournal`] keeps a store directory, [`MemoryJournal`] serves tests and throw-away runs, [`Faulty`]
+//! wraps another journal and makes it fail on demand.
 //!
 //! Invariants of every implementation:
 //! - Entries are numbered 1, 2, 3 … without gaps.
-//! - An append is kept whole, or leaves no trace. What was acknowledged is on stable storage.
+//! - An append is kept whole, or leaves no trace. Acknowledged entries are on stable storage.
 //! - A snapshot becomes visible whole, or not at all.
 //! - Only entries that a snapshot covers are trimmed.
 //! - Opening a store reports acknowledged entries that are gone; it never ignores them.

@@ -48,9 +48,8 @@ fn create_single_directory(path: &Path) -> io::Result<()> {
     fs::create_dir(path)
 }
 
-/// Opens a file for reading and writing. A missing one is created for its owner alone; an existing
-/// one keeps its mode and content. What root creates is given to the owner of the directory,
-/// because the service runs as that user.
+/// Opens a file for reading and writing. A missing one is created for its owner alone; an existing one keeps its mode
+/// and content. A file that root creates is given to the owner of the directory, because the service runs as that user.
 ///
 /// # Errors
 /// Errors of the file system.

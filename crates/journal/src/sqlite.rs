@@ -43,7 +43,7 @@ pub use open::{FORMAT, SqliteOptions};
 /// for milliseconds only.
 const BATCHES_PER_TRIM: i64 = 64;
 
-/// The maximum capacity, in bytes, that the buffer for an encoded batch keeps between appends. What a larger
+/// The maximum capacity, in bytes, that the buffer for an encoded batch keeps between appends. The memory that a larger
 /// batch needed is freed.
 const PAYLOAD_BYTES_KEPT_MAX: usize = 1 << 20;
 

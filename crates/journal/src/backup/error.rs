@@ -51,7 +51,7 @@ pub enum BackupError {
     NotABackup {
         /// The file that was to be read as a backup.
         path: PathBuf,
-        /// What the file is instead.
+        /// A description of the file that was found.
         reason: &'static str,
     },
 
@@ -68,14 +68,14 @@ pub enum BackupError {
         supported: u32,
     },
 
-    /// The backup is not what was written.
+    /// The bytes of the backup are not those that were written.
     #[error("the backup {path} is damaged at byte {at}: {reason}")]
     Damaged {
         /// The file of the backup.
         path: PathBuf,
         /// The offset at which the damaged header or section begins.
         at: u64,
-        /// What does not match.
+        /// A description of the mismatch.
         reason: String,
     },
 

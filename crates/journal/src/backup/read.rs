@@ -8,7 +8,7 @@ use super::BackupError;
 use super::section::{self, Base, HEADER_BYTES, SECTION_HEAD_BYTES, Section};
 
 const BUFFER_BYTES: usize = 256 << 10;
-/// The maximum capacity that the buffer for a section keeps. What a larger section needed is freed.
+/// The maximum capacity that the buffer for a section keeps. The memory that a larger section needed is freed.
 const SECTION_BYTES_KEPT_MAX: usize = 1 << 20;
 
 /// The sections of a backup.

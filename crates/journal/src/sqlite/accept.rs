@@ -28,12 +28,12 @@ pub struct AcceptedLoss {
 }
 
 impl SqliteJournal {
-    /// Continues without what is missing: acknowledged entries that are gone, entries after a
-    /// damaged or missing one, a missing or damaged mark. The content of a sound snapshot is kept.
-    /// Files that are no longer useful are renamed with the suffix `.lost`.
+    /// Continues without the missing parts: acknowledged entries that are gone, entries after a damaged or missing one,
+    /// a missing or damaged mark. The content of a sound snapshot is kept. Files that are no longer useful are renamed
+    /// with the suffix `.lost`.
     ///
     /// # Errors
-    /// [`JournalError::NoBase`] when no whole state can be made of what is left, or the store failed; or as
+    /// [`JournalError::NoBase`] when no whole state can be made of the parts that are left, or the store failed; or as
     /// [`SqliteJournal::open`].
     pub fn accept_loss(directory: &Path) -> Result<AcceptedLoss, JournalError> {
         if !directory.is_dir() {

@@ -13,11 +13,10 @@
 //! All numbers are little-endian. Each write has a number, and the valid slot with the highest one
 //! counts.
 //!
-//! **When it is written.** The first slot is written after the append of batch N is on stable
-//! storage and before it is acknowledged. So the mark never claims what was not kept: a process
-//! that is killed after the append and before the write of the mark leaves a mark one batch behind,
-//! which is not an error. The write reaches the page cache, which survives the process: after a kill
-//! the mark covers each acknowledged entry.
+//! **When it is written.** The first slot is written after the append of batch N is on stable storage and before it is
+//! acknowledged. So the mark never names an entry that was not kept: a process that is killed after the append and
+//! before the write of the mark leaves a mark one batch behind, which is not an error. The write reaches the page
+//! cache, which survives the process: after a kill the mark covers each acknowledged entry.
 //!
 //! **When it is durable.** An fsync of the mark before each acknowledgement would double the time
 //! of an append. Instead the mark of batch N is written to the disk after the callers have their answers,
