@@ -184,7 +184,7 @@ impl Client {
         self.wait(async move { connections.run(&call, repeat).await })
     }
 
-    /// Starts a future on the client's runtime, and returns where its result will be.
+    /// Starts a future on the client's runtime, and returns the channel on which its result will arrive.
     fn start<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,

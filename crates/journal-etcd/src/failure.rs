@@ -1,4 +1,4 @@
-//! Why a request failed, and what that proves.
+//! Why a request failed, and whether the failure proves that the request did nothing.
 
 use placewright_errors::{chain, sources};
 use tonic::{Code, ConnectError, Status};
@@ -27,7 +27,7 @@ pub(crate) enum Cause {
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) cause: Cause,
-    /// What the server or the connection said, with the member's address.
+    /// The error of the server or of the connection, with the member's address.
     pub(crate) reason: String,
     /// Whether the connection is doubtful, and the next request to this member has to make a new one.
     pub(crate) is_connection_doubtful: bool,

@@ -21,9 +21,9 @@
 //!   [`Journal::resolve`](placewright_journal::Journal::resolve).
 //! - The form of the store is described in `keys.rs` and `rows.rs`.
 //!
-//! What it is *not*: it elects no leader, watches nothing, and does not administer the cluster. Trimming compacts
-//! etcd's history unless [`EtcdOptions::compact`] is off, so the cluster should serve one installation only.
-//! Returning freed space to the file system (`etcdctl defrag`) is left to the operator.
+//! This crate elects no leader, watches nothing, and does not administer the cluster. Trimming compacts etcd's history
+//! unless [`EtcdOptions::compact`] is off, so the cluster should serve one installation only. Returning freed space to
+//! the file system (`etcdctl defrag`) is left to the operator.
 
 mod client;
 mod connector;

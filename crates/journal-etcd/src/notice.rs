@@ -16,7 +16,7 @@ pub enum EtcdNotice {
     NoAnswer {
         /// The address at which the member was asked.
         endpoint: String,
-        /// What the member, or the connection to it, said.
+        /// The error of the member, or of the connection to it.
         reason: String,
     },
     /// A member's database is near its quota, at which all writes stop.

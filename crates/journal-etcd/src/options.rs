@@ -64,7 +64,7 @@ pub struct EtcdUser {
 pub struct EtcdAddressError {
     /// The part: `scheme`, `endpoints`, `prefix`, or the name of a parameter.
     pub field: String,
-    /// What is wrong with the address. The text never repeats a part that may be a secret.
+    /// The problem with the part. The text never repeats a part that may be a secret.
     pub reason: String,
 }
 

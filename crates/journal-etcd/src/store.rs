@@ -1,4 +1,4 @@
-//! What all handles of a store share: the client, the keys, and how failures are reported.
+//! The client and the keys, which all handles of a store share, and how failures are reported.
 
 use std::path::PathBuf;
 use std::time::Instant;

@@ -25,7 +25,7 @@ const TRANSACTION_BYTES_MAX: usize = 1 << 20;
 /// The size in bytes of the parts that are written before their transaction.
 const UPLOAD_BYTES: usize = 256 << 10;
 
-/// The pause between two attempts to find out what became of an append.
+/// The pause between two attempts to find out the outcome of an append.
 const RESOLVE_PAUSE: Duration = Duration::from_millis(20);
 
 /// An append that was sent.
@@ -282,7 +282,7 @@ impl EtcdJournal {
         self.appended = Some(pending.header.link());
     }
 
-    /// Tells from the head what became of an append.
+    /// Tells the outcome of an append from the head.
     fn judge(&mut self, pending: &Pending, now: KnownHead) -> Result<Verdict, JournalError> {
         if now.revision == pending.before.revision && now.value == pending.before.value {
             return Ok(Verdict::Open);

@@ -1,4 +1,4 @@
-//! Removing entries that a snapshot covers, and what appends left behind.
+//! Removing entries that a snapshot covers, and parts of batches whose appends failed.
 
 use std::time::{Duration, Instant};
 
