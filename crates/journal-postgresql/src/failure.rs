@@ -1,4 +1,4 @@
-//! Why a request failed, and what that proves.
+//! Why a request failed, and whether the failure proves that the request did nothing.
 
 use placewright_errors::{chain, sources};
 use tokio_postgres::Error;
@@ -28,7 +28,7 @@ pub(crate) enum Cause {
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) cause: Cause,
-    /// What the server or the connection said, with the server's address.
+    /// The error of the server or of the connection, with the server's address.
     pub(crate) reason: String,
 }
 
@@ -73,7 +73,7 @@ impl Failure {
     }
 }
 
-/// What the server said, without the values of a statement, which its details may repeat.
+/// The message of the server, without the values of a statement, which the details of the error may repeat.
 fn text(said: &DbError) -> String {
     format!("{} ({})", said.message(), said.code().code())
 }

@@ -24,8 +24,8 @@
 //!   [`Journal::resolve`](placewright_journal::Journal::resolve).
 //! - The tables are described in `schema.rs`.
 //!
-//! What it is *not*: it promotes no standby, elects no leader, and does not administer the servers. A failover has to
-//! end the old primary, and then to promote a standby that has everything that was acknowledged, as Patroni does.
+//! This crate promotes no standby, elects no leader, and does not administer the servers. A failover has to end the old
+//! primary, and then to promote a standby that has every acknowledged entry, as Patroni does.
 
 mod connection;
 mod connector;

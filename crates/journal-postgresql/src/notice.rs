@@ -12,7 +12,7 @@ pub enum PostgresqlNotice {
         /// The error of the connection, or of the server that refused it.
         reason: String,
     },
-    /// The primary acknowledges what no standby has.
+    /// The primary acknowledges writes that no standby has.
     Asynchronous {
         /// The address of the primary, with its port.
         host: String,

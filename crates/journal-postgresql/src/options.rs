@@ -62,7 +62,7 @@ pub struct PostgresqlTls {
 pub struct PostgresqlAddressError {
     /// The part: `scheme`, `hosts`, `database`, or the name of a parameter.
     pub field: String,
-    /// What is wrong with the address. The text never repeats a part that may be a secret.
+    /// The problem with the part. The text never repeats a part that may be a secret.
     pub reason: String,
 }
 

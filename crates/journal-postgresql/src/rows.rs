@@ -28,7 +28,7 @@ pub(crate) struct Head {
     pub(crate) moved_to: Option<String>,
 }
 
-/// The data that one look at a store shows.
+/// The data that one read of a store's head returns.
 #[derive(Clone, Debug)]
 pub(crate) struct Look {
     pub(crate) format: u32,

@@ -6,7 +6,7 @@
 //! | `batch` | a row for each append: its entries, its place in the chain, its records |
 //! | `trim` | one row: the end of the trimmed entries |
 //! | `snapshot` | a row for each finished snapshot |
-//! | `chunk` | the content of snapshots, in pieces; an attempt is what one writer writes |
+//! | `chunk` | the content of snapshots, in pieces; an attempt is all chunks that one writer writes |
 //!
 //! Names are written without their schema, because each session sets its search path.
 
@@ -146,8 +146,8 @@ pub(crate) const TRIM: &str = "
     )
     DELETE FROM batch USING moved WHERE batch.first <= moved.first";
 
-/// What the statistics of a store are computed from: the ends of the log and of the trimmed entries, the number of
-/// batches, and the size of their table on disk.
+/// The values from which the statistics of a store are computed: the ends of the log and of the trimmed entries, the
+/// number of batches, and the size of their table on disk.
 pub(crate) const STATS: &str = "
     SELECT h.last, h.record_bytes, t.last, t.record_bytes, (SELECT count(*) FROM batch),
         pg_total_relation_size('batch'::regclass)

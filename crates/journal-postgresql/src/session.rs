@@ -73,7 +73,8 @@ impl Session {
         Failure::from_error(&self.address, error)
     }
 
-    /// Runs a statement, and returns its rows. Outside of a transaction, what the statement wrote is then committed.
+    /// Runs a statement, and returns its rows. Outside of a transaction, the writes of the statement are then
+    /// committed.
     pub(crate) async fn query(
         &self,
         sql: &'static str,
@@ -120,7 +121,7 @@ impl Session {
         answers.map_err(|error| self.failure(&error))
     }
 
-    /// Runs a statement that writes. When it returns, what it wrote is on the standbys.
+    /// Runs a statement that writes. When it returns, its writes are on the standbys.
     pub(crate) async fn write(
         &self,
         sql: &'static str,

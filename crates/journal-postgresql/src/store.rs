@@ -1,4 +1,5 @@
-//! What all handles of a store share: the servers, what is known to be durable, and how failures are reported.
+//! The servers, and the entries that are known to be durable, which all handles of a store share; and how failures are
+//! reported.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use crate::rows::{Head, id_bytes, int};
 use crate::schema::{APPEND, READ_BATCH_ID};
 use crate::session::Session;
 
-/// The pause between two attempts to find out what became of an append.
+/// The pause between two attempts to find out the outcome of an append.
 const RESOLVE_PAUSE: Duration = Duration::from_millis(20);
 
 /// An append that was sent.
@@ -232,7 +232,7 @@ impl PostgresqlJournal {
         self.store.acknowledge(pending.head.end);
     }
 
-    /// Decides from a durable head what became of an append. A head that may still be lost would decide nothing,
+    /// Decides the outcome of an append from a durable head. A head that may still be lost would decide nothing,
     /// because the append may be lost together with it.
     fn judge(&mut self, pending: &Pending) -> Result<Verdict, JournalError> {
         let now = self.confirm_once("find out what became of an append")?.head;

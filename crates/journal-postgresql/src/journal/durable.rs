@@ -1,10 +1,10 @@
 //! Which entries are known to be durable, and how a handle finds that out.
 //!
-//! A commit that is visible need not be on a standby: a primary that was started again shows everything on its own
-//! disk, and a primary that is told to stop waiting for its standbys shows what it waited for. A failover loses such a
-//! commit. Two things prove that an entry is durable. One is the acknowledgement of a later write, because a standby
-//! that has a part of the log has everything before it. The other is the head: each writer records there which entries
-//! were acknowledged to it, together with its next append, or in a write of its own after its last one.
+//! A commit that is visible need not be on a standby. A primary that was started again shows everything on its own
+//! disk, and a primary that is told to stop waiting for its standbys shows the commits that were waiting. A failover
+//! loses such a commit. Two things prove that an entry is durable. One is the acknowledgement of a later write, because
+//! a standby that has a part of the log has everything before it. The other is the head: each writer records there
+//! which entries were acknowledged to it, together with its next append, or in a write of its own after its last one.
 
 use std::time::{Duration, Instant};
 
@@ -94,8 +94,8 @@ impl PostgresqlJournal {
         Ok(look)
     }
 
-    /// Records in the head what was acknowledged, so that readers need not confirm it. Nobody waits for this write; if
-    /// it is lost, the next append records the same.
+    /// Records in the head which entries were acknowledged, so that readers need not confirm them. Nobody waits for
+    /// this write; if it is lost, the next append records the same.
     pub(super) fn tell_acknowledged(&mut self) {
         let last = int(self.store.acknowledged().last);
         self.connection.start(move |session| async move {
