@@ -95,7 +95,7 @@ pub struct DriverRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct DriverError {
-    /// What happened, in a sentence, for the owner of the instance.
+    /// A description of the failure, in a sentence, for the owner of the instance.
     pub message: String,
     /// Whether the operation may succeed on another host; false for an invalid image, for instance.
     pub may_retry: bool,
