@@ -211,7 +211,7 @@ rules! {
         "Ask why a request has the candidates that it has. Not part of Placement.",
         ["GET" "/placewright/v1/explain"];
     AuditShow = "placewright:audit:show", "rule:admin_or_service_api",
-        "Find inconsistencies of allocations, records, cells and hosts. Not part of Placement.", ["GET" "/placewright/v1/audit"];
+        "Find inconsistencies between allocations, cells and hosts. Not part of Placement.", ["GET" "/placewright/v1/audit"];
     AuditRepair = "placewright:audit:repair", "rule:admin_api",
         "Repair the inconsistencies that an audit finds. Not part of Placement.",
         ["POST" "/placewright/v1/audit/repair"];
