@@ -1,11 +1,14 @@
 //! The live view of all hosts, for the pages of operators.
 //!
-//! A sampler looks at what changed in the state, a few times a second, and keeps a compact row for each host with the
-//! version in which it last changed. It runs only while somebody follows. A page that follows gets the rows that changed
-//! since the version that it has, whether that is the last one, an older one or none: so a break of its connection costs
-//! it what changed meanwhile, and no page is remembered here. What one look found is written once for all pages.
+//! A sampler looks at the state a few times a second, and keeps a compact row for each host with the version in which
+//! it last changed. Each *look*, one pass over all hosts that may have changed, makes a new version if it finds a
+//! changed one. The sampler runs only while somebody follows.
 //!
-//! The rows show the state as it is, also what is not durable yet; when a change is undone the rows follow.
+//! A page that follows gets the rows that changed since the version that it has, whether that is the last one, an older
+//! one or none. So after a break of its connection it gets only what changed meanwhile, and nothing about a page is
+//! remembered here. The events of one look are written once for all pages.
+//!
+//! The rows also show changes that are not durable yet. When such a change is undone, the rows change back.
 
 mod dictionary;
 mod host;
@@ -28,26 +31,29 @@ use rows::Rows;
 pub(crate) use stream::Place;
 use stream::{FleetStream, QUEUED_PIECES_MAX};
 
-/// The most pages that follow the fleet at a time. Each of them costs what it is sent, twice a second at most.
+/// The most pages that follow the fleet at a time. Each of them is sent the events of at most two looks a second.
 const FOLLOWERS_MAX: usize = 256;
 
-/// What one look at the state found, written for all pages that have the version before it.
+/// The result of one look at the state, as the events for all pages that have the version before it.
 #[derive(Debug, Default)]
 struct Look {
-    /// The version before it.
+    /// The version before the look.
     from: u64,
-    /// The version that it made.
+    /// The version that the look made.
     to: u64,
-    /// The events; `None` if there are so many that each page reads the rows by itself.
+    /// The events; `None` if so many hosts changed that each stream reads the rows itself, in pieces.
     events: Option<Bytes>,
 }
 
-/// What the sampler and the streams share.
+/// The data that the sampler and the streams share.
 struct Shared {
     scheduler: SchedulerHandle,
     rows: Mutex<Rows>,
+    /// The latest look that found a change.
     looks: watch::Sender<Arc<Look>>,
+    /// A permit for each page that may follow; a page that follows holds one.
     followers: Arc<Semaphore>,
+    /// Whether the sampler runs.
     is_sampled: Mutex<bool>,
 }
 
@@ -72,7 +78,7 @@ impl std::fmt::Debug for FleetHandle {
 }
 
 impl FleetHandle {
-    /// A view of the hosts of this scheduler. Nothing is looked at before somebody follows.
+    /// A view of the hosts of this scheduler. The sampler does not run before somebody follows.
     #[must_use]
     pub fn new(scheduler: SchedulerHandle) -> Self {
         let shared = Shared {
@@ -87,7 +93,8 @@ impl FleetHandle {
         }
     }
 
-    /// The events for a page that has everything up to `after`, as server-sent events. They end when the service stops.
+    /// The events, as server-sent events, for a page that has all rows up to `after`; for a page that has none if that
+    /// is `None`. They end when the service stops.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! The way from the page to the other services of this process: `/ui/api/compute/v2.1/servers` is `/v2.1/servers` of the
-//! compute API.
+//! How requests of the page reach the other services of this process: the path `/ui/api/compute/v2.1/servers` stands
+//! for `/v2.1/servers` of the compute API.
 
 use hyper::header::HeaderMap;
 use hyper::{Request, Uri};
@@ -7,7 +7,8 @@ use hyper::{Request, Uri};
 /// The beginning of the paths of all requests that the page makes.
 pub(crate) const API_PREFIX: &str = "/ui/api/";
 
-/// The section of the service that a path is for, and the path there; `None` for a path of the page itself.
+/// The section of the options that names the service of a path, and the path in that service; `None` for a path of the
+/// page itself.
 pub(crate) fn target(path: &str) -> Option<(&str, &str)> {
     let rest = path.strip_prefix(API_PREFIX)?;
     let end = rest.find('/')?;
@@ -20,14 +21,14 @@ pub(crate) fn set_path<B>(request: &mut Request<B>, path: &str) {
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),
     };
-    // What was a valid path is one without its beginning, too, as long as it begins with a slash.
+    // The rest of a valid path is valid, too, because it begins with a slash.
     if let Ok(uri) = Uri::try_from(text) {
         *request.uri_mut() = uri;
     }
 }
 
-/// Whether a request comes from a page of another origin. Browsers say so, and do not let pages change it. Other
-/// clients say nothing.
+/// Whether a request comes from a page of another origin. Browsers tell by a header that pages cannot change. Other
+/// clients do not send the header.
 pub(crate) fn is_cross_site(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site");
     site.is_some_and(|site| site != "same-origin")

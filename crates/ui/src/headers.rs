@@ -8,8 +8,8 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
      img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// Adds the headers, and takes away what would make a browser ask for a password by itself: it would send that with every
-/// request to this origin from then on, also with those that other pages cause.
+/// Adds the headers, and removes the header that would make a browser ask for a password by itself. The browser would
+/// send that password with every further request to this origin, also with requests that other pages cause.
 pub(crate) fn protect(headers: &mut HeaderMap) {
     headers.remove(header::WWW_AUTHENTICATE);
     let fixed: [(HeaderName, &'static str); 7] = [

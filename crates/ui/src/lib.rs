@@ -1,5 +1,5 @@
-//! The page at `/ui/` for operators and tenants: its files, the live view of the fleet, and the way to the other
-//! services of this process.
+//! The page at `/ui/` for operators and tenants: its files, the live view of the fleet, and the forwarding of its
+//! requests to the other services of this process.
 //!
 //! - [`UiService`] is what a listener serves: the page's files, the page's own API below `/ui/api/`, and requests to the
 //!   other services, which it hands over as they are. So those services identify the caller, and enforce policies and

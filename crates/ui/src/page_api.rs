@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::files::File;
 use crate::fleet::{FleetHandle, Place};
 
-/// How callers prove who they are, which the page has to know before anybody has signed in.
+/// How callers prove who they are. The page has to know this before anybody has signed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignIn {
     /// With a name and a password, for a token of this installation.
@@ -25,7 +25,7 @@ pub enum SignIn {
     Keystone,
     /// With a name and a password in each request.
     HttpBasic,
-    /// Not at all: what a request says is believed.
+    /// Not at all: the identity that a request claims is believed.
     Noauth2,
 }
 
@@ -75,7 +75,8 @@ impl PageApi {
         self.gateway.authorize(rule, identity, &target).is_ok()
     }
 
-    /// Who the caller is, and which parts of the page are of use to it. Each request is authorized by its service anyway.
+    /// The identity of the caller, and which parts of the page it may use. This only decides what the page shows; each
+    /// request is authorized by its service.
     fn session(&self, identity: &Identity) -> ApiResult<Reply> {
         let may = json!({
             "fleet": self.may(Rule::ResourceProvidersList, identity),
@@ -104,17 +105,17 @@ impl PageApi {
     }
 }
 
-/// What a request asks for.
+/// A parsed request to the page's own API.
 pub(crate) enum PageRequest {
-    /// The page, for a browser that is elsewhere.
+    /// Another path of the listener, from which the browser is redirected to the page.
     ToPage,
-    /// A file, for a browser that may have it: its headers say so.
+    /// A file, with the headers that say which version of it the browser has cached.
     File(&'static File, HeaderMap),
-    /// How callers prove who they are, and which services there are.
+    /// How callers sign in, and which services there are.
     Installation,
-    /// Who the caller is.
+    /// The identity and the rights of the caller.
     Session,
-    /// The stream of the fleet, from this place on.
+    /// The stream of the fleet, for a page at this position.
     Fleet(Option<Place>),
     /// The metrics of this process.
     Metrics,
@@ -151,7 +152,8 @@ impl PageRequest {
         }
     }
 
-    /// Who may send the request: `None` for everybody.
+    /// Who may send the request: `None` for everybody, `Some(None)` for every authenticated caller, and else those whom
+    /// the rule allows.
     fn rule(&self) -> Option<Option<Rule>> {
         match self {
             Self::ToPage | Self::File(..) | Self::Installation => None,
@@ -161,7 +163,8 @@ impl PageRequest {
     }
 }
 
-/// Where a page goes on with the stream: `after`, or the id of the last event that it got.
+/// The position from which a page continues the stream: the parameter `after`, or the id of the last event that it
+/// received.
 fn place(parts: &Parts) -> ApiResult<Option<Place>> {
     let query = Query::parse(parts.uri.query().unwrap_or(""), Syntax::default())
         .map_err(|error| ApiError::field("query", error))?;
@@ -226,7 +229,7 @@ impl Api for PageApi {
     }
 
     fn reads_newest(&self, _: &PageRequest) -> bool {
-        // The fleet is followed as this process sees it, and the rest is about this process.
+        // The stream shows the fleet as this process knows it, and all other answers are about this process.
         false
     }
 

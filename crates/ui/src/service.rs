@@ -1,4 +1,4 @@
-//! What the listener of the page serves.
+//! The service on the page's listener.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::{forward, headers};
 /// The services of this process that the page reaches, by the sections of their options.
 pub type Forwarded = Vec<(&'static str, Arc<dyn HttpService>)>;
 
-/// The page with its own API, and the way to the other services.
+/// The page with its own API, and the other services to which it forwards requests.
 pub struct UiService {
     page: Arc<PageApi>,
     forwarded: Forwarded,
@@ -47,7 +47,8 @@ impl UiService {
         }
     }
 
-    /// The service that a request goes on to, with the path there.
+    /// The service to which a request is forwarded, with the path in that service; `None` for a request of the page
+    /// itself.
     fn forwarded<'p>(&self, path: &'p str) -> Option<(&Arc<dyn HttpService>, &'p str)> {
         let (section, path) = forward::target(path)?;
         let mut services = self.forwarded.iter();

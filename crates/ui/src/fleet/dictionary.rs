@@ -29,7 +29,7 @@ impl Dictionary {
         self.values.len()
     }
 
-    /// How many values a page knows that has everything up to this version.
+    /// How many values are known to a page that has all rows up to this version.
     pub(super) fn known_at(&self, version: u64) -> usize {
         self.values.partition_point(|(added, _)| *added <= version)
     }

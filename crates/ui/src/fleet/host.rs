@@ -1,4 +1,4 @@
-//! What the state says of one host, in the form in which a row keeps it.
+//! Reads what a row has of one host from the state.
 
 use std::fmt::Write as _;
 
@@ -8,10 +8,10 @@ use placewright_scheduler::host_state::HostState;
 use placewright_scheduler::host_table::HostTable;
 use smallvec::SmallVec;
 
-/// By the class's place in the host's shape.
+/// An amount for each resource class of the host, in the order of its shape (see [`write_shape`]).
 pub(super) type Amounts = SmallVec<[i64; 4]>;
 
-/// What changes with each claim: amounts used, and the number of consumers.
+/// The part of a row that changes with each claim: amounts used, and the number of consumers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     pub(super) consumers: u32,
@@ -31,10 +31,10 @@ pub(super) enum Condition {
     Unreported = 4,
 }
 
-/// The bounds of the ages by which a page tells reports apart, in microseconds.
+/// The bounds of the ranges into which a page sorts hosts by the age of their last report, in microseconds.
 const AGES: [i64; 4] = [15_000_000, 60_000_000, 300_000_000, 3_600_000_000];
 
-/// The number of an age's range: 0 for the youngest reports.
+/// The number of the range in which an age in microseconds lies: 0 for the youngest reports.
 pub(super) fn age_range(age: i64) -> u8 {
     AGES.iter().map(|bound| u8::from(age > *bound)).sum()
 }
@@ -50,8 +50,8 @@ pub(super) struct Description<'a> {
     pub(super) age: u8,
 }
 
-/// The root provider in a slot with its usage, if there is one that is a host: sharing providers, which are roots too,
-/// give hosts resources and take no instances.
+/// The root provider in a slot, if it is a host. Sharing providers are roots, too, but only give resources to hosts and
+/// take no instances.
 pub(super) fn root(state: &State, slot: u32) -> Option<&Provider> {
     let provider = state.provider(ProviderId(slot))?;
     let is_sharing = |id| provider.has_trait(id);
@@ -105,7 +105,8 @@ fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// What a host has, as JSON: `[["VCPU", capacity, total, reserved], …]`, over its tree.
+/// The shape of a host, as JSON: each resource class of its tree with its sums over the tree, `[["VCPU", capacity,
+/// total, reserved], …]`. Many hosts have the same shape.
 pub(super) fn write_shape(out: &mut String, state: &State, slot: u32, root: &Provider) {
     let mut amounts: SmallVec<[(ClassId, [i64; 3]); 8]> = SmallVec::new();
     for provider in tree(state, slot, root) {
@@ -167,7 +168,7 @@ pub(super) fn write_zone(out: &mut String, hosts: &HostTable, slot: u32) {
     }
 }
 
-/// The names of a host and its condition.
+/// Describes a host. `host` is its state as the scheduler has it; `None` if no agent reports the host.
 pub(super) fn describe<'a>(
     root: &'a Provider,
     hosts: &HostTable,

@@ -11,7 +11,8 @@ use uuid::Uuid;
 use super::dictionary::Dictionary;
 use super::host::{self, Condition, Usage, write_list, write_text};
 
-/// When a kind of values has more than this many, of which few can be in use, the view begins anew.
+/// When there are more than this many values of a kind, and more than twice as many as hosts, most of them are unused,
+/// and the view begins anew.
 const VALUES_MAX: usize = 1 << 17;
 
 /// The kinds of values that hosts have in common, in the order of their names in [`KINDS`].
@@ -27,14 +28,14 @@ const KINDS: [&str; 5] = ["cells", "zones", "aggregates", "traits", "shapes"];
 /// A number for each kind of values.
 pub(super) type ByKind<T> = [T; KINDS.len()];
 
-/// A slot that has, or had, a host.
+/// The row of a slot that has, or had, a host.
 #[derive(Debug, Default)]
 struct Row {
-    /// The version in which anything of it changed; 0 if there never was a host.
+    /// The version in which anything of the host last changed; 0 if there never was a host.
     changed: u64,
-    /// The version in which something besides its usage and condition changed.
+    /// The version in which something of the host besides its usage and condition last changed.
     described: u64,
-    /// The host; `None` when it is gone.
+    /// The host; `None` if it was removed.
     host: Option<Host>,
 }
 
@@ -45,37 +46,44 @@ struct Host {
 }
 
 #[derive(Debug, PartialEq)]
+/// The part of a row that seldom changes.
 struct Names {
     uuid: Uuid,
     host: Box<str>,
-    /// None if it is called as the host is.
+    /// The name of the node; `None` if it is that of the host.
     node: Option<Box<str>>,
+    /// The numbers of the host's values in the dictionaries of their kinds.
     values: ByKind<u32>,
 }
 
 #[derive(Debug, PartialEq)]
+/// The part of a row that changes often.
 struct Live {
     condition: Condition,
+    /// The number of the range in which the age of the last report lies.
     age: u8,
     usage: Usage,
 }
 
 /// The rows by slot.
 pub(super) struct Rows {
-    /// Tells these versions from those of another process, or from before the view began anew.
+    /// Distinguishes these versions from those of another process, and from those before the view began anew.
     epoch: u64,
-    /// The version of the last look that has ended.
+    /// The version that the last ended look made.
     version: u64,
     rows: Vec<Row>,
+    /// The number of hosts.
     hosts: usize,
     values: ByKind<Dictionary>,
+    /// A buffer for texts, kept so that its memory is used again.
     scratch: String,
 }
 
 impl Rows {
     pub(super) fn new() -> Self {
         Self {
-            // The time in microseconds: no two processes begin in the same one with the same page before them.
+            // The present time in microseconds, so that it differs from the epochs that a page may have from earlier
+            // processes.
             epoch: u64::try_from(now().0).unwrap_or(0),
             version: 0,
             rows: Vec::new(),
@@ -98,12 +106,12 @@ impl Rows {
         self.rows.len()
     }
 
-    /// Ends a look that found something.
+    /// Ends a look that found a changed host.
     pub(super) fn end_look(&mut self) {
         self.version += 1;
     }
 
-    /// Begins anew if there are too many values that no host has any more.
+    /// Begins anew if there are too many values that no host has any more. Returns whether it did.
     pub(super) fn begin_anew_if_grown(&mut self) -> bool {
         let is_grown = |values: &Dictionary| values.len() > VALUES_MAX.max(2 * self.hosts);
         let begins = self.values.iter().any(is_grown);
@@ -113,7 +121,7 @@ impl Rows {
         begins
     }
 
-    /// Takes over the usage of the host in a slot. Returns whether it changed; false if nothing is known of the host yet.
+    /// Updates the usage in the row of a slot. Returns whether it changed; false if the slot has no row yet.
     pub(super) fn look_at_usage(&mut self, state: &State, slot: u32) -> bool {
         let next = self.version + 1;
         let row = self.rows.get_mut(slot as usize);
@@ -132,7 +140,7 @@ impl Rows {
         is_new
     }
 
-    /// Takes over everything of the host in a slot. Returns whether anything changed.
+    /// Updates the whole row of a slot. Returns whether anything changed.
     pub(super) fn look_at(
         &mut self,
         control: &ControlState,
@@ -211,15 +219,16 @@ impl Rows {
         })
     }
 
-    /// How many values of each kind a page knows that has everything up to this version.
+    /// How many values of each kind are known to a page that has all rows up to this version.
     pub(super) fn known_at(&self, version: u64) -> ByKind<usize> {
         self.values
             .each_ref()
             .map(|values| values.known_at(version))
     }
 
-    /// Writes the rows in these slots that changed after a version, as the data of one event, with the values that the
-    /// page does not know yet. `known` is how many it knows, and is updated. `None` if there is nothing to write.
+    /// Writes the rows in these slots that changed after the version `after`, as the data of one event, with the values
+    /// that the page does not know yet. `known` is the number of values of each kind that the page knows, and is
+    /// updated. Returns `None` if there is nothing to write.
     pub(super) fn write(
         &self,
         slots: impl Iterator<Item = u32>,
@@ -277,7 +286,8 @@ fn write_number(out: &mut String, number: u32) {
     let _ = write!(out, "{number}");
 }
 
-/// `[slot, uuid, host, node or 0, cell, zone, aggregates, traits, shape]`
+/// Writes `[slot, uuid, host, node or 0, cell, zone, aggregates, traits, shape]`, where the last five are numbers of
+/// values.
 fn write_names(out: &mut String, slot: u32, names: &Names) {
     comma(out);
     let _ = write!(out, "[{slot},\"{}\",", names.uuid);
@@ -293,7 +303,7 @@ fn write_names(out: &mut String, slot: u32, names: &Names) {
     out.push(']');
 }
 
-/// `[slot, condition, range of age, consumers, used …]`
+/// Writes `[slot, condition, range of age, consumers, used …]`, with one amount used for each class of the shape.
 fn write_live(out: &mut String, slot: u32, live: &Live) {
     comma(out);
     let (condition, consumers) = (live.condition as u8, live.usage.consumers);

@@ -1,4 +1,4 @@
-//! The sampler: looks at what changed in the state, in slices, as long as pages follow.
+//! The sampler: looks at the hosts that may have changed, in slices, as long as pages follow.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,19 +15,22 @@ use tokio::time::Instant;
 
 use super::{Look, Shared};
 
-/// The time between two looks. Longer if a look takes long: see [`REST`].
+/// The shortest time between two looks. It is longer after a look that took long: see [`REST`].
 const INTERVAL: Duration = Duration::from_millis(500);
-/// How many times as long as a look takes the sampler rests at least, so that it takes a twentieth of a processor.
+/// After each look, the sampler rests for at least this many times the duration of the look, so that it uses at most a
+/// twentieth of a processor.
 const REST: u32 = 19;
-/// How many hosts are looked at while the state cannot change: well below a millisecond.
+/// How many hosts are looked at under one lock of the state, which takes well below a millisecond.
 const SLICE: usize = 256;
-/// How many slots are looked at in turn in each look besides those of which a change is known, at least and as a part of
-/// all. So what no log tells (names, cells, the ages of reports) is some seconds late at most.
+/// Besides the slots of which a change is known, each look takes the next ones in turn: at least `TURN_MIN` slots, and
+/// one in `TURN_PART` of all. So changes that no log reports (names, cells, the ages of reports) are seen within some
+/// seconds.
 const TURN_MIN: usize = 512;
 const TURN_PART: usize = 20;
-/// How long the sampler goes on when nobody follows any more.
+/// How long the sampler continues after the last page has stopped following.
 const LINGER: Duration = Duration::from_secs(15);
-/// The most changed hosts that one look writes for all pages. When more changed, each page reads the rows in pieces.
+/// The most changed hosts for which one look writes events for all pages. When more changed, each stream reads the rows
+/// itself, in pieces.
 const WRITTEN_MAX: usize = 8192;
 
 /// Makes sure that the sampler runs.
@@ -46,7 +49,7 @@ pub(super) fn ensure(shared: &Arc<Shared>, stopping: &watch::Receiver<bool>) {
     spawn_contained(ContainedWork::HttpConnection, sampler.run(stopping.clone()));
 }
 
-/// Says that the sampler runs, until it is dropped, whether it ended or panicked.
+/// Marks the sampler as running until this is dropped, because the sampler ended or panicked.
 struct Running(Arc<Shared>);
 
 impl Drop for Running {
@@ -57,7 +60,8 @@ impl Drop for Running {
 
 struct Sampler {
     running: Running,
-    /// The place in placement's log of changes up to which everything was looked at.
+    /// The position in placement's tree change log up to which all changes were looked at; `None` if every slot has to
+    /// be looked at.
     position: Option<u64>,
     /// The slot at which the next turn begins.
     turn: u32,
@@ -88,7 +92,7 @@ impl Sampler {
         }
     }
 
-    /// Looks at everything that changed since the last look, and tells the streams.
+    /// Looks at the slots that may have changed since the last look, and passes the events to the streams.
     async fn look(&mut self) {
         if self.running.0.rows.lock().begin_anew_if_grown() {
             self.position = None;
@@ -181,7 +185,7 @@ fn as_slot(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// Looks at some slots, and adds those to `found` in which something changed.
+/// Looks at the slots of a slice, and adds those that changed to `found`.
 fn look_at_slice(shared: &Shared, slice: &[(u32, bool)], found: &mut Vec<u32>) {
     let now = now();
     let mut look = |control: &ControlState, hosts: Option<&HostTable>| {
@@ -196,7 +200,7 @@ fn look_at_slice(shared: &Shared, slice: &[(u32, bool)], found: &mut Vec<u32>) {
             }
         }
     };
-    // Usage alone needs no look at the scheduler, which ranks on while it is read.
+    // Usage is read from placement alone, so the scheduler need not be locked and can go on ranking.
     if slice.iter().all(|(_, only_usage)| *only_usage) {
         let engine = shared.scheduler.engine();
         engine.read_now(|machine| look(&machine.state, None));

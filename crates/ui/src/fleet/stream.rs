@@ -1,7 +1,8 @@
 //! The stream of one page.
 //!
-//! An event without a name has rows; the event `end` comes when the page has everything up to a version, and its id
-//! says from where to go on after a break. The event `reset` says that what the page has is of another epoch.
+//! An event without a name has rows. The event `end` follows when the page has all rows of a version; after a break,
+//! the page continues from the id of this event. The event `reset` says that the rows of the page belong to another
+//! epoch, so that it has to drop them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +16,16 @@ use super::{Look, Shared};
 
 /// The most pieces queued for one page.
 pub(super) const QUEUED_PIECES_MAX: usize = 1;
-/// How long a page may take nothing before its stream is ended.
+/// The stream ends when the page has read nothing for this long.
 const STALL_MAX: Duration = Duration::from_secs(10);
 /// The interval of comment lines on an idle stream, by which both ends notice a dead connection.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// How long a stream lasts. The page then asks again, and its token and rights are checked again.
+/// How long a stream lasts. The page then connects again, and so its token and rights are checked again.
 const LIFETIME: Duration = Duration::from_secs(60);
-/// How many slots are read for one event when a page catches up.
+/// How many slots one event covers while a page catches up.
 const PIECE_SLOTS: u32 = 1024;
 
-/// Up to where a page has the fleet.
+/// The position of a page in the stream: the version up to which it has all rows. It is no place of the topology.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     epoch: u64,
@@ -47,12 +48,12 @@ pub(super) fn event(data: &str) -> String {
     format!("data: {data}\n\n")
 }
 
-/// The event that says up to where the page has the fleet.
+/// The event that says that the page has all rows up to a version.
 pub(super) fn end_event(epoch: u64, version: u64) -> String {
     format!("id: {epoch}.{version}\nevent: end\ndata: {{}}\n\n")
 }
 
-/// The client is gone, takes nothing, or the service stops.
+/// The stream has to end, because the client is gone or reads nothing.
 struct Over;
 
 /// The stream of one page.
@@ -81,7 +82,7 @@ impl FleetStream {
         }
     }
 
-    /// Sends what the page does not have, and then what changes.
+    /// Sends the rows that the page does not have yet, and then those that change, until the stream ends.
     pub(super) async fn run(mut self, after: Option<Place>) {
         let end = Instant::now() + LIFETIME;
         let mut stopping = self.stopping.clone();
@@ -104,7 +105,8 @@ impl FleetStream {
         };
         let begin = match after {
             Some(after) if after != place => "event: reset\ndata: {}\n\n",
-            // Headers are sent with the first bytes of the body.
+            // A comment line. Headers are sent only with the first bytes of the body, so this tells the page at once
+            // that it follows.
             _ => ": following\n\n",
         };
         self.send(Bytes::from_static(begin.as_bytes())).await?;
@@ -130,7 +132,7 @@ impl FleetStream {
         }
     }
 
-    /// Waits for the next look; meanwhile comment lines go out.
+    /// Waits for the next look, and sends comment lines meanwhile.
     async fn wait(&mut self) -> Result<(), Over> {
         loop {
             tokio::select! {
@@ -143,7 +145,8 @@ impl FleetStream {
         }
     }
 
-    /// Sends all rows that changed after what the page has, in pieces, each read when the page has taken the one before.
+    /// Sends all rows that changed after the version `from`, in pieces. Each piece is read when the page has taken the
+    /// one before. Returns the new position of the page.
     async fn catch_up(&mut self, from: Place, version: u64) -> Result<Place, Over> {
         let (mut known, slots): (ByKind<usize>, u32) = {
             let rows = self.shared.rows.lock();

@@ -1,4 +1,5 @@
-//! Tests with a clock that jumps, which sockets would not go with.
+//! Tests with tokio's paused clock, which jumps from timer to timer. They use no sockets, because time spent waiting
+//! for a socket would look idle to that clock.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::time::Duration;
