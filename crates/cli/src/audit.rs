@@ -12,7 +12,7 @@ use crate::client::Client;
 /// Arguments of `placewright audit`.
 #[derive(Debug, Args)]
 pub(crate) struct AuditCommand {
-    /// Mend what can be mended safely
+    /// Repair what can be repaired safely
     #[arg(long)]
     repair: bool,
 

@@ -21,7 +21,7 @@ const PASSWORD_FILE_BYTES_MAX: u64 = 4096;
 /// Arguments that authenticate requests.
 #[derive(Debug, Args)]
 pub(crate) struct Credentials {
-    /// The token to show, in place of signing in; `noauth2` takes `admin`, which is shown without --cloud
+    /// The token to send, in place of signing in; `noauth2` takes `admin`, which is sent without --cloud
     #[arg(long, env = "OS_TOKEN", hide_env_values = true)]
     token: Option<String>,
 

@@ -55,7 +55,7 @@ enum Command {
     /// Look after the keys that seal secrets of servers
     #[command(subcommand)]
     Secrets(secrets::SecretsCommand),
-    /// Say what does not add up between allocations, records, cells and hosts; exit code 1 if anything does not
+    /// Find inconsistencies between allocations, records, cells and hosts; exit code 1 if there are any
     Audit(audit::AuditCommand),
     /// Show what a control process does: which replica leads, since when and why, how far each is; exit code 1 if one
     /// does not answer, or its store has lost entries

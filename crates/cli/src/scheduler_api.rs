@@ -51,7 +51,7 @@ impl Question {
     ///
     /// # Errors
     ///
-    /// `not_readable` says of an answer that is none. Or nothing can be printed.
+    /// The answer cannot be decoded, in which case the error says `not_readable`; or the output cannot be written.
     pub(crate) fn print<T: DeserializeOwned>(
         &self,
         answer: Value,

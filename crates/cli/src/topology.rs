@@ -79,7 +79,7 @@ pub(crate) struct Apply {
     servers: Servers,
 }
 
-/// A place, and what goes into it or out of it.
+/// Arguments that name a place, and its members that are added, moved or removed.
 #[derive(Debug, Args)]
 pub(crate) struct Edit {
     #[command(flatten)]
@@ -111,7 +111,7 @@ pub(crate) struct Servers {
     #[command(flatten)]
     scheduler: SchedulerAddress,
 
-    /// The token to show; `noauth2` takes `admin`
+    /// The token to send; `noauth2` takes `admin`
     #[arg(
         long,
         env = "OS_TOKEN",

@@ -45,7 +45,8 @@ impl Apply {
             levels: levels.collect(),
             distances,
         };
-        // Hosts are taken out of other places of these levels.
+        // Each host is taken out of its other places of these levels: of those that the file has or, with `--replace`,
+        // of all.
         let is_left = |level: &&Level| self.replace || table.has_level(&level.name);
         let left_levels = old_topology.levels.iter().filter(is_left);
         let left_levels = left_levels.chain(&new_topology.levels);
@@ -101,7 +102,7 @@ impl Apply {
     }
 }
 
-/// What output begins with if nothing is changed.
+/// The beginning of the output with `--dry-run`, which says that nothing is changed; else empty.
 pub(super) fn nothing_changed(servers: &Servers) -> &'static str {
     match servers.dry_run {
         true => "nothing changed: ",

@@ -13,7 +13,7 @@ use super::merge::insert_level;
 use super::placement::{Placement, Provider};
 use super::table::{name_of, uuid_of};
 
-/// What becomes of the members.
+/// What is done with the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Add,
@@ -28,7 +28,7 @@ struct Places {
     names: BTreeMap<Uuid, String>,
 }
 
-/// What a member of a place is.
+/// A member of a place: a smaller place or a host.
 enum Member {
     /// A place of the level with this index.
     Place(usize, Uuid),
@@ -154,7 +154,7 @@ impl Edit {
     }
 }
 
-/// The hosts that are members, or in places that are.
+/// The hosts among the members, and the hosts in the places among the members.
 async fn hosts_of(placement: &Placement<'_>, members: &[Member]) -> anyhow::Result<BTreeSet<Uuid>> {
     let mut hosts = BTreeSet::new();
     for member in members {
@@ -167,8 +167,8 @@ async fn hosts_of(placement: &Placement<'_>, members: &[Member]) -> anyhow::Resu
 }
 
 impl Places {
-    /// Adds a place to a level, or removes it with its distances. Levels without places go. Returns whether the place
-    /// was added.
+    /// Adds a place to a level or, if `is_there` is false, removes it with its distances. Then removes levels that have
+    /// no places. Returns whether the place was added.
     fn set_place(&mut self, level: usize, place: Uuid, is_there: bool) -> bool {
         let aggregates = &mut self.topology.levels[level].aggregates;
         let is_new = is_there && aggregates.insert(place);
@@ -182,7 +182,7 @@ impl Places {
         is_new
     }
 
-    /// The places of a level with this name, with or without the names of larger places.
+    /// The places of a level that have this name. The name may begin with the names of larger places, as in `north/7`.
     fn find(&self, level: usize, name: &str) -> Vec<Uuid> {
         let Some(level) = self.topology.levels.get(level) else {
             return Vec::new();
@@ -222,7 +222,8 @@ impl Places {
         }
     }
 
-    /// The index of the level, which is made if there is none and members go into it: by adding or moving them.
+    /// The index of the level with this name. For [`Kind::Add`] and [`Kind::Move`], a missing level is created directly
+    /// above those of the members.
     fn level(&mut self, name: &str, members: &[Member], kind: Kind) -> Result<usize, ConfigErrors> {
         let of_members = members.iter().filter_map(|member| match member {
             Member::Place(level, _) => Some(*level),
@@ -240,8 +241,8 @@ impl Places {
         }
     }
 
-    /// The place that members go into or out of; one that does not exist gets the UUID that follows from its level and
-    /// name.
+    /// The place to which members are added, or from which they are removed. A place that does not exist yet gets the
+    /// UUID that is derived from its level and name.
     fn target(&self, level: usize, name: &str, kind: Kind) -> Result<Uuid, ConfigErrors> {
         let level_name = self.topology.levels.get(level);
         let level_name = level_name.map_or("", |level| &level.name);

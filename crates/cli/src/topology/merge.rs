@@ -1,12 +1,12 @@
-//! Joins a topology with the one that is there.
+//! Merges a new topology into the present one.
 
 use std::collections::BTreeSet;
 
 use placewright_client::{Distance, Level, Topology};
 use placewright_roles::config::ConfigErrors;
 
-/// The old topology with all of the new one in it. Levels of the new one that are not in the old one come before the
-/// next level of the new one that is.
+/// Merges the levels, places and distances of `new` into `old`. A level that only `new` has comes directly above the
+/// level that precedes it in `new`; without a preceding one it is the lowest.
 ///
 /// # Errors
 ///
@@ -41,7 +41,8 @@ pub(super) fn merge(old: Topology, new: Topology) -> Result<Topology, ConfigErro
     Ok(Topology { levels, distances })
 }
 
-/// Adds an empty level above the level with an index, or as the lowest one without.
+/// Adds an empty level directly above the level with the index `above`, or as the lowest one if that is `None`. Returns
+/// its index.
 pub(super) fn insert_level(topology: &mut Topology, name: &str, above: Option<usize>) -> usize {
     let index = above
         .map_or(0, |index| index + 1)
