@@ -1,9 +1,9 @@
 //! The bodies of specs.
 //!
-//! A body is a row of the growing layout in two parts. The common part has the request and whatever
-//! else all servers of one request share; the own part has the fields that differ between them.
-//! Earlier releases stored the body as JSON. Such bodies are still read, and become rows when they are
-//! changed. Agents that are connected over a network, and drivers, get JSON in either case.
+//! A body is a row of the growing layout in two parts. The common part has the request and all other fields that the
+//! servers of one request share; the own part has the fields that differ between them. Earlier releases stored the body
+//! as JSON. Such bodies are still read, and become rows when they are changed. Agents that are connected over a
+//! network, and drivers, get JSON in either case.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub fn own(fields: &OwnFields) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// The name of the invalid field, and what is wrong with it.
+/// The name of the invalid field, and the problem with it.
 pub fn read(body: &SpecBody) -> Result<ServerBody, RequestParseError> {
     match body {
         SpecBody::Row(row) => read_row(row).map_err(unreadable),
@@ -184,7 +184,7 @@ impl<'b> RawRequest<'b> {
     ///
     /// # Errors
     ///
-    /// The name of the invalid field, and what is wrong with it.
+    /// The name of the invalid field, and the problem with it.
     pub fn find(body: &'b SpecBody) -> Result<Self, RequestParseError> {
         let row = match body {
             SpecBody::Row(row) => row,
@@ -226,7 +226,7 @@ impl<'b> RawRequest<'b> {
     ///
     /// # Errors
     ///
-    /// The name of the invalid field, and what is wrong with it.
+    /// The name of the invalid field, and the problem with it.
     pub fn read(&self) -> Result<RequestSpec, RequestParseError> {
         match &self.request {
             RawForm::Row(bytes) => {

@@ -127,7 +127,7 @@ impl Writer {
     /// row after the length.
     fn insert_long_length(&mut self, start: usize, length: usize) {
         let (bytes, length_bytes) = encode(length as u64);
-        // Grows the buffer by the bytes that were not reserved. What they contain is overwritten.
+        // Grows the buffer by the bytes that were not reserved. Their content is overwritten.
         self.bytes.extend_from_slice(&bytes[1..length_bytes]);
         let body = start + 1..start + 1 + length;
         self.bytes.copy_within(body, start + length_bytes);

@@ -1,4 +1,4 @@
-//! Accounts: users, projects, roles, and what belongs to them; and the commands that write them.
+//! Accounts: users, projects, roles, and the rows that belong to them; and the commands that write them.
 
 use placewright_conductor::accounts::{
     AccountCommand, ApplicationCredential, Assignment, AssignmentScope, FirstAccounts, HiddenText,

@@ -70,7 +70,7 @@ choice!(Command {
     35 SetImage { id, image },
 });
 
-/// In a list, what specs of one request have in common is written once, as in `packed.rs`.
+/// In a list, the common part of the specs of one request is written once, as in `packed.rs`.
 impl Form for NewBuild {
     fn write(&self, out: &mut Writer) {
         out.row(|out| {
