@@ -190,8 +190,8 @@ impl Cell {
         current.ok_or_else(|| self.not_leading())
     }
 
-    /// As [`Cell::leading`], but first makes sure that no other replica works as the cell, so that what is read
-    /// afterwards is not stale.
+    /// As [`Cell::leading`], but first makes sure that no other replica works as the cell, so that later reads are not
+    /// stale.
     async fn confirmed(&self) -> Result<Arc<Shared>, LinkError> {
         let shared = self.leading()?;
         match leadership::confirm(&self.parts).await {

@@ -15,9 +15,8 @@
 //! - Every message may be lost: one that is not answered is repeated (`timers`).
 //! - Events from agents are submitted without waiting for the result: if the store fails, the order
 //!   to the agent is repeated, and the agent answers it again.
-//! - A slow peer does not delay others: what an agent does not receive in time is dropped and
-//!   repeated, events for a slow follower are merged, and a follower that receives nothing is
-//!   disconnected.
+//! - A slow peer does not delay others: messages that an agent does not receive in time are dropped and repeated,
+//!   events for a slow follower are merged, and a follower that receives nothing is disconnected.
 //!
 //! Of several replicas one works as the cell (`active`), and the others stand by (`leadership`). State that is only in
 //! memory is dropped when the replica does not lead any more.

@@ -15,7 +15,7 @@ pub struct CellMachine {
     pub state: State,
 }
 
-/// A command for the engine: an event, and what its decision depends on besides the state.
+/// A command for the engine: an event, and the values besides the state on which its decision depends.
 #[derive(Clone, Debug)]
 pub struct TimedEvent {
     /// The event to decide.

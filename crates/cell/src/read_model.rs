@@ -133,7 +133,7 @@ impl ReadModel {
 
     /// Replaces all views by those of the state.
     pub(crate) fn load(&mut self, state: &State, at: Timestamp) {
-        // Followers also have to learn what the state does not have any more.
+        // Followers also have to learn which instances and hosts are no longer in the state.
         let mut changed_instances: BTreeSet<InstanceId> = self.instances.keys().copied().collect();
         let specs = state.specs().iter();
         self.spec_digests = specs.map(|(id, spec)| (*id, spec.digest())).collect();
@@ -166,7 +166,7 @@ impl ReadModel {
     }
 
     /// Sets the durable row of a host, or removes the host from the cell. While the agent of a removed host is
-    /// connected, what is known of the host stays, because the agent has to begin a session after the one that ended.
+    /// connected, the host's entry stays, because the agent has to begin a session after the one that ended.
     fn set_row(&mut self, id: HostId, row: Option<cell_conductor::Host>, at: Timestamp) {
         let is_removed = row.is_none();
         let host = self.host_or_new(id, at);

@@ -172,7 +172,7 @@ async fn reseal_all(shared: &Shared, with_bodies: bool) -> usize {
                         from: Box::new(spec),
                         to: Box::new(new),
                     };
-                    // The next pass repeats what the store does not accept now.
+                    // The next pass repeats the events that the store does not accept now.
                     if let Ok(Ok(_)) = shared.submit(event).await {
                         replaced += 1;
                     }

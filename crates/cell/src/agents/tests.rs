@@ -1,4 +1,4 @@
-//! What only a panic brings about: the submission of session starts that ends before they are decided.
+//! Tests of a case that only a panic brings about: the submission of session starts ends before they are decided.
 
 use placewright_conductor::{CellId, ClaimRequest, ClaimResponse};
 use placewright_journal::{Faults, Faulty, MemoryJournal};
@@ -84,7 +84,7 @@ async fn an_agent_whose_queue_was_full_begins_again_in_place_of_an_undecided_ses
         connection: route.connection,
         to_agent: route.to_agent,
     });
-    // What becomes of the start does not matter any more.
+    // From here on, the outcome of the session start does not matter.
     faults.release();
     let received = timeout(SOON, agent.from_cell.recv()).await.unwrap();
     assert_eq!(received, Some(full));
