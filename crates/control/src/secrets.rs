@@ -62,7 +62,7 @@ pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> us
                         from: Box::new(spec),
                         to: Box::new(new),
                     };
-                    // The next pass repeats what the store does not accept now.
+                    // The next pass repeats the commands that the store does not accept now.
                     if let Ok(Ok(_)) = control.submit(command).await {
                         replaced += 1;
                     }
