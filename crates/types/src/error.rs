@@ -114,7 +114,7 @@ impl BadRequest {
     }
 }
 
-/// Something in a request that is ignored, although its author may expect an effect.
+/// A part of a request that is ignored, although its author may expect an effect.
 ///
 /// Requests are never refused because of warnings, which are part of the response.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -224,9 +224,9 @@ impl ImageProperties {
     }
 }
 
-/// Removes and returns the values of `prefix.0`, `prefix.1` and so on, up to the first that is missing.
-/// A list of the values under the prefix alone, which is how Nova's image metadata has them, is accepted too; anything
-/// else there is refused.
+/// Removes and returns the values of `prefix.0`, `prefix.1` and so on, up to the first that is missing. A list of the
+/// values under the prefix alone, which is how Nova's image metadata has them, is accepted too; any other value under
+/// the prefix alone is refused.
 fn extract_numbered(
     given: &mut BTreeMap<String, Value>,
     prefix: &str,

@@ -59,7 +59,7 @@ struct Exceeded {
 }
 
 impl Exceeded {
-    /// The same, said of what the value is a part of.
+    /// The same error with the field named as a part of `parent`.
     fn within(self, parent: &str) -> Self {
         // An item of a list is named by the list and its index.
         let separator = if self.field.starts_with('[') { "" } else { "." };
@@ -69,7 +69,7 @@ impl Exceeded {
         }
     }
 
-    /// The same, said of an item of a list, which is the value itself.
+    /// The same error for the item at `index` of a list whose items are the checked values.
     fn at(self, index: usize) -> Self {
         Self {
             field: format!("[{index}]"),

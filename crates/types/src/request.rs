@@ -316,7 +316,7 @@ pub struct RequestLevelParams {
 pub struct RequestParseError {
     /// The path to the field: `flavor.extra_specs.hw:cpu_policy`; `.` for the body itself.
     pub field: String,
-    /// What is wrong with the field.
+    /// The problem with the field.
     pub message: String,
 }
 
