@@ -20,8 +20,8 @@ pub trait ReplicaLink: Send + Sync + 'static {
     /// the replica does not keep such a candidate.
     fn find_offer(&self, candidate: Uuid) -> LinkFuture<'_, Option<Vec<u8>>>;
 
-    /// Applies updates of hosts that another replica got, in their order. Returns what became of each; `None` if the
-    /// replica cannot read it.
+    /// Applies updates of hosts that another replica got, in their order. Returns the receipt of each update; `None`
+    /// for one that the replica cannot read.
     fn take_host_updates(&self, updates: Vec<PostedUpdate>)
     -> LinkFuture<'_, Vec<Option<Receipt>>>;
 }
@@ -35,7 +35,7 @@ pub struct PostedUpdate {
     pub update: Arc<NumberedUpdate>,
 }
 
-/// The identity of a replica, and how far it is.
+/// The identity of a replica, and the last entries of the journal that it knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaIdentity {
     /// The number of the replica, which no other replica has, and which is a new one at each of its starts.
@@ -87,7 +87,7 @@ pub struct FollowStart {
     pub versions: CommandVersions,
     /// The replica that the follower believes to lead.
     pub leader: Leader,
-    /// Whether the leader is to send what it appends.
+    /// Whether the leader is to send the batches of entries that it appends.
     pub takes_entries: bool,
 }
 
@@ -136,7 +136,7 @@ pub enum FromLeader {
         /// The replica that leads, as far as it knows.
         leader: Leader,
     },
-    /// The leader's store does not answer: the store is away. Another replica should lead, so the stream ends.
+    /// The leader's store does not answer. Another replica should lead, so the stream ends.
     StoreAway,
     /// The leader has news.
     News(LeaderNews),
@@ -151,8 +151,8 @@ pub struct LeaderNews {
     pub durable: u64,
     /// Batches of entries that the leader has appended and that will not be lost, in their order. Some may be left out.
     pub batches: Vec<EntryBatch>,
-    /// All replicas that follow the leader, in the first message and after each change. Empty if there is no change: who
-    /// gets the message is one of them.
+    /// All replicas that follow the leader, in the first message and after each change. An empty list means that there
+    /// is no change: a list of followers always has at least the replica that receives the message.
     pub followers: Vec<ReplicaAddress>,
 }
 
