@@ -63,7 +63,7 @@ macro_rules! tasks {
 }
 
 tasks! {
-    /// The main task, which starts and stops all others, and serves what has no task of its own.
+    /// The main task, which starts and stops all others, and does the work that has no task of its own.
     Main = "main" in EVERY;
     /// Receives the signals that stop the process.
     Signals = "signals" in EVERY;
@@ -95,7 +95,7 @@ tasks! {
     ControlFollow = "control-follow" in OF_CONTROL;
     /// Finds remaining work that was not triggered by a change.
     ControlSweep = "control-sweep" in OF_CONTROL;
-    /// Does what is pending when this replica begins to lead.
+    /// Does the pending work when this replica begins to lead.
     ControlLeader = "control-leader" in OF_CONTROL;
     /// Counts the instances that releases without quotas accepted, and reads Keystone's limits.
     ControlQuotas = "control-quotas" in OF_CONTROL;
