@@ -44,7 +44,7 @@ pub enum TraceError {
         line: u64,
         /// The name of the column.
         column: &'static str,
-        /// What is wrong with the value.
+        /// The problem with the value.
         reason: String,
     },
     /// The file has no rows after the header.
