@@ -25,7 +25,7 @@ pub enum QueryResult {
     Found(BTreeSet<ModelCandidate>, BTreeSet<usize>),
 }
 
-/// A way to serve one group.
+/// A choice of resources and providers that satisfies one request group.
 #[derive(Clone)]
 struct Way {
     amounts: Amounts,

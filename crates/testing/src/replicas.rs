@@ -78,7 +78,7 @@ impl<M: Machine<Command: Clone>> Network<M> {
 }
 
 impl<M: Machine> Network<M> {
-    /// Adds a replica, and sends the others what it appends.
+    /// Adds a replica, and sends the others the batches of entries that it appends.
     pub fn join(&self, origin: u64, replica: Replica<M>) {
         if let (Some(mut appended), Some(leadership)) = (replica.appended(), replica.leadership()) {
             let network = self.clone();

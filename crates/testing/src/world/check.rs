@@ -28,7 +28,7 @@ impl World {
         self.under_way().is_empty()
     }
 
-    /// What [`Self::is_at_rest`] waits for, one line each.
+    /// The effects, guests and jobs for which [`Self::is_at_rest`] waits, one line each.
     pub fn under_way(&self) -> Vec<String> {
         let effects = self.control.conductor.effects();
         let mut lines: Vec<String> = effects.iter().map(|effect| format!("{effect:?}")).collect();
