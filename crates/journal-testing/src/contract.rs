@@ -231,7 +231,7 @@ fn a_handle_that_is_ahead_of_its_store_finds_out(journal: &mut dyn Journal) {
         let appended = other.append(4, &[b"after the lost one"]);
         let has_found_out = match appended {
             Err(AppendError::Failed(JournalError::Lost { last: 3, .. })) => true,
-            // The caller knows by this that the store lacks what it has.
+            // By this the caller knows that the store lacks entries that the caller has.
             Err(AppendError::Conflict { next_sequence: 3 }) => true,
             _ => false,
         };

@@ -244,7 +244,7 @@ impl PostgresqlCluster {
     /// columns parted by `|`. The statements wait for no standby.
     ///
     /// # Errors
-    /// What the server says.
+    /// The error of the server.
     pub fn sql(&self, server: usize, statements: &str) -> io::Result<String> {
         self.sql_in(server, "placewright", statements)
     }
