@@ -1,5 +1,5 @@
 //! The search for an order of a history's operations: the method of Wing and Gong, with Lowe's extension that remembers
-//! what was tried in vain (the set of operations in the order, and the state after them), as in the checker Porcupine.
+//! unsuccessful attempts (the set of operations in the order, and the state after them), as in the checker Porcupine.
 //!
 //! An operation without an answer may have taken effect at any time after its call, or never. It is put into an
 //! order only where it changes the state; where it does not, it makes no difference.
@@ -152,7 +152,7 @@ impl<M: Model> Search<'_, M> {
         Some(number)
     }
 
-    /// The longest order: its end, the state after it, and what cannot follow.
+    /// The longest order: its end, the state after it, and the operations that cannot follow.
     fn describe(&self) -> String {
         use std::fmt::Write as _;
         let (order, state) = &self.longest;

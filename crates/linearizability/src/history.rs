@@ -38,7 +38,7 @@ pub enum HistoryError {
     Line {
         /// The number of the line, from 1.
         number: usize,
-        /// What is wrong with the line.
+        /// The problem with the line.
         reason: String,
     },
 }

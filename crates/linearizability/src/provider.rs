@@ -268,7 +268,7 @@ impl State {
         self.replace(consumer, amount, generation, released)
     }
 
-    /// Sets the amount of a consumer, if it fits. The same request releases `released` of what is in use.
+    /// Sets the amount of a consumer, if it fits. The same request releases `released` of the amount in use.
     fn replace(
         &mut self,
         consumer: usize,
