@@ -4,8 +4,8 @@
 //!
 //! The rules for dependencies between crates and modules have no exceptions. The limits of sizes have some: files and
 //! functions beyond a limit are listed in `known/`, with their present sizes. The lists only shrink:
-//! [`known::check_list`] fails when an entry grows or would be new, and also when something got smaller and its list
-//! does not say so yet. Nothing of this crate is part of the product.
+//! [`known::check_list`] fails when an entry grows or would be new, and also when a file or function got smaller and
+//! its list does not say so yet. Nothing of this crate is part of the product.
 
 pub mod doc_comments;
 pub mod functions;
