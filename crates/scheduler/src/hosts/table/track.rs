@@ -20,7 +20,7 @@ use crate::image::ImageProperties;
 /// The number of free PCI devices from which on more make no difference to the weigher.
 const DEVICES_MAX: i64 = 99;
 
-/// From what the table knows that an instance is on a host.
+/// The source from which the table knows that an instance is on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KnownFrom {
     /// The host's agent reported the instance.
