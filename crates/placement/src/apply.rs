@@ -22,8 +22,8 @@ use rows::ReplacedConsumer;
 #[derive(Debug)]
 pub struct Undo(UndoStep);
 
-/// How one change is undone. A variant has the slot or number of a row and what the row held before the
-/// change; `None` if it did not exist.
+/// How one change is undone. A variant has the slot or number of a row and the content of the row before the change;
+/// `None` if it did not exist.
 #[derive(Debug)]
 enum UndoStep {
     Nothing,

@@ -3,7 +3,7 @@
 //! [`explain`] splits the query of [`find_candidates`](crate::find_candidates) into constraints and
 //! finds which of them each root fails. The result has how many roots each constraint removed, in
 //! the order of application and on its own; the smallest set of constraints that no root satisfies;
-//! and the roots that nearly fit, with what they lack.
+//! and the roots that nearly fit, with the amounts and traits that they lack.
 //!
 //! Flat hosts (no tree, no sharing provider in reach) are evaluated exactly, 64 at a time. So are
 //! trees, as long as no two constraints concern the same provider. Other trees are searched, one of
@@ -46,7 +46,7 @@ pub struct Explanation {
     /// of several smallest ones the first. `None` if some root is feasible, or if the set was not
     /// found within the work allowed.
     pub smallest: Option<Vec<usize>>,
-    /// The roots that fail the fewest constraints, in rising order of what they lack; at most ten.
+    /// The roots that fail the fewest constraints, those with the smallest shortfalls first; at most ten.
     pub near_misses: Vec<NearMiss>,
     /// Whether the work allowed was enough: no tree is unsearched, and neither a near miss nor the
     /// smallest set is missing for lack of time. Otherwise counts say "at least".

@@ -18,7 +18,7 @@ pub struct Inventory {
     pub max_unit: i32,
     /// The amount of each allocation is a multiple of this.
     pub step_size: i32,
-    /// The overcommit factor applied to what is not reserved: 16.0 for sixteen-fold overcommit.
+    /// The overcommit factor, by which the amount that is not reserved is multiplied: 16.0 for sixteen-fold overcommit.
     pub allocation_ratio: f64,
 }
 

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::ids::ConsumerUuid;
 
-/// A typed refusal, with what a client needs to understand it.
+/// A typed refusal, with the details by which a client understands it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// No provider has this UUID.

@@ -1,5 +1,5 @@
-//! What the searches of one request share: buffers, the budget of steps, and the suppliers that are
-//! open to each variable.
+//! The data that the searches of one request share: buffers, the budget of steps, and the suppliers that are open to
+//! each variable.
 
 use super::plan::Plan;
 use super::tree::{TreeSearch, UNASSIGNED};

@@ -1,4 +1,4 @@
-//! One tree in the search: its suppliers, what each can serve, and the assignment so far.
+//! One tree in the search: its suppliers, the variables that each can serve, and the assignment so far.
 
 use smallvec::SmallVec;
 

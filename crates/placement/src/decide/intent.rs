@@ -84,8 +84,8 @@ impl<'a> Rehearsal<'a> {
         }
     }
 
-    /// Adds an intent to the command. Returns the index of the candidate that it would get, beside
-    /// what the intents before it got; `None` if it would get none.
+    /// Adds an intent to the command. Returns the index of the candidate that it would get, after the intents before it
+    /// got theirs; `None` if it would get none.
     pub fn add(&mut self, intent: &Intent) -> Option<u32> {
         // Only the ledger and the hosts of placed consumers matter: these changes are not applied.
         self.changes.clear();

@@ -1,4 +1,4 @@
-//! Checks whether amounts fit, taking into account what the same command releases and claims.
+//! Checks whether amounts fit, taking into account the amounts that the same command releases and claims.
 
 use smallvec::SmallVec;
 use uuid::Uuid;

@@ -1,4 +1,4 @@
-//! Near misses: roots that are almost feasible, and what they lack.
+//! Near misses: roots that are almost feasible, and their shortfalls.
 
 use smallvec::SmallVec;
 
@@ -17,14 +17,15 @@ pub struct NearMiss {
     pub roots: usize,
     /// Of these roots, the one with the lowest slot.
     pub example: ProviderId,
-    /// The constraints that the roots fail, as indexes into the list of effects, with what the roots lack.
+    /// The constraints that the roots fail, as indexes into the list of effects, with the shortfall of the roots in
+    /// each.
     pub shortfalls: Vec<(usize, Shortfall)>,
 }
 
 /// The maximum number of near misses that an explanation lists.
 pub(super) const MAX_NEAR_MISSES: usize = 10;
 
-/// The constraints that a root fails, with what it lacks.
+/// The constraints that a root fails, with its shortfall in each.
 type Shortfalls = SmallVec<[(usize, Shortfall); 2]>;
 
 /// The nearest misses so far.
@@ -71,7 +72,7 @@ impl Nearest {
 type QueriesWithout<'a> = Map<usize, Option<RelaxedQuery<'a>>>;
 
 impl<'a> ConstraintTable<'a> {
-    /// The roots that fail fewest constraints, by what they lack.
+    /// The roots that fail the fewest constraints, grouped by these constraints and the shortfalls.
     pub(super) fn near_misses(&self) -> Vec<NearMiss> {
         self.reset_budget();
         let mut nearest = Nearest::default();
@@ -171,7 +172,7 @@ impl<'a> ConstraintTable<'a> {
         }
     }
 
-    /// Offers trees by what they lack of the constraints that they fail alone.
+    /// Offers trees with their shortfalls in the constraints that they fail alone.
     fn offer_trees(&self, trees: &[u64], fewest: usize, nearest: &mut Nearest) {
         let failed = |index: &usize| {
             let pairs = trees.iter().zip(&self.serving[*index]);

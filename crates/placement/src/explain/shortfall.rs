@@ -95,7 +95,7 @@ impl<'a> ClassBlock<'a> {
         })
     }
 
-    /// The `max_unit` and the headroom of a provider, if these two numbers say what it lacks.
+    /// The `max_unit` and the headroom of a provider; `None` if these two numbers do not determine its shortfall.
     fn max_unit_and_headroom(&self, bit: usize) -> Option<(i64, i64)> {
         let (block, max_units) = self.columns?;
         let is_irregular = self.is_single_allocation && block.irregular >> bit & 1 == 1;
@@ -178,7 +178,7 @@ impl<'a> ClassBlock<'a> {
     }
 }
 
-/// What a provider lacks of a class, computed from its inventory row.
+/// The shortfall of a provider in a class, computed from its inventory row.
 pub(super) fn shortfall_from_row(
     state: &State,
     id: ProviderId,
@@ -207,7 +207,7 @@ pub(super) fn shortfall_from_row(
 }
 
 impl ConstraintTable<'_> {
-    /// What a flat host lacks of a constraint that it fails.
+    /// The shortfall of a flat host in a constraint that it fails.
     pub(super) fn shortfall_of_host(&self, index: usize, slot: u32) -> Shortfall {
         let word = slot as usize / BLOCK_SLOTS;
         match ClassBlock::new(self.state, &self.constraint_list.resolved[index], word) {
@@ -216,8 +216,8 @@ impl ConstraintTable<'_> {
         }
     }
 
-    /// A mask of hosts, among 64 that fail a constraint, that lack the same as a given one. It need not have all of
-    /// them.
+    /// A mask of hosts, among 64 that fail a constraint, with the same shortfall as a given host. Some hosts with this
+    /// shortfall may be missing in it.
     pub(super) fn hosts_with_same_shortfall(
         &self,
         index: usize,
@@ -229,7 +229,7 @@ impl ConstraintTable<'_> {
         block.map_or(u64::MAX, |block| block.same_shortfall(bit, shortfall))
     }
 
-    /// A mask that has at least those hosts among the 64 whose shortfall of a constraint has at most this distance.
+    /// A mask that has at least those hosts among the 64 whose shortfall in a constraint has at most this distance.
     pub(super) fn hosts_within(&self, index: usize, word: usize, distance: i64) -> u64 {
         match ClassBlock::new(self.state, &self.constraint_list.resolved[index], word) {
             Some(block) => block.slots_within(distance),
@@ -238,8 +238,7 @@ impl ConstraintTable<'_> {
         }
     }
 
-    /// By root slot: a lower bound of what its tree lacks of a constraint, for the trees of a
-    /// mask.
+    /// By root slot: a lower bound of the shortfall of its tree in a constraint, for the trees of a mask.
     pub(super) fn shortfalls_of_trees(&self, index: usize, trees: &[u64]) -> Vec<Shortfall> {
         let resolved = &self.constraint_list.resolved[index];
         if !matches!(
