@@ -236,7 +236,7 @@ impl AuditSearch<'_> {
     }
 }
 
-/// What is wrong with an instance of control, if anything is.
+/// The inconsistency of an instance of control, if there is one.
 fn finding_of_mapping(
     control: &ControlState,
     views: &Views,
@@ -308,8 +308,8 @@ fn finding_of_mapping(
     Some(finding.at(mapping.cell, Some(guest.host)))
 }
 
-/// What is wrong with a consumer, if it holds resources for an instance or a move that does not exist. A
-/// consumer of another type belongs to another service, and nothing is wrong with it.
+/// The inconsistency of a consumer, if it holds resources for an instance or a move that does not exist. A consumer of
+/// another type belongs to another service, and is never reported.
 fn finding_of_consumer(control: &ControlState, consumer: &Consumer) -> Option<Finding> {
     let state = &control.conductor;
     let kind = control
@@ -342,8 +342,8 @@ fn finding_of_consumer(control: &ControlState, consumer: &Consumer) -> Option<Fi
     })
 }
 
-/// What is wrong with an instance of a cell, if anything is. `mapping` is the instance's mapping, if control
-/// has one.
+/// The inconsistency of an instance of a cell, if there is one. `mapping` is the instance's mapping, if control has
+/// one.
 fn finding_of_view(
     cell: CellId,
     instance: InstanceId,

@@ -112,7 +112,7 @@ pub(crate) enum Repair {
     ForgetWithClaim,
     /// Make the cell delete an instance that control does not have.
     DeleteInCell,
-    /// Claim what the instance needs on its host, if that fits.
+    /// Claim the resources that the instance needs on its host, if they fit.
     Reclaim,
     /// Fail the build request, with a fault.
     Bury,

@@ -30,8 +30,8 @@ impl Shared {
         tracing::error!("it is not known whether a claim of a failed request was kept");
     }
 
-    /// Releases what a request claimed at a certain time before it failed, and retries while the
-    /// store fails. A later claim by others for the same consumer stays.
+    /// Releases the resources that a request claimed at a certain time before it failed, and retries while the store
+    /// fails. A later claim by others for the same consumer stays.
     pub(super) async fn roll_back(&self, consumer: Uuid, at: Timestamp) {
         let uuid = ConsumerUuid::from_uuid(consumer);
         let mut wait = RETRY_MIN;

@@ -460,7 +460,7 @@ impl Placing {
         RoundEnd::SearchAgain
     }
 
-    /// Drops what was derived from the state of the last round.
+    /// Drops the values that were derived from the state of the last round.
     fn clear_round(&mut self) {
         self.prepared = None;
         self.full_slots.clear();

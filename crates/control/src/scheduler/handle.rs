@@ -23,7 +23,7 @@ use crate::placer::Contention;
 /// random as the number.
 const NUMBERS: u64 = 1 << 16;
 
-/// The scheduler behind its lock, and what its handles share.
+/// The scheduler behind its lock, and the other data that its handles share.
 struct Shared {
     engine: Engine<ControlMachine>,
     /// The host table, the rankings and their caches. This lock is taken after that of the availability
