@@ -113,9 +113,8 @@ pub fn claim_first(
 
 /// The allocations that a migration keeps so that the instance can go back from a candidate.
 ///
-/// These are all allocations from trees of hosts. From a sharing provider, such as shared storage, the
-/// migration keeps only what the candidate does not claim there too: the instance has one disk, not
-/// two.
+/// These are all allocations from trees of hosts. From a sharing provider, such as shared storage, the migration keeps
+/// only the amounts that the candidate does not claim there too: the instance has one disk, not two.
 fn allocations_of_migration(
     state: &State,
     held: &[Amounts],

@@ -178,7 +178,7 @@ pub enum Step {
     Arrive,
     /// Start the guest on the source again.
     Return,
-    /// Stop the guest and keep what is needed to unshelve it elsewhere.
+    /// Stop the guest and keep the data from which it can be unshelved elsewhere.
     Offload,
     /// Build the guest again on its host.
     Rebuild,
