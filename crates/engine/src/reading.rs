@@ -33,7 +33,7 @@ impl Reading {
         value
     }
 
-    /// [`State::rollbacks`](crate::shared::State::rollbacks) at the time of the reading; an error if some of what was
+    /// [`State::rollbacks`](crate::shared::State::rollbacks) at the time of the reading; an error if a change that was
     /// read is undone already. `None` if nothing was read.
     pub(crate) fn rollbacks(&self) -> Result<Option<u64>, SubmitError> {
         match self.is_undone {

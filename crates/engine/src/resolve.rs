@@ -2,9 +2,8 @@
 //!
 //! A store on other machines may keep an append and lose its answer. Then neither success nor failure may be
 //! answered: a caller who is told of a failure repeats its request, and one who is told of a success relies on it. So
-//! the commands wait until reading the store has shown the outcome. Their changes are undone meanwhile,
-//! so that reads see what is durable. While the store cannot be read, commands that come later are refused,
-//! without effect.
+//! the commands wait until reading the store has shown the outcome. Their changes are undone meanwhile, so that reads
+//! see only durable changes. While the store cannot be read, commands that come later are refused, without effect.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -55,7 +55,8 @@ impl<M: Machine> Engine<M> {
     ) -> impl Future<Output = (Answer<M>, Option<u64>)> + Send + use<M> {
         let shared = Arc::clone(self.shared());
         async move {
-            // Another replica, which may have to decide the command, does not know what this one has read.
+            // Another replica may have to decide the command, and that replica does not know which state this one has
+            // read.
             if shared.replica.is_some() && !reading.wait_durable(&shared).await {
                 return (Err(SubmitError::ReadingUndone), None);
             }
