@@ -158,7 +158,7 @@ fn begin(source: &mut dyn Journal, target: &mut dyn Journal) -> Result<u64, Copy
         if let Some(entry) = differs_at {
             return Err(CopyError::Differs { entry });
         }
-        // The read of the target may have ended early. What is left in `expected` is compared in the next round.
+        // The read of the target may have ended early. The records left in `expected` are compared in the next round.
         next += (records.len() - expected.len()) as u64;
     }
     Ok(end + 1)

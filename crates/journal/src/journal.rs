@@ -183,8 +183,8 @@ pub trait Journal: Send {
     /// the log which entries it acknowledged.
     ///
     /// # Errors
-    /// [`JournalError::Lost`] and [`JournalError::NoMark`] say what is missing, or the store cannot be
-    /// read.
+    /// [`JournalError::Lost`] and [`JournalError::NoMark`] name the missing entries or mark. Other errors if the store
+    /// cannot be read.
     fn check_acknowledged(&mut self) -> Result<(), JournalError> {
         Ok(())
     }
