@@ -141,7 +141,7 @@ impl Store {
         self.trimmed(kv::one(ranges.next()).as_ref())
     }
 
-    /// Removes keys. A failure is ignored, because a later trim or a later snapshot removes what is left.
+    /// Removes keys. A failure is ignored, because a later trim or a later snapshot removes the keys that are left.
     pub(crate) fn delete_if_possible(&self, (from, until): (Bytes, Bytes)) {
         let request = kv::all(vec![kv::delete(from, until)]);
         let _ = self.client.txn(request, Repeat::UntilSent);
