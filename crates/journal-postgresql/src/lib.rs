@@ -16,9 +16,9 @@
 //!   The condition is the only protection against other writers. An append returns when the synchronous standbys
 //!   have it on stable storage.
 //! - PostgreSQL may show a commit that no standby has: a server that is started again, or told to stop waiting for its
-//!   standbys, shows what it has itself. So an entry is not durable because it can be read. Readers get an entry only
-//!   after a later write has been acknowledged, which proves that every commit before that write is durable; see
-//!   `journal/durable.rs`.
+//!   standbys, shows the commits of its own disk. So an entry that can be read is not yet known to be durable. Readers
+//!   get an entry only after a later write has been acknowledged, which proves that every commit before that write is
+//!   durable; see `journal/durable.rs`.
 //! - Standbys are never read. Each handle has one session with the primary, and finds the new one after a failover.
 //! - An append without an answer is sent again, or is reported as unknown; see
 //!   [`Journal::resolve`](placewright_journal::Journal::resolve).
