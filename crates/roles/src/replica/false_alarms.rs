@@ -14,7 +14,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// wait longer before it reports a leader as gone again.
 #[derive(Debug, Default)]
 pub(crate) struct FalseAlarms {
+    /// The leaders that were reported as gone a short time ago, each with the time of the report.
     taken_for_gone: Vec<(u64, Instant)>,
+    /// The times of the false alarms.
     alarms: Vec<Instant>,
 }
 

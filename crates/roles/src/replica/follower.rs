@@ -30,10 +30,15 @@ const SUCCESSOR_LOOKS: usize = 50;
 pub(crate) struct Follower<M: ReplicatedMachine> {
     /// The replicas that follow this one while this one leads.
     pub(crate) followers: Arc<Followers>,
+    /// The identity of this replica.
     pub(crate) own: Arc<Own>,
+    /// The engine's functions for a replica.
     pub(crate) replica: Replica<M>,
+    /// The commands that this replica hands over to the leader.
     pub(crate) outgoing: Arc<Outgoing>,
+    /// Wakes the engine when there are new entries in the journal.
     pub(crate) wake: Arc<Wake>,
+    /// The list of the other replicas, which this task keeps up to date.
     pub(crate) peers: Arc<Peers>,
 }
 
@@ -41,7 +46,8 @@ pub(crate) struct Follower<M: ReplicatedMachine> {
 enum Ended {
     /// The leader cannot be reached, or the connection was lost.
     Lost(String),
-    /// The leader or its store does not answer, or another process has its address: connecting again does not help.
+    /// The leader or its store does not answer, or another process has the leader's address. To connect again would not
+    /// help.
     Gone(String),
     /// The replica that was asked does not lead, or does not know yet that it leads.
     NotLeading,
@@ -52,11 +58,13 @@ impl<M: ReplicatedMachine> Follower<M> {
     pub(crate) async fn run(self) {
         let mut leaders = self.outgoing.leader();
         let mut alarms = FalseAlarms::default();
+        // Whether this replica led until the present leader took over.
         let mut led_before = false;
         // The replica that took over from this one, if this one cannot reach it.
         let mut unreachable = None;
         loop {
             let leader = leaders.borrow_and_update().clone();
+            // Epoch 0 means that no replica has led yet.
             if leader.epoch == 0 || leader.is_own {
                 led_before = leader.is_own;
                 if leader.is_own {
@@ -97,6 +105,8 @@ impl<M: ReplicatedMachine> Follower<M> {
                 unreachable = led_before.then_some(leader.origin);
                 self.replica.leader_is_gone(leader.epoch);
                 self.wake.poke();
+                // The engine now has a replica take over, perhaps this one. Then `leaders` changes, which ends the
+                // wait.
                 std::future::pending::<()>().await;
             };
             tokio::select! {
@@ -142,6 +152,8 @@ impl<M: ReplicatedMachine> Follower<M> {
         if leader.address == self.own.address {
             return "it was this replica before its last start".into();
         }
+        // Whether a connection was lost since the leader last accepted this replica. If the next one is lost before the
+        // leader accepts this replica again, the leader is believed to be gone.
         let mut has_failed = false;
         loop {
             let mut has_sent = false;
@@ -167,6 +179,8 @@ impl<M: ReplicatedMachine> Follower<M> {
         }
     }
 
+    /// Follows the leader over one connection, until the connection ends. Sets `has_sent` if commands were sent over
+    /// it, and `was_welcome` if the leader has accepted this replica.
     async fn follow_once(
         &self,
         leader: &Leadership,
@@ -189,6 +203,7 @@ impl<M: ReplicatedMachine> Follower<M> {
         self.serve(leader, connection, has_sent).await
     }
 
+    /// Opens a stream to the leader.
     async fn open(&self, leader: &Leadership) -> Result<LeaderConnection, Ended> {
         let link = self.peers.connect(&leader.address).map_err(Ended::Lost)?;
         let start = FollowStart {
@@ -249,6 +264,7 @@ impl<M: ReplicatedMachine> Follower<M> {
         }
     }
 
+    /// Waits until there are commands to send, and room for one more message to the leader.
     async fn until_sendable<'c>(
         &self,
         to_leader: &'c mpsc::Sender<ToLeader>,
@@ -257,6 +273,7 @@ impl<M: ReplicatedMachine> Follower<M> {
         to_leader.reserve().await
     }
 
+    /// A message to the leader with these commands. It also tells which entries this replica has, by the last of them.
     fn message(&self, commands: Vec<placewright_link::HandedCommand>) -> ToLeader {
         ToLeader {
             commands,
@@ -280,6 +297,7 @@ impl<M: ReplicatedMachine> Follower<M> {
             let reply = outcome::from_leader(handed);
             let is_to_be_sent_again = matches!(reply, placewright_engine::ForwardReply::NotLeading);
             self.replica.answered(epoch, number, reply);
+            // The journal may say by now which replica leads. The engine reads it, and sends the command again.
             if is_to_be_sent_again {
                 self.wake.poke();
             }

@@ -19,6 +19,7 @@ pub(crate) struct Followers {
     peers: Arc<Peers>,
     addresses: watch::Sender<Vec<ReplicaAddress>>,
 }
+/// What is known of one follower.
 
 #[derive(Debug, Default)]
 struct State {
@@ -33,6 +34,7 @@ struct State {
 struct Known {
     /// The entry with which this replica began to lead, as the follower knows it.
     epoch: u64,
+    /// The number of the stream in [`State::followers`].
     origin: u64,
     address: String,
     release: String,

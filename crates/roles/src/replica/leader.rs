@@ -164,7 +164,9 @@ impl<M: ReplicatedMachine> ReplicaLink for LeadingReplica<M> {
 struct FollowerStream<M: ReplicatedMachine> {
     own: Arc<Own>,
     replica: Replica<M>,
+    /// What the follower sent to open the stream.
     start: FollowStart,
+    /// Keeps the follower on the list of followers until the stream ends.
     joined: Joined,
     /// The content of the next message to the follower.
     news: LeaderNews,
@@ -193,7 +195,7 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
         let epoch = self.start.leader.epoch;
         let mut under_way = FuturesUnordered::new();
         let mut durable = std::pin::pin!(replica.durable_after(0));
-        let mut leads_on = std::pin::pin!(async move {
+        let mut leadership_ended = std::pin::pin!(async move {
             let has_ended = |known: &Leadership| !known.is_own || known.epoch != epoch;
             let ended = leadership.wait_for(has_ended).await;
             ended.map(|known| known.clone()).ok()
@@ -233,7 +235,7 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
                     let Ok(permit) = permit else { return };
                     permit.send(FromLeader::News(self.take_news()));
                 }
-                known = &mut leads_on => {
+                known = &mut leadership_ended => {
                     if let Some(known) = known {
                         let leader = to_link(&known);
                         let origin = self.own.origin;
@@ -316,6 +318,7 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
         }
     }
 
+    /// Adds the outcome of the command `number` to the next message, if the follower has to be told the outcome.
     fn say(&mut self, number: u64, outcome: Option<HandedOutcome>) {
         if let Some(outcome) = outcome {
             self.news.replies.push((number, outcome));
@@ -323,6 +326,7 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
         }
     }
 
+    /// Takes the content of the next message to the follower.
     fn take_news(&mut self) -> LeaderNews {
         self.has_news = false;
         LeaderNews {

@@ -21,6 +21,7 @@ pub(crate) struct Outgoing {
     queue: Mutex<Queue>,
     /// Notified when a command was queued.
     queued: Notify,
+    /// The replica that leads, as the engine knows it.
     leader: watch::Sender<Leadership>,
     /// The version in which commands are encoded.
     version: AtomicU32,

@@ -33,11 +33,12 @@ pub(crate) struct Peers {
     known: Mutex<Known>,
 }
 
+/// The list of the other replicas.
 #[derive(Default)]
 struct Known {
     /// The epoch of the leader to which the list belongs.
     epoch: u64,
-    /// The number of a replica, which is new at each of its starts, is the key.
+    /// The replicas, by their numbers. A replica gets a new number at each start.
     peers: BTreeMap<u64, Peer>,
 }
 
@@ -46,9 +47,9 @@ struct Peer {
     address: String,
     /// The link to it, which connects when it is first used.
     link: Arc<dyn ReplicaLink>,
-    /// The updates of hosts for it.
+    /// The updates of hosts that wait to be sent to it.
     updates: Arc<UpdateQueue>,
-    /// Since when it is not named any more, if it is not.
+    /// Since when the leader does not name it any more; `None` while the leader names it.
     unnamed_since: Option<Instant>,
 }
 
@@ -95,6 +96,7 @@ impl Peers {
         }
     }
 
+    /// Makes `named` the list of replicas. Replicas that it does not name are remembered for a while.
     fn replace(&self, peers: &mut BTreeMap<u64, Peer>, named: &[ReplicaAddress], now: Instant) {
         for (origin, peer) in peers.iter_mut() {
             let is_named = named.iter().any(|replica| replica.origin == *origin);
@@ -123,7 +125,7 @@ impl Peers {
         }
     }
 
-    /// The links to the replicas whose numbers are wanted.
+    /// The links to those remembered replicas whose numbers `is_wanted` accepts.
     fn links(&self, now: Instant, is_wanted: impl Fn(u64) -> bool) -> Vec<Arc<dyn ReplicaLink>> {
         let known = self.known.lock();
         let wanted = known
@@ -133,6 +135,7 @@ impl Peers {
         wanted.map(|(_, peer)| Arc::clone(&peer.link)).collect()
     }
 
+    /// Sends an update of a host to each replica that the leader names. Returns the receipts of those that answer.
     async fn send_update(&self, posted: PostedUpdate) -> Vec<Receipt> {
         let named: Vec<_> = {
             let known = self.known.lock();
@@ -144,6 +147,8 @@ impl Peers {
         receipts.into_iter().flatten().collect()
     }
 
+    /// Asks each replica that may have offered a candidate for the offer. An error means that one of them did not
+    /// answer, so the offer may exist.
     async fn ask_for_offer(&self, candidate: Uuid) -> Result<Option<Vec<u8>>, String> {
         let may_have_offered = |origin| may_be_offered_by(candidate, origin);
         let mut unanswered = None;

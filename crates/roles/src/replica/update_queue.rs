@@ -1,4 +1,4 @@
-//! The updates of hosts that wait to be sent to another replica.
+//! The queue of updates of hosts that wait to be sent to another replica.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,6 +35,7 @@ struct State {
     left_out_until: Option<Instant>,
 }
 
+/// An update that waits to be sent, with the channel to the caller that waits for its receipt.
 struct Waiting {
     posted: PostedUpdate,
     receipt: oneshot::Sender<Receipt>,
@@ -140,7 +141,7 @@ impl Drop for Sending {
 fn deliver(batch: Vec<Waiting>, receipts: Vec<Option<Receipt>>) {
     for (waiting, receipt) in batch.into_iter().zip(receipts) {
         if let Some(receipt) = receipt {
-            // Whoever sent the update may be gone.
+            // This fails if the caller has gone.
             let _ = waiting.receipt.send(receipt);
         }
     }

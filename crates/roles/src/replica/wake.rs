@@ -16,7 +16,7 @@ const UNTOLD_INTERVAL: Duration = Duration::from_millis(50);
 /// from the store.
 const SENT_WITHIN: Duration = Duration::from_millis(10);
 
-/// Wakes the reader of a follower's journal when a leader tells of new entries.
+/// Wakes the reader of a follower's journal when the leader or the store reports new entries.
 #[derive(Debug, Default)]
 pub(crate) struct Wake {
     state: Mutex<WakeState>,
@@ -25,7 +25,8 @@ pub(crate) struct Wake {
 
 #[derive(Debug, Default)]
 struct WakeState {
-    /// The newest entry that the leader has told of. If it sends its entries, it has sent those up to this one.
+    /// The newest entry that the leader has reported. If the leader sends entries to this replica, it has sent all up
+    /// to this one.
     end: u64,
     /// The newest entry that the store has reported. The leader may be about to send it.
     store_end: u64,
