@@ -31,7 +31,9 @@ const LEAD_MAX_US: u64 = 50_000;
 /// The project and user of a request, and what the request costs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Share {
+    /// The key of the project: a hash of its name.
     pub(crate) project: u64,
+    /// The key of the user: a hash of its name.
     pub(crate) user: u64,
     /// The estimated cost in microseconds.
     pub(crate) cost: u64,
@@ -40,10 +42,12 @@ pub(crate) struct Share {
 }
 
 impl Share {
+    /// By how much the request makes the virtual start of its project's flow grow.
     fn virtual_cost(&self) -> u64 {
         self.cost.saturating_mul(self.crowd)
     }
 
+    /// By how much the request may run before the virtual start of its flow, in microseconds.
     fn lead(&self) -> u64 {
         match self.crowd {
             1 => self.cost.saturating_mul(LEAD_REQUESTS).min(LEAD_MAX_US),
@@ -57,6 +61,8 @@ impl Share {
 struct Rank {
     /// When the next request of the flow runs, the virtual time becomes at least this.
     virtual_start: u64,
+    /// The virtual cost of the flow's next request. Of flows with equal starts, the one with the cheapest next request
+    /// is served first.
     virtual_cost: u64,
     /// A number that grows with each flow that becomes ready, so that flows with equal starts are served in the order
     /// in which they became ready.
@@ -74,26 +80,36 @@ pub(crate) struct FairPool<W> {
     is_shared: bool,
     /// The most seats that one project may have at a time.
     seats_per_project: usize,
+    /// The seats that are taken, without those that are held only from their own project.
     taken: usize,
+    /// How many requests of all projects wait.
     waiting: usize,
+    /// The largest virtual start with which a request has run.
     virtual_time: u64,
     /// The largest virtual start of any flow.
     latest_start: u64,
+    /// The flows, by project.
     flows: BTreeMap<u64, Flow<W>>,
-    /// The flows that have a request to run and may have another seat.
+    /// The flows that have a request to run and may have another seat, by rank, each with its project.
     ready: BTreeSet<(Rank, u64)>,
+    /// The [`Rank::order`] of the next flow that becomes ready.
     next_order: u64,
+    /// The number of flows at which idle ones are looked for and forgotten.
     forget_at: usize,
 }
 
 /// The flow of one project.
 #[derive(Debug)]
 struct Flow<W> {
+    /// The virtual start of the next request of the project, without its lead.
     virtual_start: u64,
     /// The seats that the project has, including those that are held after its requests.
     taken: usize,
+    /// How many requests of the project wait.
     waiting: usize,
+    /// The flows of the project's users, by user.
     users: BTreeMap<u64, UserFlow<W>>,
+    /// The virtual time among the users of the project.
     users_virtual_time: u64,
     /// The rank of the flow if it is ready.
     ready: Option<Rank>,
@@ -102,8 +118,11 @@ struct Flow<W> {
 /// The flow of one user of a project, as long as the user has open requests.
 #[derive(Debug)]
 struct UserFlow<W> {
+    /// The virtual start of the user's next request, among the users of the project.
     virtual_start: u64,
+    /// How many requests of the user run or wait.
     open: u64,
+    /// The requests of the user that wait, the oldest first.
     queue: VecDeque<WaitingRequest<W>>,
 }
 
@@ -111,6 +130,7 @@ struct UserFlow<W> {
 struct WaitingRequest<W> {
     id: u64,
     share: Share,
+    /// The virtual cost of the request in the flow of its user.
     user_cost: u64,
     waiter: W,
 }

@@ -9,7 +9,9 @@ const PRESENT_FOR: Duration = Duration::from_secs(1);
 /// The last two projects that sent requests, each with the time of its last request.
 #[derive(Debug, Default)]
 pub(crate) struct RecentProjects {
+    /// The project of the last request, with the time of that request.
     last: Option<(u64, Duration)>,
+    /// The last project before it that was another one, with the time of that project's last request.
     last_of_another: Option<(u64, Duration)>,
 }
 

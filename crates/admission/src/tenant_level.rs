@@ -84,7 +84,9 @@ pub enum Departure {
 pub struct Seat {
     request: IncomingRequest,
     pool: PoolKind,
+    /// The estimated cost of the request, in microseconds.
     estimate: u64,
+    /// How many requests the project had open when the request arrived, including this one.
     crowd: u64,
     /// When the request got the seat.
     taken_at: Duration,
@@ -147,14 +149,18 @@ struct Queued<W> {
 /// call [`Self::start_next`] until it returns nothing.
 #[derive(Debug)]
 pub struct TenantLevel<W> {
+    /// The most waiting requests of one project.
     queue_max: usize,
+    /// The most waiting requests of all projects together.
     queue_total_max: usize,
     cheap: Pool<Queued<W>>,
     costly: Pool<Queued<W>>,
     multi_create: Pool<Queued<W>>,
+    /// The costs of kinds of requests, learned from the requests so far.
     costs: CostTable,
     /// Open requests (running or waiting) of each project that has any.
     open: BTreeMap<u64, u64>,
+    /// The projects that sent the last requests.
     recent: RecentProjects,
     /// The time at which an eighth of the processors, working on nothing else, would have done the accepted work behind
     /// the API.

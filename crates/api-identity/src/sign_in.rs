@@ -25,9 +25,11 @@ pub(crate) struct Issued {
 /// A user who has signed in.
 struct SignedIn {
     user: String,
+    /// How the user signed in, for this token and for those from which it was derived.
     methods: Vec<Method>,
     /// When the new token expires at the latest.
     expires_at: Timestamp,
+    /// The audit id of the first token of the chain, if the user signed in with another token.
     audit_root: Option<[u8; 16]>,
     application_credential: Option<String>,
     /// The only scope that the new token may have: that of the application credential for which the token is issued.

@@ -64,6 +64,7 @@ enum Condition {
 /// A comparison with a time, in whole seconds, because clients see times in whole seconds.
 #[derive(Clone, Copy, Debug)]
 struct Comparison {
+    /// The operator: `gt`, `gte`, `lt`, `lte`, `eq` or `neq`.
     operator: &'static str,
     time: Timestamp,
 }

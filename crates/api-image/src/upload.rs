@@ -37,7 +37,9 @@ pub(crate) struct Upload {
     /// The bytes that the project's images have already.
     bytes_in_use: u64,
     slot: Slot,
+    /// How many bytes have arrived.
     size: u64,
+    /// The bytes that have arrived and are not written yet.
     buffer: Vec<u8>,
     /// `None` before the first bytes are written, and while a thread has it.
     writer: Option<HashingWriter>,

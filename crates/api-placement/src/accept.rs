@@ -16,6 +16,7 @@ pub(crate) enum Accept {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Range {
     media_type: String,
+    /// Whether the range has parameters besides its weight.
     has_parameters: bool,
     weight: u16,
 }

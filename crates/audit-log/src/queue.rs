@@ -30,6 +30,7 @@ pub(crate) struct EventQueue {
 #[derive(Debug, Default)]
 struct QueueState {
     events: Vec<Event>,
+    /// The approximate memory of `events`, in bytes.
     bytes: usize,
     /// The number of events that were left out after the last of `events`.
     left_out: u64,

@@ -56,6 +56,7 @@ struct Entry<V> {
     expires_at: Instant,
     /// Distinguishes the entry from earlier ones with the same key.
     number: u64,
+    /// Whether the entry was found since it was last considered for eviction.
     is_used: bool,
 }
 
@@ -155,7 +156,9 @@ impl<V: Clone> SecondChanceCache<V> {
 /// three quarters (protected) when they are found for the first time. So a flood of entries that are never
 /// found evicts nothing that is in use.
 pub(crate) struct SegmentedCache<V> {
+    /// The entries that were not found yet: a quarter of the capacity.
     probation: SecondChanceCache<V>,
+    /// The entries that were found at least once: three quarters of the capacity.
     protected: SecondChanceCache<V>,
 }
 

@@ -20,7 +20,9 @@ pub(crate) struct GuessLimiter {
     charged: Arc<Mutex<SecondChanceCache<Instant>>>,
     /// The time after which one guess is available again.
     interval: Duration,
+    /// How many wrong guesses a pair may make in a burst.
     burst: u32,
+    /// How many guesses become available again each minute.
     per_minute: u32,
 }
 

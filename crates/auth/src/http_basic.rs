@@ -36,9 +36,11 @@ const USER_BYTES_MAX: usize = 255;
 pub(crate) struct HttpBasic {
     config: HttpBasicConfig,
     path: PathBuf,
+    /// The value of `WWW-Authenticate` in refusals.
     challenge: String,
     key_hasher: KeyHasher,
     users: Mutex<Arc<Users>>,
+    /// The time from which `last_check_ms` is counted.
     started: Instant,
     /// The time at which the file was last checked for changes, in milliseconds since `started`.
     last_check_ms: AtomicU64,

@@ -43,6 +43,7 @@ const REJECT_EXPIRED: bool = false;
 /// The state of the strategy: the client, the caches, and the limiter of queries.
 pub(crate) struct Keystone {
     client: Client,
+    /// The value of `WWW-Authenticate` in refusals.
     challenge: String,
     service_token_roles: Vec<String>,
     service_token_roles_required: bool,
@@ -53,6 +54,7 @@ pub(crate) struct Keystone {
     rejected_tokens: Mutex<SecondChanceCache<()>>,
     single_flight: SingleFlight<CheckOutcome>,
     limiter: CheckLimiter,
+    /// The time from which `last_logged_s` is counted.
     started: Instant,
     /// The time of the last log line about an unavailable Keystone, in seconds since `started`.
     last_logged_s: AtomicU64,

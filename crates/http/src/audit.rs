@@ -25,6 +25,7 @@ pub(crate) struct AuditEntry {
 #[derive(Debug)]
 struct Origin {
     service: &'static str,
+    /// The authentication strategy. The log names it as the issuer of the caller's identity.
     issuer: &'static str,
     method: Method,
     path: String,
@@ -46,6 +47,7 @@ pub(crate) struct EndedRequest<'a> {
 pub(crate) struct AuditResult {
     /// The status of the answer; none if the client went away before there was one.
     status: Option<u16>,
+    /// The reason of a refusal, if the log may repeat it.
     text: Option<String>,
     location: Option<String>,
 }

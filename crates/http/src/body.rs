@@ -66,6 +66,7 @@ impl AsRef<[u8]> for HeldPiece {
 /// A large response: each piece is made when the one before it was sent, so that a client that
 /// reads nothing occupies little memory.
 pub struct ChunkedResponse {
+    /// Makes the next piece; returns `None` after the last one.
     make_piece: Box<dyn FnMut() -> Option<Bytes> + Send>,
     /// Whether other connections had their turn since the last piece.
     has_yielded: bool,

@@ -91,15 +91,19 @@ pub struct CostlyExecutor {
 
 struct Shared {
     options: CostlyOptions,
+    /// Hashes the names of callers. It is seeded at random, so that no caller can choose a name with the key of another
+    /// one.
     hasher: RandomState,
     queue: Mutex<FairQueue>,
 }
 
 #[derive(Default)]
 struct FairQueue {
+    /// How many requests run.
     running: usize,
     /// How many requests of each caller run. Callers without a running request are left out.
     running_by_caller: HashMap<Caller, usize>,
+    /// How many requests wait.
     waiting: usize,
     /// The requests that wait, by caller. There is no empty queue in it.
     waiting_by_caller: HashMap<Caller, VecDeque<oneshot::Sender<Permit>>>,

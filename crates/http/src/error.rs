@@ -15,6 +15,7 @@ pub struct ApiError {
     code: Option<&'static str>,
     allow: Option<&'static str>,
     retry_after_s: Option<u64>,
+    /// Whether the response has no `Vary` header; see [`ApiError::without_vary`].
     lacks_vary: bool,
     /// Fields that few errors have, boxed so that results stay small.
     rare: Option<Box<RareFields>>,

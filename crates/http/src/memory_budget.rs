@@ -19,6 +19,7 @@ const FORGET_EVERY: usize = 64;
 /// A number of bytes that many requests share. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryBudget {
+    /// The permits for all memory of the budget, each for [`UNIT_BYTES`] bytes.
     total: Arc<Semaphore>,
     /// The maximum of one caller, in units.
     share: usize,

@@ -15,7 +15,9 @@ use tokio::net::TcpStream;
 /// both run in the task of the connection.
 #[derive(Debug, Default)]
 pub struct PeerWatch {
+    /// Whether a request waits, so that the layer above the socket has to look for the end of the connection.
     is_watching: AtomicBool,
+    /// Whether the client has closed the connection.
     has_closed: AtomicBool,
 }
 

@@ -114,7 +114,9 @@ pub struct FileBody {
 }
 
 enum FileState {
+    /// The file, while no read is under way.
     Idle(File),
+    /// A read on another thread. Its result is the file and the next piece.
     Reading(JoinHandle<std::io::Result<(File, Bytes)>>),
     /// The file was read to its end, or cannot be read further.
     Over,

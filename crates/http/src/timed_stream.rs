@@ -67,8 +67,11 @@ pub(crate) struct TimedStream<S> {
     has_head_begun: bool,
     /// Since when the server has waited for the rest of the head.
     head_begun_since: Option<Instant>,
+    /// The timer of the deadline by which the client has to send something.
     client_timer: PeerTimer,
+    /// The write that makes no progress, if there is one.
     stalled: Option<StalledWrite>,
+    /// The state of reading on after the server has closed its side.
     linger: Option<LingeringClose>,
     /// The waker that is registered with `connection_state`.
     waker: Option<Waker>,

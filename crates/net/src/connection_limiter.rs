@@ -49,9 +49,11 @@ const RESPONDED: u8 = 3;
 /// The state of one connection. The task of the connection updates it, without a lock.
 #[derive(Debug)]
 pub struct ConnectionState {
+    /// The phase of the connection: [`NEW`], [`BUSY`], [`RESPONDED`] or [`KEPT_ALIVE`].
     phase: AtomicU8,
     /// Whether no byte of a further request has arrived, and the last response was sent completely.
     idle: AtomicBool,
+    /// Whether the connection is evicted.
     must_close: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
@@ -131,12 +133,14 @@ pub struct ConnectionLimiter {
     limits: Limits,
     metrics: ConnectionMetrics,
     open_connections: Mutex<Connections>,
+    /// Notified when a connection has closed.
     closed: Notify,
 }
 
 /// All connections, by peer.
 #[derive(Debug, Default)]
 struct Connections {
+    /// The number of the next connection. Numbers grow, so they order connections by age.
     next_number: u64,
     total: usize,
     peers: HashMap<Peer, PeerConnections>,

@@ -30,6 +30,7 @@ pub(crate) struct HandshakeLimiter {
 /// The handshakes that have or wait for a permit.
 #[derive(Debug, Default)]
 struct State {
+    /// The number of the next handshake. Numbers grow, so they order handshakes by age.
     next_number: u64,
     peers: HashMap<Peer, PeerState>,
     /// Handshakes under way by age, the oldest first.

@@ -81,6 +81,7 @@ pub struct Authority {
     directory: PathBuf,
     installation: String,
     certificate: CertificateDer<'static>,
+    /// The name and the key with which certificates are signed.
     issuer: Issuer<'static, KeyPair>,
 }
 

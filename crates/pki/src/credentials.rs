@@ -31,6 +31,7 @@ pub struct Credentials {
     current: RwLock<Arc<LoadedCredentials>>,
     /// The stamps of the files as they were loaded last; `None` for a file that did not exist.
     stamps: RwLock<Vec<Option<FileStamp>>>,
+    /// Sends [`LoadedCredentials::number`] when the folder was loaded again.
     changes: watch::Sender<u64>,
 }
 

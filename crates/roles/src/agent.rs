@@ -63,8 +63,11 @@ pub fn run(arguments: &AgentArgs) -> anyhow::Result<()> {
 
 /// The result of checking the options and reading the files that they name.
 pub struct Checked {
+    /// The driver that the options select, with its hosts.
     driver: Arc<dyn Driver>,
+    /// How the agent reaches placement.
     placement: placement::Options,
+    /// The secret that the agent sends to its cell, if there is one.
     token: Option<Token>,
     /// Settings that are allowed but probably not intended.
     pub warnings: Vec<String>,

@@ -61,8 +61,11 @@ struct Own {
 /// This process as one of the replicas of its role.
 pub(crate) struct ReplicaGroup<M: ReplicatedMachine> {
     engine: Engine<M>,
+    /// The link on which the other replicas call this one.
     link: Arc<LeadingReplica<M>>,
+    /// The replicas that follow this one while it leads.
     followers: Arc<Followers>,
+    /// The other replicas, with the links to them.
     peers: Arc<Peers>,
 }
 

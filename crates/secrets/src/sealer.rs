@@ -413,7 +413,9 @@ impl RequestSecrets {
 /// One set of secrets of a request, sealed with its data key.
 struct SealedSet {
     set: SecretSet,
+    /// The key with which the fields are sealed.
     data_key: DataKey,
+    /// The sealed fields, as text.
     fields: Arc<str>,
 }
 

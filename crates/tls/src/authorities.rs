@@ -15,6 +15,7 @@ use crate::validity::Validity;
 pub struct Authorities {
     roots: Arc<RootCertStore>,
     revocations: Vec<CertificateRevocationListDer<'static>>,
+    /// The validity of the authority that expires last.
     latest_validity: Validity,
 }
 

@@ -13,6 +13,7 @@ pub(crate) struct HostRow<'s> {
     pub(crate) name: &'s str,
     pub(crate) cell: CellId,
     pub(crate) service: Option<&'s Service>,
+    /// The latest report of the host's cell; `None` if there is none yet.
     view: Option<&'s HostView>,
     /// Whether the host's cell is recorded as down, or is silent.
     pub(crate) is_out_of_reach: bool,

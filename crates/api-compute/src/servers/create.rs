@@ -61,12 +61,15 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 /// The objects that a request refers to, as they were found in the state.
 struct LookedUp {
     request_spec: RequestSpec,
+    /// The public key of the key pair that the request names, if it names one.
     public_key: Option<String>,
 }
 
 /// The servers of an accepted request.
 struct NewBuilds {
+    /// The UUID of the reservation (Nova: all servers of one request).
     reservation: Uuid,
+    /// The id of the reservation, as the API shows it.
     reservation_id: String,
     builds: Vec<NewBuild>,
 }

@@ -25,8 +25,11 @@ pub(super) struct CreateRequest<'a> {
     pub(super) zone: Option<&'a str>,
     /// `host`, `host:node` or `:node`.
     pub(super) forced_host: Option<&'a str>,
+    /// The least number of servers to create, if the request names one. With fewer hosts, none is created.
     pub(super) count_min: Option<u32>,
+    /// The number of servers to create if there are hosts for all.
     pub(super) count: u32,
+    /// Whether the response has the reservation id in place of the server (`return_reservation_id`).
     pub(super) wants_reservation: bool,
     pub(super) hints: Hints,
     pub(super) destination: Option<Destination>,

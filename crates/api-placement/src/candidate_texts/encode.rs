@@ -35,6 +35,7 @@ pub(crate) struct Encoder {
     summaries: Vec<Bytes>,
     template: CandidateTemplate,
     writer: Writer,
+    /// The part that is written next.
     part: Part,
 }
 

@@ -33,12 +33,14 @@ struct CachedSummaries {
     changed_at: Vec<u64>,
     /// The cached summaries, by the provider's slot.
     summaries: Vec<Option<CachedSummary>>,
+    /// The size of all cached summaries together.
     bytes: usize,
 }
 
 /// The cached summary of one provider.
 #[derive(Debug)]
 struct CachedSummary {
+    /// The root of the provider's tree.
     root: ProviderId,
     /// The position of the tree change log when the summary was written.
     position: u64,

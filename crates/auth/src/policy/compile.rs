@@ -23,6 +23,7 @@ const SIMILARITY_MIN: f64 = 0.8;
 /// All compiled rules: first those of [`Rule::ALL`], in its order.
 #[derive(Debug)]
 pub(crate) struct Rules {
+    /// The compiled check of each rule, by the index of the rule.
     nodes: Vec<Node>,
 }
 
@@ -34,6 +35,7 @@ enum Node {
     Not(Box<Node>),
     All(Box<[Node]>),
     Any(Box<[Node]>),
+    /// A reference to the rule with this index.
     Rule(usize),
     /// A role without placeholders, in lower case.
     Role(Box<str>),

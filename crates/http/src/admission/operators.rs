@@ -117,6 +117,7 @@ impl Drop for OperatorPermit<'_> {
 struct QueueEntry<'a> {
     level: &'a OperatorLevel,
     id: u64,
+    /// Receives the seat when one is free for the request.
     receiver: oneshot::Receiver<()>,
 }
 

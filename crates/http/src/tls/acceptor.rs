@@ -27,6 +27,7 @@ type CurrentConfig = dyn Fn() -> Arc<ServerConfig> + Send + Sync;
 
 /// Carries out the TLS handshakes of a listener.
 pub struct TlsAcceptor {
+    /// Returns the configuration for a new connection.
     config: Box<CurrentConfig>,
     handshakes: Handshakes,
     metrics: ListenerTlsMetrics,

@@ -113,6 +113,7 @@ fn counters(metrics: &placewright_cell::CellMetrics) -> [(&'static str, &'static
 /// The state of a cell for its health checks.
 pub(super) struct CellHealth {
     registry: Registry,
+    /// How many signals to stop have come so far.
     stops: watch::Receiver<u32>,
     cell: Weak<Cell>,
 }

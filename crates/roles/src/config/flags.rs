@@ -16,7 +16,9 @@ use crate::options::{OPTIONS, OptionSpec, ValueSyntax};
 /// The flags of a command line that set options, and `--config`.
 #[derive(Debug, Clone, Default)]
 pub struct Flags {
+    /// The value of `--config`.
     config: Option<PathBuf>,
+    /// The options that were given as flags, each with its index in the table of options and its text.
     values: Vec<(usize, String)>,
 }
 

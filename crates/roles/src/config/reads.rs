@@ -11,6 +11,7 @@ use crate::options::{OPTIONS, OptionSpec, SECTIONS};
 pub struct CommandOptions {
     /// The command as the user writes it, such as `up`.
     pub command: &'static str,
+    /// The sections that the command reads, in the order of its help, each with the keys that it reads of the section.
     sections: &'static [(&'static str, KeySet)],
     /// Whether the command also reads all other sections, except [`SINGLE_COMMAND_SECTIONS`].
     reads_other_sections: bool,

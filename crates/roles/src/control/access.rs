@@ -45,6 +45,7 @@ pub(super) fn load(
 pub(super) struct AccessFiles {
     pub(super) policy: PolicyConfig,
     pub(super) gateway: Arc<Gateway>,
+    /// The listeners with TLS, which have files of their own.
     pub(super) tls: Arc<Listeners>,
 }
 

@@ -27,7 +27,9 @@ const COSTLY_NICE: i32 = 5;
 
 /// Two Tokio runtimes: one for sockets and requests that are not costly, one for costly requests.
 pub(crate) struct ApiThreads {
+    /// The threads for sockets and for requests that are not costly. `None` only while this is dropped.
     sockets: Option<Runtime>,
+    /// The threads for costly requests. `None` only while this is dropped.
     costly: Option<Runtime>,
     costly_executor: CostlyExecutor,
 }

@@ -35,7 +35,9 @@ struct FieldWriter<'a> {
     /// Fields that are not written yet. They are collected here because each write to the writer passes through several
     /// layers.
     buffered: String,
+    /// Whether no field was written yet, so that the next one needs no space before it.
     is_empty: bool,
+    /// The first error of the writer. After it, nothing more is written.
     result: fmt::Result,
 }
 

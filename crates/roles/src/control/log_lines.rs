@@ -53,6 +53,7 @@ thread_local! {
 
 /// The second of this thread's latest line, formatted up to the dot of its fraction.
 struct FormattedSecond {
+    /// The second, counted from 1970; `None` before the thread's first line.
     number: Option<u64>,
     text: String,
 }

@@ -101,11 +101,13 @@ struct LogQueue {
 
 /// The lines that wait to be written.
 struct QueuedLines {
+    /// The queued lines, one after the other: at most [`QUEUE_BYTES_MAX`].
     bytes: Vec<u8>,
     /// The number of lines that were dropped after `bytes`.
     dropped: u64,
     /// The newest lines, which follow the dropped ones.
     newest: VecDeque<Vec<u8>>,
+    /// The length of all lines in `newest` together.
     newest_bytes: usize,
     is_closed: bool,
     /// Whether lines that were taken from the queue are being written.

@@ -40,6 +40,7 @@ pub(super) fn check(options: &Options) -> Result<(), ConfigErrors> {
 /// token for its own agents.
 pub(crate) struct OwnIdentity {
     accounts: Accounts,
+    /// The address on which the identity API listens.
     address: SocketAddr,
     /// The token with which agents of this process write to placement.
     process_token: Secret,

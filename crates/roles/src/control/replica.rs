@@ -35,8 +35,11 @@ use crate::store::Store;
 /// This process as one of the replicas of control.
 pub(super) struct ControlReplica {
     group: Arc<ReplicaGroup<ControlMachine>>,
+    /// The link to placement that cells get.
     placement: Arc<LatePlacement>,
+    /// The link that the other replicas get.
     control_link: Arc<ControlLink>,
+    /// The task of the gRPC server. It ends when `stop` is sent or dropped.
     serving: JoinHandle<Result<(), ServeError>>,
     stop: oneshot::Sender<()>,
 }

@@ -30,6 +30,7 @@ const PASS_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct InheritedSockets {
     listeners: Vec<TcpListener>,
     connections: Vec<TcpStream>,
+    /// The process that still uses the store, if there is one that can be replaced.
     predecessor: Option<Predecessor>,
 }
 
@@ -121,6 +122,7 @@ pub(crate) fn copy_listeners<'a>(
 /// The state of handing over to a successor.
 #[derive(Default)]
 pub(crate) struct HandOver {
+    /// The receiver of connections that become idle: a process that has asked this one to end, or systemd.
     successor: Mutex<Option<Arc<dyn Successor>>>,
     /// A channel that is disconnected when the successor has all connections.
     all_passed: Mutex<Option<Receiver<()>>>,

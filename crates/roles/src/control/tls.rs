@@ -63,6 +63,7 @@ struct Listener {
     section: &'static str,
     /// The configuration of TLS for the side of the server, from the listener's files.
     server: Arc<FileBacked<LoadedServer, FileError>>,
+    /// Whether the listener also serves HTTP without TLS.
     allows_plain: bool,
 }
 
@@ -232,8 +233,10 @@ fn now_s() -> i64 {
 
 /// TLS of a running control.
 pub(super) struct Tls {
+    /// The limits of the handshakes of the APIs.
     handshakes: Handshakes,
     listeners: Arc<Listeners>,
+    /// The threads that compute the handshakes of all listeners.
     threads: HandshakeThreads,
 }
 

@@ -19,7 +19,9 @@ const INSTALLATION: &str = "up";
 pub(super) struct Certificates {
     /// `None` if control has a certificate of another authority.
     authority: Option<Authority>,
+    /// The folder below which each cell, and the agents of each cell, have a folder with their certificate.
     folder: PathBuf,
+    /// The credentials of the cells that were loaded so far.
     credentials: Vec<Arc<Credentials>>,
 }
 

@@ -12,7 +12,9 @@ use crate::config::ConfigErrors;
 /// The simulation's hosts and options, before the hosts are distributed over the cells.
 pub(super) struct Simulation {
     pub(super) hosts: Vec<HostDescription>,
+    /// How long each simulated operation takes.
     times: BTreeMap<Operation, DurationDistribution>,
+    /// How often each simulated operation fails, from 0 to 1.
     failure_rates: BTreeMap<Operation, f64>,
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 /// The values of one kind, as JSON.
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
+    /// The number of each value.
     numbers: HashMap<Arc<str>, u32>,
     /// By number: the version in which a value was added, and the value.
     values: Vec<(u64, Arc<str>)>,

@@ -61,6 +61,7 @@ pub(super) struct FleetStream {
     shared: Arc<Shared>,
     sender: mpsc::Sender<Bytes>,
     stopping: watch::Receiver<bool>,
+    /// The latest look of the sampler.
     looks: watch::Receiver<Arc<Look>>,
     _permit: OwnedSemaphorePermit,
 }

@@ -89,8 +89,10 @@ pub(super) enum CollectResult {
 
 /// The state of the collection between two slices.
 pub(super) struct Collector {
+    /// The search, until it is complete.
     search: Option<CandidateSearch>,
     is_first_slice: bool,
+    /// The data of a large response, once the search is complete.
     large: Option<Box<LargeResponse>>,
 }
 
@@ -203,7 +205,9 @@ pub(super) struct LargeResponse {
     /// Providers that were deleted since the search found candidates with them.
     deleted_providers: HashSet<ProviderId>,
     classes: HashMap<ClassId, Box<str>>,
+    /// The approximate size of the candidates in the response, in bytes.
     candidate_bytes: usize,
+    /// The size of the summaries that were collected so far, in bytes.
     summary_bytes: usize,
     /// The bytes of the summaries that were not in the cache, and occupy memory because of this response.
     uncached_bytes: usize,
