@@ -1,25 +1,15 @@
-"""The real ``openstack`` client, called as a person calls it.
-
-Each command runs ``openstackclient.shell.main`` in a forked child. So it behaves
-as the installed program does, and its modules are imported only once.
-"""
+"""The commands of osc-placement, their options, and what they printed."""
 
 import json
-import os
-import tempfile
-import threading
-import traceback
 from importlib import metadata
 
-from openstackclient import shell
+import openstack_client
 from osc_lib.command import command as osc_command
 
-# Loaded now, so that each child has them already.
 COMMANDS = {
     entry.name.replace("_", " "): entry.load()
     for entry in metadata.entry_points(group="openstack.placement.v1")
 }
-LIMIT_S = 60
 
 
 def options_of(name: str) -> set[str]:
@@ -66,38 +56,5 @@ class Client:
         self.auth = auth
 
     def __call__(self, arguments: list[str], version: str) -> Reply:
-        argv = [*self.auth, "--os-placement-api-version", version, *arguments]
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            child = os.fork()
-            if child == 0:
-                _become_openstack(argv, out.fileno(), err.fileno())
-            timer = threading.Timer(LIMIT_S, os.kill, (child, 9))
-            timer.start()
-            _, status = os.waitpid(child, 0)
-            timer.cancel()
-            out.seek(0)
-            err.seek(0)
-            return Reply(
-                os.waitstatus_to_exitcode(status),
-                out.read().decode(),
-                err.read().decode(),
-            )
-
-
-def _become_openstack(argv: list[str], out: int, err: int) -> None:
-    status = 70
-    try:
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(out, 1)
-        os.dup2(err, 2)
-        status = shell.main(argv)
-    except SystemExit as exit_request:
-        status = exit_request.code if isinstance(exit_request.code, int) else 1
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        import sys
-
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+        ended = openstack_client.run([*self.auth, "--os-placement-api-version", version, *arguments])
+        return Reply(ended.returncode, ended.stdout, ended.stderr)

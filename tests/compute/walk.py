@@ -25,6 +25,7 @@ sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 
 import images
 import installation
+import openstack_client
 import sdk
 import tally
 
@@ -38,18 +39,14 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh
 
 
 class Client:
-    """The ``openstack`` command as it is installed."""
+    """The ``openstack`` command."""
 
     def __init__(self, counts: tally.Tally, config: str) -> None:
         self.counts = counts
-        self.program = pathlib.Path(sys.executable).parent / "openstack"
         self.env = {**os.environ, "OS_CLIENT_CONFIG_FILE": config, "OS_CLOUD": "placewright"}
 
     def call(self, line: str) -> subprocess.CompletedProcess:
-        words = line.split()
-        return subprocess.run(
-            [self.program, *words], env=self.env, capture_output=True, text=True, timeout=LIMIT_S
-        )
+        return openstack_client.run(line.split(), env=self.env, limit_s=LIMIT_S)
 
     def run(self, line: str, want=None):
         """Runs a command that must succeed; ``want`` says whether its JSON is right."""

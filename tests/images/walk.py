@@ -16,6 +16,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(1, str(ROOT / "tests/lib"))
 
+import openstack_client
 from ports import free_port
 
 HOSTS = 4
@@ -39,10 +40,8 @@ class Walk:
             print(f"FAILED: {name}: {seen}", flush=True)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess:
-        client = pathlib.Path(sys.executable).parent / "openstack"
-        return subprocess.run(
-            [client, *arguments], env=self.environment, cwd=self.folder, capture_output=True, text=True,
-            timeout=COMMAND_S, stdin=subprocess.DEVNULL,
+        return openstack_client.run(
+            list(arguments), env=self.environment, folder=self.folder, limit_s=COMMAND_S
         )
 
     def works(self, *arguments: str, formatted: bool = False) -> object:
