@@ -126,6 +126,7 @@ mod avx512 {
 
     use super::BLOCK_HOSTS;
 
+    /// The number of values in a vector register.
     const LANES: usize = 8;
 
     pub(super) fn masked_range(v4: V4, values: &[f64; BLOCK_HOSTS], mask: u64) -> (f64, f64) {

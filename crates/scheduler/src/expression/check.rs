@@ -69,6 +69,7 @@ struct Estimate {
 }
 
 impl Estimate {
+    /// The estimate for a scalar that is read in one step.
     const SCALAR: Self = Self {
         cost: 1,
         size: 1,

@@ -30,6 +30,7 @@ struct PairCount {
     instance_count: u32,
 }
 
+/// A pair of a property and its value, with the number of instances that have it.
 #[derive(Clone, Debug, Default)]
 struct CountedPair {
     /// The property and its value.

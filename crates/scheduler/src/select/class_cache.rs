@@ -1,10 +1,9 @@
 //! The class cache: intermediate results by request class, from one decision to the next.
 //!
-//! An entry has all results of a class: the prepared request, the prepared queries, which trees are
-//! feasible for them, and the indexes of the ranking. An entry is made when the second request of a class
-//! comes, so that one-off requests do not displace entries. It becomes invalid as a whole when the
-//! aggregates or compute services change from which the request was prepared, and it is evicted as
-//! a whole by the [clock](crate::clock).
+//! An entry has all results of a class: the prepared request, the prepared queries, which trees are feasible for them,
+//! and the indexes of the ranking. An entry is made when the second request of a class comes, so that one-off requests
+//! do not displace entries. It becomes invalid as a whole when the aggregates or the compute services from which the
+//! request was prepared change, and it is evicted as a whole by the [clock](crate::clock).
 //!
 //! For one-off requests, [`OneOff`] caches only the results that the claim after the search needs.
 

@@ -31,14 +31,18 @@ pub struct LossCache {
     classes: HashMap<(u32, u32), DemandClass, foldhash::fast::FixedState>,
 }
 
+/// The free capacity of a host, in the units of [`FreeCapacity`].
 #[derive(Clone, Debug, Default)]
 struct Host {
+    /// The number of free CPUs.
     cpu: u64,
+    /// The free memory in MiB.
     memory: u64,
     /// The sum of the free shares of all devices.
     share: f64,
     /// The stranded shares by the current forecast: the free shares that stay unused for lack of CPUs or memory.
     stranded: f64,
+    /// The free shares of each device.
     devices: SmallVec<[u32; 8]>,
 }
 

@@ -222,8 +222,8 @@ impl HostTable {
         }
         self.slot_of.insert(state.uuid, slot);
         self.slots.insert(slot);
-        // A check that is still in the heap belongs to the host that had this slot before. This host gets a check of
-        // its own.
+        // A liveness check that is still in the heap belongs to the host that had this slot before. The new host gets
+        // another check.
         self.with_liveness_check.remove(slot);
         self.aggregates.set_membership(slot, std::iter::empty());
         self.hosts[index] = Some(state);

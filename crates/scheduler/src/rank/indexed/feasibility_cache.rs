@@ -13,6 +13,7 @@ pub(super) struct FeasibilityCache<'a, F> {
     entries: [Entry; ENTRIES],
 }
 
+/// The result of the tests of one block of hosts.
 #[derive(Clone, Copy)]
 struct Entry {
     block: usize,
