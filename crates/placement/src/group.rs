@@ -22,7 +22,7 @@ pub enum RuleScope {
 pub enum Relation {
     /// The same place as every other claim.
     Same,
-    /// A place with fewer than this many of the others: 1 means a place of its own.
+    /// A place with fewer than this many of the other claims: 1 means a place without other claims.
     FewerThan(u32),
     /// A place that, once the claim is made, has at most this many consumers more than the place
     /// with the fewest: 1 is as even as possible. At least 1, because 0 can never hold. Only places

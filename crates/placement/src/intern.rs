@@ -15,6 +15,7 @@ pub struct Interner {
     numbers: Map<Box<str>, u32>,
 }
 
+/// A name with its reference count.
 #[derive(Clone, Debug)]
 struct Row {
     text: Box<str>,

@@ -34,6 +34,7 @@ pub struct CandidateSearch {
     recorded: (usize, usize),
 }
 
+/// The state of a search between two slices.
 struct InProgress {
     compiled: Arc<CompiledQuery>,
     enumeration: Enumeration,
