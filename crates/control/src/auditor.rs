@@ -33,7 +33,7 @@ impl AuditMetrics {
         let metrics = Self::default();
         registry.sub_registry_with_prefix("placewright").register(
             "audit_findings",
-            "What did not add up at the last look, by kind",
+            "Inconsistencies that the latest audit found, by kind",
             metrics.findings.clone(),
         );
         metrics

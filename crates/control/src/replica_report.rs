@@ -78,7 +78,7 @@ pub struct FollowerReport {
     pub address: String,
     /// The release of the follower's program.
     pub release: String,
-    /// The number of the last entry that the follower had applied when it last said so, at most 500 ms ago.
+    /// The number of the last entry that the follower had applied at its latest message, which is at most 500 ms old.
     pub applied: u64,
 }
 
