@@ -68,6 +68,6 @@ pub enum ClaimResponse {
     Done,
     /// Control has no record of the instance, or none of the move that was to be settled.
     Gone,
-    /// A later claim request or claim was decided before; this one has no effect.
+    /// A claim request or claim that is later than this one was decided before it, so this one has no effect.
     Stale,
 }

@@ -17,7 +17,7 @@ use crate::quota::{Limits, OverQuota, QuotaScope, Resource, Usage};
 use crate::spec::{Candidate, Spec};
 use crate::table::SpecRow;
 
-/// A command to the super conductor. The time of the decision comes with it.
+/// A command to the super conductor. The time of the decision is submitted with it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Creates a cell, or renames, enables or disables it.
