@@ -96,6 +96,7 @@ const KINDS: [(&str, &str); 4] = [
     ),
 ];
 
+/// The measured times of one kind of refusal, and the size of its response.
 #[derive(Debug, Serialize)]
 struct Kind {
     name: &'static str,
