@@ -20,7 +20,7 @@ pub(crate) enum CallerIdentity {
     Trusted,
     /// By the certificate that was verified in the TLS handshake.
     Certificate(Arc<Peer>),
-    /// Not at all: the caller has no certificate yet.
+    /// Not authenticated: the caller has no certificate yet.
     Unenrolled,
 }
 

@@ -12,10 +12,10 @@
 //!   failed and streams that ended.
 //! - A message that cannot be decoded is rejected with a reason and changes nothing.
 //! - With credentials, connections have TLS, both sides show a certificate, and every call is checked against the names
-//!   in its caller's certificate (`access.rs`, `agent/authorized_stream.rs`). Only an enrolment comes without a
-//!   certificate, and only from loopback, with the shared token, may a connection have no TLS. Without credentials
-//!   nothing is encrypted, and each call has to carry the shared token if there is one; this is meant for connections
-//!   over loopback.
+//!   in its caller's certificate (`access.rs`, `agent/authorized_stream.rs`). There are two exceptions: the caller of
+//!   an enrolment has no certificate, and callers over loopback that have the shared token may connect without TLS.
+//!   Without credentials nothing is encrypted, and each call has to carry the shared token if there is one; this is
+//!   meant for connections over loopback.
 
 mod access;
 mod addresses;
