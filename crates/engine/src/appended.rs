@@ -75,11 +75,13 @@ impl AppendedBatches {
 #[derive(Debug, Default)]
 pub(crate) struct ReceivedBatches(Mutex<Received>);
 
+/// The batches, with the epoch of the leader that sent them.
 #[derive(Debug, Default)]
 struct Received {
     epoch: u64,
     /// By first entry.
     batches: BTreeMap<u64, AppendedBatch>,
+    /// The size of the batches' payloads together.
     bytes: usize,
 }
 

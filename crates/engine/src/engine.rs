@@ -41,11 +41,13 @@ impl<M: Machine> Clone for Engine<M> {
     }
 }
 
+/// The parts that all clones of an engine share.
 struct Inner<M: Machine> {
     shared: Arc<Shared<M>>,
     threads: Mutex<Option<Threads>>,
 }
 
+/// The threads of an engine.
 struct Threads {
     /// Decides, appends and answers commands.
     writer: JoinHandle<()>,

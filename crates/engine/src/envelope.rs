@@ -16,6 +16,7 @@
 use crate::DecodeError;
 use crate::leadership::{Leadership, TakeoverReason};
 
+/// The first byte of an envelope.
 const MARKER: u8 = 0xff;
 const KIND_COMMAND: u8 = 1;
 const KIND_LEADER: u8 = 2;

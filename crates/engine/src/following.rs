@@ -79,9 +79,9 @@ pub(crate) fn follow_journal<M: Machine>(
         // The journal can be read, so the last failure to append or to follow is over.
         *shared.append_failed.lock() = None;
     }
-    // A leader that only this replica cannot reach may append all the time, and then the append with which this replica
-    // takes over conflicts. So this replica tries again at once, without waiting for a pause between the leader's
-    // appends, until one of its attempts comes first.
+    // A leader that only this replica cannot reach may append all the time. Then the append with which this replica
+    // takes over conflicts with one of the leader's. So this replica tries again at once, without waiting for a pause
+    // between the leader's appends, until one of its attempts is appended first.
     if let Some(reason) = reason_to_take_over(replica) {
         take_over(shared, replica, journal, reason);
     }

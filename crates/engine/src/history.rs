@@ -16,7 +16,9 @@ use crate::error::{FollowError, StoreError};
 /// one is read.
 const ANSWER_BYTES: usize = 1 << 20;
 
+/// A request to the thread that reads old entries.
 pub(crate) enum HistoryRequest {
+    /// Reads entries from the entry `from` on.
     Read {
         from: u64,
         /// The last entry that may be returned, which is the last durable one.
@@ -25,6 +27,7 @@ pub(crate) enum HistoryRequest {
     },
     /// Asks for the last entry that will not be lost.
     End(oneshot::Sender<Result<u64, Arc<StoreError>>>),
+    /// Ends the thread that reads.
     Stop,
 }
 

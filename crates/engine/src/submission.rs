@@ -6,6 +6,7 @@ use crate::Machine;
 use crate::envelope::CommandId;
 use crate::error::SubmitError;
 
+/// The answer to a command: the machine's outcome or refusal, or the reason why there is neither.
 pub(crate) type Answer<M> =
     Result<Result<<M as Machine>::Outcome, <M as Machine>::Refusal>, SubmitError>;
 
