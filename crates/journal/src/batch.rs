@@ -26,7 +26,7 @@ pub struct Link {
     pub last: u64,
     /// The checksum of the batch before.
     pub previous: u32,
-    /// The checksum of this batch, which covers the one before.
+    /// The checksum of this batch, which covers the checksum of the batch before.
     pub checksum: u32,
 }
 

@@ -47,6 +47,7 @@ pub enum Operation {
     Trim,
 }
 
+/// A fault with which some calls of an operation fail.
 #[derive(Debug)]
 struct PlannedFault {
     operation: Operation,

@@ -24,11 +24,13 @@ pub struct MemoryJournal {
     appended: Option<Link>,
 }
 
+/// The content of a store, which all handles on the store share.
 #[derive(Debug, Default)]
 struct Store {
     /// The number of entries trimmed from the front.
     trimmed: u64,
     entries: VecDeque<Arc<[u8]>>,
+    /// The number of batches that were appended.
     batches: u64,
     /// The checksum of each batch, by the last entry of the batch.
     checksums: BTreeMap<u64, u32>,

@@ -27,6 +27,7 @@ pub(super) const MAGIC: &[u8; 8] = b"PWBACKUP";
 pub(super) const HEADER_BYTES: usize = 24;
 pub(super) const SECTION_HEAD_BYTES: usize = 9;
 
+// The kinds of sections.
 const BASE: u8 = 1;
 const FILE: u8 = 2;
 const BATCH: u8 = 3;

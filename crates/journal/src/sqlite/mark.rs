@@ -38,6 +38,7 @@ use super::LogEnd;
 use super::directory::sync_directory;
 use crate::private;
 
+/// The name of the mark's file, and that of a file that is not complete yet.
 const NAME: &str = "mark";
 const PARTIAL_NAME: &str = "mark.partial";
 /// The magic text, then the format.
