@@ -256,6 +256,7 @@ impl Member {
     }
 }
 
+/// The parts of a client that its runtime's tasks use, too.
 struct Connections {
     members: Vec<Member>,
     /// The index of the member that gets the next request.

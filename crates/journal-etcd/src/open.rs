@@ -25,6 +25,7 @@ const ADVISED: Version = Version(3, 5, 14);
 /// etcd's default quota in bytes.
 const QUOTA: u64 = 2 << 30;
 
+/// A release of etcd: its major, minor and patch numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Version(u32, u32, u32);
 
