@@ -28,7 +28,7 @@ const OLDEST: u32 = 150_000;
 const PASSWORD_BYTES_MAX: u64 = 4096;
 
 /// Queries the state and the settings of a server when a session begins.
-const LOOK: &str = "SELECT pg_is_in_recovery() AS in_recovery, \
+const QUERY_STATE: &str = "SELECT pg_is_in_recovery() AS in_recovery, \
     current_setting('transaction_read_only') AS read_only, \
     current_setting('server_version_num') AS version_number, current_setting('server_version') AS version, \
     current_setting('synchronous_standby_names') AS standbys, current_setting('fsync') AS fsync, \
@@ -207,7 +207,9 @@ impl Shared {
         let allow_async = self.options.allow_async;
         // The session is made first, so that it ends the driver however this function ends.
         let session = Session::new(client, warnings, driver, (index, address), allow_async);
-        let answers = session.ask(&format!("{}; {LOOK}", self.settings())).await?;
+        let answers = session
+            .ask(&format!("{}; {QUERY_STATE}", self.settings()))
+            .await?;
         let found = Found::read(&answers).ok_or_else(|| {
             let reason = format!("{address} did not say what it is");
             Failure::new(Cause::NotDone, reason)

@@ -16,8 +16,8 @@ const BATCHES_MIN: i64 = 2;
 const BATCHES_MAX: i64 = 256;
 /// How often a read checks whether the writer of the wanted entries has recorded them as acknowledged, before the read
 /// confirms them with a write; and the pause before each further check.
-const LOOKS: usize = 3;
-const LOOK_PAUSE: Duration = Duration::from_millis(1);
+const CHECKS: usize = 3;
+const CHECK_PAUSE: Duration = Duration::from_millis(1);
 /// The next page is larger if a page has fewer bytes than the first of these, and smaller if it has more than the
 /// second.
 const GROW_BELOW_BYTES: usize = 512 << 10;
@@ -85,13 +85,13 @@ impl PostgresqlJournal {
                 false => Err(self.store.missing(end + 1, from - 1)),
             };
         }
-        for _ in 0..LOOKS {
+        for _ in 0..CHECKS {
             let durable = self.store.acknowledged().last.max(look.head.acknowledged);
             if from <= durable {
                 return Ok(Some(durable.min(look.head.end.last)));
             }
             // The writer of these entries is about to record that they were acknowledged, or has ended.
-            std::thread::sleep(LOOK_PAUSE);
+            std::thread::sleep(CHECK_PAUSE);
             look = self.look("read")?;
         }
         Ok(Some(self.confirm("read")?.head.end.last))
