@@ -29,7 +29,7 @@ pub(crate) type Current = Arc<RwLock<Option<Arc<Shared>>>>;
 pub(crate) enum Unconfirmed {
     /// Another replica leads, or may lead.
     NotLeading,
-    /// The store does not answer: it gave this error, or `None` if the question timed out.
+    /// The store did not show whether this replica leads: reading it failed with this error, or timed out (`None`).
     Store(Option<SubmitError>),
 }
 
