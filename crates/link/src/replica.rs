@@ -35,7 +35,7 @@ pub struct PostedUpdate {
     pub update: Arc<NumberedUpdate>,
 }
 
-/// The identity of a replica, and the last entries of the journal that it knows.
+/// A replica: its identity, the versions that it knows, and how much of the journal it has applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaIdentity {
     /// The number of the replica, which no other replica has, and which is a new one at each of its starts.
