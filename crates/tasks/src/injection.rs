@@ -9,7 +9,9 @@ use std::task::{Context, Waker};
 use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 
+/// Whether the signal came and the chosen task has not panicked since.
 static IS_PENDING: AtomicBool = AtomicBool::new(false);
+/// The wakers of the chosen task, so that it is polled after the signal.
 static WAKERS: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
 
 /// The name of the task that is to panic.

@@ -28,6 +28,7 @@ impl ProcessKind {
 
 use ProcessKind::{Agent, Cell, Control, Up};
 
+// The kinds of processes that run a task.
 const EVERY: &[ProcessKind] = &[Up, Control, Cell, Agent];
 const OF_CONTROL: &[ProcessKind] = &[Up, Control];
 const OF_CELLS: &[ProcessKind] = &[Up, Cell];

@@ -35,7 +35,9 @@ type Flush = Box<dyn Fn() + Send + Sync>;
 
 /// Flushes the log. Set by [`install`]. While it is not set, the process does not end with [`EXIT_CODE`].
 static FLUSH: OnceLock<Flush> = OnceLock::new();
+/// The number of panics since the start of the process.
 static PANICS: AtomicU64 = AtomicU64::new(0);
+/// Whether a task has failed, so that the process is about to end.
 static HAS_FAILED_TASK: AtomicBool = AtomicBool::new(false);
 
 /// Installs the panic handling: a panic becomes one log line, and in a long-lived task it ends the
