@@ -15,6 +15,7 @@ pub struct Counters {
 pub const COUNTERS: usize = 16;
 /// The greatest value of a counter.
 pub const LIMIT: u64 = 1_000;
+/// The version of an encoded state.
 const VERSION: u8 = 1;
 /// The bytes of an encoded change: the counter and its value.
 const CHANGE_BYTES: usize = 9;

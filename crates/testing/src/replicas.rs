@@ -27,7 +27,9 @@ struct Shared<M: Machine> {
     cut: Mutex<BTreeSet<(u64, u64)>>,
     /// A reply whose number is divisible by this is lost; 0 for no such losses.
     lose_every: AtomicU64,
+    /// How many replies were sent.
     replies: AtomicU64,
+    /// Whether batches are lost, delayed, repeated and damaged at random.
     is_rough: AtomicBool,
     /// The state of a generator of random numbers.
     random: AtomicU64,

@@ -42,6 +42,7 @@ pub enum Packet {
     ClaimResponse(CellId, InstanceId, u64, ClaimResponse),
 }
 
+/// The states of all roles, and the messages under way between them.
 #[derive(Clone)]
 pub struct World {
     pub control: ControlState,

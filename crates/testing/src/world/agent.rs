@@ -5,13 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use placewright_conductor::cell_conductor::{Effect, Event, Failure, Order, Step};
 use placewright_conductor::{HostId, InstanceId};
 
+/// An agent with the guests of its host.
 #[derive(Clone, Debug)]
 pub struct Agent {
     pub host: HostId,
+    /// The number of the agent's present session.
     pub session: u64,
     pub is_up: bool,
     /// The guests of the host, and whether each runs. Outlives the agent's sessions.
     pub guests: BTreeMap<(InstanceId, u32), bool>,
+    /// The guests that the agent was ordered to destroy since its start.
     destroyed: BTreeSet<(InstanceId, u32)>,
     /// For each instance the latest attempt and how it ended.
     ended_steps: BTreeMap<InstanceId, (u32, Option<Failure>)>,
