@@ -45,14 +45,17 @@ struct Placed<S> {
     before: S,
 }
 
+/// The state of the search.
 struct Search<'a, M: Model> {
     operations: &'a [Operation<M::Input, M::Output>],
     timeline: Timeline,
     state: M::State,
+    /// The set of the operations in `order`.
     in_order: OperationSet,
     order: Vec<Placed<M::State>>,
     /// Operations with an answer that are not in the order yet.
     answered_left: usize,
+    /// Sets of operations, each with the state after them, from which no complete order was found.
     remembered: HashSet<(OperationSet, M::State)>,
     /// The longest order so far, and the state after it.
     longest: (Vec<usize>, M::State),
