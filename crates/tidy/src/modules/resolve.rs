@@ -52,8 +52,8 @@ impl Modules {
         }
     }
 
-    /// The module that an import uses. The import of a module is no use; the paths that begin with the
-    /// module's name are. A re-export is a use only if its name is also used in the module itself.
+    /// The module that an import uses. The import of a module is not counted as a use of it; the paths that begin with
+    /// the module's name are. A re-export is a use only if its name is also used in the module itself.
     fn use_of_import(&self, from: usize, import: &Import) -> Option<usize> {
         if let Some(name) = &import.name {
             if import.is_public && !self.modules[from].words.contains(name) {
