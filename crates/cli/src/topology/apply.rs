@@ -45,8 +45,7 @@ impl Apply {
             levels: levels.collect(),
             distances,
         };
-        // Each host is taken out of its other places of these levels: of those that the file has or, with `--replace`,
-        // of all.
+        // Each host is taken out of its other places of these levels: the file's levels, or all with `--replace`.
         let is_left = |level: &&Level| self.replace || table.has_level(&level.name);
         let left_levels = old_topology.levels.iter().filter(is_left);
         let left_levels = left_levels.chain(&new_topology.levels);
