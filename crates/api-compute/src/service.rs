@@ -29,7 +29,8 @@ use crate::{cost, discovery, error, time};
 
 const COMPUTE_REQUEST_ID: HeaderName = HeaderName::from_static("x-compute-request-id");
 
-/// How often the handler of a GET request is run at most, if the store fails to make the entries durable that the
+/// The most times that the handler of a GET request runs. It runs again if the store fails to make the entries durable
+/// whose effects the handler has read.
 /// handler has read.
 const GET_TRIES_MAX: usize = 3;
 
@@ -108,6 +109,7 @@ impl ComputeService {
         placewright_http::origin(parts, self.api_state.options.public_url.as_deref())
     }
 
+    /// Finds the operation of a request from its path, method and version, and decodes the parameters of the path.
     fn match_route(
         &self,
         parts: &Parts,
@@ -334,6 +336,7 @@ async fn run_handler(request: &mut RoutedRequest<'_>, operation: &Operation) -> 
     ))
 }
 
+/// The operation of a route for a method and version; the error is 404 or 405.
 fn find_operation(
     route: &'static Route,
     method: &Method,
@@ -347,6 +350,7 @@ fn find_operation(
     })
 }
 
+/// The response to a request whose version header is malformed or names a version that is not offered.
 fn version_error(error: &VersionError) -> ApiError {
     match error {
         VersionError::Malformed(text) => ApiError::bad_request(format!(

@@ -73,6 +73,7 @@ pub(crate) fn begin(
     Ok(Box::new(upload))
 }
 
+/// Checks that an image waits for its bytes: it is not active yet.
 fn check_queued(id: Uuid, image: &Image) -> ApiResult<()> {
     if image.content.is_none() {
         return Ok(());
@@ -111,6 +112,7 @@ pub(crate) async fn upload(request: &RoutedRequest<'_>, slot: &Slot) -> ApiResul
     activated.map(|()| Reply::empty(204))
 }
 
+/// Makes an image active by recording the size and hashes of its bytes, unless the limit of its project is exceeded.
 async fn activate(
     request: &RoutedRequest<'_>,
     content: placewright_conductor::super_conductor::ImageContent,
@@ -142,6 +144,7 @@ async fn activate(
     Err(error::changed_by_others())
 }
 
+/// The response with the bytes of an image, or 204 if it has none yet.
 pub(crate) async fn download(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::ImagesDownload, request.project())?;
     let image = images::visible(request).await?;

@@ -115,6 +115,7 @@ fn page(
     })
 }
 
+/// The order of two images by the keys, the first of which is the most important.
 fn compare(order: &[SortKey], a: Entry<'_>, b: Entry<'_>) -> Ordering {
     let size = |image: &Image| image.content.as_ref().map(|content| content.size);
     let by_key = |sort: &SortKey| {

@@ -201,7 +201,8 @@ pub(crate) const TABLE: &[RouteEntry] = &[
 ];
 
 impl Route {
-    /// Whether an operation is a claim or a release: a command that is made from the request alone.
+    /// Whether an operation is a claim or a release. Its command is made from the request alone, without reading the
+    /// state.
     pub(crate) fn is_claim(self, method: &str) -> bool {
         matches!(self, Self::Allocations | Self::ConsumerAllocations) && method != "GET"
     }

@@ -81,6 +81,7 @@ struct ReceiptBody {
     receipt: &'static str,
 }
 
+/// The representation of a host in a listing. `slot` is none if placement has no root provider for the host.
 fn host_body<'a>(
     hosts: &'a HostTable,
     slot: Option<u32>,
@@ -140,6 +141,7 @@ pub(crate) fn list(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
         .read_hosts(|hosts| page(hosts, after, limit))
 }
 
+/// The page of at most `limit` hosts after the host `after`; the first page without it.
 fn page(hosts: &HostTable, after: Option<Uuid>, limit: usize) -> HandlerResult<Reply> {
     let start = match after.map(|uuid| hosts.by_uuid(uuid)) {
         None => 0,
@@ -188,6 +190,7 @@ pub(crate) fn show(request: &RoutedRequest<'_>, uuid: Uuid) -> HandlerResult<Rep
     })
 }
 
+/// The capacity and usage of the provider in a slot, by the names of the resource classes.
 fn resources(state: &State, slot: Option<u32>) -> BTreeMap<&str, ResourceBody> {
     let provider = slot.and_then(|slot| state.provider(ProviderId(slot)));
     let inventories = provider

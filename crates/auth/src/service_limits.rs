@@ -21,7 +21,7 @@ pub struct ServiceLimits {
     pub projects: BTreeMap<String, NamedLimits>,
 }
 
-/// Reads the limits of one service from Keystone, as its service user with system scope.
+/// Reads the limits of one service from Keystone, as Placewright's service user with system scope.
 pub struct LimitsReader {
     client: Client,
     service_type: String,
@@ -110,6 +110,7 @@ impl LimitsReader {
         Ok(ids)
     }
 
+    /// The items of a list that belong to a service. `kind` is the last part of the list's path.
     async fn list(&self, kind: &str, service: &str) -> Result<Vec<Value>, String> {
         let query = [("service_id", service)];
         let response = self.client.get(&format!("/{kind}"), &query).await?;
@@ -147,6 +148,7 @@ impl LimitsReader {
     }
 }
 
+/// The array with this name in a response.
 fn items<'v>(response: &'v Value, kind: &str) -> Result<&'v Vec<Value>, String> {
     let items = response[kind].as_array();
     items.ok_or_else(|| format!("its answer has no {kind}"))

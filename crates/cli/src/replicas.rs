@@ -49,15 +49,23 @@ pub(crate) struct AppendLostCommand {
 #[derive(Debug, Deserialize)]
 struct Status {
     release: String,
+    /// The version of the records that the replica writes to its journal.
     record_version: u8,
+    /// `alone`, `leads`, `follows` or `stopped`.
     role: String,
     address: Option<String>,
     leader: Option<Leader>,
+    /// The sequence number of the last entry that the replica has applied.
     applied: u64,
+    /// How many entries the replica knows of and has not applied.
     lag: u64,
+    /// How many commands this follower has handed over to the leader since its start.
     commands_handed_over: u64,
+    /// How many handed-over commands have no result yet.
     commands_waiting: u64,
+    /// The acknowledged entries that the store does not have any more, if there are any.
     lost: Option<Lost>,
+    /// The kind of the store.
     store: Option<String>,
     /// Left out by earlier releases.
     #[serde(default)]
@@ -83,6 +91,7 @@ struct Leader {
 struct Lost {
     first: u64,
     last: u64,
+    /// Why this replica cannot append the entries again; none if it can.
     reason_against_appending: Option<String>,
 }
 
@@ -137,6 +146,7 @@ impl StatusCommand {
     }
 }
 
+/// Appends the status of a replica as lines for people. `asked` is the address that was asked.
 fn describe(text: &mut String, asked: &str, status: &Status) {
     let role = match status.role.as_str() {
         "alone" => "alone: no other process writes its journal",

@@ -28,6 +28,8 @@ pub struct Binding {
 }
 
 impl Binding {
+    /// The binding as additional data of the authenticated encryption: a fixed prefix, the server's UUID, and the
+    /// field.
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = b"placewright secret 1\0".to_vec();
         bytes.extend_from_slice(self.server.as_bytes());
@@ -178,7 +180,7 @@ fn encrypt(
 ) -> Result<([u8; NONCE_BYTES], Vec<u8>), SealError> {
     let mut nonce = [0; NONCE_BYTES];
     fill(&mut nonce)?;
-    // A key of the cipher's length can always be derived.
+    // This does not fail: a key of the cipher's length can always be derived.
     let cipher = derive_key(key, &nonce).ok_or(SealError::TooLarge)?;
     // With capacity for the tag, so that no reallocation leaves a copy of the secret in memory.
     let mut bytes = Vec::with_capacity(secret.len() + CHACHA20_POLY1305.tag_len());

@@ -107,7 +107,7 @@ impl PageApi {
 
 /// A parsed request to the page's own API.
 pub(crate) enum PageRequest {
-    /// Another path of the listener, from which the browser is redirected to the page.
+    /// The path `/` or `/ui`, from which the browser is redirected to the page.
     ToPage,
     /// A file, with the headers that say which version of it the browser has cached.
     File(&'static File, HeaderMap),

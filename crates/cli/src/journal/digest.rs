@@ -24,7 +24,7 @@ const CELL_RECORD_VERSIONS: std::ops::RangeInclusive<u8> = 1..=2;
 A copy of a store has the same digest after the same entry, whatever its snapshots are. The state is built \
 from the newest snapshot at or before the first entry that is asked for, also while a service writes to the \
 store, in a process of its own, which takes as much memory as the service's state does.\n\n\
-Example: was it restored as it was?\n  \
+Example: the digest of a restored store, to compare with the original's\n  \
   placewright journal digest --store /var/lib/placewright/placement --at 120000")]
 pub(crate) struct DigestCommand {
     #[command(flatten)]

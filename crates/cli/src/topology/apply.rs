@@ -45,11 +45,11 @@ impl Apply {
             levels: levels.collect(),
             distances,
         };
-        // Each host is taken out of its other places of these levels: the file's levels, or all with `--replace`.
-        let is_left = |level: &&Level| self.replace || table.has_level(&level.name);
-        let left_levels = old_topology.levels.iter().filter(is_left);
-        let left_levels = left_levels.chain(&new_topology.levels);
-        let left_places: BTreeSet<Uuid> = left_levels
+        // In these levels, a host keeps only its places in the file: the file's levels, or all with `--replace`.
+        let is_replaced = |level: &&Level| self.replace || table.has_level(&level.name);
+        let replaced_levels = old_topology.levels.iter().filter(is_replaced);
+        let replaced_levels = replaced_levels.chain(&new_topology.levels);
+        let replaced_places: BTreeSet<Uuid> = replaced_levels
             .flat_map(|level| level.aggregates.iter().copied())
             .collect();
         let topology = match self.replace {
@@ -70,7 +70,10 @@ impl Apply {
                 None if self.replace => &no_places,
                 None => continue,
             };
-            if placement.move_host(root, host_places, &left_places).await? {
+            if placement
+                .move_host(root, host_places, &replaced_places)
+                .await?
+            {
                 changed_hosts += 1;
             }
             if (index + 1) % PROGRESS_HOSTS == 0 {

@@ -1,4 +1,4 @@
-//! The file with the topology of hosts.
+//! The file with the topology of hosts: a header line `host,LEVEL,…`, then one line `HOST,PLACE,…` for each host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -54,6 +54,7 @@ impl Table {
         self.levels.iter().any(|level| level.name == name)
     }
 
+    /// Reads the text of the file; the errors are those of all its lines.
     fn parse(text: &str) -> Result<Self, Vec<String>> {
         let lines = text.lines().enumerate();
         let mut lines = lines.filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
@@ -108,6 +109,7 @@ impl Table {
             .map_err(|errors| ConfigErrors(errors.into_iter().map(with_path).collect()))
     }
 
+    /// Reads the text of a file of distances; the errors are those of all its lines.
     fn parse_distances(&self, text: &str) -> Result<Vec<Distance>, Vec<String>> {
         let lines = text.lines().enumerate();
         let mut lines = lines.filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
@@ -133,6 +135,7 @@ impl Table {
         }
     }
 
+    /// Reads a line `LEVEL,FROM,TO,DISTANCE`, whose places are paths from the largest place, such as `north/r1`.
     fn parse_distance(&self, line: &str) -> Result<Distance, String> {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
         let [level, from, to, distance] = fields[..] else {
@@ -156,6 +159,7 @@ impl Table {
         })
     }
 
+    /// Adds the host of a line `HOST,PLACE,…`, and its places.
     fn add_host(&mut self, line: &str) -> Result<(), String> {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
         // `split` returns at least one field, even if the line is empty.
@@ -191,7 +195,7 @@ pub(super) fn name_of(level: &str, path: &str) -> String {
     format!("{level}:{path}")
 }
 
-/// The UUID of a place's aggregate.
+/// The UUID of a place's aggregate, derived from the place's name.
 pub(super) fn uuid_of(name: &str) -> Uuid {
     Uuid::new_v5(&PLACE_NAMESPACE, name.as_bytes())
 }

@@ -46,7 +46,7 @@ pub(super) async fn begin(
             "the first accounts were made: this file has their passwords"
         );
     } else {
-        // Another replica was faster, and has written the passwords that count.
+        // Another replica was faster: its passwords are valid, and those in this file are not.
         std::fs::remove_file(&file.path)?;
     }
     Ok(())

@@ -91,6 +91,7 @@ impl ManagedCredentials {
         }
     }
 
+    /// Renews the certificate; after a failure, sets when the renewal is tried again.
     async fn renew(&mut self, current: &LoadedCredentials) {
         let renewed = match &self.authority {
             Some(authority) => renew(&self.credentials, current, &**authority).await,
@@ -115,6 +116,7 @@ impl ManagedCredentials {
         }
     }
 
+    /// Fetches the revocation list, and writes it into the folder if it is newer than the present one.
     async fn fetch_list(&self, current: &LoadedCredentials) {
         let Some(revocation_lists) = &self.revocation_lists else {
             return;

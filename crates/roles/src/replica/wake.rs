@@ -11,10 +11,10 @@ use placewright_journal::{
 };
 
 /// The interval at which a follower asks the store for new entries while no leader reports them.
-const UNTOLD_INTERVAL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a follower that learns of new entries from the store waits for the leader to send them, before it reads them
 /// from the store.
-const SENT_WITHIN: Duration = Duration::from_millis(10);
+const SEND_TIME_MAX: Duration = Duration::from_millis(10);
 
 /// Wakes the reader of a follower's journal when the leader or the store reports new entries.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ struct WakeState {
     /// The newest entry that the store has reported. The leader may be about to send it.
     store_end: u64,
     /// Whether a leader reports new entries to this replica.
-    is_told: bool,
+    has_leader: bool,
     /// Whether the engine has to look at the journal now, even if there may be no new entries.
     is_poked: bool,
 }
@@ -58,8 +58,8 @@ impl Wake {
     }
 
     /// Records whether a leader reports new entries to this replica from now on.
-    pub(crate) fn set_told(&self, is_told: bool) {
-        self.state.lock().is_told = is_told;
+    pub(crate) fn set_told(&self, has_leader: bool) {
+        self.state.lock().has_leader = has_leader;
         self.changed.notify_all();
     }
 
@@ -72,14 +72,14 @@ impl Wake {
     /// Waits until there may be entries after `after`, or [`Self::poke`] is called; not longer than `timeout`.
     fn wait(&self, after: u64, timeout: Duration) {
         let started = Instant::now();
-        let mut told_by_store = None;
+        let mut store_reported_at = None;
         let mut state = self.state.lock();
         while state.end <= after && !state.is_poked {
             let is_in_store = state.store_end > after;
-            let until = match (state.is_told, is_in_store) {
+            let until = match (state.has_leader, is_in_store) {
                 (true, false) => started + timeout,
-                (true, true) => *told_by_store.get_or_insert_with(Instant::now) + SENT_WITHIN,
-                (false, false) => started + timeout.min(UNTOLD_INTERVAL),
+                (true, true) => *store_reported_at.get_or_insert_with(Instant::now) + SEND_TIME_MAX,
+                (false, false) => started + timeout.min(POLL_INTERVAL),
                 (false, true) => break,
             };
             if Instant::now() >= until {
@@ -232,7 +232,7 @@ mod tests {
         wake.set_told(true);
         let started = Instant::now();
         wake.wait(3, LONG);
-        assert!((SENT_WITHIN..LONG).contains(&started.elapsed()));
+        assert!((SEND_TIME_MAX..LONG).contains(&started.elapsed()));
     }
 
     #[test]

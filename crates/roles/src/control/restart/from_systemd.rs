@@ -11,7 +11,7 @@ use sd_notify::NotifyState;
 
 use super::InheritedSockets;
 
-/// The name of passed connections in systemd's store. systemd drops a connection when its client
+/// The name of passed connections in systemd's store of file descriptors. systemd drops a connection when its client
 /// closes it.
 const CONNECTION_NAME: &str = "kept";
 
