@@ -103,6 +103,7 @@ impl<'a> Partition<'a> {
         verdict.copied().unwrap_or(false)
     }
 
+    /// The verdicts on the 64 hosts of a word, as a mask of the hosts that pass.
     fn word(&self, word: usize) -> u64 {
         if self.listed.is_empty() {
             let start = word * 64;

@@ -163,6 +163,7 @@ fn allocations(state: &State, candidate: &CandidateView<'_>) -> Arc<[AllocationR
     Arc::from_iter(allocations)
 }
 
+/// By group suffix: the UUIDs of the providers that serve the group. Empty if the query has no suffixed groups.
 fn mappings(state: &State, query: &CandidateQuery, candidate: &CandidateView<'_>) -> Mappings {
     if query.groups.iter().all(|group| group.suffix.is_empty()) {
         return Vec::new();
