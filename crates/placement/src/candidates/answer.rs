@@ -237,6 +237,7 @@ fn narrow(amount: i64) -> u32 {
     u32::try_from(amount).unwrap_or(u32::MAX)
 }
 
+/// The position behind the last element of a flat list.
 fn end_of<T>(flat: &[T]) -> u32 {
     u32::try_from(flat.len()).unwrap_or(u32::MAX)
 }

@@ -323,6 +323,8 @@ impl CompiledQuery {
         }
     }
 
+    /// Whether the supplier of one variable limits the choice for the other: two suffixed groups need different
+    /// providers, or both variables need the same resource class.
     fn compete(&self, first: usize, second: usize) -> bool {
         let (first, second) = (&self.variables[first], &self.variables[second]);
         (self.isolates_groups && first.suffixed && second.suffixed)

@@ -112,6 +112,7 @@ impl CandidateSearch {
         self.recorded = (0, 0);
     }
 
+    /// Starts the search with its first slice. Returns whether the search is finished.
     fn begin(&mut self, state: &State, steps: usize) -> Result<bool, QueryRefusal> {
         let Some(plan) = prepare(state, &self.query)? else {
             return Ok(true);

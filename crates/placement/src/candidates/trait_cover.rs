@@ -58,6 +58,8 @@ impl TreeSearch {
         true
     }
 
+    /// The missing traits that the open suppliers of a variable have, each set with its supplier. Suppliers whose
+    /// traits another one has too are left out.
     fn open_offers(
         &self,
         plan: &Plan<'_>,

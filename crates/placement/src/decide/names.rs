@@ -13,6 +13,7 @@ const FIRST_CUSTOM_CLASS: u16 = 1_000;
 /// The lowest number of a custom trait; lower numbers are for standard traits, also of later releases.
 const FIRST_CUSTOM_TRAIT: u16 = 4_000;
 
+/// Adds the standard resource classes and traits that the state does not have yet.
 pub(super) fn sync(
     state: &State,
     at: Timestamp,

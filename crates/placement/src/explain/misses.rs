@@ -236,6 +236,7 @@ impl<'a> ConstraintTable<'a> {
         }
     }
 
+    /// Offers a miss unless its distance is greater than those of the nearest misses.
     fn offer(
         &self,
         roots: usize,
