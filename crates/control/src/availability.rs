@@ -139,6 +139,7 @@ impl AvailabilityReports {
         hosts.apply(host.0, at, &HostUpdate::Gone);
     }
 
+    /// Changes a host's availability, and applies the difference to the host table.
     fn change(
         &mut self,
         hosts: &mut HostTable,

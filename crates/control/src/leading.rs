@@ -71,6 +71,7 @@ impl Leading {
         }
     }
 
+    /// Waits until the condition holds; for ever if the engine is shut down.
     async fn wait_for(&mut self, holds: impl FnMut(&Leadership) -> bool) {
         let Some(leadership) = &mut self.leadership else {
             return;

@@ -292,6 +292,7 @@ impl Planner {
         }
     }
 
+    /// Whether this process started so lately that hosts which are not in the host table may still connect.
     fn may_hosts_still_connect(&self, scheduler: &Scheduler, control: &ControlState) -> bool {
         self.started.elapsed() < START_GRACE
             && scheduler.hosts().slots().len() < control.conductor.hosts().len()

@@ -49,6 +49,7 @@ impl Rankers {
         }
     }
 
+    /// Records whether some work waits for hosts, and for new work the replica that accepted its request.
     fn note_work(&mut self, id: Uuid, waits: bool, origin: u64, at: Instant) {
         if waits {
             self.waiting.entry(id).or_insert((origin, at));

@@ -47,6 +47,7 @@ impl QueryExplanation {
     }
 }
 
+/// The smallest set of constraints that no root satisfies, as texts.
 fn impossible(found: &Explanation) -> Vec<String> {
     let indexes = found.smallest.iter().flatten();
     let effects = indexes.filter_map(|index| found.effects.get(*index));
