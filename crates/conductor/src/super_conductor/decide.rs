@@ -136,6 +136,7 @@ impl<'a> DecisionContext<'a> {
         }
     }
 
+    /// Decides the command if the state still has all expected rows.
     fn decide_guarded(
         &mut self,
         expected: &[Change],
@@ -148,6 +149,7 @@ impl<'a> DecisionContext<'a> {
         }
     }
 
+    /// Decides the command if it exceeds none of the limits.
     fn decide_limited(
         &mut self,
         checks: &[LimitCheck],

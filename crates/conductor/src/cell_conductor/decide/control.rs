@@ -105,6 +105,7 @@ impl DecisionContext<'_> {
         Reply::Accepted
     }
 
+    /// Reserves an instance for a move, so that no other operation begins meanwhile.
     fn reserve(
         self,
         instance: InstanceId,
