@@ -90,6 +90,7 @@ pub(crate) fn requeue<M: Machine>(shared: &Shared<M>, undone: Vec<Submission<M>>
     requeue_here(shared, undone);
 }
 
+/// Returns undone commands to the front of this process's queue, in their order.
 fn requeue_here<M: Machine>(shared: &Shared<M>, undone: Vec<Submission<M>>) {
     let mut queue = shared.queue.lock();
     for submission in undone.into_iter().rev() {

@@ -156,6 +156,7 @@ fn put_back<M: Machine>(queue: &mut Queue<M>, decider: &mut Decider<M>) {
     }
 }
 
+/// Takes decided batches from the queue for one append, up to the limits of an append.
 fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDeque<CommandBatch<M>> {
     let mut batches = VecDeque::new();
     let (mut commands, mut bytes) = (0, 0);
