@@ -159,6 +159,7 @@ impl EtcdJournal {
         Ok(())
     }
 
+    /// Removes the uploaded parts of a batch, if it has any.
     fn remove_upload(&self, header: &BatchHeader) {
         if header.place == Place::Upload {
             let range = self.store.keys.upload(header.first, header.id);
