@@ -173,6 +173,7 @@ impl PostgresqlJournal {
         Err(AppendError::Unknown(self.store.error("append", failure)))
     }
 
+    /// Sends an append once. Returns whether the head was still the known one, so that the batch was written.
     fn send_once(&mut self, pending: &Arc<Pending>) -> Result<bool, Failure> {
         self.connection.append(pending.payload.len(), |session| {
             let pending = Arc::clone(pending);

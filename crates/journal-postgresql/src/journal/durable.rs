@@ -50,7 +50,7 @@ impl PostgresqlJournal {
 
     fn confirm_by(&mut self, doing: &'static str, is_repeated: bool) -> Result<Look, JournalError> {
         let acknowledged = self.store.acknowledged();
-        // Both in one session: so the write proves that the server which was read still has its standbys.
+        // One session does both, so the write proves that the server whose head was read still has its standbys.
         let work = |session: std::sync::Arc<crate::session::Session>| async move {
             let row = session
                 .query_confirmed(READ_HEAD, &[&int(acknowledged.last)])
