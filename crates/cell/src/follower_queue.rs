@@ -188,6 +188,7 @@ impl FollowerQueue {
     }
 }
 
+/// Moves at most `remaining` elements, and subtracts their number from `remaining`.
 fn move_up_to<T: Ord>(from: &mut BTreeSet<T>, remaining: &mut usize, to: &mut Vec<T>) {
     while *remaining > 0
         && let Some(first) = from.pop_first()
