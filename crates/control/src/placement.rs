@@ -102,9 +102,9 @@ impl Placement {
 
     /// Submits a command, waits until its outcome is durable, and counts it.
     ///
-    /// The engine did not carry the command out, or does not know whether it is carried out. The log says why.
+    /// # Errors
     ///
-    /// The engine did not carry the command out, or does not know whether it is carried out. The log has why.
+    /// The engine did not carry the command out, or does not know whether it is carried out. The log says why.
     pub async fn submit(&self, command: Command) -> Result<Result<Outcome, Refusal>, CommitError> {
         let is_claim = matches!(command, Command::Claim { .. } | Command::ClaimFirst { .. });
         let note = placewright_audit_log::current_note();
