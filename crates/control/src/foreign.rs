@@ -42,6 +42,6 @@ pub(crate) fn drop_foreign_events(
         });
     });
     if let Some(host) = first_foreign {
-        tracing::warn!(cell = %own, %host, "what a cell says of another cell's host is ignored");
+        tracing::warn!(cell = %own, %host, "events of a cell about a host of another cell are ignored");
     }
 }

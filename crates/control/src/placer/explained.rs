@@ -91,7 +91,7 @@ pub enum Exclusion {
     Filter(String),
     /// A hard rule of the server group or of the topology.
     Rule,
-    /// Only the limits of this search: to a cell, or to hosts that no other instance of the request takes.
+    /// Only the scope of this search: it is limited to a cell, or to hosts that no other instance of the request takes.
     Search,
 }
 
