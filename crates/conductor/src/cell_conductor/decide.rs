@@ -215,6 +215,7 @@ impl<'a> DecisionContext<'a> {
         Ok(work)
     }
 
+    /// Fails steps whose deadline has passed, and ends waits for guests that need not be waited for any more.
     fn tick(self, changes: &mut Vec<Change>) {
         for (instance, job) in &self.state.jobs {
             if job.deadline.is_some_and(|deadline| deadline <= self.at)

@@ -126,7 +126,7 @@ pub struct Job {
     pub spec: Option<Spec>,
     /// The state when the job began, which the instance has again if a move fails or is reverted.
     pub state_before: VmState,
-    /// Whether restoring that state failed.
+    /// Whether restoring `state_before` failed.
     pub is_broken: bool,
     /// The reason of the failure, once the job fails.
     pub fault: Option<Fault>,

@@ -58,6 +58,7 @@ impl<'a> DecisionContext<'a> {
         Ok(Outcome::Done)
     }
 
+    /// Adds an instance to the row of its server group. `groups` has the changed rows of the command so far.
     fn add_member(
         &self,
         group: Uuid,
@@ -77,7 +78,8 @@ impl<'a> DecisionContext<'a> {
         Ok(())
     }
 
-    /// Claims hosts and records mappings and the new stage of build requests, in one step.
+    /// Claims hosts and records mappings and the new stage of build requests, in one step. Refused if fewer than
+    /// `least` instances get a host.
     pub(super) fn place(
         &mut self,
         ranked_candidates: &[RankedCandidates],

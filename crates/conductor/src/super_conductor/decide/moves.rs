@@ -14,6 +14,7 @@ use crate::super_conductor::rows::{Mapping, Migration, MigrationStatus, Move, Mo
 use crate::super_conductor::state::Change;
 
 impl<'a> DecisionContext<'a> {
+    /// Accepts a move: adds its row and the row of its migration. The cell has to reserve the instance next.
     pub(super) fn start_move(
         &mut self,
         migration: MigrationId,
@@ -219,6 +220,7 @@ impl<'a> DecisionContext<'a> {
         }
     }
 
+    /// Fails a reserved move for which there is no target. The cell has to cancel its reservation next.
     pub(super) fn fail_move(
         &mut self,
         migration: MigrationId,
@@ -238,6 +240,7 @@ impl<'a> DecisionContext<'a> {
         Ok(Outcome::Done)
     }
 
+    /// Records that the cell carries out a move whose target was claimed.
     pub(super) fn move_accepted(&mut self, migration: MigrationId) -> Outcome {
         if let Some(row) = self.state.moves.get(&migration)
             && matches!(row.stage, MoveStage::Placed { .. })
@@ -247,6 +250,7 @@ impl<'a> DecisionContext<'a> {
         Outcome::Done
     }
 
+    /// Removes a failed move whose reservation the cell has cancelled.
     pub(super) fn move_cancelled(&mut self, migration: MigrationId) -> Outcome {
         if let Some(row) = self.state.moves.get(&migration)
             && row.stage == MoveStage::Cancelling
@@ -256,6 +260,7 @@ impl<'a> DecisionContext<'a> {
         Outcome::Done
     }
 
+    /// Records the decision of the instance's owner to confirm or revert a move, which its cell carries out.
     pub(super) fn confirm_or_revert(
         &mut self,
         migration: MigrationId,
