@@ -166,6 +166,7 @@ fn without_tls(
 struct ServerHandshake<'a> {
     handshakes: &'a Handshakes,
     credentials: &'a Credentials,
+    /// Whether the connection may be without TLS, because it comes from loopback and there is a shared token.
     admits_without_tls: bool,
 }
 
