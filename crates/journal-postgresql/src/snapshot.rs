@@ -102,6 +102,7 @@ pub(crate) struct Writer {
     store: Arc<Store>,
     connection: Connection,
     sequence: u64,
+    /// An id that all chunks of this writer have.
     attempt: [u8; 16],
     /// The bytes of the next chunk.
     chunk: Vec<u8>,
