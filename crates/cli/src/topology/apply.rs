@@ -46,10 +46,10 @@ impl Apply {
             distances,
         };
         // In these levels, a host keeps only its places in the file: the file's levels, or all with `--replace`.
-        let is_replaced = |level: &&Level| self.replace || table.has_level(&level.name);
-        let replaced_levels = old_topology.levels.iter().filter(is_replaced);
-        let replaced_levels = replaced_levels.chain(&new_topology.levels);
-        let replaced_places: BTreeSet<Uuid> = replaced_levels
+        let is_covered = |level: &&Level| self.replace || table.has_level(&level.name);
+        let covered_levels = old_topology.levels.iter().filter(is_covered);
+        let covered_levels = covered_levels.chain(&new_topology.levels);
+        let all_places: BTreeSet<Uuid> = covered_levels
             .flat_map(|level| level.aggregates.iter().copied())
             .collect();
         let topology = match self.replace {
@@ -70,10 +70,7 @@ impl Apply {
                 None if self.replace => &no_places,
                 None => continue,
             };
-            if placement
-                .move_host(root, host_places, &replaced_places)
-                .await?
-            {
+            if placement.move_host(root, host_places, &all_places).await? {
                 changed_hosts += 1;
             }
             if (index + 1) % PROGRESS_HOSTS == 0 {
