@@ -94,6 +94,7 @@ pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::value(200, &json!({"role": item}))
 }
 
+/// Sets the fields of a role that the body of a request has.
 fn read_fields(body: &Value, row: &mut Role) -> ApiResult<()> {
     let mut fields = Fields::new("", body)?;
     let mut role = fields.required_object("role")?;
@@ -138,6 +139,7 @@ pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(Reply::empty(204))
 }
 
+/// A role with the roles that it implies directly, as an object of the API.
 fn inference(call: &Call<'_>, state: &State, id: &str, row: &Role) -> Value {
     json!({
         "prior_role": {"id": id, "name": row.name, "links": {"self": call.link(&format!("/roles/{id}"))}},
@@ -196,6 +198,7 @@ pub(crate) async fn stop_implying(call: &Call<'_>) -> ApiResult<Reply> {
     set_implied(call, false).await.map(|()| Reply::empty(204))
 }
 
+/// Makes a role imply another one, or not any more.
 async fn set_implied(call: &Call<'_>, is_implied: bool) -> ApiResult<()> {
     call.require_admin()?;
     let (id, implied) = (call.parameter("role_id"), call.parameter("implied_id"));

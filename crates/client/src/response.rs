@@ -179,7 +179,7 @@ pub struct Capacity {
     /// The number of instances by place, for each level of the topology.
     #[serde(default)]
     pub by_level: Vec<LevelCapacity>,
-    /// What stops the next instance, the obstacle of most hosts first.
+    /// The obstacles to the next instance, the one of the most hosts first.
     #[serde(default, rename = "bounds")]
     pub limiting_factors: Vec<LimitingFactor>,
 }

@@ -14,9 +14,10 @@ use tokio::time::{Instant, Sleep};
 
 use crate::peer_watch::{PeerWatch, Watchable};
 
-/// After the server has closed its side, it reads on for at most this long and this many bytes:
-/// otherwise unread data would make the system discard the response (RFC 9112, section 9.6).
+/// The longest time for which the server reads on after it has closed its side: otherwise unread data would make the
+/// system discard the response (RFC 9112, section 9.6).
 const LINGER: Duration = Duration::from_secs(1);
+/// The most bytes that the server reads on after it has closed its side.
 const LINGER_BYTES_MAX: usize = 4 << 20;
 
 /// Pieces of a write that have up to this size together are joined: copying them costs less than the system's handling
@@ -235,7 +236,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         // Hyper reads the next request only once a response is complete. When it reads the body of a request, the
-        // connection is busy, and this call has no effect.
+        // connection is busy, and `set_waiting` has no effect.
         self.connection_state.set_waiting();
         let result = Pin::new(&mut self.stream).poll_read(context, buffer);
         if result.is_pending() {

@@ -163,7 +163,8 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     reply(request, uuid, aggregate).await
 }
 
-/// The command that sets an aggregate, or removes it if `row` is `None`. The command is refused if the stored aggregate is no longer `before`.
+/// The command that sets an aggregate, or removes it if `row` is `None`. The command is refused if the stored aggregate
+/// is no longer `before`.
 fn set_command(uuid: Uuid, before: Option<&Aggregate>, row: Option<Aggregate>) -> Command {
     Command::Guarded {
         expected: vec![Change::Aggregate(uuid, before.cloned().map(Box::new))],

@@ -144,8 +144,8 @@ fn make_builds(
     })
 }
 
-/// Checks that servers can be scheduled and that the caller may boot them from their image; returns what each of them
-/// counts for in quotas.
+/// Checks that servers can be scheduled and that the caller may boot them from their image. Returns the usage of quotas
+/// by each server.
 fn check(
     request: &RoutedRequest<'_>,
     create_request: &CreateRequest<'_>,

@@ -1,4 +1,4 @@
-//! `/placewright/v1/explain?...`: why a query for candidates finds what it finds.
+//! `/placewright/v1/explain?...`: why a query for candidates finds those that it finds, and no others.
 //!
 //! The query is that of `GET /allocation_candidates`, in the microversion of the header, or in the
 //! newest one without a header. The response has the number of roots that each constraint excluded.
@@ -51,7 +51,7 @@ pub(super) async fn show(
         })
         .await?;
     let reply = Reply::text(200, "application/json", json);
-    // This page has the headers in each microversion.
+    // This page has the headers for caches in each microversion.
     Ok(reply.with_cache_headers(true, Some(request.received_s())))
 }
 

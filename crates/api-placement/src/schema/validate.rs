@@ -117,6 +117,7 @@ impl<'v> Validator<'v> {
         }
     }
 
+    /// Keeps a violation of the keyword at the present path, if it is more relevant than the one that is kept.
     fn record_violation(
         &mut self,
         value: &Json<'_>,
@@ -337,6 +338,8 @@ impl<'v> Validator<'v> {
         }
     }
 
+    /// Validates a member of an object. `group` and `name` are the steps of the schema's path: `properties`, for
+    /// instance, and the key there.
     fn check_member(
         &mut self,
         key: &'v str,

@@ -51,6 +51,7 @@ impl Rules {
         self.evaluate(&self.nodes[rule as usize], identity, target)
     }
 
+    /// Whether a check allows the request of a caller for a target.
     fn evaluate(&self, node: &Node, identity: &Identity, target: &Target<'_>) -> bool {
         match node {
             Node::True => true,
@@ -157,6 +158,7 @@ impl NamedRule<'_> {
     }
 }
 
+/// Parses the rules of a file. A rule that cannot be parsed is added to `problems`.
 fn parse_overrides<'o>(file: &'o Overrides, problems: &mut Vec<RuleProblem>) -> Vec<NamedRule<'o>> {
     let mut overrides = Vec::with_capacity(file.rules.len());
     for Override { name, line, source } in &file.rules {
@@ -228,6 +230,7 @@ fn default_check(
     check
 }
 
+/// Adds a problem for each reference to a rule that does not exist.
 fn find_unknown_references(
     named_rules: &[NamedRule<'_>],
     indexes: &HashMap<&str, usize>,
@@ -270,6 +273,7 @@ impl<'w> ReferenceSearch<'w> {
         }
     }
 
+    /// The problems of all rules.
     fn problems(mut self) -> Vec<RuleProblem> {
         for index in 0..self.named_rules.len() {
             self.visit(index);

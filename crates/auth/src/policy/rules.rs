@@ -239,25 +239,25 @@ rules! {
         "Look at a server.",
         ["GET" "/servers/{server_id}"];
     ServersHostStatus = "os_compute_api:servers:show:host_status", "rule:context_is_admin",
-        "See how the host of a server is.",
+        "See the status of a server's host.",
         ["GET" "/servers/{server_id}", "GET" "/servers/detail"];
     ServersExtendedAttributes = "os_compute_api:os-extended-server-attributes", "rule:context_is_admin",
-        "See where a server is, and what else only operators need.",
+        "See the host of a server, and other attributes for operators.",
         ["GET" "/servers/{server_id}", "GET" "/servers/detail"];
     ServersCreate = "os_compute_api:servers:create", "rule:project_member_or_admin",
         "Create servers.",
         ["POST" "/servers"];
     ServersCreateForcedHost = "os_compute_api:servers:create:forced_host", "rule:context_is_admin",
-        "Force the host of a server by its zone.",
+        "Force a new server onto the host that follows the zone.",
         ["POST" "/servers"];
     ServersCreateDestination = "compute:servers:create:requested_destination", "rule:context_is_admin",
-        "Ask for the host of a server by its name.",
+        "Request a host for a new server by name.",
         ["POST" "/servers"];
     ServersCreateZeroDisk = "os_compute_api:servers:create:zero_disk_flavor", "rule:context_is_admin",
         "Create a server from an image with a flavor whose disk is 0.",
         ["POST" "/servers"];
     ServersUpdate = "os_compute_api:servers:update", "rule:project_member_or_admin",
-        "Rename a server, or describe it anew.",
+        "Change the name or the description of a server.",
         ["PUT" "/servers/{server_id}"];
     ServersDelete = "os_compute_api:servers:delete", "rule:project_member_or_admin",
         "Delete a server.",
@@ -272,10 +272,10 @@ rules! {
         "Confirm a resize or migration.",
         ["POST" "/servers/{server_id}/action"];
     ServersRevertResize = "os_compute_api:servers:revert_resize", "rule:project_member_or_admin",
-        "Take a resize or migration back.",
+        "Revert a resize or migration.",
         ["POST" "/servers/{server_id}/action"];
     ServersRebuild = "os_compute_api:servers:rebuild", "rule:project_member_or_admin",
-        "Build a server anew where it is.",
+        "Rebuild a server on its host.",
         ["POST" "/servers/{server_id}/action"];
     ServersMigrate = "os_compute_api:os-migrate-server:migrate", "rule:context_is_admin",
         "Migrate a server.",
@@ -287,7 +287,7 @@ rules! {
         "Migrate a server while it runs.",
         ["POST" "/servers/{server_id}/action"];
     ServersEvacuate = "os_compute_api:os-evacuate", "rule:context_is_admin",
-        "Build a server elsewhere because its host is down.",
+        "Rebuild a server on another host because its host is down.",
         ["POST" "/servers/{server_id}/action"];
     ServersShelve = "os_compute_api:os-shelve:shelve", "rule:project_member_or_admin",
         "Shelve a server.",
@@ -311,7 +311,7 @@ rules! {
         "Unlock a server that an administrator locked.",
         ["POST" "/servers/{server_id}/action"];
     ServersStart = "os_compute_api:servers:start", "rule:project_member_or_admin",
-        "Start a server. Refused: it always runs while it is active.",
+        "Start a server. Always refused, because an active server runs.",
         ["POST" "/servers/{server_id}/action"];
     ServerMetadataIndex = "os_compute_api:server-metadata:index", "rule:project_reader_or_admin",
         "See the metadata of a server.",
@@ -356,16 +356,16 @@ rules! {
         "List the volumes of a server: those with which it was created.",
         ["GET" "/servers/{server_id}/os-volume_attachments"];
     InstanceActionsList = "os_compute_api:os-instance-actions:list", "rule:project_reader_or_admin",
-        "List what was done with a server.",
+        "List the actions that were done with a server.",
         ["GET" "/servers/{server_id}/os-instance-actions"];
     InstanceActionsShow = "os_compute_api:os-instance-actions:show", "rule:project_reader_or_admin",
-        "Look at one thing that was done with a server.",
+        "Look at one action that was done with a server.",
         ["GET" "/servers/{server_id}/os-instance-actions/{request_id}"];
     InstanceActionsEvents = "os_compute_api:os-instance-actions:events", "rule:context_is_admin",
-        "See the steps of what was done with a server.",
+        "See the events of an action: its steps.",
         ["GET" "/servers/{server_id}/os-instance-actions/{request_id}"];
     InstanceActionsEventsDetails = "os_compute_api:os-instance-actions:events:details", "rule:context_is_admin",
-        "See what the steps said, and on which hosts they were.",
+        "See the error messages of an action's events.",
         ["GET" "/servers/{server_id}/os-instance-actions/{request_id}"];
     MigrationsIndex = "os_compute_api:os-migrations:index", "rule:context_is_admin",
         "List the migrations of all servers.",
@@ -380,7 +380,7 @@ rules! {
         "Create a flavor.",
         ["POST" "/flavors"];
     FlavorsUpdate = "os_compute_api:os-flavor-manage:update", "rule:context_is_admin",
-        "Describe a flavor anew.",
+        "Change the description of a flavor.",
         ["PUT" "/flavors/{flavor_id}"];
     FlavorsDelete = "os_compute_api:os-flavor-manage:delete", "rule:context_is_admin",
         "Delete a flavor.",
@@ -392,7 +392,7 @@ rules! {
         "Let a project use a flavor.",
         ["POST" "/flavors/{flavor_id}/action"];
     FlavorAccessRemove = "os_compute_api:os-flavor-access:remove_tenant_access", "rule:context_is_admin",
-        "Let a project not use a flavor any more.",
+        "Withdraw a flavor from a project.",
         ["POST" "/flavors/{flavor_id}/action"];
     FlavorExtraSpecsIndex = "os_compute_api:os-flavor-extra-specs:index", "rule:project_reader_or_admin",
         "List the extra specs of a flavor.",
@@ -554,7 +554,7 @@ rules! {
         "Show an image to all projects.",
         ["POST" "/v2/images", "PATCH" "/v2/images/{image_id}"];
     ImagesCommunitize = "image:communitize", "rule:project_member_or_admin",
-        "Let all projects use an image that ask for it.",
+        "Let all projects use an image without listing it for them.",
         ["POST" "/v2/images", "PATCH" "/v2/images/{image_id}"];
     ImagesShare = "image:share", "rule:project_member_or_admin",
         "Share an image with other projects.",

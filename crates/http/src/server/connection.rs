@@ -183,6 +183,7 @@ impl EndConditions<'_> {
             || (self.server_state.is(HANDING_OVER) && !self.can_hand_over && is_used)
     }
 
+    /// Whether idle connections are handed over to the successor now.
     fn is_handing_over(self) -> bool {
         self.server_state.is(HANDING_OVER) && self.can_hand_over
     }

@@ -96,8 +96,8 @@ impl ControlReplica {
         self.group.engine()
     }
 
-    /// Lets the replicas exchange what is not in the journal but in the memory of each one: offered candidates, and
-    /// updates of hosts.
+    /// Lets the replicas exchange the data that are only in the memory of each one, not in the journal: offered
+    /// candidates, and updates of hosts.
     pub(super) fn share_memory(&self, service: &SchedulerService, scheduler: &SchedulerHandle) {
         service.set_other_replicas(self.group.peers());
         let handles = (service.destinations().clone(), scheduler.clone());
@@ -224,6 +224,7 @@ impl ReplicaLink for ControlLink {
 struct LatePlacement(OnceLock<Arc<dyn PlacementLink>>);
 
 impl LatePlacement {
+    /// Passes calls on to `placement` from now on.
     fn complete(&self, placement: Arc<dyn PlacementLink>) {
         // This is called once, so there is no other value yet.
         let _ = self.0.set(placement);
