@@ -100,8 +100,8 @@ pub(crate) fn take_reply<M: Machine>(
         match reply {
             ForwardReply::Entry(_) => return,
             ForwardReply::NotLeading => {
-                // The replica may lead and not know it yet, because it has not read its own entry. If another one leads
-                // by now, the journal will say so.
+                // The replica may lead and not know it yet, because it has not read its own entry. If another replica
+                // leads by now, this one reads that in the journal.
                 command.sent_in_epoch = 0;
                 pending.has_unsent = true;
                 return;

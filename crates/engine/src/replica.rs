@@ -18,9 +18,9 @@
 //! - **Entries come from the leader**, as soon as their append is acknowledged, or else are read from the store
 //!   (`appended.rs`).
 //! - **A leader that ends** appends the entry by which another replica leads.
-//! - **After a change of the leader** a command whose entry is not before the new leader's first entry has had no
-//!   effect and never will have, so it is handed to the new leader. A command says for which epoch it is meant, and a
-//!   replica accepts none for another epoch than its present one.
+//! - **After a change of the leader** a command that has no entry before the new leader's first entry has had no effect
+//!   and never will have, so it is handed to the new leader. Each command that is handed over names the epoch for which
+//!   it is meant, and a replica accepts only those for its present epoch.
 //!
 //! This is state machine replication as in Raft, with the agreement on the log left to the store.
 
@@ -134,8 +134,8 @@ impl<M: Machine> Replica<M> {
         }
     }
 
-    /// Makes another replica lead, if this one does. [`Replica::leadership`] shows when that is done; it is not done if
-    /// the store fails.
+    /// Makes another replica lead, if this one does. [`Replica::leadership`] shows when the other one leads. This one
+    /// goes on leading if the store fails.
     pub fn hand_over(&self, origin: u64, address: &str) {
         let Some(shared) = self.shared() else { return };
         let Some(replica) = &shared.replica else {
@@ -212,7 +212,7 @@ impl<M: Machine> Replica<M> {
     }
 }
 
-/// How a replica takes part.
+/// The state of a replica and of its work with the other replicas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaStatus {
     /// The number of this replica, which is new at each start.

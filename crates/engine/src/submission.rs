@@ -45,7 +45,7 @@ pub(crate) struct CommandReply<M: Machine> {
     pub(crate) command_without_entry: Option<M::Command>,
 }
 
-/// A decided command that waits until everything it was decided on is durable.
+/// A decided command that waits until the state on which it was decided is durable.
 pub(crate) struct Decided<M: Machine> {
     pub(crate) submission: Submission<M>,
     pub(crate) result: Result<M::Outcome, M::Refusal>,
