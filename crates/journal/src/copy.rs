@@ -52,7 +52,7 @@ pub enum CopyError {
     #[error("the target cannot be written")]
     Target(#[source] JournalError),
 
-    /// The target holds something else than the source, and is left as it is.
+    /// An entry of the target is not the same as in the source. The target is left as it is.
     #[error(
         "the target is not a copy of the source: they differ at entry {entry}; name an empty one"
     )]
