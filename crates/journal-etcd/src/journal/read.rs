@@ -183,7 +183,7 @@ fn decode(store: &Store, found: &KeyValue) -> Result<(BatchHeader, Bytes), Journ
     }
 }
 
-/// The encoded records of a batch, wherever they are.
+/// The encoded records of a batch. If they are not in the batch's own value, where `inline` comes from, they are read.
 fn whole_payload(
     store: &Store,
     header: &BatchHeader,
