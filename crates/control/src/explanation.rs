@@ -56,7 +56,9 @@ struct ShownProvider<'a> {
 #[derive(Serialize)]
 struct ShownLack {
     constraint: Option<String>,
+    /// `amount`, `condition`, `units` or `inventory`: see [`Shortfall`].
     reason: &'static str,
+    /// The missing amount, if the reason is `amount`.
     missing: Option<i64>,
 }
 
