@@ -236,6 +236,7 @@ impl DecisionContext<'_> {
         Ok(())
     }
 
+    /// Writes an assignment, or removes it if it has no roles.
     fn write_assignment(&mut self, key: (String, AssignmentScope), row: Assignment) {
         let row = (!row.roles.is_empty()).then(|| Box::new(row));
         self.record(Change::Assignment(key, row));
@@ -310,6 +311,8 @@ impl DecisionContext<'_> {
         Ok(())
     }
 
+    /// Adds a token key, and removes the oldest keys beyond [`TOKEN_KEYS_MAX`]. Refused if the number is not the next
+    /// one, because another replica added a key first.
     fn add_token_key(&mut self, number: u32, key: &TokenKey) -> Result<(), Refusal> {
         let newest = self.state.token_keys.keys().next_back();
         if newest.map_or(0, |newest| newest.saturating_add(1)) != number {
