@@ -57,8 +57,9 @@ struct FailureRecords {
     trusted: SegmentedCache<()>,
     /// The time in which an allowance recovers by one failure; the same as [`CheckLimiter::interval`].
     interval: Duration,
-    /// The longest time in which an allowance recovers fully, which is its debt; further failures do not extend it. A
-    /// source with the longest debt is refused, because it would have to wait for longer than `wait_max`.
+    /// The longest debt. The debt of a source is the time until its allowance is fully recovered. Failures of a source
+    /// with the longest debt do not extend it: the source is refused, because it would have to wait for longer than
+    /// `wait_max`.
     debt_max: Duration,
 }
 
@@ -216,6 +217,7 @@ impl CheckLimiter {
         debt.checked_sub(allowance).filter(|wait| !wait.is_zero())
     }
 
+    /// The refusal of a source that has to wait too long, because of its failures.
     fn too_many_failures_error(&self, wait: Duration) -> AuthError {
         let Limits {
             section,
@@ -231,6 +233,7 @@ impl CheckLimiter {
         }
     }
 
+    /// The refusal because too many checks wait.
     fn rejection_error(&self, rejected: Rejected) -> AuthError {
         let section = self.limits.section;
         let retry_after = Duration::from_secs(1);
@@ -253,6 +256,7 @@ impl CheckLimiter {
         }
     }
 
+    /// The error when a check has waited for too long.
     fn time_out_error(&self) -> AuthError {
         AuthError::Unavailable {
             reason: format!(

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The identity of a caller.
 ///
-/// It contains what the reference's request context passes to oslo.policy. In a policy, an absent text
+/// It contains the attributes that the reference's request context passes to oslo.policy. In a policy, an absent text
 /// compares as `None`, as in the reference.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity {

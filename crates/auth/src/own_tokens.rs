@@ -81,6 +81,8 @@ impl OwnTokens {
     }
 }
 
+/// The identity of a valid token. If the state does not allow the token, it is checked again once the state is up to
+/// date.
 async fn valid(
     check: &dyn TokenCheck,
     token: &str,

@@ -180,6 +180,8 @@ impl Passwords {
         Box::pin(check).await
     }
 
+    /// Checks a password that is not in the cache, within the limits of guesses. `proof` is the key under which a right
+    /// password is cached.
     async fn check(
         &self,
         attempt: &PasswordAttempt<'_>,

@@ -37,9 +37,10 @@ use outgoing::{Outgoing, OutgoingLink};
 use peers::{Connect, Peers};
 use wake::{Wake, WakingJournal};
 
-/// How often each side of a stream sends a message when it has nothing to say.
+/// The interval at which each side of a stream sends a message if it has nothing else to send.
 const HEARTBEAT: Duration = Duration::from_millis(500);
-/// After how many of its own heartbeats without a message of the other replica a replica regards the other one as gone.
+/// The number of a replica's own heartbeats without a message from another replica, after which the other one counts as
+/// gone.
 const SILENT_TICKS_MAX: u32 = 6;
 /// How long a follower waits to hear of new entries from the leader before it asks the store itself.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -138,7 +139,7 @@ impl<M: ReplicatedMachine> ReplicaGroup<M> {
         Arc::clone(&self.link) as _
     }
 
-    /// The other replicas that are known here, for requests which one of them has to answer or to be told of.
+    /// The other replicas that are known here: for requests that one of them has to answer, or that all of them get.
     pub(crate) fn peers(&self) -> Arc<Peers> {
         Arc::clone(&self.peers)
     }

@@ -75,6 +75,7 @@ impl Http {
     }
 }
 
+/// Logs that the authorities were replaced, and returns the error of an invalid file.
 fn log_outcome(outcome: Outcome<SetupError>) -> Result<(), SetupError> {
     match outcome {
         Outcome::Invalid(error) => Err(error),

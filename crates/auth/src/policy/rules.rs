@@ -362,7 +362,7 @@ rules! {
         "Look at one action that was done with a server.",
         ["GET" "/servers/{server_id}/os-instance-actions/{request_id}"];
     InstanceActionsEvents = "os_compute_api:os-instance-actions:events", "rule:context_is_admin",
-        "See the events of an action: its steps.",
+        "See the events of an action, with hosts and tracebacks.",
         ["GET" "/servers/{server_id}/os-instance-actions/{request_id}"];
     InstanceActionsEventsDetails = "os_compute_api:os-instance-actions:events:details", "rule:context_is_admin",
         "See the error messages of an action's events.",

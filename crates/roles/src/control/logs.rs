@@ -115,6 +115,7 @@ struct QueuedLines {
 }
 
 impl QueuedLines {
+    /// Queues a line. While the queue is full, only the newest lines are kept.
     fn push(&mut self, line: &[u8]) {
         if self.newest.is_empty() && self.bytes.len() + line.len() <= QUEUE_BYTES_MAX {
             self.bytes.extend_from_slice(line);

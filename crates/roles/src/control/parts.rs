@@ -50,7 +50,7 @@ pub(super) fn grpc_options(
 pub(super) fn start_conductor(
     options: &Options,
     engine: &Engine<ControlMachine>,
-    ranker: SchedulerHandle,
+    scheduler: SchedulerHandle,
     placement_service: &PlacementService,
     (audits, sealer, admission): (AuditMetrics, Option<Sealer>, AdmissionControl),
 ) -> anyhow::Result<Option<Arc<Runtime>>> {
@@ -59,7 +59,7 @@ pub(super) fn start_conductor(
     };
     let options = option_conversion::conductor(options);
     let control = ControlHandle::with_sealer(engine.clone(), options, sealer);
-    let runtime = Runtime::start(control, ranker)?;
+    let runtime = Runtime::start(control, scheduler)?;
     runtime.limit_pace(admission.instance_time(), move || admission.is_shared());
     placement_service.set_audit(runtime.start_audits(audits));
     Ok(Some(runtime))

@@ -152,14 +152,14 @@ impl RunningControl {
         let http = (option_conversion::http(options), metrics.http, registry);
         let gateway = new_gateway(http, &engine, checked.authenticator, checked.policy);
         let gateway = complete_gateway(gateway, (&metrics.admission, log), &threads, &placement);
-        let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
+        let scheduler = SchedulerHandle::new(engine.clone(), checked.scheduler);
         let services = CommonServices {
-            scheduler: scheduler_api(options, &gateway, &placement, &ranker, &loaded.replica),
+            scheduler: scheduler_api(options, &gateway, &placement, &scheduler, &loaded.replica),
             placement: placement_api(options, &gateway, placement, &loaded.replica),
-            fleet: FleetHandle::new(ranker.clone()),
+            fleet: FleetHandle::new(scheduler.clone()),
         };
         let audits = (metrics.audits, sealer, metrics.admission);
-        let runtime = start_conductor(options, &engine, ranker, &services.placement, audits)?;
+        let runtime = start_conductor(options, &engine, scheduler, &services.placement, audits)?;
         let mut parts = ListenerParts {
             limits,
             tls: &tls,

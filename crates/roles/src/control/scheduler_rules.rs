@@ -69,7 +69,7 @@ pub fn sample() -> anyhow::Result<String> {
     let text = toml::to_string_pretty(&SchedulerRules::default())?;
     let (filters, weighers) = (filters::names(), weighers::names());
     Ok(format!(
-        "# The scheduler's rules, as `scheduler.rules_file` names them: what follows are the\n\
+        "# The scheduler's rules, for the file that `scheduler.rules_file` names, with their\n\
          # defaults. Names are those of Nova's [filter_scheduler] and [metrics]; a configuration can\n\
          # be carried over.\n\
          #\n\

@@ -25,8 +25,8 @@ use super::sockets::{ListeningSocket, Sockets};
 use crate::config::ConfigErrors;
 use crate::options::{AuthStrategy, ComputeApiOptions, Options};
 
-/// Completes the gateway with admission control, the audit log, the threads for costly requests, the check before a
-/// read that the state is the newest in the journal, and a readiness check that reports when the store fails.
+/// Adds to the gateway: admission control, the audit log, the threads for costly requests, the confirmation before
+/// reads that the state is the newest in the journal, and the readiness check, which reports when the store fails.
 pub(super) fn complete_gateway(
     gateway: Gateway,
     (admission, audit_log): (&AdmissionControl, Option<AuditLog>),
@@ -65,14 +65,14 @@ pub(super) fn scheduler_api(
     options: &Options,
     gateway: &Arc<Gateway>,
     placement: &Placement,
-    ranker: &SchedulerHandle,
+    scheduler: &SchedulerHandle,
     replica: &Option<ControlReplica>,
 ) -> Arc<SchedulerService> {
     let (gateway, placement) = (Arc::clone(gateway), placement.clone());
     let keep_options = option_conversion::candidate_retention(options);
-    let service = SchedulerService::new(gateway, placement, ranker.clone(), keep_options);
+    let service = SchedulerService::new(gateway, placement, scheduler.clone(), keep_options);
     if let Some(replica) = replica {
-        replica.share_memory(&service, ranker);
+        replica.share_memory(&service, scheduler);
     }
     Arc::new(service)
 }
@@ -101,6 +101,7 @@ pub(super) async fn add_apis(
 ) -> anyhow::Result<(ApiServers, Option<OwnIdentity>)> {
     let mut apis = ApiServers::default();
     let (placement, scheduler) = (services.placement, services.scheduler);
+    // The services to which the page for operators and tenants forwards requests of browsers.
     let mut forwarded: Forwarded = vec![
         ("placement", Arc::clone(&placement) as _),
         ("scheduler", Arc::clone(&scheduler) as _),

@@ -41,8 +41,8 @@ impl StartupSummary {
             private::create_file(&self.clouds_file)?.write_all(file.as_bytes())?;
         }
         let mut text = format!(
-            "\nPlacewright is up: {} cells, {} simulated hosts. Ctrl-C stops it; started again it \
-             goes on.\n\n",
+            "\nPlacewright is up: {} cells, {} simulated hosts. Ctrl-C stops it; the next start \
+             continues with the same state.\n\n",
             self.cells.len(),
             self.hosts,
         );
