@@ -137,9 +137,9 @@ pub enum SubmitError {
     /// The store failed, and does not have the command's entry. A later attempt may succeed.
     #[error("the store is unavailable")]
     Unavailable(#[source] Arc<StoreError>),
-    /// It is not known whether the store has the command's entry. It did not say before the engine shut down, or it has
-    /// lost other entries; or the leader, to which the command was handed over, did not say. The next start shows the
-    /// outcome.
+    /// It is not known whether the store has the command's entry: the store did not say before the engine shut down,
+    /// the store has lost other entries, or the leader to which the command was handed over did not say. The next start
+    /// shows the outcome.
     #[error("the store did not say whether the change was made")]
     Unknown(#[source] Arc<StoreError>),
     /// This replica handed the command to another one, and does not know its outcome there. The command may have taken

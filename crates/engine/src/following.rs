@@ -27,7 +27,7 @@ const UNSENT_PAUSE: Duration = Duration::from_millis(20);
 /// reaches the store; without the store it can confirm no reads.
 const STORE_READ_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Follows the journal for a moment. False if the engine is being shut down.
+/// Waits a short time for entries of the journal, and applies them. False if the engine is being shut down.
 pub(crate) fn follow_journal<M: Machine>(
     shared: &Shared<M>,
     replica: &ReplicaState<M>,
@@ -199,7 +199,7 @@ fn take_over<M: Machine>(
     envelope::begin_leader(&note, &mut record);
     M::encode(&[], &mut record);
     match journal.append(shared.durable() + 1, &[&record]) {
-        // Whether this entry was appended or another one came first: the entries that are read next say who leads.
+        // This entry was appended, or another one was first. In both cases the next entries show which replica leads.
         Ok(()) | Err(AppendError::Conflict { .. }) => {}
         Err(AppendError::Failed(error)) => stall(shared, replica, StoreError::Journal(error)),
         Err(AppendError::Unknown(_)) => resolve(shared, replica, journal),

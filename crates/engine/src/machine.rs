@@ -4,8 +4,8 @@ use std::io;
 
 /// A state machine with all its state in memory and all its rules in [`Machine::decide`].
 ///
-/// Every function is pure but for the state that it is given: no I/O, clock, or random number, and
-/// no order of a hash map in a result. Times and new ids travel in the command.
+/// Every function depends only on its arguments and the state: none uses I/O, a clock or random numbers, and no result
+/// depends on the order of a hash map. Times and new ids are part of the command.
 pub trait Machine: Send + Sync + Sized + 'static {
     /// A request to change the state.
     type Command: Send + 'static;
@@ -34,7 +34,7 @@ pub trait Machine: Send + Sync + Sized + 'static {
         changes: &mut Vec<Self::Change>,
     ) -> Result<Self::Outcome, Self::Refusal>;
 
-    /// Applies a change. Total: a change that was decided or journaled can always be applied.
+    /// Applies a change. This cannot fail: a change that was decided or journaled can always be applied.
     fn apply(&mut self, change: &Self::Change) -> Self::Undo;
 
     /// Applies a change that will never be undone.
