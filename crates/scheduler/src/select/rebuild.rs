@@ -28,7 +28,7 @@ pub enum RebuildRefusal {
     /// A filter rejects the host.
     #[error("{0} refuses its host")]
     Filter(String),
-    /// The image requires traits that no provider has of which the instance holds allocations.
+    /// The image requires traits that none of the providers in the instance's allocations has.
     #[error("its host has not {}", .0.join(", "))]
     MissingTraits(Vec<String>),
     /// The image requires another NUMA layout than the instance has.
@@ -83,7 +83,7 @@ impl Scheduler {
     }
 }
 
-/// The traits that the image requires, and that no provider has of which the instance holds allocations.
+/// The traits that the image requires, and that none of the providers in the instance's allocations has.
 fn missing_traits(state: &State, instance: Uuid, request: &RequestSpec) -> Vec<String> {
     let consumer = state.consumer(ConsumerUuid::from_uuid(instance));
     let allocated = consumer

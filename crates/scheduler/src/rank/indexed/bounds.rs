@@ -1,5 +1,5 @@
-//! Upper bounds for blocks of hosts and for groups of blocks: a search compares the bounds of
-//! groups, and looks at the blocks of few groups.
+//! Upper bounds for blocks of hosts and for groups of blocks: a search compares the bounds of groups, and examines the
+//! blocks of few groups.
 
 use crate::block::{self, larger};
 

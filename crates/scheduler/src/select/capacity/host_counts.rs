@@ -1,4 +1,4 @@
-//! The number of instances by host, and its sums by cell, zone and place.
+//! The number of instances on each host, and the sums by cell, zone and place.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ impl HostCounts {
         }
     }
 
-    /// Removes the obstacles, because the count was ended early.
+    /// Removes the limiting factors, which are not known because the count was ended early.
     pub(super) fn clear_bounds(&mut self) {
         self.limiting_factors.clear();
     }
