@@ -35,7 +35,7 @@ pub(crate) struct ResolvedRoot {
 pub(crate) enum Resolved<T> {
     /// All names exist, and the value holds their numbers.
     Found(T),
-    /// Nothing can match, so the answer is empty whatever follows.
+    /// Nothing can match, so the answer is empty. The names after this one are not resolved.
     Nothing,
     /// A name does not exist, and the query is refused.
     Refused(QueryRefusal),
