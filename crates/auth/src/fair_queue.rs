@@ -157,8 +157,8 @@ impl FairQueue {
         receiver.await.map_err(|_| Rejected::PriorityClass)
     }
 
-    /// Adds a check to the queue of its source, and returns the id of the check. A newer check of another source may be
-    /// evicted.
+    /// Adds a check to the queue of its source, and returns the id of the check. A check of the source with the most
+    /// waiting checks may be evicted for it.
     fn enqueue(
         &self,
         priority_class: PriorityClass,

@@ -198,6 +198,7 @@ impl CostlyExecutor {
         }
     }
 
+    /// Waits until it is the request's turn, or refuses it if too many requests wait.
     async fn wait_for_permit(&self, caller: Caller) -> Result<Permit, CostlyError> {
         let receiver = {
             let options = &self.shared.options;
@@ -260,18 +261,21 @@ impl Shared {
 }
 
 impl FairQueue {
+    /// Whether another request of a caller may run now.
     fn may_run(&self, caller: Caller, options: &CostlyOptions) -> bool {
         let running_of_caller = self.running_by_caller.get(&caller).copied().unwrap_or(0);
-        // Of several places one is left for other callers.
+        // If several requests may run at a time, one of these places is left for other callers.
         let per_caller_max = options.running_max.saturating_sub(1).max(1);
         self.running < options.running_max && running_of_caller < per_caller_max
     }
 
+    /// Counts a request of a caller as running.
     fn start(&mut self, caller: Caller) {
         self.running += 1;
         *self.running_by_caller.entry(caller).or_default() += 1;
     }
 
+    /// Counts a request of a caller as ended.
     fn end(&mut self, caller: Caller) {
         self.running -= 1;
         if let Some(running_of_caller) = self.running_by_caller.get_mut(&caller) {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::cors::Cors;
 
-/// The options of the HTTP server that every REST service has: limits, time-outs, and what is
-/// served besides the service.
+/// The options of the HTTP server that every REST service has: limits, time-outs, and the metrics page and CORS
+/// headers.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
     /// The most connections. For a further one an idle connection is closed; if none is idle, the new connection

@@ -24,7 +24,7 @@ pub fn authority(parts: &Parts) -> Option<Authority> {
     let host = parts.headers.get(header::HOST);
     let host = host.and_then(|value| value.to_str().ok()?.parse().ok());
     let authority: Option<Authority> = host.or_else(|| parts.uri.authority().cloned());
-    // A user name before the host would make a link look like that of another one.
+    // With a user name before the host, a link would look like one to another host.
     authority.filter(|authority| !authority.as_str().contains('@'))
 }
 

@@ -1,4 +1,5 @@
-//! Bodies that are too large for memory: those of requests go on piece by piece, those of responses come from a file.
+//! Bodies that are too large for memory: the body of a request is handed to a sink piece by piece, the body of a
+//! response is read from a file.
 
 use std::fmt;
 use std::fs::File;
@@ -36,7 +37,7 @@ pub trait BodySink: Send {
     fn finish(self: Box<Self>) -> Sinking<'static>;
 }
 
-/// So many bytes have to arrive within the time-out of a body, so that a client that sends next to nothing
+/// The number of bytes that have to arrive within the time-out of a body, so that a client that sends next to nothing
 /// cannot go on for ever. This is also the memory that a streamed body occupies, besides one piece.
 const WINDOW_BYTES: usize = 256 << 10;
 
@@ -75,6 +76,7 @@ struct Window {
     is_last: bool,
 }
 
+/// Reads pieces until they have [`WINDOW_BYTES`] together, or the body ends.
 async fn next_window<B>(body: &mut B) -> ApiResult<Window>
 where
     B: HttpBody<Data = Bytes> + Unpin,
@@ -167,6 +169,7 @@ impl FileBody {
     }
 }
 
+/// Reads the next piece of a file, of at most `most` bytes. The end of the file is an error.
 fn read_piece(file: File, most: u64) -> std::io::Result<(File, Bytes)> {
     let mut piece = Vec::new();
     let mut limited = file.take(most);

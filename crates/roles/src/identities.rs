@@ -141,7 +141,8 @@ pub(crate) fn ensure(
 }
 
 /// Loads the credentials in a folder. The certificate must be of the right role, and must not have expired.
-/// `revocation_list` is the path of a list that is used in place of the folder's own. `whose` names the role in errors.
+/// `revocation_list` is the path of a list that is used in place of the folder's own. Errors name the option `key`, and
+/// the right role as `whose`.
 pub(crate) fn load(
     key: &str,
     folder: &Path,

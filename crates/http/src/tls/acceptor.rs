@@ -17,9 +17,10 @@ use tokio::net::TcpStream;
 use crate::tls::metrics::ListenerTlsMetrics;
 use crate::tls::session::TlsSession;
 
-/// How long, and for how many bytes, the server reads on after it has refused a connection: otherwise
-/// unread data would make the operating system discard the response (RFC 9112, section 9.6).
+/// The longest time for which the server reads on after it has refused a connection: otherwise unread data would make
+/// the operating system discard the response (RFC 9112, section 9.6).
 const LINGER: Duration = Duration::from_secs(1);
+/// The most bytes that the server reads on after it has refused a connection.
 const LINGER_BYTES_MAX: u64 = 1 << 20;
 
 /// Returns the configuration in force.
@@ -115,6 +116,7 @@ impl TlsAcceptor {
         }
     }
 
+    /// Makes the handshake of TLS, and counts its outcome in the metrics.
     async fn shake_hands(
         &self,
         stream: TcpStream,

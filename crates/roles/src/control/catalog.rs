@@ -1,4 +1,4 @@
-//! The catalog of the installation's services: what clients learn when they sign in.
+//! The catalog of the installation's services, which clients get when they sign in.
 //!
 //! Each service besides the identity API has its line in `SERVICES`.
 
