@@ -1,4 +1,5 @@
-//! The Placement API without sockets, for commands that print what a server would respond.
+//! Parts of the roles without sockets: the Placement API, for commands that print what a server would respond, and replicas
+//! of control, for measurements.
 
 use std::sync::Arc;
 
@@ -12,6 +13,8 @@ use placewright_control::{ClaimMetrics, ControlMachine, Placement};
 use placewright_engine::Engine;
 use placewright_http::{Body, Gateway, HttpMetrics, HttpOptions};
 use prometheus_client::registry::Registry;
+
+pub use crate::replica::ReplicasInProcess;
 
 /// The gateway of the services, with the default options.
 ///

@@ -10,7 +10,7 @@
 //! - [`control`], [`cell`], [`agent`] and [`up`] are the roles. `control` also has what all of them
 //!   share: logs, signals, sockets, limits of descriptors, systemd.
 //! - `identities` loads and renews the certificates of the roles of this process.
-//! - [`in_process`] is the Placement API without sockets.
+//! - [`in_process`] is the Placement API without sockets, and replicas of control that reach each other in memory.
 
 pub mod agent;
 mod audit_log;

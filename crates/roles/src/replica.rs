@@ -9,6 +9,7 @@ mod entry_batches;
 mod false_alarms;
 mod follower;
 mod followers;
+mod in_process;
 mod leader;
 mod machine;
 mod outcome;
@@ -31,6 +32,7 @@ use uuid::Uuid;
 pub(crate) use checks::{check_cell, check_control};
 use follower::Follower;
 use followers::Followers;
+pub use in_process::ReplicasInProcess;
 use leader::LeadingReplica;
 use machine::ReplicatedMachine;
 use outgoing::{Outgoing, OutgoingLink};
@@ -83,6 +85,21 @@ impl<M: ReplicatedMachine> ReplicaGroup<M> {
         address: &str,
         client_options: impl Fn(&str) -> ClientOptions + Send + Sync + 'static,
     ) -> Result<Self, RecoverError> {
+        let connect: Connect = Arc::new(move |address| {
+            let client = ReplicaClient::new(&client_options(address));
+            let client = client.map_err(|error| error.to_string())?;
+            Ok(Arc::new(client) as _)
+        });
+        Self::open_with_links(journal, (engine_options, observer), address, connect)
+    }
+
+    /// As [`Self::open`], with the function that makes the link to the replica at an address.
+    fn open_with_links(
+        journal: Box<dyn Journal>,
+        (engine_options, observer): (placewright_engine::Options, impl Observer),
+        address: &str,
+        connect: Connect,
+    ) -> Result<Self, RecoverError> {
         let own = Arc::new(Own {
             origin: Uuid::new_v4().as_u64_pair().0,
             address: address.to_owned(),
@@ -100,11 +117,6 @@ impl<M: ReplicatedMachine> ReplicaGroup<M> {
             wake: Arc::clone(&wake),
         };
         let engine = Engine::open_replica(journal, engine_options, observer, options)?;
-        let connect: Connect = Arc::new(move |address| {
-            let client = ReplicaClient::new(&client_options(address));
-            let client = client.map_err(|error| error.to_string())?;
-            Ok(Arc::new(client) as _)
-        });
         let peers = Arc::new(Peers::new(Arc::clone(&own), connect));
         let followers = Arc::new(Followers::new(Arc::clone(&peers)));
         let follower = Follower {
