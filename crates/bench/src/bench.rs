@@ -15,6 +15,7 @@ mod phase_results;
 mod races;
 mod refusals;
 mod requests;
+pub(crate) mod seeds;
 mod server_process;
 mod targets;
 
@@ -37,6 +38,8 @@ pub(crate) enum BenchCommand {
     Races(races::RacesBench),
     /// The bar of explanations: what a refusal costs with its reasons, in this process
     Refusals(refusals::RefusalsBench),
+    /// The experiments that started it all, beside the old ways; writes docs/experiments.md
+    Seeds(seeds::SeedsBench),
     /// The bar of cold starts: time to ready and memory of an empty and of a big store
     Cold(cold::ColdBench),
 }
@@ -51,6 +54,7 @@ impl BenchCommand {
             Self::Destinations(bench) => bench.run(),
             Self::Races(bench) => bench.run(),
             Self::Refusals(bench) => bench.run(),
+            Self::Seeds(bench) => bench.run(),
             Self::Cold(bench) => bench.run(),
         }
     }

@@ -1,0 +1,175 @@
+//! `placewright bench seeds`: the experiments with which the schedulers before this one were judged, made again with the product
+//! beside the old ways, on the same hosts, requests and machine. It writes `docs/experiments.md` with its plots.
+//!
+//! The schedulers are the product's: its placer, its engine and its journals in this process, with parts of the roles
+//! that make replicas of them. Only the old ways ([`old_ways`]) have code of their own.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::targets::{TargetedFigure, print_report};
+
+mod builds;
+mod cell_switch;
+mod cells;
+mod etcd_process;
+mod fleet;
+mod installation;
+mod machine;
+mod old_ways;
+mod page;
+mod placing_request;
+mod plan;
+mod plot;
+mod replicas;
+mod sections;
+mod shared_state;
+mod times;
+mod walking;
+
+use page::Section;
+pub use page::is_as_written;
+use plan::Plan;
+
+/// Arguments of `placewright bench seeds`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    placewright bench seeds                    # from the root of the sources: writes docs/experiments.md\n  \
+    placewright bench seeds --only shared-state --output /tmp/page")]
+pub(crate) struct SeedsBench {
+    /// The folder for the page and for the folder with its plots
+    #[arg(long, value_name = "DIRECTORY", default_value = "docs")]
+    output: PathBuf,
+
+    /// Where temporary stores are made: a real disk, since much of the time is fsync
+    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
+    directory: PathBuf,
+
+    /// Only these experiments; the page then has no others
+    #[arg(long, value_enum, value_name = "EXPERIMENT", value_delimiter = ',')]
+    only: Vec<Experiment>,
+
+    /// Also with 100,000 hosts, which takes some minutes more
+    #[arg(long, conflicts_with = "short")]
+    large: bool,
+
+    /// A few requests on a few hosts, to see that the command works; missed bars are then no failure
+    #[arg(long)]
+    short: bool,
+}
+
+/// An experiment, with a section of the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Experiment {
+    /// Requests at once, decided by several schedulers that share their state
+    SharedState,
+    /// The old ways on the same hosts, step by step
+    OldWays,
+    /// Filtering where the data is, against walking over the hosts
+    Walking,
+    /// Builds that fail, tried again in the cell or by the scheduler
+    Builds,
+    /// Cells, some of which are down
+    Cells,
+}
+
+/// All experiments, in the order of the page.
+const ALL: [Experiment; 5] = [
+    Experiment::SharedState,
+    Experiment::OldWays,
+    Experiment::Walking,
+    Experiment::Builds,
+    Experiment::Cells,
+];
+
+/// What the experiments have come to so far.
+#[derive(Debug, Default)]
+struct Results {
+    sections: Vec<Section>,
+    bars: Vec<TargetedFigure>,
+}
+
+impl SeedsBench {
+    /// Runs the experiments and writes the page; returns whether all targets were met.
+    pub(crate) fn run(self) -> anyhow::Result<bool> {
+        let machine = machine::describe();
+        let plan = match (self.short, self.large) {
+            (true, _) => Plan::short(),
+            (false, is_large) => Plan::full(is_large),
+        };
+        let experiments = match self.only.is_empty() {
+            true => ALL.to_vec(),
+            false => ALL
+                .into_iter()
+                .filter(|one| self.only.contains(one))
+                .collect(),
+        };
+        let mut results = Results::default();
+        let has_all = experiments.len() == ALL.len();
+        // The figures of the schedulers that share their state are compared with the old ways, too.
+        let mut shared = None;
+        for experiment in experiments {
+            match experiment {
+                Experiment::SharedState => {
+                    let figures = plan.shared_state(&self.directory)?;
+                    results.add(sections::shared_state(&figures));
+                    shared = Some(figures);
+                }
+                Experiment::OldWays => {
+                    let figures = plan.old_ways(&self.directory)?;
+                    let shared = shared.as_deref().unwrap_or_default();
+                    results.add(sections::old_ways(&figures, shared));
+                }
+                Experiment::Walking => {
+                    let (figures, https) = plan.walking()?;
+                    results.add(sections::walking(&figures, &https));
+                }
+                Experiment::Builds => {
+                    results.add(sections::builds(&plan.builds()?, &plan.build_sizes));
+                }
+                Experiment::Cells => {
+                    results.add(sections::cells(&plan.cells()?, &plan.cell_sizes));
+                }
+            }
+        }
+        let introduction = self.introduction(&machine, has_all);
+        page::write(&self.output, &introduction, &results.sections)?;
+        outln!("written: {}/experiments.md", self.output.display());
+        print_report(&results.bars, None::<&()>)?;
+        Ok(self.short || results.bars.iter().all(|bar| bar.is_met))
+    }
+
+    fn introduction(&self, machine: &str, has_all: bool) -> String {
+        let mut arguments = String::new();
+        for (is_set, argument) in [(self.large, " --large"), (self.short, " --short")] {
+            arguments += if is_set { argument } else { "" };
+        }
+        let mut warnings = String::new();
+        if machine::is_debug_build() {
+            warnings += "\n\n**This is a debug build: the figures mean nothing.**";
+        }
+        if self.short || !has_all {
+            warnings += "\n\n**This is a part of the experiments, to see that they work.**";
+        }
+        format!(
+            "# The experiments that started it all\n\n\
+             Placement and this scheduler began with a few experiments: schedulers that share their state instead of reading \
+             it from a database (2016), filtering where the data is instead of walking over the hosts (2016), alternates \
+             instead of going back to the scheduler (2017), and cells that may be down. Here they are made again: with \
+             Placewright, and with the old ways beside it on the same hosts, requests and machine.\n\n\
+             This page was written by `placewright-bench seeds{arguments}`; do not edit it.{warnings}\n\n\
+             - Date: {}\n- Commit: {}\n- Machine: {machine}\n\n\
+             The published figures are from other and older machines: they say which way something goes, not how fast it is.",
+            machine::date(),
+            machine::commit(),
+        )
+    }
+}
+
+impl Results {
+    fn add(&mut self, (section, bars): (Section, Vec<TargetedFigure>)) {
+        self.sections.push(section);
+        self.bars.extend(bars);
+    }
+}

@@ -1,0 +1,113 @@
+//! One request to one scheduler: control's placer, as the service for destinations runs it, with its time in parts.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use placewright_control::now;
+use placewright_control::placer::{
+    Demand, Placing, RoundEnd, SearchContext, SearchResults, TimeSlice, apply_corrections,
+};
+use placewright_placement::{Outcome, Refusal};
+use placewright_scheduler::request::RequestSpec;
+use uuid::Uuid;
+
+use super::replicas::Replica;
+
+/// What became of one request.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PlacedRequest {
+    /// The time in which hosts were ranked, which is the decision.
+    pub(super) decision: Duration,
+    /// The time from handing the claim to the engine until it was durable.
+    pub(super) blocked: Duration,
+    /// The time from the request to the durable claim.
+    pub(super) whole: Duration,
+    /// The hosts that other claims filled before this one, and that the same claim passed over.
+    pub(super) passed_over: u64,
+    /// How often hosts were ranked again because none of a claim was left.
+    pub(super) ranked_again: u64,
+    /// Whether the caller would have to try again although there is room.
+    pub(super) is_visible_retry: bool,
+}
+
+/// Places one instance.
+///
+/// # Errors
+///
+/// The store fails, or the placer refuses the request, which would be a bug of the benchmark.
+pub(super) async fn place(
+    replica: &Replica,
+    request: &Arc<RequestSpec>,
+    instance: Uuid,
+) -> anyhow::Result<PlacedRequest> {
+    let begun = Instant::now();
+    let mut placed = PlacedRequest::default();
+    let mut placing = Placing::new(Demand::new(Arc::clone(request), vec![instance]));
+    loop {
+        if find_hosts(replica, &mut placing, &mut placed)? != SearchResults::Ready {
+            // There is room for all, so no host can only mean that the scheduler does not see it.
+            placed.is_visible_retry = true;
+            break;
+        }
+        claim(replica, &mut placing, &mut placed).await?;
+        match placing.end_round() {
+            RoundEnd::Done => break,
+            RoundEnd::SearchAgain => placed.ranked_again += 1,
+            RoundEnd::RoundsExhausted => {
+                placed.is_visible_retry = true;
+                break;
+            }
+        }
+    }
+    placed.passed_over = placing.missed_slots().len() as u64;
+    placed.whole = begun.elapsed();
+    Ok(placed)
+}
+
+fn find_hosts(
+    replica: &Replica,
+    placing: &mut Placing,
+    placed: &mut PlacedRequest,
+) -> anyhow::Result<SearchResults> {
+    let contention = replica.scheduler.contention();
+    replica.scheduler.with_state(|scheduler, control| {
+        let start = Instant::now();
+        let mut context = SearchContext {
+            scheduler,
+            state: &control.placement,
+            contention,
+            scheduler_number: replica.number(),
+            excluded_cells: &[],
+            avoided_cells: &[],
+        };
+        let results = placing.find_hosts(&mut context, &TimeSlice::endless());
+        placed.decision += start.elapsed();
+        Ok(results?)
+    })
+}
+
+async fn claim(
+    replica: &Replica,
+    placing: &mut Placing,
+    placed: &mut PlacedRequest,
+) -> anyhow::Result<()> {
+    let command = placing.claim("seeds", "seeds", now());
+    let start = Instant::now();
+    let answer = replica.placement.submit(command).await?;
+    placed.blocked += start.elapsed();
+    let corrections = match answer {
+        Ok(Outcome::Claimed(chosen)) => {
+            (replica.scheduler).update_contention(|known| placing.apply_claimed(&chosen, known))
+        }
+        Err(refusal @ Refusal::NothingFits { .. }) => (replica.scheduler)
+            .update_contention(|known| placing.apply_refused(Some(refusal), known)),
+        other => bail!("a claim ended in {other:?}"),
+    };
+    if !corrections.is_empty() {
+        replica.scheduler.with_state(|scheduler, control| {
+            apply_corrections(scheduler, &control.placement, &corrections);
+        });
+    }
+    Ok(())
+}

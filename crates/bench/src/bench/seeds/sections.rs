@@ -1,0 +1,55 @@
+//! The sections of the page: for each experiment the method, the tables and plots, and the bars.
+
+mod builds;
+mod cells;
+mod old_ways;
+mod shared_state;
+mod walking;
+
+pub(super) use builds::builds;
+pub(super) use cells::cells;
+pub(super) use old_ways::old_ways;
+pub(super) use shared_state::shared_state;
+pub(super) use walking::walking;
+
+/// A duration in milliseconds, with the digits that matter.
+fn ms(milliseconds: f64) -> String {
+    match milliseconds {
+        value if value < 0.0995 => format!("{value:.4}"),
+        value if value < 9.95 => format!("{value:.2}"),
+        value => format!("{value:.0}"),
+    }
+}
+
+/// A count of many requests as one of [`REQUESTS`](super::shared_state::REQUESTS), as the published figures have it.
+#[expect(clippy::cast_precision_loss, reason = "a count needs no 53 bits")]
+fn per_round(count: u64, rounds: usize) -> f64 {
+    count as f64 / rounds.max(1) as f64
+}
+
+/// A number with commas between the thousands.
+fn thousands(number: u32) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_the_digits_that_matter() {
+        assert_eq!([0.0123, 1.234, 355.4].map(ms), ["0.0123", "1.23", "355"]);
+        assert_eq!(
+            [3, 1_000, 100_000].map(thousands),
+            ["3", "1,000", "100,000"]
+        );
+    }
+}

@@ -1,0 +1,102 @@
+//! The section about cells, some of which are down.
+
+use super::{ms, thousands};
+use crate::bench::seeds::cells::{CellFigures, CellSizes};
+use crate::bench::seeds::page::Section;
+use crate::bench::seeds::plot::{Axis, Line, Plot};
+use crate::bench::targets::{TargetedFigure, at_most};
+
+/// Target: the longest time of a page, in milliseconds: the stated time-out of a list.
+const PAGE_MS: f64 = 1_000.0;
+
+/// Writes the section, and compares the figures with the targets.
+pub(in super::super) fn cells(
+    figures: &[CellFigures],
+    sizes: &CellSizes,
+) -> (Section, Vec<TargetedFigure>) {
+    let mut section = Section::new("Cells, and cells that are down");
+    section.paragraph(&format!(
+        "{} hosts in 1 to 30 cells, {} servers on them, and more with each measurement. A cell is down when control does not reach it any \
+         more. Measured are pages of 100 servers with their details, one after the other over all servers, through the compute API, \
+         and then {} servers from their requests, one each, to ACTIVE. Everything is in one process with journals in memory. In the \
+         published state a list asks the databases of all cells, and waits up to 60 s for one that is down.",
+        thousands(sizes.hosts),
+        sizes.servers,
+        sizes.boots
+    ));
+    let row = |one: &CellFigures| {
+        vec![
+            one.cells.to_string(),
+            one.down.to_string(),
+            format!(
+                "{} ({}, {})",
+                ms(one.page.p50_ms),
+                ms(one.page.p99_ms),
+                ms(one.page.max_ms)
+            ),
+            format!("{} of {}", one.unknown, one.listed),
+            format!("{:.0}", one.boots_per_second),
+        ]
+    };
+    section.table(
+        &[
+            "cells",
+            "of them down",
+            "a page, ms: median (p99, longest)",
+            "listed as UNKNOWN",
+            "servers a second",
+        ],
+        &figures.iter().map(row).collect::<Vec<_>>(),
+    );
+    section.plot(plot(
+        "cells-page",
+        "A page of 100 servers, median",
+        "ms",
+        figures,
+        |one| one.page.p50_ms,
+    ));
+    section.plot(plot(
+        "cells-rate",
+        "Servers a second from request to ACTIVE",
+        "servers a second",
+        figures,
+        |one| one.boots_per_second,
+    ));
+    let longest_ms = figures
+        .iter()
+        .map(|one| one.page.max_ms)
+        .fold(0.0, f64::max);
+    let bar = at_most("a page with cells down, longest in ms", longest_ms, PAGE_MS);
+    (section, vec![bar])
+}
+
+fn plot(
+    file: &'static str,
+    title: &str,
+    unit: &str,
+    figures: &[CellFigures],
+    value: fn(&CellFigures) -> f64,
+) -> Plot {
+    let mut lines: Vec<Line> = Vec::new();
+    for one in figures {
+        let name = match one.down {
+            0 => "all cells up".to_owned(),
+            down => format!("{down} down"),
+        };
+        let point = (f64::from(one.cells), value(one));
+        match lines.iter_mut().find(|line| line.name == name) {
+            Some(line) => line.points.push(point),
+            None => lines.push(Line {
+                name,
+                points: vec![point],
+            }),
+        }
+    }
+    Plot {
+        file,
+        title: title.to_owned(),
+        x: Axis::linear("cells"),
+        y: Axis::linear(unit),
+        lines,
+    }
+}

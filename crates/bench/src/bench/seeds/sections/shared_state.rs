@@ -1,0 +1,199 @@
+//! The section about schedulers that share their state.
+
+use super::{ms, per_round, thousands};
+use crate::bench::seeds::etcd_process::EtcdProcess;
+use crate::bench::seeds::fleet::PLACES;
+use crate::bench::seeds::page::Section;
+use crate::bench::seeds::plot::{Axis, Line, Plot};
+use crate::bench::seeds::shared_state::{REQUESTS, SharedStateFigures};
+use crate::bench::targets::{TargetedFigure, at_most, count};
+
+/// Target: the median of the time that a decision takes, in microseconds.
+const DECISION_US: f64 = 50.0;
+/// Target: the mean of the time that a request is blocked by the store, in milliseconds.
+const BLOCKED_MS: f64 = 5.0;
+/// The number of hosts of the published experiment, for which the targets are.
+const PUBLISHED_HOSTS: u32 = 3;
+
+/// What was published for 31 requests on 3 hosts: what was measured, a decision, blocked by the database, and retries.
+const PUBLISHED: [[&str; 4]; 4] = [
+    ["filter scheduler, 1 scheduler", "3", "355", "7 of 31"],
+    [
+        "filter scheduler, 4 schedulers on machines of their own",
+        "3",
+        "697",
+        "16 of 31",
+    ],
+    [
+        "shared-state prototype, 1 scheduler",
+        "about 3",
+        "none",
+        "0 of 31",
+    ],
+    [
+        "shared-state prototype, 4 schedulers",
+        "about 3",
+        "none",
+        "2 of 31",
+    ],
+];
+
+/// Writes the section, and compares the figures with the targets.
+pub(in super::super) fn shared_state(
+    figures: &[SharedStateFigures],
+) -> (Section, Vec<TargetedFigure>) {
+    let mut section = Section::new("Shared state");
+    section.paragraph(&format!(
+        "{REQUESTS} requests for one instance each come at once, spread over the schedulers. A scheduler is a replica of control: \
+         it has its own copy of the state, ranks hosts on it, and claims the best ones with one command, which names several hosts. \
+         The replicas run in one process and reach each other in memory; what they tell each other, and the journal that \
+         they share, are as between machines. The journal is SQLite on the disk (one scheduler) or one member of etcd on the same \
+         machine; every claim is synced to the disk before it is answered. Three hosts are empty and have room for {PLACES} \
+         instances each. Of a larger fleet one host in ten has room for one more instance, and the others are full, so all schedulers \
+         want the same hosts first. The first round, in which caches are filled, does not count."
+    ));
+    section.paragraph(
+        "A *decision* is the ranking of the hosts. *Blocked* is the time from handing a claim to the engine until it is durable: \
+         the handing over to the replica that leads, the wait for other claims' append, and the append itself. The *whole* is from the \
+         request to the durable claim; what decision and blocked leave of it is waiting for a core. A *visible retry* is a request \
+         that its caller would have to repeat. *Inner* are hosts that a claim named and passed over because other claims had \
+         filled them, and rankings that were made again; callers see neither.",
+    );
+    if EtcdProcess::version().is_none() {
+        section.paragraph(
+            "etcd is not installed on this machine, so the rows with several schedulers are left out.",
+        );
+    }
+    section.table(
+        &[
+            "published in 2016: 31 requests, 3 hosts",
+            "decision, ms",
+            "blocked by the database, ms",
+            "retries",
+        ],
+        &PUBLISHED.map(|row| row.map(str::to_owned).to_vec()),
+    );
+    section.table(
+        &[
+            "hosts",
+            "schedulers",
+            "journal",
+            "decision, ms: median (mean, p99)",
+            "blocked by the store, ms: mean (median, longest)",
+            "whole, ms: median (longest)",
+            "visible retries",
+            "inner: passed over, ranked again",
+        ],
+        &figures.iter().map(row).collect::<Vec<_>>(),
+    );
+    section.plot(plot(
+        "shared-state-decision",
+        "A decision, median",
+        "ms",
+        figures,
+        |figures| figures.decision.p50_ms,
+    ));
+    section.plot(plot(
+        "shared-state-blocked",
+        "Blocked by the store, mean",
+        "ms",
+        figures,
+        |figures| figures.blocked.mean_ms,
+    ));
+    (section, bars(figures))
+}
+
+fn row(figures: &SharedStateFigures) -> Vec<String> {
+    let (decision, blocked) = (&figures.decision, &figures.blocked);
+    vec![
+        thousands(figures.hosts),
+        figures.schedulers.to_string(),
+        figures.store.to_owned(),
+        format!(
+            "{} ({}, {})",
+            ms(decision.p50_ms),
+            ms(decision.mean_ms),
+            ms(decision.p99_ms)
+        ),
+        format!(
+            "{} ({}, {}); an append {}",
+            ms(blocked.mean_ms),
+            ms(blocked.p50_ms),
+            ms(blocked.max_ms),
+            ms(figures.append.p50_ms)
+        ),
+        format!(
+            "{} ({})",
+            ms(figures.whole.p50_ms),
+            ms(figures.whole.max_ms)
+        ),
+        format!("{} of {}", figures.visible_retries, figures.requests()),
+        format!(
+            "{:.1}, {:.1} of {REQUESTS}",
+            per_round(figures.passed_over, figures.rounds),
+            per_round(figures.ranked_again, figures.rounds)
+        ),
+    ]
+}
+
+fn plot(
+    file: &'static str,
+    title: &str,
+    unit: &str,
+    figures: &[SharedStateFigures],
+    value: fn(&SharedStateFigures) -> f64,
+) -> Plot {
+    let mut lines: Vec<Line> = Vec::new();
+    for one in figures {
+        let name = format!("{} schedulers, {}", one.schedulers, one.store);
+        let point = (f64::from(one.hosts), value(one));
+        match lines.iter_mut().find(|line| line.name == name) {
+            Some(line) => line.points.push(point),
+            None => lines.push(Line {
+                name,
+                points: vec![point],
+            }),
+        }
+    }
+    Plot {
+        file,
+        title: title.to_owned(),
+        x: Axis::logarithmic("hosts"),
+        y: Axis::logarithmic(unit),
+        lines,
+    }
+}
+
+fn bars(figures: &[SharedStateFigures]) -> Vec<TargetedFigure> {
+    let published = || figures.iter().filter(|one| one.hosts == PUBLISHED_HOSTS);
+    let blocked_on = |store: &str| {
+        let means = published().filter(|one| one.store == store);
+        means.map(|one| one.blocked.mean_ms).fold(0.0, f64::max)
+    };
+    let retries = published().map(|one| one.visible_retries).sum();
+    let decision_ms = published()
+        .map(|one| one.decision.p50_ms)
+        .fold(0.0, f64::max);
+    let mut bars = vec![
+        at_most(
+            "visible retries, 31 requests on 3 hosts",
+            count(retries),
+            0.0,
+        ),
+        at_most(
+            "a decision on 3 hosts, median in µs",
+            decision_ms * 1000.0,
+            DECISION_US,
+        ),
+        at_most(
+            "blocked by the store, mean in ms: SQLite",
+            blocked_on("SQLite"),
+            BLOCKED_MS,
+        ),
+    ];
+    if published().any(|one| one.store == "etcd") {
+        let name = "blocked by the store, mean in ms: etcd";
+        bars.push(at_most(name, blocked_on("etcd"), BLOCKED_MS));
+    }
+    bars
+}

@@ -1,0 +1,145 @@
+//! The first experiment: requests that come at once, decided by 1, 4 and 32 schedulers that share their state.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use placewright_control::placer::{claim, remove_pending};
+use placewright_scheduler::request::RequestSpec;
+use serde::Serialize;
+use tokio::sync::Barrier;
+use uuid::Uuid;
+
+use super::fleet;
+use super::placing_request::{PlacedRequest, place};
+use super::replicas::{JournalPlace, Replicas};
+use super::times::Times;
+use crate::bench::requests::RandomNumbers;
+
+/// The requests that come at once, as in the published experiment.
+pub(super) const REQUESTS: usize = 31;
+/// The seed of the instances' UUIDs.
+const INSTANCE_SEED: u64 = 23;
+
+/// What one number of schedulers did.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct SharedStateFigures {
+    pub(super) store: &'static str,
+    pub(super) hosts: u32,
+    pub(super) schedulers: usize,
+    /// The rounds of requests that were measured.
+    pub(super) rounds: usize,
+    pub(super) decision: Times,
+    pub(super) blocked: Times,
+    pub(super) whole: Times,
+    pub(super) append: Times,
+    /// Requests that their callers would have to repeat.
+    pub(super) visible_retries: u64,
+    /// Hosts that a claim named and found full.
+    pub(super) passed_over: u64,
+    /// Rankings that were made again.
+    pub(super) ranked_again: u64,
+}
+
+/// How an experiment is run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Setup {
+    pub(super) hosts: u32,
+    pub(super) schedulers: usize,
+    pub(super) rounds: usize,
+}
+
+impl SharedStateFigures {
+    /// How many requests were measured.
+    pub(super) fn requests(&self) -> usize {
+        self.rounds * REQUESTS
+    }
+}
+
+/// Runs rounds of requests that come at once. The first one, in which caches are filled, does not count.
+///
+/// # Errors
+///
+/// The store fails.
+pub(super) async fn measure(
+    place: &JournalPlace,
+    setup: Setup,
+) -> anyhow::Result<SharedStateFigures> {
+    let replicas = Replicas::start(place, setup.schedulers, setup.hosts).await?;
+    let request = fleet::request();
+    let mut random = RandomNumbers::new(INSTANCE_SEED, u64::from(setup.hosts));
+    let (mut requests, mut appends): (Vec<PlacedRequest>, Vec<Duration>) = Default::default();
+    for round in 0..=setup.rounds {
+        let instances: Vec<Uuid> = (0..REQUESTS).map(|_| random.uuid()).collect();
+        replicas.take_append_times();
+        let placed = at_once(&replicas, &request, &instances).await?;
+        let results = instances.iter().zip(&placed);
+        let claimed = results.filter(|(_, request)| !request.is_visible_retry);
+        let claimed: Vec<Uuid> = claimed.map(|(instance, _)| *instance).collect();
+        let append_times = replicas.take_append_times();
+        if round > 0 {
+            requests.extend(placed);
+            appends.extend(append_times);
+        }
+        release(&replicas, &claimed).await?;
+    }
+    replicas.stop().await?;
+    let sum = |field: fn(&PlacedRequest) -> u64| requests.iter().map(field).sum();
+    Ok(SharedStateFigures {
+        store: match place {
+            JournalPlace::Sqlite(_) => "SQLite",
+            JournalPlace::Etcd(_) => "etcd",
+        },
+        hosts: setup.hosts,
+        schedulers: setup.schedulers,
+        rounds: setup.rounds,
+        decision: Times::of(requests.iter().map(|request| request.decision)),
+        blocked: Times::of(requests.iter().map(|request| request.blocked)),
+        whole: Times::of(requests.iter().map(|request| request.whole)),
+        append: Times::of(appends),
+        visible_retries: sum(|request| request.is_visible_retry.into()),
+        passed_over: sum(|request| request.passed_over),
+        ranked_again: sum(|request| request.ranked_again),
+    })
+}
+
+/// Sends the requests at once, spread over the schedulers.
+async fn at_once(
+    replicas: &Replicas,
+    request: &Arc<RequestSpec>,
+    instances: &[Uuid],
+) -> anyhow::Result<Vec<PlacedRequest>> {
+    let barrier = Arc::new(Barrier::new(instances.len()));
+    let mut running = Vec::with_capacity(instances.len());
+    for (instance, replica) in instances.iter().zip(replicas.all.iter().cycle()) {
+        let (replica, request, barrier) = (
+            Arc::clone(replica),
+            Arc::clone(request),
+            Arc::clone(&barrier),
+        );
+        let instance = *instance;
+        running.push(tokio::spawn(async move {
+            barrier.wait().await;
+            place(&replica, &request, instance).await
+        }));
+    }
+    let mut placed = Vec::with_capacity(running.len());
+    for request in running {
+        placed.push(request.await??);
+    }
+    Ok(placed)
+}
+
+/// Releases the claims of a round, and lets all schedulers learn of it.
+async fn release(replicas: &Replicas, instances: &[Uuid]) -> anyhow::Result<()> {
+    let releases = instances.iter().map(|instance| claim::release(*instance));
+    fleet::submit_all(&replicas.all[0].engine, releases.collect()).await?;
+    replicas.confirm().await?;
+    for replica in &replicas.all {
+        replica.scheduler.change_hosts(|hosts| {
+            for instance in instances {
+                remove_pending(hosts, *instance);
+            }
+        });
+    }
+    Ok(())
+}
