@@ -36,9 +36,7 @@ pub use explained::{
     EXPLAINED_MAX, Exclusion, HostIdentity, HostStanding, RequestedHost, ScoreExplanation,
     ScoredHost,
 };
-pub use pending_instances::{
-    Correction, ExpectedPlacement, apply_corrections, remove_pending, set_pending_host,
-};
+pub use pending_instances::{Correction, ExpectedPlacement, apply_corrections, count_claimed};
 pub use placing::{Placing, RoundEnd, SearchContext, SearchRefusal, SearchResults, Selected};
 pub use search::{CandidatesFound, FeasibleHost, Search};
 pub use time_slice::TimeSlice;

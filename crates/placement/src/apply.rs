@@ -14,7 +14,7 @@ use crate::ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProviderId, Timestamp, TraitId,
 };
 use crate::intern::FreedNames;
-use crate::rows::{InventoryRow, Named, Provider};
+use crate::rows::{Consumer, InventoryRow, Named, Provider};
 use crate::state::State;
 use rows::ReplacedConsumer;
 
@@ -204,13 +204,11 @@ impl State {
                 let row = self.consumer_row(change)?;
                 let existing = self.consumer_id(*consumer);
                 let id = existing.unwrap_or_else(|| ConsumerId(self.consumers.next_row()));
-                let previous = self.replace_consumer(id, *consumer, Some(row));
-                UndoStep::Consumer(id, *consumer, previous.map(Box::new))
+                self.set_consumer(id, *consumer, Some(row))
             }
             Change::ConsumerRemoved { consumer } => {
                 let id = self.consumer_id(*consumer)?;
-                let previous = self.replace_consumer(id, *consumer, None);
-                UndoStep::Consumer(id, *consumer, previous.map(Box::new))
+                self.set_consumer(id, *consumer, None)
             }
             Change::GroupSet { group, rules } => {
                 let existing = self.group_by_uuid.get(group).copied();
@@ -254,5 +252,19 @@ impl State {
                 UndoStep::HostAssignment(id, self.replace_host_assignment(id, assignment))
             }
         })
+    }
+
+    /// Replaces a consumer, and records that it has released what it held before.
+    fn set_consumer(
+        &mut self,
+        id: ConsumerId,
+        uuid: ConsumerUuid,
+        consumer: Option<Consumer>,
+    ) -> UndoStep {
+        let previous = self.replace_consumer(id, uuid, consumer);
+        if previous.is_some() {
+            self.tree_changes.push_release(uuid);
+        }
+        UndoStep::Consumer(id, uuid, previous.map(Box::new))
     }
 }

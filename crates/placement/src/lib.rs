@@ -42,6 +42,7 @@ pub mod names;
 mod places;
 pub mod provider_query;
 pub mod refusal;
+mod ring;
 pub mod rows;
 pub mod slot_set;
 pub mod slots;

@@ -1,10 +1,10 @@
 //! A log of recently changed trees, by which a reader that caches search results knows what to
-//! evaluate again.
+//! evaluate again; and of consumers that released what they held.
 
-use crate::ids::ProviderId;
+use uuid::Uuid;
 
-/// The capacity of the ring. A reader that is further behind starts over.
-const CHANGES_MAX: usize = 1 << 16;
+use crate::ids::{ConsumerUuid, ProviderId};
+use crate::ring::Ring;
 
 /// The kind of a change, from the weakest to the strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,16 +26,17 @@ pub struct TreeChange {
     pub kind: ChangeKind,
 }
 
-/// A ring buffer of the roots that changed, in order, with a running count.
+/// Ring buffers of the roots that changed, and of the consumers that released allocations, in order and with running
+/// counts.
 ///
 /// No snapshot and no digest contains it, because it does not describe the state. Undoing a change
-/// adds to it.
+/// adds to the roots that changed.
 #[derive(Clone, Debug, Default)]
 pub struct TreeChangeLog {
-    ring: Vec<TreeChange>,
+    changes: Ring<TreeChange>,
     /// By root slot: the position after its last change.
     last_changes: Vec<u64>,
-    count: u64,
+    releases: Ring<Uuid>,
     /// How often names or the topology changed; see [`Self::structure_version`].
     structure_version: u64,
     /// How often sharing providers changed; see [`Self::sharing_version`].
@@ -46,7 +47,13 @@ impl TreeChangeLog {
     /// The position: the number of changes so far.
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.count
+        self.changes.position()
+    }
+
+    /// The position among the releases: the number of releases so far.
+    #[must_use]
+    pub fn release_position(&self) -> u64 {
+        self.releases.position()
     }
 
     /// The version of names and of the topology: incremented when either changes.
@@ -71,40 +78,30 @@ impl TreeChangeLog {
     /// The changes since a position, in order; a root can occur several times. `None` if the ring
     /// no longer holds all of them.
     pub fn since(&self, position: u64) -> Option<impl Iterator<Item = TreeChange> + '_> {
-        let missed = usize::try_from(self.count.checked_sub(position)?).ok()?;
-        if missed > self.ring.len() {
-            return None;
-        }
-        let end = usize::try_from(self.count).unwrap_or(0) % CHANGES_MAX;
-        let length = self.ring.len();
-        // The ring is full or starts at 0, so counting back from its end wraps at most once.
-        Some((0..missed).map(move |number| {
-            let distance = missed - number;
-            let index = if end >= distance {
-                end - distance
-            } else {
-                end + length - distance
-            };
-            self.ring[index]
-        }))
+        self.changes.since(position)
+    }
+
+    /// The consumers whose allocations were removed or replaced since a position among the releases, in order; a
+    /// consumer can occur several times, and may hold the same as before. `None` if the ring no longer holds all of them.
+    /// Consumers that are not named by a UUID, and what was undone, are not among them.
+    pub fn released_since(&self, position: u64) -> Option<impl Iterator<Item = Uuid> + '_> {
+        self.releases.since(position)
     }
 
     /// Records a change in the tree of a root.
     pub(crate) fn push(&mut self, root: ProviderId, kind: ChangeKind) {
-        let change = TreeChange { root, kind };
-        let index = usize::try_from(self.count).unwrap_or(0) % CHANGES_MAX;
-        if index == self.ring.len() {
-            // Allocated at once: growing step by step would briefly need twice the memory.
-            self.ring.reserve_exact(CHANGES_MAX - index);
-            self.ring.push(change);
-        } else {
-            self.ring[index] = change;
-        }
-        self.count += 1;
+        self.changes.push(TreeChange { root, kind });
         if root.index() >= self.last_changes.len() {
             self.last_changes.resize(root.index() + 1, 0);
         }
-        self.last_changes[root.index()] = self.count;
+        self.last_changes[root.index()] = self.changes.position();
+    }
+
+    /// Records that the allocations of a consumer were removed or replaced.
+    pub(crate) fn push_release(&mut self, consumer: ConsumerUuid) {
+        if let Ok(uuid) = Uuid::try_parse(consumer.as_str()) {
+            self.releases.push(uuid);
+        }
     }
 
     /// Records a change of names or of the topology.
@@ -123,33 +120,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_sees_what_it_missed_or_learns_that_it_is_too_late() {
+    fn the_last_change_of_a_root_is_known_however_many_followed() {
         let mut log = TreeChangeLog::default();
-        let total = CHANGES_MAX as u64 + 10;
-        for number in 0..total {
-            log.push(
-                ProviderId(u32::try_from(number).expect("small")),
-                ChangeKind::Anything,
-            );
+        for number in 0..100_000 {
+            log.push(ProviderId(number), ChangeKind::Anything);
         }
-        let seen: Vec<u32> = log
-            .since(total - 3)
-            .expect("recent")
-            .map(|change| change.root.0)
-            .collect();
-        let last = u32::try_from(total).expect("small");
-        assert_eq!(seen, [last - 3, last - 2, last - 1]);
-        assert_eq!(log.since(10).expect("just remembered").count(), CHANGES_MAX);
-        assert_eq!(
-            log.since(10)
-                .and_then(|mut changes| changes.next())
-                .map(|change| change.root),
-            Some(ProviderId(10))
-        );
-        assert!(log.since(9).is_none());
         assert_eq!(log.last_change(ProviderId(0)), 1);
-        assert_eq!(log.last_change(ProviderId(last - 1)), total);
-        assert_eq!(log.last_change(ProviderId(last)), 0);
-        assert_eq!(log.since(total).expect("now").count(), 0);
+        assert_eq!(log.last_change(ProviderId(99_999)), 100_000);
+        assert_eq!(log.last_change(ProviderId(100_000)), 0);
     }
 }

@@ -71,8 +71,9 @@ impl Shared {
                         .collect(),
                 };
                 let host = offered.candidate.host;
-                self.scheduler
-                    .change_hosts(|hosts| placer::set_pending_host(hosts, host, &report));
+                self.with_scheduler(|scheduler, state| {
+                    placer::count_claimed(scheduler, state, host, &report);
+                });
                 Ok(())
             }
             Ok(_) => Err(DestinationsError::unexpected_outcome()),
@@ -103,10 +104,7 @@ impl Shared {
     /// Releases the allocations of a consumer.
     pub(super) async fn release(&self, consumer: Uuid) -> Result<(), DestinationsError> {
         match self.submit(claim::release(consumer)).await? {
-            Ok(_) => {
-                self.remove_pending(consumer);
-                Ok(())
-            }
+            Ok(_) => Ok(()),
             Err(_) => Err(DestinationsError::HoldsNothing(consumer)),
         }
     }

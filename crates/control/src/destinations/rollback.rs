@@ -48,7 +48,7 @@ impl Shared {
                 .submit(claim::release_generation(uuid, generation, now()))
                 .await
             {
-                Ok(Ok(_)) => return self.remove_pending(consumer),
+                Ok(Ok(_)) => return,
                 // The consumer changed meanwhile, so its state is read again.
                 Ok(Err(_)) => {}
                 Err(_) => tokio::time::sleep(wait).await,

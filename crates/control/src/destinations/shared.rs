@@ -12,7 +12,6 @@ use super::offered::{CandidateStore, CommonClaimData, KeepOptions};
 use crate::machine::ControlMachine;
 use crate::other_replicas::OtherReplicas;
 use crate::placement::{CommitError, Placement};
-use crate::placer;
 use crate::scheduler::SchedulerHandle;
 
 /// The data that all requests for destinations share.
@@ -89,11 +88,5 @@ impl Shared {
             })
         });
         holding.map_or(Ok(()), |consumer| Err(DestinationsError::Holds(consumer)))
-    }
-
-    /// Removes an instance that its host has not reported yet from the counts of all hosts.
-    pub(super) fn remove_pending(&self, consumer: Uuid) {
-        self.scheduler
-            .change_hosts(|hosts| placer::remove_pending(hosts, consumer));
     }
 }

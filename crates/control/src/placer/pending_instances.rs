@@ -2,7 +2,9 @@
 //!
 //! An instance is counted, with its resources, on the host where it will most likely be, from the
 //! moment that the host was selected: the next ranking sees it although its claim is still under
-//! way. When the claim is decided, only the instances that got another host, or none, are corrected.
+//! way. When the claim is decided, only the instances that got another host, or none, are corrected. Instances whose
+//! claims are released later, here or at another replica, are removed by the host table when it reads that in
+//! placement's state.
 
 use placewright_placement::{IntentCandidate, ProviderId, State};
 use placewright_scheduler::amounts::Amounts;
@@ -81,35 +83,32 @@ pub fn apply_corrections(scheduler: &mut Scheduler, state: &State, corrections: 
         correction.expected.stop_counting(scheduler, state);
         // The resources on the chosen host are counted with the change of placement's state.
         if let Some(host) = correction.host {
-            let hosts = scheduler.hosts_mut();
-            if let Some((slot, _)) = hosts.by_uuid(host) {
-                hosts.add_pending_instance(slot, &correction.expected.report);
-            }
+            count_claimed(scheduler, state, host, &correction.expected.report);
         }
     }
 }
 
-/// Counts an instance with a decided claim on its host, and removes it from any other host where
-/// it was expected.
-pub fn set_pending_host(hosts: &mut HostTable, host: Uuid, report: &InstanceReport) {
-    remove_pending_except(hosts, report.uuid, Some(host));
+/// Counts an instance with a decided claim on its host, as long as it holds the claim. The scheduler has observed the
+/// state, so the instance counts on no host that it left.
+pub fn count_claimed(
+    scheduler: &mut Scheduler,
+    state: &State,
+    host: Uuid,
+    report: &InstanceReport,
+) {
+    let hosts = scheduler.hosts_mut();
     if let Some((slot, _)) = hosts.by_uuid(host) {
-        hosts.add_pending_instance(slot, report);
+        hosts.add_claimed_instance(state, slot, report);
     }
 }
 
-/// Removes an instance that its host has not reported yet from the counts of all hosts.
-pub fn remove_pending(hosts: &mut HostTable, instance: Uuid) {
-    remove_pending_except(hosts, instance, None);
-}
-
 /// Removes a pending instance from all hosts but `except`.
-pub(super) fn remove_pending_except(hosts: &mut HostTable, instance: Uuid, except: Option<Uuid>) {
+pub(super) fn remove_pending_except(hosts: &mut HostTable, instance: Uuid, except: Uuid) {
     if hosts.hosts_of(instance).is_empty() {
         return;
     }
     for slot in hosts.hosts_of(instance).to_vec() {
-        if hosts.get(slot).map(|host| host.uuid) != except {
+        if hosts.get(slot).is_none_or(|host| host.uuid != except) {
             hosts.remove_pending_instance(slot, instance);
         }
     }

@@ -117,6 +117,8 @@ pub struct HostTable {
     now: Timestamp,
     /// The position in placement's tree change log up to which it was read; `None` at first.
     placement_position: Option<u64>,
+    /// The position among placement's releases up to which they were read.
+    release_position: u64,
     /// The identifiers of resource classes, with the version of placement's structure that they are from.
     resource_classes: Option<(u64, ResourceClasses)>,
     /// Changes since the last call of [`Self::drain_changes`].
@@ -154,6 +156,7 @@ impl HostTable {
             with_liveness_check: SlotSet::default(),
             now: Timestamp::default(),
             placement_position: None,
+            release_position: 0,
             resource_classes: None,
             changes: Vec::new(),
         }
@@ -399,7 +402,7 @@ impl HostTable {
     }
 
     /// Reads what changed in placement since the last call: new and removed providers, free
-    /// amounts, aggregates.
+    /// amounts, aggregates, and consumers that no longer hold anything where they are pending.
     pub fn catch_up_with_placement(&mut self, state: &State) {
         let log = state.tree_changes();
         let structure = log.structure_version();
@@ -441,6 +444,7 @@ impl HostTable {
             }
         }
         self.placement_position = Some(log.position());
+        self.remove_released(state);
     }
 
     /// Updates the host whose root provider changed.
@@ -467,6 +471,7 @@ impl HostTable {
         let Some(provider) = provider else { return };
         if let Some(host) = self.unbound.remove(&provider.uuid) {
             self.bind(slot, host);
+            self.remove_released_from(state, slot);
         }
         if self.get(slot).is_some() {
             let amounts = Amounts::read_classes(state, root, classes);

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail, ensure};
 use placewright_control::placer::{
     Contention, Demand, Placing, RoundEnd, SearchContext, SearchResults, TimeSlice,
-    apply_corrections, claim, remove_pending,
+    apply_corrections, claim,
 };
 use placewright_control::{ControlMachine, submit_placement};
 use placewright_engine::{Engine, Follower, Machine as _, SubmitError};
@@ -278,7 +278,6 @@ impl RacingScheduler {
         let consumer = self
             .running_instances
             .swap_remove(usize::try_from(index).unwrap_or_default());
-        remove_pending(self.scheduler.hosts_mut(), consumer);
         let release = submit_placement(&self.engine, claim::release(consumer));
         self.last_release = Some(Box::pin(release));
         self.results.ended += 1;

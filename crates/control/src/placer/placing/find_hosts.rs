@@ -292,7 +292,7 @@ impl Placing {
         let hosts = context.scheduler.hosts_mut();
         // An instance that is to move stays on its present host meanwhile, and is counted there, too.
         if !self.demand.is_move {
-            remove_pending_except(hosts, instance, Some(feasible.provider));
+            remove_pending_except(hosts, instance, feasible.provider);
         }
         let expected = ExpectedPlacement::begin_counting(hosts, feasible, candidate, report);
         if self.demand.has_rules() {
