@@ -6,14 +6,10 @@ mod api;
 
 use std::sync::Arc;
 
+use api::test_cell::{Held, TestCell};
 use api::{Api, ApiResponse, IMAGE};
-use placewright_cell::Cell;
-use placewright_conductor::message::{Envelope, Message};
-use placewright_conductor::{Action, CellId, InstanceId, Reply};
-use placewright_link::{CellEvent, CellLink, CellOperation, LinkFuture};
-use placewright_testing::site::cell;
+use placewright_conductor::super_conductor::MigrationStatus;
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, watch};
 
 fn header<'r>(response: &'r ApiResponse, name: &str) -> &'r str {
     response.headers[name].to_str().unwrap()
@@ -165,56 +161,12 @@ async fn a_move_without_a_host_says_so_in_its_record() {
     api.site.rest().await;
 }
 
-/// A cell that gets messages about moves only when the test allows it.
-struct LateCell {
-    cell: Arc<Cell>,
-    may_move: watch::Receiver<bool>,
-}
-
-impl CellLink for LateCell {
-    fn cell_id(&self) -> LinkFuture<'_, CellId> {
-        self.cell.cell_id()
-    }
-
-    fn deliver(&self, messages: Vec<Envelope>) -> LinkFuture<'_, Vec<Reply>> {
-        let mut may_move = self.may_move.clone();
-        Box::pin(async move {
-            let is_move = |envelope: &Envelope| {
-                matches!(
-                    envelope.message,
-                    Message::Reserve { .. } | Message::ConfirmOrRevert { .. }
-                )
-            };
-            if messages.iter().any(is_move) {
-                may_move.wait_for(|is_allowed| *is_allowed).await.unwrap();
-            }
-            self.cell.deliver(messages).await
-        })
-    }
-
-    fn perform(&self, operation: CellOperation) -> LinkFuture<'_, Reply> {
-        self.cell.perform(operation)
-    }
-
-    fn actions(&self, instance: InstanceId) -> LinkFuture<'_, Vec<Action>> {
-        self.cell.actions(instance)
-    }
-
-    fn follow(&self) -> LinkFuture<'_, mpsc::Receiver<CellEvent>> {
-        self.cell.follow()
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_cell_has_not_heard_of_yet_has_a_record() {
     let mut api = Api::start(1, 2).await;
     api.create_flavor("1", 1).await;
-    let (allow, may_move) = watch::channel(false);
-    let late = LateCell {
-        cell: Arc::clone(&api.site.cells[&cell(0)]),
-        may_move,
-    };
-    api.site.add_cell(0, Arc::new(late)).await;
+    let (test_cell, allow) = TestCell::of(&api, Held::Moves);
+    api.site.add_cell(0, Arc::new(test_cell)).await;
     let id = api.create_active_server("a", json!({})).await;
     let migrate = run(&api, &id, json!({"migrate": null}), 202).await;
     assert_eq!(migrate["events"][0]["result"], Value::Null);
@@ -235,5 +187,47 @@ async fn what_the_cell_has_not_heard_of_yet_has_a_record() {
         names(&api, &id).await,
         ["confirmResize", "migrate", "create"]
     );
+    api.site.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_records_of_a_cell_of_an_older_release_are_found_under_the_ids_of_the_answers() {
+    let mut api = Api::start(1, 2).await;
+    api.create_flavor("1", 1).await;
+    api.create_flavor("99", 99).await;
+    let (mut test_cell, _allow) = TestCell::of(&api, Held::Nothing);
+    test_cell.forgets_requests = true;
+    api.site.add_cell(0, Arc::new(test_cell)).await;
+    let id = api.create_active_server("a", json!({})).await;
+    let mut answers = Vec::new();
+    for (action, end) in [
+        (json!({"migrate": null}), "VERIFY_RESIZE"),
+        (json!({"resize": {"flavorRef": "99"}}), "ACTIVE"),
+        (json!({"migrate": null}), "VERIFY_RESIZE"),
+    ] {
+        let name = action.as_object().unwrap().keys().next().unwrap().clone();
+        let answer = api.run_action(&id, action).await;
+        api.site
+            .until("the move is not searched for a host", |control, _| {
+                let mut moves = control.conductor.migrations().values();
+                moves.all(|found| found.status != MigrationStatus::Accepted)
+            })
+            .await;
+        api.wait_for_status(&id, end).await;
+        answers.push((name, answer));
+        if end == "VERIFY_RESIZE" {
+            api.run_action(&id, json!({"confirmResize": null}))
+                .await
+                .expect(204);
+            api.wait_for_status(&id, "ACTIVE").await;
+        }
+    }
+    for (name, answer) in &answers {
+        assert_eq!(record_of(&api, &id, answer).await["action"], name.as_str());
+    }
+    let mut names = names(&api, &id).await;
+    // Such a cell has no records of its own of what ends a move.
+    names.retain(|name| name != "confirmResize");
+    assert_eq!(names, ["migrate", "resize", "migrate", "create"]);
     api.site.shutdown().await;
 }

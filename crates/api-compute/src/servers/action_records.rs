@@ -4,7 +4,7 @@
 //! nothing. So the moves that control knows of are shown as records, too, until the cell has a record with the same
 //! request id.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use placewright_conductor::super_conductor::{Migration, MigrationStatus};
 use placewright_conductor::{Action, InstanceId};
@@ -52,12 +52,8 @@ impl ControlRecords {
     }
 
     /// All records of the server, the oldest first. `recorded` are those of its cell, in their order.
-    pub(super) fn combine(self, recorded: Vec<Action>) -> Vec<ActionRecord> {
-        let moves_without_id = recorded
-            .iter()
-            .filter(|action| action.request.is_none() && self.is_move(action));
-        // Older releases recorded no ids. The last such record stands for all moves that began before it.
-        let last_without_id = moves_without_id.map(|action| action.started_at).max();
+    pub(super) fn combine(self, mut recorded: Vec<Action>) -> Vec<ActionRecord> {
+        self.identify(&mut recorded);
         let numbered = recorded.into_iter().enumerate();
         let mut records: Vec<ActionRecord> = numbered
             .map(|(number, action)| ActionRecord {
@@ -76,7 +72,7 @@ impl ControlRecords {
                 // the fault.
                 let fault = &mut records[*position].action.fault;
                 *fault = fault.take().or(of_control.fault);
-            } else if last_without_id.is_none_or(|time| of_control.started_at > time) {
+            } else {
                 only_in_control.push(ActionRecord {
                     request_id: of_control.request.map(format_id).unwrap_or_default(),
                     action: of_control,
@@ -86,8 +82,40 @@ impl ControlRecords {
         insert_by_time(records, only_in_control)
     }
 
-    fn is_move(&self, action: &Action) -> bool {
-        self.moves.iter().any(|known| known.name == action.name)
+    /// Gives the moves that a cell of an older release has recorded, without ids, the ids that they have at control. A
+    /// record belongs to the latest move of its kind that was requested before it and has no record yet.
+    fn identify(&self, recorded: &mut [Action]) {
+        let identified: HashSet<Uuid> = recorded
+            .iter()
+            .filter_map(|action| action.request)
+            .collect();
+        let mut moves_of_kind: HashMap<&str, Vec<&Action>> = HashMap::new();
+        for of_control in &self.moves {
+            if of_control
+                .request
+                .is_some_and(|id| !identified.contains(&id))
+            {
+                let moves = moves_of_kind.entry(&of_control.name).or_default();
+                moves.push(of_control);
+            }
+        }
+        let without_id = recorded
+            .iter_mut()
+            .rev()
+            .filter(|action| action.request.is_none());
+        for action in without_id {
+            let Some(moves) = moves_of_kind.get_mut(action.name.as_str()) else {
+                continue;
+            };
+            let latest = action.started_at.0.saturating_add(CLOCK_DIFFERENCE_MAX_US);
+            while moves.pop_if(|last| last.started_at.0 > latest).is_some() {}
+            let is_later = |later: &&&Action| later.started_at > action.started_at;
+            let later_count = moves.iter().rev().take_while(is_later).count();
+            let index = (moves.len() - later_count).saturating_sub(1);
+            if index < moves.len() {
+                action.request = moves.remove(index).request;
+            }
+        }
     }
 
     fn request_id(&self, number: usize, action: &Action) -> String {
@@ -117,6 +145,9 @@ fn insert_by_time(records: Vec<ActionRecord>, added: Vec<ActionRecord>) -> Vec<A
     all.extend(added);
     all
 }
+
+/// How far the clock of a cell may be behind control's for a record without an id to be found: in microseconds.
+const CLOCK_DIFFERENCE_MAX_US: i64 = 1_000_000;
 
 /// The name of the action that creates a server.
 const CREATE: &str = "create";
@@ -259,11 +290,36 @@ mod tests {
         assert_eq!(records[0].action.fault, Some(fault));
     }
 
+    fn ids(records: &[ActionRecord]) -> Vec<Option<Uuid>> {
+        let ids = records.iter().map(|record| record.action.request);
+        ids.collect()
+    }
+
     #[test]
-    fn moves_that_an_older_release_recorded_are_shown_once() {
+    fn moves_that_an_older_release_recorded_are_shown_once_under_the_ids_of_control() {
         let of_control = || vec![action("resize", 2, Some(2)), action("resize", 9, Some(9))];
         let records = combine(of_control(), vec![action("resize", 3, None)]);
-        let ids: Vec<_> = records.iter().map(|record| record.action.request).collect();
-        assert_eq!(ids, [None, Some(Uuid::from_u128(9))]);
+        assert_eq!(ids(&records), [2, 9].map(Uuid::from_u128).map(Some));
+        // Control knows nothing of the first one, and no cell has recorded the last one.
+        let of_control = vec![
+            action("migrate", 2_000_005, Some(5)),
+            action("resize", 4_000_000, Some(6)),
+            action("migrate", 9_000_000, Some(7)),
+        ];
+        let recorded = vec![
+            action("migrate", 1, None),
+            action("migrate", 2_000_000, None),
+            action("resize", 4_000_001, None),
+        ];
+        let records = combine(of_control, recorded);
+        let uuids = [5, 6, 7].map(Uuid::from_u128).map(Some);
+        assert_eq!(ids(&records), [&[None][..], &uuids[..]].concat());
+    }
+
+    #[test]
+    fn a_move_that_found_no_host_stays_when_an_older_release_records_a_later_one() {
+        let of_control = vec![action("migrate", 2, Some(2)), action("migrate", 5, Some(5))];
+        let records = combine(of_control, vec![action("migrate", 6, None)]);
+        assert_eq!(ids(&records), [2, 5].map(Uuid::from_u128).map(Some));
     }
 }

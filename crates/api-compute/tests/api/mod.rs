@@ -6,6 +6,8 @@
     reason = "each test uses another part of it"
 )]
 
+pub mod test_cell;
+
 use std::sync::Arc;
 use std::time::Duration;
 
