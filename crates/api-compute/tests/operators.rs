@@ -229,6 +229,44 @@ async fn an_aggregate_is_not_deleted_while_a_host_is_added() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_requests_at_once_one_gets_the_name_of_an_aggregate_or_the_zone_of_a_host() {
+    let api = Api::start(1, 1).await;
+    let hosts = api.get("/os-hypervisors").await.expect(200)["hypervisors"].clone();
+    let host_name = hosts[0]["hypervisor_hostname"].as_str().unwrap();
+    for round in 0..50 {
+        let name = format!("name {round}");
+        let create = |zone| json!({"aggregate": {"name": name, "availability_zone": zone}});
+        let both = tokio::join!(
+            api.post("/os-aggregates", create("north")),
+            api.post("/os-aggregates", create("south"))
+        );
+        let refused = match (both.0.status, both.1.status) {
+            (200, _) => both.1,
+            _ => both.0,
+        };
+        refused.expect_error(409, "conflictingRequest");
+    }
+    let mut actions = Vec::new();
+    for zone in ["north", "south"] {
+        let body = json!({"aggregate": {"name": zone, "availability_zone": zone}});
+        let aggregate = api.post("/os-aggregates", body).await.expect(200)["aggregate"].clone();
+        actions.push(format!("/os-aggregates/{}/action", aggregate["id"]));
+    }
+    for _ in 0..50 {
+        let add = || json!({"add_host": {"host": host_name}});
+        let both = tokio::join!(api.post(&actions[0], add()), api.post(&actions[1], add()));
+        let (added, refused, action) = match (both.0.status, both.1.status) {
+            (200, _) => (both.0, both.1, &actions[0]),
+            _ => (both.1, both.0, &actions[1]),
+        };
+        added.expect(200);
+        refused.expect_error(409, "conflictingRequest");
+        let remove = json!({"remove_host": {"host": host_name}});
+        api.post(action, remove).await.expect(200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn services_are_disabled_and_hypervisors_show_their_usage() {
     let api = Api::start(1, 2).await;
     api.create_flavor("1", 3).await;

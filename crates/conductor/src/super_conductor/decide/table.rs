@@ -14,6 +14,8 @@ use crate::super_conductor::state::Change;
 
 /// The trait of hosts whose compute service is disabled.
 const DISABLED: &str = "COMPUTE_STATUS_DISABLED";
+/// The key of an aggregate's metadata that makes it an availability zone.
+const ZONE: &str = "availability_zone";
 
 impl DecisionContext<'_> {
     /// Decides the commands that replace or remove one row of a table.
@@ -148,6 +150,7 @@ impl DecisionContext<'_> {
                     return Err(not_found("host", host));
                 }
             }
+            self.check_aggregate(aggregate, known, row)?;
         }
         let before = known.map_or(&[][..], |known| known.hosts.as_slice());
         let after = row.as_ref().map_or(&[][..], |row| row.hosts.as_slice());
@@ -159,6 +162,40 @@ impl DecisionContext<'_> {
         }
         self.record(Change::Aggregate(aggregate, row.map(Box::new)));
         Ok(Outcome::Done)
+    }
+
+    /// Refuses a name that another aggregate has, and a host in a second availability zone. Only what changes is checked:
+    /// older releases let both happen.
+    fn check_aggregate(
+        &self,
+        aggregate: Uuid,
+        known: Option<&Aggregate>,
+        row: &Aggregate,
+    ) -> Result<(), Refusal> {
+        let rows = self.state.aggregates.iter();
+        let others = rows.filter(|(other, _)| **other != aggregate);
+        let is_renamed = known.is_none_or(|known| known.name != row.name);
+        if is_renamed && others.clone().any(|(_, other)| other.name == row.name) {
+            return Err(exists("aggregate", &row.name));
+        }
+        let Some(zone) = row.metadata.get(ZONE) else {
+            return Ok(());
+        };
+        let same_zone = known.filter(|known| known.metadata.get(ZONE) == Some(zone));
+        let mut new_hosts = row.hosts.iter().filter(|host| {
+            // The hosts of an aggregate are in rising order.
+            same_zone.is_none_or(|known| known.hosts.binary_search(host).is_err())
+        });
+        let is_elsewhere = |host: &HostId| {
+            others.clone().any(|(_, other)| {
+                let is_other_zone = other.metadata.get(ZONE).is_some_and(|other| other != zone);
+                is_other_zone && other.hosts.binary_search(host).is_ok()
+            })
+        };
+        match new_hosts.find(|host| is_elsewhere(host)) {
+            Some(host) => Err(wrong_state("host", host, "in another zone already")),
+            None => Ok(()),
+        }
     }
 
     /// Adds the provider of a host to an aggregate of placement, or removes it from the aggregate.
