@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use placewright_control::placer::{claim, remove_pending};
+use placewright_control::placer::claim;
 use placewright_scheduler::request::RequestSpec;
 use serde::Serialize;
 use tokio::sync::Barrier;
@@ -135,11 +135,7 @@ async fn release(replicas: &Replicas, instances: &[Uuid]) -> anyhow::Result<()> 
     fleet::submit_all(&replicas.all[0].engine, releases.collect()).await?;
     replicas.confirm().await?;
     for replica in &replicas.all {
-        replica.scheduler.change_hosts(|hosts| {
-            for instance in instances {
-                remove_pending(hosts, *instance);
-            }
-        });
+        replica.scheduler.with_state(|_, _| ());
     }
     Ok(())
 }
