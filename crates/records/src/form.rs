@@ -85,7 +85,7 @@ pub enum FormError {
         number: u64,
     },
     /// The bytes are not the encoding of any value of the named type.
-    #[error("{0} that cannot be")]
+    #[error("not valid: {0}")]
     Bad(&'static str),
     /// There are bytes after the last value.
     #[error("there is more after its end")]

@@ -49,6 +49,7 @@ impl Form for OwnRow {
     }
 }
 
+// Older releases do not know the fields after the semicolon.
 row!(SpecOfTemplate {
     instance,
     template,

@@ -189,5 +189,5 @@ fn commands_in_commands_do_not_use_up_the_stack() {
     let mut out = Writer::new(Vec::new(), Layout::Growing);
     out.variant(1, |out| out.raw(&inner));
     let error = decode(VERSIONS.newest, &out.into_bytes()).unwrap_err();
-    assert!(error.to_string().contains("in each other"), "{error}");
+    assert!(error.to_string().contains("nested too deeply"), "{error}");
 }

@@ -7,11 +7,11 @@ use super::{Form, FormError, Layout};
 pub struct Reader<'b> {
     bytes: &'b [u8],
     layout: Layout,
-    /// How many rows there are around the next value.
+    /// In how many rows the next value is nested.
     depth: u8,
 }
 
-/// How many rows may be in each other. Commands may contain commands, and bytes that are not trusted must not
+/// How deeply rows may be nested. Commands may contain commands, and bytes that are not trusted must not
 /// make reading use up the stack.
 const DEPTH_MAX: u8 = 64;
 
@@ -139,7 +139,7 @@ impl<'b> Reader<'b> {
     /// # Errors
     ///
     /// The errors of `read` (in the growing layout the whole row is taken even then); fewer bytes remain than the row
-    /// has; or the row is inside too many others.
+    /// has; or the row is nested too deeply.
     #[inline]
     pub fn row<T>(
         &mut self,
@@ -155,7 +155,7 @@ impl<'b> Reader<'b> {
             depth: self.depth + 1,
         };
         if row.depth > DEPTH_MAX {
-            return Err(FormError::Bad("rows in each other"));
+            return Err(FormError::Bad("rows nested too deeply"));
         }
         read(&mut row)
     }
