@@ -40,7 +40,8 @@ impl ConsumerIndex {
     }
 
     /// The slot that most likely belongs to a consumer, found by the short hash alone; `None` if there is no
-    /// such consumer.
+    /// such consumer. Unlike [`Self::get`] it reads no consumer, so a caller can look many up before it reads any of
+    /// them; then it has to compare the UUIDs.
     pub(crate) fn likely(&self, uuid: &ConsumerUuid) -> Option<ConsumerId> {
         let hash = short_hash(uuid);
         let found = self

@@ -25,9 +25,9 @@ struct NewInventories<'a> {
 /// The new inventories of all providers, indexed because a tree may have thousands.
 struct NewInventoryIndex<'a> {
     all: Vec<NewInventories<'a>>,
-    /// The index of the first entry of each provider.
+    /// The index in `all` of each provider's first entry: a command may name a provider several times.
     by_provider: Map<ProviderId, usize>,
-    /// By the index of an entry and a class: the first inventory that it names.
+    /// By an index in `all` and a class: the first inventory of this class in that entry.
     by_class: Map<(usize, ClassId), &'a Inventory>,
 }
 
@@ -141,7 +141,8 @@ fn resolve_inventories<'a>(
     }
     for (entry, replacement) in new_inventories.iter_mut().zip(replacements) {
         entry.inventories = inventory::resolve(state, &replacement.inventories)?;
-        // Sorted by class, so that no insertion moves the rows behind it.
+        // A provider keeps its rows of inventories sorted by class. If new ones are set in this order, each comes
+        // behind those before it and need not move them.
         entry.inventories.sort_by_key(|(class, _)| *class);
     }
     Ok(new_inventories)
@@ -176,8 +177,8 @@ fn allocation_differences(state: &State, consumers: &[ConsumerClaim]) -> Differe
     differences
 }
 
-/// Removes the inventories that the request does not name, unless allocations would remain on
-/// them.
+/// Removes the inventories of a provider that the request does not name. Refuses the request if allocations would
+/// remain on one of them.
 fn remove_unnamed(
     state: &State,
     entry: &NewInventories<'_>,
@@ -186,6 +187,7 @@ fn remove_unnamed(
     changes: &mut Vec<Change>,
 ) -> Result<(), Refusal> {
     let mut in_use = Vec::new();
+    // From the last row to the first, so that no removal moves rows that are removed later.
     for row in entry.provider.inventories.iter().rev() {
         if is_named(row.class) {
             continue;

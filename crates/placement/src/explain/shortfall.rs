@@ -64,17 +64,21 @@ fn missing_part(missing: i64, requested: i64) -> i64 {
 
 /// The largest missing amount whose distance is at most this: the inverse of [`missing_part`].
 fn missing_within(distance: i64, requested: i64) -> i64 {
-    let more = (i128::from(distance) + 1) * i128::from(requested.max(1)) - 1;
-    i64::try_from(more / i128::from(WHOLE)).unwrap_or(i64::MAX)
+    // `missing * WHOLE / requested`, rounded down, is at most `distance` if `missing * WHOLE` is at most this.
+    let product_max = (i128::from(distance) + 1) * i128::from(requested.max(1)) - 1;
+    i64::try_from(product_max / i128::from(WHOLE)).unwrap_or(i64::MAX)
 }
 
 /// The columns of a class for 64 neighbouring providers, as a constraint reads them.
 struct ClassBlock<'a> {
     class: ClassId,
     amount: i64,
-    /// Whether the amount is one allocation, so that `min_unit`, `max_unit` and `step_size` apply.
+    /// Whether the amount is what one group requests, so that `min_unit`, `max_unit` and `step_size` apply. Of the sum
+    /// over all groups ([`ResolvedConstraint::Together`]) only `max_unit` is checked.
     is_single_allocation: bool,
-    /// The block of the class, and the `max_unit` of each inventory; `None` without inventories.
+    /// The block of the class, and the `max_unit` of each inventory; `None` without inventories. In the block, the
+    /// headroom of a provider is its free capacity or its `max_unit`, whichever is smaller, and providers with a
+    /// `min_unit` or `step_size` above 1 are irregular.
     columns: Option<(&'a Block, &'a [i32; BLOCK_SLOTS])>,
 }
 
@@ -171,6 +175,7 @@ impl<'a> ClassBlock<'a> {
             return 0;
         };
         let least = self.amount - missing_within(distance, self.amount);
+        // No headroom is below -1, so lower thresholds have the same mask as -1.
         match i32::try_from(least.max(-1)) {
             Ok(least) => block.slots_with_room(least),
             Err(_) => 0,
