@@ -68,8 +68,8 @@ impl ClassIndex {
         self.bounds_position = fleet.log.end();
     }
 
-    /// As [`Self::reset`], for a one-off request: work that only benefits later decisions is
-    /// skipped.
+    /// As [`Self::reset`], for a one-off request: the mask of eligible hosts is not narrowed, as only later requests
+    /// of the class would benefit from that.
     pub fn reset_for_one_off(&mut self, terms: &[Term], block_count: usize, fleet: &Fleet<'_>) {
         self.reset(terms, block_count, fleet);
         self.masks.narrows_eligible = false;
@@ -80,8 +80,10 @@ impl ClassIndex {
     /// reset.
     #[must_use]
     pub fn catch_up(&mut self, block_count: usize, fleet: &Fleet<'_>) -> bool {
-        let has_same_size = |_: &_| self.bounds.len() == block_count;
-        let Some(changes) = fleet.log.since(self.masks_position).filter(has_same_size) else {
+        if self.bounds.len() != block_count {
+            return false;
+        }
+        let Some(changes) = fleet.log.since(self.masks_position) else {
             return false;
         };
         let ClassMasks {
@@ -123,10 +125,11 @@ impl ClassIndex {
         while ranked.len() < count
             && let Some((block, bound)) = search.next(&mut self.bounds, table.maxima())
         {
-            let scores = table.block(block);
+            let block_scores = table.block(block);
+            // The hosts that this search has ranked already, or found infeasible for this request.
             let finished = search.finished(block);
             let remaining = self.masks.feasible[block] & !finished;
-            let best_score = block::masked_max(scores, remaining);
+            let best_score = block::masked_max(block_scores, remaining);
             if best_score < bound {
                 // The class's bound covers all hosts of the block, but `best_score` only those that are not finished.
                 // So the bound is lowered only if no host is finished.
@@ -138,7 +141,8 @@ impl ClassIndex {
             }
             // Of the block, only the best host is tested: it is most likely feasible, and then the other
             // hosts are not needed.
-            let bit = (block::at_least(scores, best_score) & remaining).trailing_zeros() as usize;
+            let bit =
+                (block::at_least(block_scores, best_score) & remaining).trailing_zeros() as usize;
             if !feasibility_cache.is_feasible_for_class(block, bit) {
                 self.masks.remove(block, bit, &mut feasibility_cache);
                 continue;
@@ -156,7 +160,10 @@ impl ClassIndex {
                 finished_now |= remaining & !feasibility_cache.possible_for_request(block);
             }
             search.finish(block, finished_now);
-            search.set(block, block::masked_max(scores, remaining & !finished_now));
+            search.set(
+                block,
+                block::masked_max(block_scores, remaining & !finished_now),
+            );
         }
         scores.put_block_search(search);
         ranked
@@ -180,7 +187,8 @@ impl ClassIndex {
             let (block, bit) = (change.slot as usize / BLOCK_HOSTS, change.slot % 64);
             let is_feasible = self.masks.feasible[block] >> bit & 1 == 1;
             let score = table.block(block)[bit as usize];
-            // Branch-free, as in [`RangeEnd::catch_up`].
+            // A host that is not feasible raises nothing. It gets a score that has no effect, in place of a branch:
+            // the branch predictor could not learn which hosts are feasible.
             let score = if is_feasible {
                 score
             } else {
