@@ -14,10 +14,11 @@ use crate::recent_projects::RecentProjects;
 /// The longest time for which a seat is held after a cheap or costly request.
 const HOLD_MAX: Duration = Duration::from_secs(1);
 
-/// How much work behind the API (the building of instances whose request was answered) may be outstanding before
-/// further multi-create requests wait, as the time that an eighth of the processors needs for it. Requests for a few
-/// thousand servers are common, and the work itself is shared fairly and goes at a limited pace while several projects
-/// are present.
+/// How much work behind the API (building the instances of requests that were answered) may be left to do before
+/// further multi-create requests wait. It is measured by the time that an eighth of the processors needs for it.
+///
+/// The time is this long because requests for a few thousand servers are common and should not wait. Other projects do
+/// not suffer from the work: it is shared fairly, and goes at a limited pace while several projects are present.
 const WORK_AHEAD_MAX: Duration = Duration::from_secs(20);
 
 /// The cost of a refused request for its project, in microseconds: its head and body were read.
@@ -109,7 +110,9 @@ impl Seat {
         self.is_refused = true;
     }
 
-    /// How much more the project has to be charged for the request than was estimated when it began; negative if less.
+    /// How much more the project has to be charged for the request than was estimated when it arrived; negative if
+    /// less. As in the charge for the estimate, the cost counts once for each open request of the project, so that
+    /// nobody gains by more connections.
     fn more_than_estimated(&self, actual: u64) -> i64 {
         let [actual, estimate, crowd] = [actual, self.estimate, self.crowd]
             .map(|number| i64::try_from(number).unwrap_or(i64::MAX));
@@ -317,6 +320,7 @@ impl<W> TenantLevel<W> {
             instances,
         } = seat.request;
         let built = if seat.is_refused { 0 } else { instances };
+        // Refused requests for instances would make these kinds of requests seem cheaper than they are.
         if built == instances {
             self.costs.learn(kind, instances, busy);
         }
@@ -333,11 +337,14 @@ impl<W> TenantLevel<W> {
             return None;
         }
         let took = now.saturating_sub(seat.taken_at);
-        let rested = now + took.min(HOLD_MAX);
+        // Held for as long as it was taken, the seat leaves a processor idle for projects that wait for each response.
+        let rest_end = now + took.min(HOLD_MAX);
         let until = match seat.pool {
             PoolKind::Cheap => seat.taken_at + self.time_of_cheap(actual, seat.crowd),
-            PoolKind::Costly => rested,
-            PoolKind::MultiCreate => work_until.min(now + self.multi_create_hold_max).max(rested),
+            PoolKind::Costly => rest_end,
+            PoolKind::MultiCreate => work_until
+                .min(now + self.multi_create_hold_max)
+                .max(rest_end),
         };
         let is_shared = self.recent.are_several(now);
         let pool = self.pool(seat.pool);
