@@ -1,8 +1,8 @@
 //! The Image API, as in version 2 of OpenStack's: records that describe images, who may see and change them, and their
 //! bytes.
 //!
-//! Records are rows of control's state. Bytes are files of one folder, written piece by piece beside their
-//! final names and never changed after that.
+//! Records are rows of control's state. Bytes are files of one folder. A file has another name while it is written
+//! piece by piece; it gets its final name when it is complete, and never changes after that.
 
 mod access;
 mod attributes;

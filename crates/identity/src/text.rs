@@ -19,8 +19,8 @@ pub enum NameError {
          letter or digit"
     )]
     Installation(String),
-    /// The name of a cell, host or service is empty, too long, or has control characters; or the UUID in a host's
-    /// argument is not valid.
+    /// The name of a cell, host or service is empty, too long, or has control characters; or a host was given on the
+    /// command line as `NAME=UUID`, and the UUID is not valid.
     #[error("{0:?} is no name of a cell, host or service: 1 to 255 bytes, no control characters")]
     Name(String),
     /// None of the names is that of a role, or an agent has no host.

@@ -35,8 +35,8 @@ pub struct Image {
 ///
 /// Properties that the compute service knows are normalised: booleans become `true` or `false`, and
 /// architectures and device models get their canonical name. A known property with an invalid value is
-/// refused. A property with an old name (`architecture`) also sets the one with the present name
-/// (`hw_architecture`), unless that is given. Unknown properties, and old names as such, are not changed.
+/// refused. A property with an old name (`architecture`) is kept as it is, and also sets the one with the present name
+/// (`hw_architecture`), unless that is given. Unknown properties are kept as they are, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageProperties {
     values: BTreeMap<String, String>,
@@ -86,7 +86,7 @@ impl ImageProperties {
         self.raw(name).filter(|_| kind(name).is_some())
     }
 
-    /// Whether there is any property besides those of single NUMA nodes and required traits.
+    /// Whether there is any property besides required traits and those of one NUMA node each (`hw_numa_cpus.0`).
     #[must_use]
     pub fn has_values(&self) -> bool {
         !self.values.is_empty()
@@ -128,7 +128,8 @@ impl ImageProperties {
         self.numa_memory_mb.as_deref()
     }
 
-    /// All properties except those of single NUMA nodes and required traits, in the order of their names.
+    /// All properties except required traits and those of one NUMA node each (`hw_numa_cpus.0`), in the order of their
+    /// names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.values
             .iter()

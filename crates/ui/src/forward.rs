@@ -7,8 +7,8 @@ use hyper::{Request, Uri};
 /// The beginning of the paths of all requests that the page makes.
 pub(crate) const API_PREFIX: &str = "/ui/api/";
 
-/// The section of the options that names the service of a path, and the path in that service; `None` for a path of the
-/// page itself.
+/// The service that a path stands for, by the name of its section in the options, and the path in that service; `None`
+/// for a path of the page itself.
 pub(crate) fn target(path: &str) -> Option<(&str, &str)> {
     let rest = path.strip_prefix(API_PREFIX)?;
     let end = rest.find('/')?;

@@ -134,7 +134,8 @@ pub(crate) fn write_host(
             );
         }
         _ => {
-            // Streams from the end of their range, so that no aggregate has the UUID of a host.
+            // Hosts use the streams from 0 on, and aggregates the last ones of all: so no aggregate has the UUID of a
+            // host.
             let aggregate = RandomNumbers::new(seed, u64::MAX - number % AGGREGATES).uuid();
             let _ = write!(
                 body,

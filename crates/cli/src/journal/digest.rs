@@ -21,9 +21,9 @@ const CELL_RECORD_VERSIONS: std::ops::RangeInclusive<u8> = 1..=2;
 /// Arguments of `placewright journal digest`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A copy of a store has the same digest after the same entry, whatever its snapshots are. The state is built \
-from the newest snapshot at or before the first entry that is asked for, also while a service writes to the \
-store, in a process of its own, which takes as much memory as the service's state does.\n\n\
+A copy of a store has the same digest after the same entry, whatever its snapshots are. This command \
+builds the state from the newest snapshot at or before the first entry that is asked for, and takes as much \
+memory as the service does for its state. A service may write to the store meanwhile.\n\n\
 Example: the digest of a restored store, to compare with the original's\n  \
   placewright journal digest --store /var/lib/placewright/placement --at 120000")]
 pub(crate) struct DigestCommand {
@@ -106,6 +106,7 @@ fn digests_of<M: Machine>(
             None => recover_at(journal, sequence, &())
                 .with_context(|| format!("the state after entry {sequence} cannot be built"))?,
         };
+        // Does nothing if the state was just built: then it is that after `sequence` already.
         recovered
             .advance(journal, sequence, &())
             .with_context(|| format!("the state after entry {sequence} cannot be built"))?;

@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 
 /// Where Debian has the programs, one directory for each release.
 const DEBIAN: &str = "/usr/lib/postgresql";
+/// The oldest release that the journal supports.
+const RELEASE_MIN: u32 = 15;
 /// The user that runs the programs if the tests run as root.
 const USER: &str = "postgres";
 /// The environment variable that makes tests fail, and not be skipped, if programs are missing.
@@ -40,7 +42,7 @@ impl Programs {
         let mut folders: Vec<(u32, PathBuf)> = Vec::new();
         for entry in fs::read_dir(DEBIAN).into_iter().flatten().flatten() {
             let release = entry.file_name().to_string_lossy().parse();
-            if let Ok(release @ 15..) = release {
+            if let Ok(release @ RELEASE_MIN..) = release {
                 folders.push((release, entry.path().join("bin")));
             }
         }

@@ -28,6 +28,7 @@ use crate::world::{self, World};
 
 /// One replica of control.
 pub struct ControlReplica {
+    /// Identifies the replica in the network, and in the ids of its commands.
     pub origin: u64,
     pub engine: Engine<ControlMachine>,
     pub conductor: ControlHandle,
@@ -246,6 +247,7 @@ impl ReplicatedSite {
     }
 
     async fn world(&self) -> World {
+        // Empty at first: the states of this site are filled in below.
         let mut world = World::new(0, 0, 0);
         world.at = now();
         let replica = &self.replicas[0];

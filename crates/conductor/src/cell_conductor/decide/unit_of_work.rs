@@ -191,7 +191,7 @@ impl<'a> UnitOfWork<'a> {
         self.doomed.push(guest);
     }
 
-    /// Whether a guest is destroyed, or counts as such because its host is down.
+    /// Whether a guest that was marked for destruction is destroyed, or counts as such because its host is down.
     pub(super) fn is_destroyed(&self, guest: GuestRef) -> bool {
         let state: &State = self.context.state;
         let key = (guest.host, self.id, guest.number);
@@ -204,7 +204,7 @@ impl<'a> UnitOfWork<'a> {
         self.is_removed = true;
     }
 
-    /// Adds facts for all rows that differ from those of the state.
+    /// Adds changes for all rows that differ from those of the state.
     pub(super) fn store(mut self, changes: &mut Vec<Change>) {
         let (state, id): (&State, _) = (self.context.state, self.id);
         changes.append(&mut self.early_changes);
