@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use placewright_conductor::control;
 use placewright_control::now;
 use placewright_control::placer::{
     Demand, Placing, RoundEnd, SearchContext, SearchResults, TimeSlice, apply_corrections,
@@ -19,9 +20,11 @@ use super::replicas::Replica;
 pub(super) struct PlacedRequest {
     /// The time in which hosts were ranked, which is the decision.
     pub(super) decision: Duration,
-    /// The time from handing the claim to the engine until it was durable.
-    pub(super) blocked: Duration,
-    /// The time from the request to the durable claim.
+    /// The time from handing the claim to the engine until this scheduler knew that it is durable.
+    pub(super) until_answered: Duration,
+    /// When the last claim was handed to the engine, and the entry that it made.
+    pub(super) last_claim: Option<(Instant, u64)>,
+    /// The time from the request to the answer.
     pub(super) whole: Duration,
     /// The hosts that other claims filled before this one, and that the same claim passed over.
     pub(super) passed_over: u64,
@@ -94,13 +97,16 @@ async fn claim(
 ) -> anyhow::Result<()> {
     let command = placing.claim("seeds", "seeds", now());
     let start = Instant::now();
-    let answer = replica.placement.submit(command).await?;
-    placed.blocked += start.elapsed();
-    let corrections = match answer {
-        Ok(Outcome::Claimed(chosen)) => {
+    let submitted = (replica.engine).submit_with_sequence(control::Command::Placement(command));
+    let (answer, sequence) = submitted.await;
+    placed.until_answered += start.elapsed();
+    placed.last_claim = sequence.map(|sequence| (start, sequence));
+    let corrections = match answer? {
+        Ok(control::Outcome::Placement(Outcome::Claimed(chosen))) => {
             (replica.scheduler).update_contention(|known| placing.apply_claimed(&chosen, known))
         }
-        Err(refusal @ Refusal::NothingFits { .. }) => (replica.scheduler)
+        Err(control::Refusal::Placement(refusal @ Refusal::NothingFits { .. })) => (replica
+            .scheduler)
             .update_contention(|known| placing.apply_refused(Some(refusal), known)),
         other => bail!("a claim ended in {other:?}"),
     };

@@ -12,8 +12,8 @@ const BOTTOM: f64 = 320.0;
 const COLOURS: [&str; 7] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000",
 ];
-/// The parts into which ticks divide a linear axis.
-const LINEAR_PARTS: u32 = 5;
+/// The most parts into which ticks divide a linear axis.
+const LINEAR_PARTS_MAX: f64 = 6.0;
 /// The characters of a line of the legend.
 const LEGEND_CHARACTERS: usize = 30;
 const LEGEND_LINE_HEIGHT: f64 = 14.0;
@@ -82,7 +82,11 @@ impl Range {
         let smallest = shown.iter().copied().fold(f64::MAX, f64::min);
         let (from, to) = match scale {
             _ if shown.is_empty() => (0.0, 1.0),
-            Scale::Linear => (0.0, if largest > 0.0 { largest } else { 1.0 }),
+            Scale::Linear => {
+                let largest = if largest > 0.0 { largest } else { 1.0 };
+                let step = round_step(largest);
+                (0.0, (largest / step).ceil() * step)
+            }
             Scale::Logarithmic => {
                 let (from, to) = (smallest.log10().floor(), largest.log10().ceil());
                 (from, to.max(from + 1.0))
@@ -102,9 +106,14 @@ impl Range {
 
     fn ticks(&self) -> Vec<f64> {
         match self.scale {
-            Scale::Linear => (0..=LINEAR_PARTS)
-                .map(|part| self.to * f64::from(part) / f64::from(LINEAR_PARTS))
-                .collect(),
+            Scale::Linear => {
+                let step = round_step(self.to);
+                let parts = (0..).map(|part| step * f64::from(part));
+                // Half a step more, because sums of steps are not exact.
+                parts
+                    .take_while(|tick| *tick < self.to + step / 2.0)
+                    .collect()
+            }
             Scale::Logarithmic => {
                 let mut ticks = Vec::new();
                 let mut exponent = self.from;
@@ -116,6 +125,16 @@ impl Range {
             }
         }
     }
+}
+
+/// A step between ticks that people can add up: 1, 2 or 5 times a power of ten.
+fn round_step(largest: f64) -> f64 {
+    let power = 10_f64.powf((largest / LINEAR_PARTS_MAX).log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
+    let mut steps = steps.into_iter();
+    steps
+        .find(|step| largest / step <= LINEAR_PARTS_MAX)
+        .unwrap_or(largest)
 }
 
 impl Plot {
@@ -289,6 +308,14 @@ mod tests {
         for tick in [">100<", ">1000<", ">10<"] {
             assert!(drawn.contains(tick), "{tick}");
         }
+    }
+
+    #[test]
+    fn steps_are_round() {
+        assert_eq!(
+            [1.0, 2.0, 8.0, 31.0, 100.0].map(round_step),
+            [0.2, 0.5, 2.0, 10.0, 20.0]
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use parking_lot::Mutex;
@@ -33,18 +33,32 @@ pub(super) struct Replica {
 /// The schedulers of an experiment.
 pub(super) struct Replicas {
     pub(super) all: Vec<Arc<Replica>>,
-    /// How long the appends took, whichever replica made them.
-    appends: AppendTimes,
+    /// The appends, whichever replica made them.
+    appends: Appends,
 }
 
-/// Notes how long appends take.
-#[derive(Clone, Default)]
-struct AppendTimes(Arc<Mutex<Vec<Duration>>>);
+/// An append that is durable.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Append {
+    /// Its last entry.
+    pub(super) sequence: u64,
+    pub(super) durable_at: Instant,
+    /// How long the store took.
+    pub(super) time: Duration,
+}
 
-impl Observer for AppendTimes {
+/// Notes the appends, in their order.
+#[derive(Clone, Default)]
+struct Appends(Arc<Mutex<Vec<Append>>>);
+
+impl Observer for Appends {
     fn committed(&self, commit: &Commit) {
         if commit.entries > 0 {
-            self.0.lock().push(commit.append_time);
+            self.0.lock().push(Append {
+                sequence: commit.sequence,
+                durable_at: Instant::now(),
+                time: commit.append_time,
+            });
         }
     }
 }
@@ -60,7 +74,7 @@ impl Replicas {
         count: usize,
         hosts: u32,
     ) -> anyhow::Result<Self> {
-        let appends = AppendTimes::default();
+        let appends = Appends::default();
         let network = ReplicasInProcess::default();
         let first = open(place, &network, 0, appends.clone()).await?;
         fleet::load(&first, hosts).await?;
@@ -94,8 +108,8 @@ impl Replicas {
         Ok(())
     }
 
-    /// The durations of the appends since the last call.
-    pub(super) fn take_append_times(&self) -> Vec<Duration> {
+    /// The appends since the last call.
+    pub(super) fn take_appends(&self) -> Vec<Append> {
         std::mem::take(&mut self.appends.0.lock())
     }
 
@@ -134,7 +148,7 @@ async fn open(
     place: &JournalPlace,
     network: &ReplicasInProcess,
     number: usize,
-    appends: AppendTimes,
+    appends: Appends,
 ) -> anyhow::Result<Engine<ControlMachine>> {
     let (place, network) = (place.clone(), network.clone());
     let opening = tokio::task::spawn_blocking(move || -> anyhow::Result<_> {

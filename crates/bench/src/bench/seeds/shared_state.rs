@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::fleet;
 use super::placing_request::{PlacedRequest, place};
-use super::replicas::{JournalPlace, Replicas};
+use super::replicas::{Append, JournalPlace, Replicas};
 use super::times::Times;
 use crate::bench::requests::RandomNumbers;
 
@@ -29,7 +29,10 @@ pub(super) struct SharedStateFigures {
     /// The rounds of requests that were measured.
     pub(super) rounds: usize,
     pub(super) decision: Times,
+    /// Until a claim was durable.
     pub(super) blocked: Times,
+    /// Until the scheduler that claimed knew that.
+    pub(super) answered: Times,
     pub(super) whole: Times,
     pub(super) append: Times,
     /// Requests that their callers would have to repeat.
@@ -67,18 +70,24 @@ pub(super) async fn measure(
     let replicas = Replicas::start(place, setup.schedulers, setup.hosts).await?;
     let request = fleet::request();
     let mut random = RandomNumbers::new(INSTANCE_SEED, u64::from(setup.hosts));
-    let (mut requests, mut appends): (Vec<PlacedRequest>, Vec<Duration>) = Default::default();
+    let mut requests: Vec<PlacedRequest> = Vec::new();
+    let (mut appends, mut blocked): (Vec<Duration>, Vec<Duration>) = Default::default();
     for round in 0..=setup.rounds {
         let instances: Vec<Uuid> = (0..REQUESTS).map(|_| random.uuid()).collect();
-        replicas.take_append_times();
+        replicas.take_appends();
         let placed = at_once(&replicas, &request, &instances).await?;
         let results = instances.iter().zip(&placed);
         let claimed = results.filter(|(_, request)| !request.is_visible_retry);
         let claimed: Vec<Uuid> = claimed.map(|(instance, _)| *instance).collect();
-        let append_times = replicas.take_append_times();
+        let of_round = replicas.take_appends();
         if round > 0 {
+            blocked.extend(
+                placed
+                    .iter()
+                    .map(|request| until_durable(request, &of_round)),
+            );
             requests.extend(placed);
-            appends.extend(append_times);
+            appends.extend(of_round.iter().map(|append| append.time));
         }
         release(&replicas, &claimed).await?;
     }
@@ -93,12 +102,25 @@ pub(super) async fn measure(
         schedulers: setup.schedulers,
         rounds: setup.rounds,
         decision: Times::of(requests.iter().map(|request| request.decision)),
-        blocked: Times::of(requests.iter().map(|request| request.blocked)),
+        blocked: Times::of(blocked),
+        answered: Times::of(requests.iter().map(|request| request.until_answered)),
         whole: Times::of(requests.iter().map(|request| request.whole)),
         append: Times::of(appends),
         visible_retries: sum(|request| request.is_visible_retry.into()),
         passed_over: sum(|request| request.passed_over),
         ranked_again: sum(|request| request.ranked_again),
+    })
+}
+
+/// The time from handing a claim to the engine until it was durable.
+fn until_durable(request: &PlacedRequest, appends: &[Append]) -> Duration {
+    let durable_after = request.last_claim.and_then(|(submitted_at, sequence)| {
+        let append = appends.iter().find(|append| append.sequence >= sequence)?;
+        Some(append.durable_at.saturating_duration_since(submitted_at))
+    });
+    // The append is noted a moment after those who wait for it are answered.
+    durable_after.map_or(request.until_answered, |time| {
+        time.min(request.until_answered)
     })
 }
 

@@ -56,7 +56,7 @@ pub(in super::super) fn old_ways(
             "way",
             "read from the store, ms: median",
             "decision, ms: median (mean)",
-            "claim durable, ms: median",
+            "claim answered, ms: median",
             "whole, ms: median (longest)",
             "visible retries of 31",
             "failed of 31",
@@ -101,7 +101,7 @@ fn our_row(ours: &SharedStateFigures) -> Vec<String> {
             ms(ours.decision.p50_ms),
             ms(ours.decision.mean_ms)
         ),
-        ms(ours.blocked.p50_ms),
+        ms(ours.answered.p50_ms),
         format!("{} ({})", ms(ours.whole.p50_ms), ms(ours.whole.max_ms)),
         format!("{:.1}", per_round(ours.visible_retries, ours.rounds)),
         format!("{:.1}", per_round(ours.visible_retries, ours.rounds)),

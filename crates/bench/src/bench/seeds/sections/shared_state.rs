@@ -53,9 +53,11 @@ pub(in super::super) fn shared_state(
          want the same hosts first. The first round, in which caches are filled, does not count."
     ));
     section.paragraph(
-        "A *decision* is the ranking of the hosts. *Blocked* is the time from handing a claim to the engine until it is durable: \
-         the handing over to the replica that leads, the wait for other claims' append, and the append itself. The *whole* is from the \
-         request to the durable claim; what decision and blocked leave of it is waiting for a core. A *visible retry* is a request \
+        "A *decision* is the ranking of the hosts. *Blocked by the store* is the time from handing a claim to the engine until it is \
+         durable: the handing over to the replica that leads, the wait for other claims' append, and the append itself. *Answered* is \
+         until the scheduler that claimed knows that, for which it reads and applies the entries of all others before its own: here all \
+         schedulers do that on the same cores. The *whole* is from the request to the answer; what the decision and the answer leave \
+         of it is waiting for a core. A *visible retry* is a request \
          that its caller would have to repeat. *Inner* are hosts that a claim named and passed over because other claims had \
          filled them, and rankings that were made again; callers see neither.",
     );
@@ -79,7 +81,8 @@ pub(in super::super) fn shared_state(
             "schedulers",
             "journal",
             "decision, ms: median (mean, p99)",
-            "blocked by the store, ms: mean (median, longest)",
+            "blocked by the store, ms: mean (median, longest); an append",
+            "answered, ms: mean (longest)",
             "whole, ms: median (longest)",
             "visible retries",
             "inner: passed over, ranked again",
@@ -116,11 +119,16 @@ fn row(figures: &SharedStateFigures) -> Vec<String> {
             ms(decision.p99_ms)
         ),
         format!(
-            "{} ({}, {}); an append {}",
+            "{} ({}, {}); {}",
             ms(blocked.mean_ms),
             ms(blocked.p50_ms),
             ms(blocked.max_ms),
             ms(figures.append.p50_ms)
+        ),
+        format!(
+            "{} ({})",
+            ms(figures.answered.mean_ms),
+            ms(figures.answered.max_ms)
         ),
         format!(
             "{} ({})",
