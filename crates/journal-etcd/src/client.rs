@@ -43,13 +43,13 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// The largest password in bytes.
 const PASSWORD_BYTES_MAX: u64 = 4096;
 
-/// How often a request may be sent.
+/// When a request is sent again after an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// Again while it is certain that earlier attempts did nothing, for the time of one request.
+    /// As long as it is certain that earlier attempts did nothing, for the time of one request.
     UntilSent,
-    /// Until it is answered, for the time of [`ATTEMPT_TIMES`] requests. This is for requests that may be carried out
-    /// more than once.
+    /// Until an attempt is answered, for the time of [`ATTEMPT_TIMES`] requests. This is for requests that may be
+    /// carried out more than once.
     UntilAnswered,
 }
 
@@ -271,7 +271,7 @@ struct Connections {
 impl Connections {
     async fn run(&self, call: &Call, repeat: Repeat) -> Result<Response, Failure> {
         let started = Instant::now();
-        let patience = match repeat {
+        let time_max = match repeat {
             Repeat::UntilSent => self.request_timeout,
             Repeat::UntilAnswered => self.request_timeout * ATTEMPT_TIMES,
         };
@@ -289,8 +289,8 @@ impl Connections {
                 Cause::Unknown if repeat == Repeat::UntilAnswered => {}
                 Cause::BadToken if !is_token_new && self.user.is_some() => {
                     is_token_new = true;
-                    // The request did nothing. If the authentication itself fails, its failure says no more about the
-                    // request.
+                    // The request did nothing. If the authentication itself fails, its failure shows no more about
+                    // the request.
                     self.authenticate().await?;
                     continue;
                 }
@@ -304,7 +304,7 @@ impl Connections {
             attempts += 1;
             let is_round_complete = attempts % self.members.len() == 0;
             let is_every_member_tried = attempts >= self.members.len();
-            if is_every_member_tried && started.elapsed() + pause >= patience {
+            if is_every_member_tried && started.elapsed() + pause >= time_max {
                 return Err(failure);
             }
             if is_round_complete {

@@ -29,7 +29,7 @@ pub(crate) struct Failure {
     pub(crate) cause: Cause,
     /// The error of the server or of the connection, with the member's address.
     pub(crate) reason: String,
-    /// Whether the connection is doubtful, and the next request to this member has to make a new one.
+    /// Whether the connection may be broken, so that the next request to this member has to open a new one.
     pub(crate) is_connection_doubtful: bool,
 }
 

@@ -27,7 +27,8 @@ pub use seal::EtcdHead;
 /// Every call blocks its thread until etcd has answered its requests. A request without an answer fails after
 /// [`EtcdOptions::request_timeout`]; one that can be repeated fails after three times as long, and not before every
 /// member was tried. The requests themselves run on a thread of the store, which all handles share, so a call may be
-/// made on any thread; on a thread of an asynchronous runtime use the runtime's section for blocking work.
+/// made on any thread; on a thread of an asynchronous runtime it has to be marked as blocking work, as with tokio's
+/// `spawn_blocking`.
 pub struct EtcdJournal {
     store: Arc<Store>,
     /// The head as this handle saw it last. An append is compared with it.
@@ -73,7 +74,7 @@ impl EtcdJournal {
     /// # Errors
     /// [`JournalError::Lost`] when it is behind what this handle saw or accepted: somebody restored the cluster from a
     /// backup.
-    fn learn(&mut self, now: KnownHead) -> Result<(), JournalError> {
+    fn update_known_head(&mut self, now: KnownHead) -> Result<(), JournalError> {
         let end = now.head.end;
         for before in [self.known.head.end, self.verified] {
             let is_other = end.last == before.last && end.checksum != before.checksum;
@@ -92,7 +93,7 @@ impl EtcdJournal {
     /// Reads the head from a majority of the members.
     fn refresh(&mut self, doing: &'static str) -> Result<(), JournalError> {
         let now = self.store.read_head(doing)?;
-        self.learn(now)
+        self.update_known_head(now)
     }
 }
 
@@ -182,7 +183,7 @@ impl Journal for EtcdJournal {
             first_held: trimmed.last + 1,
             end: head.end.last,
             snapshots,
-            // etcd tells the size of its whole database only, old revisions and snapshots included.
+            // etcd reports only the size of its whole database, including old revisions and snapshots.
             file_bytes: record_bytes,
         })
     }

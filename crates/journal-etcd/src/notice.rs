@@ -9,7 +9,7 @@ pub enum EtcdNotice {
     OldRelease {
         /// The address at which the member was asked.
         endpoint: String,
-        /// The release that the member says it runs.
+        /// The release that the member reports.
         version: String,
     },
     /// A member did not answer.
@@ -25,7 +25,7 @@ pub enum EtcdNotice {
         endpoint: String,
         /// The bytes in use.
         bytes: u64,
-        /// The quota in bytes; etcd's default if the member does not tell.
+        /// The quota in bytes; etcd's default if the member does not report it.
         bytes_max: u64,
     },
     /// There is a user and a password, but the cluster has no authentication: everybody who reaches it can read

@@ -54,7 +54,7 @@ pub(crate) fn open(options: &EtcdOptions) -> Result<(Store, KnownHead), JournalE
     for (endpoint, status) in client.statuses() {
         match status {
             Ok(status) => check_member(&url, &endpoint, &status, &mut notices)?,
-            // Newer releases tell their status to administrators only.
+            // Newer releases report their status to administrators only.
             Err(Failure {
                 cause: Cause::Denied | Cause::BadToken | Cause::Refused,
                 ..

@@ -1,4 +1,4 @@
-//! Where the store is, and how its servers are reached.
+//! The address of the store, and the options of the connections to its servers.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -148,9 +148,9 @@ impl Head {
     }
 }
 
-/// Where the records of a batch are.
+/// Where the records of a batch are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PayloadLocation {
     /// In the batch's own value.
     Inline,
     /// In keys of their own that were written in the transaction of the batch.
@@ -170,7 +170,7 @@ pub(crate) struct BatchHeader {
     pub(crate) id: u128,
     /// When the batch was appended, in microseconds since the epoch, by the clock of the writer.
     pub(crate) appended_at: i64,
-    pub(crate) place: Place,
+    pub(crate) location: PayloadLocation,
     /// The size of the encoded records.
     pub(crate) payload_bytes: u64,
 }
@@ -188,10 +188,10 @@ impl BatchHeader {
 
     /// The value with `payload`, which is empty if the records are in other keys.
     pub(crate) fn encode(&self, payload: &[u8]) -> Bytes {
-        let place = match self.place {
-            Place::Inline => 0,
-            Place::Parts => 1,
-            Place::Upload => 2,
+        let location = match self.location {
+            PayloadLocation::Inline => 0,
+            PayloadLocation::Parts => 1,
+            PayloadLocation::Upload => 2,
         };
         frame(
             b'B',
@@ -201,7 +201,7 @@ impl BatchHeader {
                 &self.previous.to_le_bytes(),
                 &self.id.to_le_bytes(),
                 &self.appended_at.to_le_bytes(),
-                &[place],
+                &[location],
                 &self.payload_bytes.to_le_bytes(),
                 payload,
             ],
@@ -228,10 +228,10 @@ impl BatchHeader {
             previous: fields.u32()?,
             id: fields.u128()?,
             appended_at: fields.take().map(i64::from_le_bytes)?,
-            place: match fields.take()? {
-                [0] => Place::Inline,
-                [1] => Place::Parts,
-                [2] => Place::Upload,
+            location: match fields.take()? {
+                [0] => PayloadLocation::Inline,
+                [1] => PayloadLocation::Parts,
+                [2] => PayloadLocation::Upload,
                 _ => return None,
             },
             payload_bytes: fields.u64()?,
@@ -305,7 +305,7 @@ mod tests {
             previous: 4,
             id: 3,
             appended_at: -2,
-            place: Place::Upload,
+            location: PayloadLocation::Upload,
             payload_bytes: 3,
         };
         let row = header.encode(b"abc");

@@ -37,8 +37,8 @@ pub(crate) struct KnownHead {
 }
 
 impl KnownHead {
-    /// The conditions of a transaction that hold if the head has not changed. The revision alone would not do: after a
-    /// restore of the cluster from a backup the same revision may come again with another value.
+    /// The conditions of a transaction that hold if the head has not changed. To compare the revision alone is not
+    /// enough: after a restore of the cluster from a backup the same revision may come again with another value.
     pub(crate) fn is_unchanged(&self, keys: &Keys) -> Vec<Compare> {
         vec![
             kv::is_at(keys.head(), self.revision),

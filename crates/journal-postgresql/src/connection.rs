@@ -100,7 +100,7 @@ impl Connection {
     {
         let started = Instant::now();
         let timeout = self.servers.shared().request_timeout(bytes);
-        let patience = match kind {
+        let time_max = match kind {
             Kind::Repeatable => timeout * ATTEMPT_TIMES,
             Kind::Once | Kind::Append => timeout,
         };
@@ -115,7 +115,7 @@ impl Connection {
                 Cause::Unknown => kind == Kind::Repeatable,
                 _ => false,
             };
-            if !may_repeat || started.elapsed() + pause >= patience {
+            if !may_repeat || started.elapsed() + pause >= time_max {
                 return Err(failure);
             }
             std::thread::sleep(pause);
@@ -137,17 +137,17 @@ impl Connection {
         let session = self.session()?;
         let working = work(Arc::clone(&session));
         let shared = Arc::clone(self.servers.shared());
-        let in_doubt = Arc::clone(&session);
+        let timed_out_session = Arc::clone(&session);
         let result = self.servers.wait(async move {
             if let Ok(result) = tokio::time::timeout(timeout, working).await {
                 return result;
             }
             if kind != Kind::Append {
                 // The server may be waiting for its standbys, and would do so for ever.
-                shared.cancel(&in_doubt).await;
+                shared.cancel(&timed_out_session).await;
             }
-            in_doubt.abandon();
-            Err(Failure::timed_out(&in_doubt.address))
+            timed_out_session.abandon();
+            Err(Failure::timed_out(&timed_out_session.address))
         });
         if let Err(failure) = &result
             && failure.ends_session()

@@ -50,14 +50,14 @@ impl Failure {
     /// The failure that an error of the library stands for.
     pub(crate) fn from_error(host: &str, error: &Error) -> Self {
         match error.as_db_error() {
-            Some(said) => Self::new(cause_of(said.code()), format!("{host}: {}", text(said))),
+            Some(error) => Self::new(cause_of(error.code()), format!("{host}: {}", text(error))),
             None => Self::new(Cause::Unknown, format!("{host}: {}", chain(error))),
         }
     }
 
     /// The failure of a session's beginning. An error that comes neither from the server nor from the network is about
     /// the client's own configuration, such as a missing password.
-    pub(crate) fn of_start(host: &str, error: &Error) -> Self {
+    pub(crate) fn of_session_start(host: &str, error: &Error) -> Self {
         let is_of_network = error.is_closed()
             || sources(error).any(|source| source.downcast_ref::<std::io::Error>().is_some());
         let failure = Self::from_error(host, error);

@@ -28,10 +28,10 @@ use append::Pending;
 /// A journal in PostgreSQL.
 ///
 /// Every call blocks its thread until the primary has answered its requests. A request without an answer fails after
-/// [`PostgresqlOptions::request_timeout`], to which a large append adds; one that can be repeated fails after three
-/// times as long. The requests themselves run on a thread of the store, which all handles share, so a call may be made
-/// on any thread; on a thread of an asynchronous runtime use the runtime's section for blocking work. Each handle has a
-/// session of its own.
+/// [`PostgresqlOptions::request_timeout`], or later if it is a large append; a request that can be repeated is given
+/// up after three times that time. The requests themselves run on a thread of the store, which all handles share, so
+/// a call may be made on any thread; on a thread of an asynchronous runtime it has to be marked as blocking work, as
+/// with tokio's `spawn_blocking`. Each handle has a session of its own.
 pub struct PostgresqlJournal {
     store: Arc<Store>,
     connection: Connection,
@@ -54,12 +54,12 @@ impl PostgresqlJournal {
     /// [`JournalError::ReadOnly`] for missing rights; [`JournalError::NewerFormat`], and
     /// [`JournalError::NotAJournal`].
     pub fn open(options: &PostgresqlOptions) -> Result<Self, JournalError> {
-        let (store, connection, look) = crate::open::open(options)?;
+        let (store, connection, state) = crate::open::open(options)?;
         Ok(Self {
             store,
             connection,
             verified: LogEnd::default(),
-            known: look.head,
+            known: state.head,
             appended: None,
             pending: None,
         })
@@ -99,7 +99,7 @@ impl Journal for PostgresqlJournal {
     }
 
     fn finish_deferred(&mut self) {
-        self.tell_acknowledged();
+        self.record_acknowledged();
     }
 
     fn wait_for_entries(&mut self, after: u64, timeout: Duration) -> Result<(), JournalError> {
@@ -115,7 +115,7 @@ impl Journal for PostgresqlJournal {
     }
 
     fn end(&mut self) -> Result<u64, JournalError> {
-        Ok(self.look("read")?.head.end.last)
+        Ok(self.read_state("read")?.head.end.last)
     }
 
     fn take_end(&mut self) -> Result<u64, JournalError> {
@@ -127,7 +127,7 @@ impl Journal for PostgresqlJournal {
     }
 
     fn first_held(&mut self) -> Result<u64, JournalError> {
-        Ok(self.look("read")?.trimmed.last + 1)
+        Ok(self.read_state("read")?.trimmed.last + 1)
     }
 
     fn snapshots(&mut self) -> Result<Vec<SnapshotInfo>, JournalError> {

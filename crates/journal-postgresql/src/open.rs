@@ -9,15 +9,15 @@ use crate::connection::Connection;
 use crate::connector;
 use crate::failure::{Cause, Failure};
 use crate::options::PostgresqlOptions;
-use crate::rows::Look;
-use crate::schema::{CREATE, FORMAT, LOOK, READ_HEAD};
+use crate::rows::StoreState;
+use crate::schema::{CREATE, FIND_SCHEMA, FORMAT, READ_HEAD};
 use crate::servers::Servers;
 use crate::store::{Store, error_of};
 
 /// Opens a store, and creates it if its schema has no tables.
 pub(crate) fn open(
     options: &PostgresqlOptions,
-) -> Result<(Arc<Store>, Connection, Look), JournalError> {
+) -> Result<(Arc<Store>, Connection, StoreState), JournalError> {
     let url = options.to_string();
     let unsuitable = |error: std::io::Error| JournalError::Unsuitable {
         url: url.clone(),
@@ -33,7 +33,7 @@ pub(crate) fn open(
     let found = connection.repeat(|session| {
         let schema = schema.clone();
         async move {
-            let row = session.query_one(LOOK, &[&schema]).await?;
+            let row = session.query_one(FIND_SCHEMA, &[&schema]).await?;
             let tables: i64 = session.get(&row, 1)?;
             let has_schema: bool = session.get(&row, 0)?;
             let has_head: bool = session.get(&row, 2)?;
@@ -60,12 +60,12 @@ pub(crate) fn open(
             _ => error_of(&url, "create the tables", failure),
         })?;
     }
-    let look = look(&mut connection, &url)?;
+    let state = read_state(&mut connection, &url)?;
     let store = Store::new(servers.clone(), url, servers.notices());
-    if look.format > FORMAT {
-        return Err(store.newer_format(look.format));
+    if state.format > FORMAT {
+        return Err(store.newer_format(state.format));
     }
-    Ok((Arc::new(store), connection, look))
+    Ok((Arc::new(store), connection, state))
 }
 
 /// Creates the tables, and the schema if it is not there. Several processes may do this at the same time.
@@ -92,14 +92,14 @@ fn create(
 }
 
 /// Reads the head. If that table cannot be read as a head, it belongs to another program.
-fn look(connection: &mut Connection, url: &str) -> Result<Look, JournalError> {
-    let looked = connection.repeat(|session| async move {
+fn read_state(connection: &mut Connection, url: &str) -> Result<StoreState, JournalError> {
+    let read = connection.repeat(|session| async move {
         let row = session.query_one(READ_HEAD, &[&0_i64]).await?;
-        let look = session.look(&row)?;
+        let state = session.store_state(&row)?;
         session.prepare_append().await?;
-        Ok(look)
+        Ok(state)
     });
-    looked.map_err(|failure| match failure.cause {
+    read.map_err(|failure| match failure.cause {
         Cause::Refused | Cause::NoTable | Cause::Damaged => JournalError::NotAJournal {
             path: url.into(),
             reason: format!("its table head is another: {}", failure.reason),

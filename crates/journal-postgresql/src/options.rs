@@ -1,4 +1,4 @@
-//! Where the store is, and how its servers are reached.
+//! The address of the store, and the options of the connections to its servers.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a connection may take. It is shorter than a request, so that a machine that is down is known to have
 /// received nothing.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// The port on which PostgreSQL listens unless it is told otherwise.
+/// The default port of PostgreSQL.
 const PORT: u16 = 5432;
 /// The user, and also the schema, unless a parameter names another one.
 const DEFAULT_NAME: &str = "placewright";

@@ -30,7 +30,7 @@ pub(crate) struct Head {
 
 /// The data that one read of a store's head returns.
 #[derive(Clone, Debug)]
-pub(crate) struct Look {
+pub(crate) struct StoreState {
     pub(crate) format: u32,
     pub(crate) head: Head,
     pub(crate) trimmed: LogEnd,
@@ -87,10 +87,10 @@ impl Session {
         })
     }
 
-    pub(crate) fn look(&self, row: &Row) -> Result<Look, Failure> {
+    pub(crate) fn store_state(&self, row: &Row) -> Result<StoreState, Failure> {
         let format: i32 = self.get(row, 0)?;
         let batch_last: Option<i64> = self.get(row, 10)?;
-        Ok(Look {
+        Ok(StoreState {
             format: u32::try_from(format).map_err(|_| self.bad_number())?,
             head: Head {
                 end: self.log_end(row, 1)?,

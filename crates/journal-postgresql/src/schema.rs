@@ -67,7 +67,7 @@ pub(crate) const CREATE: &str = "
     INSERT INTO trim VALUES (1, 0, 0, 0) ON CONFLICT DO NOTHING";
 
 /// Whether there is a schema, how many tables it has, and whether one of them is a head.
-pub(crate) const LOOK: &str = "
+pub(crate) const FIND_SCHEMA: &str = "
     SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1),
         (SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
             WHERE n.nspname = $1 AND c.relkind IN ('r', 'p', 'v', 'm', 'f')),

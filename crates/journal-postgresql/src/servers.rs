@@ -126,7 +126,7 @@ impl Servers {
 }
 
 /// The state and the settings of a server when a session began.
-struct Found {
+struct ServerSettings {
     is_standby: bool,
     is_read_only: bool,
     version_number: u32,
@@ -160,7 +160,7 @@ impl Shared {
     /// Makes the next session begin with the server after one that failed.
     pub(crate) fn leave(&self, index: usize) {
         let next = (index + 1) % self.options.hosts.len();
-        // Another request may have gone on already.
+        // Another request may already have moved on to the next server.
         let _ = (self.current).compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
@@ -186,8 +186,8 @@ impl Shared {
         }
     }
 
-    /// Opens a session with one server, and asks it about itself.
-    async fn begin(&self, index: usize) -> Result<(Session, Found), Failure> {
+    /// Opens a session with one server, and reads the server's state and settings.
+    async fn begin(&self, index: usize) -> Result<(Session, ServerSettings), Failure> {
         let address = self.options.hosts[index].as_str();
         let failed =
             |error: std::io::Error| Failure::new(Cause::NotDone, format!("{address}: {error}"));
@@ -203,14 +203,15 @@ impl Shared {
         let stream = connector::connect(address).await.map_err(failed)?;
         let warnings = Arc::new(AtomicU64::new(0));
         let started = start(&config, stream, handshake, &warnings).await;
-        let (client, driver) = started.map_err(|error| Failure::of_start(address, &error))?;
+        let (client, driver) =
+            started.map_err(|error| Failure::of_session_start(address, &error))?;
         let allow_async = self.options.allow_async;
         // The session is made first, so that it ends the driver however this function ends.
         let session = Session::new(client, warnings, driver, (index, address), allow_async);
         let answers = session
             .ask(&format!("{}; {QUERY_STATE}", self.settings()))
             .await?;
-        let found = Found::read(&answers).ok_or_else(|| {
+        let found = ServerSettings::read(&answers).ok_or_else(|| {
             let reason = format!("{address} did not say what it is");
             Failure::new(Cause::NotDone, reason)
         })?;
@@ -247,7 +248,7 @@ impl Shared {
     }
 
     /// Refuses a server that is not fit for a journal.
-    fn check(&self, address: &str, found: &Found) -> Result<(), Failure> {
+    fn check(&self, address: &str, found: &ServerSettings) -> Result<(), Failure> {
         let refuse = |reason: &str| {
             let reason = format!("{address} {reason}");
             Err(Failure::new(Cause::Refused, reason))
@@ -365,7 +366,7 @@ fn waits_for_all(names: &str) -> bool {
     !is_any_name && number.unwrap_or(1) >= list.split(',').count()
 }
 
-impl Found {
+impl ServerSettings {
     fn read(answers: &[SimpleQueryMessage]) -> Option<Self> {
         let row = answers.iter().find_map(|answer| match answer {
             SimpleQueryMessage::Row(row) => Some(row),

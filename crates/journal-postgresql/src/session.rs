@@ -30,8 +30,7 @@ pub(crate) struct Session {
     /// Whether the server need not have a synchronous standby.
     pub(crate) allow_async: bool,
     statements: Mutex<HashMap<&'static str, Statement>>,
-    /// The number of warnings so far. With a warning after a commit the server says that it did not wait for its
-    /// standbys.
+    /// The number of warnings so far. A warning after a commit means that the server did not wait for its standbys.
     warnings: Arc<AtomicU64>,
     driver: AbortHandle,
 }

@@ -67,7 +67,7 @@ pub const CHECKS: [NamedCheck; 12] = [
     ),
 ];
 
-/// Runs all checks, each on a new and empty store that `open` opens, and says which one fails.
+/// Runs all checks, each on a new and empty store that `open` opens, and prints the name of each before it runs.
 ///
 /// # Panics
 /// When the journal breaks the contract.
@@ -209,7 +209,7 @@ fn batches_of_another_handle_are_accepted_in_their_places(journal: &mut dyn Jour
     assert!(verify(journal, &mut |_| ()).unwrap().problems.is_empty());
 }
 
-/// A store that was restored from a backup has less than a handle has accepted, or something else.
+/// A store that was restored from a backup has fewer entries than a handle has accepted, or other entries.
 fn a_handle_that_is_ahead_of_its_store_finds_out(journal: &mut dyn Journal) {
     let mut other = journal.try_clone().unwrap();
     let Some((link, payload)) = append_batch(journal, 1) else {

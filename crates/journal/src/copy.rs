@@ -84,9 +84,9 @@ pub enum CopyError {
     Unsound(#[source] JournalError),
 }
 
-/// Copies a journal, and seals the source, so that nobody appends to it any more. The source may be in use until then:
-/// entries that are appended in the meantime are copied after the seal. `moved_to` is the address of the target, which
-/// the source's users are told.
+/// Copies a journal, and seals the source, so that nobody appends to it any more. The source may be in use until
+/// then: entries that are appended in the meantime are copied after the seal. `moved_to` is the address of the
+/// target, which the users of the source get in errors.
 ///
 /// # Errors
 /// See [`CopyError`]. The source is sealed only after everything but its last entries was copied.

@@ -276,7 +276,7 @@ pub enum AppendError {
     Unknown(#[source] JournalError),
 }
 
-/// What an operator can do about entries that are lost.
+/// The advice to an operator about entries that are lost.
 fn remedy(path: &Path) -> String {
     if path.to_string_lossy().contains("://") {
         return "restore its servers from a backup that has them".into();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::batch::Link;
 use crate::{AppendError, JournalError};
 
-/// Receives an entry, as sequence and record, and says whether to continue.
+/// Receives an entry, as sequence and record, and returns whether to continue.
 pub type Visit<'a> = dyn FnMut(u64, &[u8]) -> ControlFlow<()> + 'a;
 
 /// A durable, ordered log of opaque records, with snapshots. Every call blocks until it is done.
@@ -20,17 +20,18 @@ pub trait Journal: Send {
     /// `next_sequence` that is not the journal's next sequence is an error, too.
     ///
     /// # Errors
-    /// [`AppendError::Conflict`] when `next_sequence` is not the journal's next sequence;
-    /// [`AppendError::Failed`] when the store failed, after which a later append may succeed. In both
-    /// cases no record is kept. After [`AppendError::Unknown`] the records may be kept, now or later:
-    /// [`Journal::resolve`] has to be called until it says which, before the next append.
+    /// [`AppendError::Conflict`] when `next_sequence` is not the journal's next sequence; [`AppendError::Failed`]
+    /// when the store failed, after which a later append may succeed. In both cases no record is kept. After
+    /// [`AppendError::Unknown`] the records may be kept, now or later: [`Journal::resolve`] has to be called until it
+    /// returns the outcome, before the next append.
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError>;
 
     /// Finds out the outcome of the last append, which ended with [`AppendError::Unknown`]. An implementation may
     /// append its records again, if they are not kept yet and nobody else has appended anything.
     ///
     /// # Errors
-    /// When the store cannot tell. The outcome is still unknown then; call again later.
+    /// When the outcome cannot be found out, for example because the store does not answer. The outcome is still
+    /// unknown then; call again later.
     fn resolve(&mut self) -> Result<Resolution, JournalError> {
         // The outcome of each append is known in an implementation that does not define this function.
         Ok(Resolution::NotKept)
@@ -73,7 +74,7 @@ pub trait Journal: Send {
     /// or before it. If entries can be read that may still be lost, this waits until they are durable.
     ///
     /// # Errors
-    /// When the store cannot tell.
+    /// When the end cannot be read, for example because the store does not answer.
     fn durable_end(&mut self) -> Result<u64, JournalError> {
         self.end()
     }

@@ -14,7 +14,7 @@ use crate::client::Repeat;
 use crate::failure::{Cause, Failure};
 use crate::kv;
 use crate::proto::{TxnRequest, TxnResponse};
-use crate::rows::{BatchHeader, Head, Place};
+use crate::rows::{BatchHeader, Head, PayloadLocation};
 use crate::store::KnownHead;
 
 /// The maximum size in bytes of the records in one value. etcd keeps the last 5,000 requests or more in memory,
@@ -39,8 +39,10 @@ pub(super) struct Pending {
 }
 
 /// The outcome of an append as the head shows it.
-enum Verdict {
+enum AppendOutcome {
+    /// The batch is in the log.
     Kept,
+    /// The batch is not in the log, and never will be.
     NotKept,
     /// The head is still the one that the append is compared with, so the transaction may be sent again.
     Open,
@@ -100,10 +102,10 @@ impl EtcdJournal {
             previous: before.checksum,
             id: batch::new_id(),
             appended_at: batch::now(),
-            place: match payload.len() {
-                bytes if bytes <= VALUE_BYTES_MAX => Place::Inline,
-                bytes if bytes <= TRANSACTION_BYTES_MAX => Place::Parts,
-                _ => Place::Upload,
+            location: match payload.len() {
+                bytes if bytes <= VALUE_BYTES_MAX => PayloadLocation::Inline,
+                bytes if bytes <= TRANSACTION_BYTES_MAX => PayloadLocation::Parts,
+                _ => PayloadLocation::Upload,
             },
             payload_bytes: payload.len() as u64,
         };
@@ -113,21 +115,21 @@ impl EtcdJournal {
             ..self.known.head.clone()
         };
         let keys = &self.store.keys;
-        let inline: &[u8] = match header.place {
-            Place::Inline => &payload,
-            Place::Parts | Place::Upload => &[],
+        let inline: &[u8] = match header.location {
+            PayloadLocation::Inline => &payload,
+            PayloadLocation::Parts | PayloadLocation::Upload => &[],
         };
         let mut success = vec![
             kv::put(keys.batch(first), header.encode(inline)),
             kv::put(keys.head(), head.encode()),
         ];
-        match header.place {
-            Place::Inline => {}
-            Place::Parts => {
+        match header.location {
+            PayloadLocation::Inline => {}
+            PayloadLocation::Parts => {
                 let parts = slices(&payload, VALUE_BYTES_MAX).enumerate();
                 success.extend(parts.map(|(n, part)| kv::put(keys.part(first, n), part)));
             }
-            Place::Upload => self.upload(&header, &payload)?,
+            PayloadLocation::Upload => self.upload(&header, &payload)?,
         }
         let transaction = TxnRequest {
             compare: if Fence::Append.is_left_out() {
@@ -161,7 +163,7 @@ impl EtcdJournal {
 
     /// Removes the uploaded parts of a batch, if it has any.
     fn remove_upload(&self, header: &BatchHeader) {
-        if header.place == Place::Upload {
+        if header.location == PayloadLocation::Upload {
             let range = self.store.keys.upload(header.first, header.id);
             self.store.delete_if_possible(range);
         }
@@ -173,7 +175,7 @@ impl EtcdJournal {
         let started = Instant::now();
         let request = pending.transaction.clone();
         let mut failure = match self.store.client.txn(request, Repeat::UntilSent) {
-            Ok(response) => return self.conclude(&pending, response),
+            Ok(response) => return self.finish(&pending, response),
             Err(failure) if failure.cause == Cause::Unknown => failure,
             Err(failure) => {
                 self.remove_upload(&pending.header);
@@ -201,9 +203,9 @@ impl EtcdJournal {
         }
     }
 
-    /// Ends an append whose transaction was sent once and answered. The response then says for certain whether the
-    /// append is in the log.
-    fn conclude(&mut self, pending: &Pending, response: TxnResponse) -> Result<(), AppendError> {
+    /// Ends an append whose transaction was sent once and answered. The response then proves whether the append is in
+    /// the log.
+    fn finish(&mut self, pending: &Pending, response: TxnResponse) -> Result<(), AppendError> {
         if response.succeeded {
             self.keep(pending, kv::revision(&response));
             return Ok(());
@@ -211,7 +213,7 @@ impl EtcdJournal {
         self.remove_upload(&pending.header);
         let head = kv::one(kv::ranges(response).next());
         let now = self.store.known_head(head)?;
-        self.learn(now)?;
+        self.update_known_head(now)?;
         Err(self.not_kept())
     }
 
@@ -219,13 +221,13 @@ impl EtcdJournal {
         let Some(pending) = self.pending.take() else {
             return Ok(Resolution::NotKept);
         };
-        match self.find_out(&pending) {
-            Ok(Verdict::Kept) => Ok(Resolution::Kept),
-            Ok(Verdict::NotKept) => {
+        match self.determine_outcome(&pending) {
+            Ok(AppendOutcome::Kept) => Ok(Resolution::Kept),
+            Ok(AppendOutcome::NotKept) => {
                 self.remove_upload(&pending.header);
                 Ok(Resolution::NotKept)
             }
-            Ok(Verdict::Open) => {
+            Ok(AppendOutcome::Open) => {
                 self.pending = Some(pending);
                 Err(self.store.error("append", still_open()))
             }
@@ -238,38 +240,38 @@ impl EtcdJournal {
 
     /// Reads the head, and sends the transaction again if the head is unchanged. Even a definite failure of the
     /// repeated transaction proves nothing: the first one may still be under way.
-    fn find_out(&mut self, pending: &Pending) -> Result<Verdict, JournalError> {
+    fn determine_outcome(&mut self, pending: &Pending) -> Result<AppendOutcome, JournalError> {
         // Only one attempt is made, so that the caller, who repeats this, can refuse other commands between the
         // attempts.
         let read = kv::all(vec![kv::read(kv::get(self.store.keys.head()))]);
         let response = (self.store.client.txn(read, Repeat::UntilSent)).map_err(|failure| {
             self.store
-                .error("find out what became of an append", failure)
+                .error("find out the outcome of an append", failure)
         })?;
         let now = (self.store).known_head(kv::one(kv::ranges(response).next()))?;
-        let verdict = self.judge(pending, now)?;
-        let Verdict::Open = verdict else {
-            return Ok(verdict);
+        let outcome = self.outcome_from_head(pending, now)?;
+        let AppendOutcome::Open = outcome else {
+            return Ok(outcome);
         };
         let request = pending.transaction.clone();
         match self.store.client.txn(request, Repeat::UntilSent) {
-            Ok(response) => self.judge_response(pending, response),
+            Ok(response) => self.outcome_from_response(pending, response),
             Err(failure) => Err(self.store.error("append", failure)),
         }
     }
 
-    fn judge_response(
+    fn outcome_from_response(
         &mut self,
         pending: &Pending,
         response: TxnResponse,
-    ) -> Result<Verdict, JournalError> {
+    ) -> Result<AppendOutcome, JournalError> {
         if response.succeeded {
             self.keep(pending, kv::revision(&response));
-            return Ok(Verdict::Kept);
+            return Ok(AppendOutcome::Kept);
         }
         let head = kv::one(kv::ranges(response).next());
         let now = self.store.known_head(head)?;
-        self.judge(pending, now)
+        self.outcome_from_head(pending, now)
     }
 
     /// Records the head that an append wrote at a revision as the known one.
@@ -284,28 +286,32 @@ impl EtcdJournal {
     }
 
     /// Tells the outcome of an append from the head.
-    fn judge(&mut self, pending: &Pending, now: KnownHead) -> Result<Verdict, JournalError> {
+    fn outcome_from_head(
+        &mut self,
+        pending: &Pending,
+        now: KnownHead,
+    ) -> Result<AppendOutcome, JournalError> {
         if now.revision == pending.before.revision && now.value == pending.before.value {
-            return Ok(Verdict::Open);
+            return Ok(AppendOutcome::Open);
         }
         let BatchHeader { first, id, end, .. } = pending.header;
         // If the head names another batch, later batches may have been appended after this one.
         let is_kept = now.head.batch_id == id
             || (now.head.end.last >= end.last && self.is_batch_of(first, id)?);
         if is_kept {
-            self.learn(now)?;
+            self.update_known_head(now)?;
             self.verified = end;
-            return Ok(Verdict::Kept);
+            return Ok(AppendOutcome::Kept);
         }
-        self.learn(now)?;
-        Ok(Verdict::NotKept)
+        self.update_known_head(now)?;
+        Ok(AppendOutcome::NotKept)
     }
 
     /// Whether the batch at `first` has this id.
     pub(super) fn is_batch_of(&self, first: u64, id: u128) -> Result<bool, JournalError> {
         let keys = &self.store.keys;
         let reads = [kv::get(keys.batch(first)), kv::get(keys.trim())];
-        let mut ranges = (self.store).read("find out what became of an append", reads)?;
+        let mut ranges = (self.store).read("find out the outcome of an append", reads)?;
         let found = kv::one(ranges.next());
         let trimmed = self.store.trimmed(kv::one(ranges.next()).as_ref())?;
         match found {

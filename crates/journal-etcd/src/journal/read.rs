@@ -7,7 +7,7 @@ use prost::bytes::Bytes;
 use super::EtcdJournal;
 use crate::kv;
 use crate::proto::{KeyValue, RangeRequest};
-use crate::rows::{BatchHeader, Place, RowError};
+use crate::rows::{BatchHeader, PayloadLocation, RowError};
 use crate::store::Store;
 
 /// The number of batches in the first page of a read, and the least and the most in later pages. 256 batches of 64 KiB
@@ -122,7 +122,7 @@ impl EtcdJournal {
         let trimmed = store.trimmed(kv::one(ranges.next()).as_ref())?;
         let batch_first = kv::one(ranges.next()).and_then(|found| keys.number(&found.key));
         let page = ranges.next().unwrap_or_default().kvs;
-        self.learn(head)?;
+        self.update_known_head(head)?;
         // A batch that is trimmed, but whose key the trim has not removed yet, is ignored.
         let first = batch_first.filter(|first| *first > trimmed.last);
         let first = first.unwrap_or(from);
@@ -189,13 +189,13 @@ fn whole_payload(
     header: &BatchHeader,
     inline: Bytes,
 ) -> Result<Bytes, JournalError> {
-    let (mut from, until) = match header.place {
-        Place::Inline => return Ok(inline),
-        Place::Parts => (
+    let (mut from, until) = match header.location {
+        PayloadLocation::Inline => return Ok(inline),
+        PayloadLocation::Parts => (
             store.keys.parts(header.first),
             store.keys.parts_end(header.first),
         ),
-        Place::Upload => store.keys.upload(header.first, header.id),
+        PayloadLocation::Upload => store.keys.upload(header.first, header.id),
     };
     let mut payload = Vec::with_capacity(usize::try_from(header.payload_bytes).unwrap_or(0));
     loop {

@@ -76,7 +76,7 @@ impl EtcdJournal {
         let trim_key = kv::one(ranges.next());
         let trimmed = store.trimmed(trim_key.as_ref())?;
         let holder = kv::one(ranges.next());
-        self.learn(head)?;
+        self.update_known_head(head)?;
         let end = self.known.head.end;
         let wanted = match holder {
             _ if before > end.last => end,

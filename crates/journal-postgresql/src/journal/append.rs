@@ -32,8 +32,10 @@ pub(super) struct Pending {
 }
 
 /// The outcome of an append as the head shows it.
-enum Verdict {
+enum AppendOutcome {
+    /// The batch is in the log.
     Kept,
+    /// The batch is not in the log, and never will be.
     NotKept,
     /// The head is still the one that the append is compared with, so the statement may be sent again.
     Open,
@@ -95,7 +97,7 @@ impl PostgresqlJournal {
             }));
         }
         if self.known.end.last + 1 != next_sequence || records.is_empty() {
-            self.look("append")?;
+            self.read_state("append")?;
         }
         if let Some(sealed) = self.store.sealed(&self.known) {
             return Err(sealed.into());
@@ -154,7 +156,7 @@ impl PostgresqlJournal {
                 return Ok(());
             }
             Ok(false) => {
-                self.look("append")?;
+                self.read_state("append")?;
                 return Err(self.not_kept());
             }
             Err(failure) if failure.cause == Cause::Unknown => failure,
@@ -193,10 +195,10 @@ impl PostgresqlJournal {
         let Some(pending) = self.pending.clone() else {
             return Ok(Resolution::NotKept);
         };
-        let resolution = match self.find_out(&pending)? {
-            Verdict::Kept => Resolution::Kept,
-            Verdict::NotKept => Resolution::NotKept,
-            Verdict::Open => return Err(self.store.error("append", still_open())),
+        let resolution = match self.determine_outcome(&pending)? {
+            AppendOutcome::Kept => Resolution::Kept,
+            AppendOutcome::NotKept => Resolution::NotKept,
+            AppendOutcome::Open => return Err(self.store.error("append", still_open())),
         };
         self.pending = None;
         Ok(resolution)
@@ -204,20 +206,20 @@ impl PostgresqlJournal {
 
     /// Reads the head, and sends the statement again if the head is unchanged. Even a definite failure of the
     /// repeated statement proves nothing: the first one may still be under way.
-    fn find_out(&mut self, pending: &Arc<Pending>) -> Result<Verdict, JournalError> {
+    fn determine_outcome(&mut self, pending: &Arc<Pending>) -> Result<AppendOutcome, JournalError> {
         // Only one attempt at each request is made, so that the caller, who repeats this, can refuse other commands
         // between the attempts.
-        match self.judge(pending)? {
-            Verdict::Open => {}
-            verdict => return Ok(verdict),
+        match self.outcome_from_head(pending)? {
+            AppendOutcome::Open => {}
+            outcome => return Ok(outcome),
         }
-        let doing = "find out what became of an append";
+        let doing = "find out the outcome of an append";
         let is_made = self.send_once(pending);
         if is_made.map_err(|failure| self.store.error(doing, failure))? {
             self.keep(pending);
-            return Ok(Verdict::Kept);
+            return Ok(AppendOutcome::Kept);
         }
-        self.judge(pending)
+        self.outcome_from_head(pending)
     }
 
     /// Records the head that an append wrote as the known one.
@@ -235,22 +237,22 @@ impl PostgresqlJournal {
 
     /// Decides the outcome of an append from a durable head. A head that may still be lost would decide nothing,
     /// because the append may be lost together with it.
-    fn judge(&mut self, pending: &Pending) -> Result<Verdict, JournalError> {
-        let now = self.confirm_once("find out what became of an append")?.head;
+    fn outcome_from_head(&mut self, pending: &Pending) -> Result<AppendOutcome, JournalError> {
+        let now = self.confirm_once("find out the outcome of an append")?.head;
         if now.batch_id == pending.before.batch_id
             && now.end == pending.before.end
             && now.moved_to.is_none()
         {
-            return Ok(Verdict::Open);
+            return Ok(AppendOutcome::Open);
         }
         // If the head names another batch, later batches may have been appended after this one.
         let is_kept = now.batch_id == pending.id
             || (now.end.last >= pending.head.end.last && self.is_batch_of(pending)?);
         if is_kept {
             self.verified = pending.head.end;
-            return Ok(Verdict::Kept);
+            return Ok(AppendOutcome::Kept);
         }
-        Ok(Verdict::NotKept)
+        Ok(AppendOutcome::NotKept)
     }
 
     /// Whether the batch at the place of an append is that of the append.
@@ -261,7 +263,7 @@ impl PostgresqlJournal {
             let id: Option<Vec<u8>> = session.get(&row, 0)?;
             Ok((id, session.uint(&row, 1)?))
         });
-        let doing = "find out what became of an append";
+        let doing = "find out the outcome of an append";
         match found.map_err(|failure| self.store.error(doing, failure))? {
             (Some(id), _) => Ok(id == pending.id),
             (None, trimmed) if first <= trimmed => Err(JournalError::Trimmed {
@@ -273,7 +275,7 @@ impl PostgresqlJournal {
     }
 }
 
-/// The failure of an append of which the servers say nothing certain.
+/// The failure of an append whose outcome is still unknown after an attempt to find it out.
 fn still_open() -> Failure {
     let reason = "the head did not change, but the append was refused";
     Failure::new(Cause::Unknown, reason)

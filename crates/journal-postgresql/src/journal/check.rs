@@ -10,8 +10,8 @@ impl PostgresqlJournal {
     /// The batches follow each other, the last one is that of the head, and every snapshot has its chunks. Reading the
     /// entries verifies the batches themselves.
     pub(super) fn check_tables(&mut self) -> Result<(), JournalError> {
-        let look = self.look("check")?;
-        let (head, trimmed) = (look.head.end, look.trimmed);
+        let state = self.read_state("check")?;
+        let (head, trimmed) = (state.head.end, state.trimmed);
         let checked = self.connection.repeat(|session| async move {
             let rows = session
                 .query(READ_END_BEFORE, &[&int(head.last + 1)])

@@ -13,7 +13,7 @@ use placewright_journal::batch::LogEnd;
 
 use super::PostgresqlJournal;
 use crate::failure::Failure;
-use crate::rows::{Look, int};
+use crate::rows::{StoreState, int};
 use crate::schema::{ACKNOWLEDGE, READ_HEAD, READ_LAST};
 
 /// The pauses between two queries for new entries: at first, and at most. They double.
@@ -26,63 +26,67 @@ impl PostgresqlJournal {
     /// # Errors
     /// [`JournalError::Lost`] when entries are missing that were durable: somebody restored the servers from a backup,
     /// or promoted a standby that did not have them.
-    pub(super) fn look(&mut self, doing: &'static str) -> Result<Look, JournalError> {
+    pub(super) fn read_state(&mut self, doing: &'static str) -> Result<StoreState, JournalError> {
         let acknowledged = self.store.acknowledged();
-        let looked = self.connection.repeat(|session| async move {
+        let read = self.connection.repeat(|session| async move {
             let row = session
                 .query_one(READ_HEAD, &[&int(acknowledged.last)])
                 .await?;
-            session.look(&row)
+            session.store_state(&row)
         });
-        self.learn(doing, looked, acknowledged)
+        self.update_known_head(doing, read, acknowledged)
     }
 
     /// Reads the head, and waits until it is durable. Each call makes a write that touches no table. The engine makes
     /// one call for all confirmed reads that wait at the same time.
-    pub(super) fn confirm(&mut self, doing: &'static str) -> Result<Look, JournalError> {
+    pub(super) fn confirm(&mut self, doing: &'static str) -> Result<StoreState, JournalError> {
         self.confirm_by(doing, true)
     }
 
     /// As [`Self::confirm`], with one attempt only.
-    pub(super) fn confirm_once(&mut self, doing: &'static str) -> Result<Look, JournalError> {
+    pub(super) fn confirm_once(&mut self, doing: &'static str) -> Result<StoreState, JournalError> {
         self.confirm_by(doing, false)
     }
 
-    fn confirm_by(&mut self, doing: &'static str, is_repeated: bool) -> Result<Look, JournalError> {
+    fn confirm_by(
+        &mut self,
+        doing: &'static str,
+        is_repeated: bool,
+    ) -> Result<StoreState, JournalError> {
         let acknowledged = self.store.acknowledged();
         // One session does both, so the write proves that the server whose head was read still has its standbys.
         let work = |session: std::sync::Arc<crate::session::Session>| async move {
             let row = session
                 .query_confirmed(READ_HEAD, &[&int(acknowledged.last)])
                 .await?;
-            session.look(&row)
+            session.store_state(&row)
         };
-        let looked = match is_repeated {
+        let read = match is_repeated {
             true => self.connection.repeat(work),
             false => self.connection.once(work),
         };
-        let look = self.learn(doing, looked, acknowledged)?;
-        self.store.acknowledge(look.head.end);
-        Ok(look)
+        let state = self.update_known_head(doing, read, acknowledged)?;
+        self.store.acknowledge(state.head.end);
+        Ok(state)
     }
 
     /// Replaces the known head by the one that the store has now, after checking that the batch at `acknowledged`,
     /// which was read with it, is still there.
-    fn learn(
+    fn update_known_head(
         &mut self,
         doing: &'static str,
-        looked: Result<Look, Failure>,
+        read: Result<StoreState, Failure>,
         acknowledged: LogEnd,
-    ) -> Result<Look, JournalError> {
-        let look = looked.map_err(|failure| self.store.error(doing, failure))?;
+    ) -> Result<StoreState, JournalError> {
+        let state = read.map_err(|failure| self.store.error(doing, failure))?;
         let LogEnd { last, checksum, .. } = acknowledged;
-        let end = look.head.end.last;
+        let end = state.head.end.last;
         if end < last {
             return Err(self.store.lost(end + 1, last));
         }
-        let is_kept = match look.batch {
-            _ if last == 0 || last < look.trimmed.last => true,
-            _ if last == look.trimmed.last => checksum == look.trimmed.checksum,
+        let is_kept = match state.batch {
+            _ if last == 0 || last < state.trimmed.last => true,
+            _ if last == state.trimmed.last => checksum == state.trimmed.checksum,
             Some(batch) => batch == (last, checksum),
             None => false,
         };
@@ -90,20 +94,20 @@ impl PostgresqlJournal {
             // Other entries have replaced acknowledged ones. How many is not known, but the last one is among them.
             return Err(self.store.lost(last, last));
         }
-        self.known = look.head.clone();
-        Ok(look)
+        self.known = state.head.clone();
+        Ok(state)
     }
 
     /// Records in the head which entries were acknowledged, so that readers need not confirm them. Nobody waits for
     /// this write; if it is lost, the next append records the same.
-    pub(super) fn tell_acknowledged(&mut self) {
+    pub(super) fn record_acknowledged(&mut self) {
         let last = int(self.store.acknowledged().last);
         self.connection.start(move |session| async move {
             session.execute(ACKNOWLEDGE, &[&last]).await.map(|_| ())
         });
     }
 
-    /// Waits until there are entries after `after`, or the time is over.
+    /// Waits until there are entries after `after`, or `timeout` has passed.
     pub(super) fn poll_until(&mut self, after: u64, timeout: Duration) -> Result<(), JournalError> {
         let started = Instant::now();
         let mut pause = POLL_MIN;

@@ -70,15 +70,15 @@ impl PostgresqlJournal {
 
     /// The last entry that may be given to a reader that continues with the entry `from`; `None` if there is none.
     fn readable_end(&mut self, from: u64) -> Result<Option<u64>, JournalError> {
-        let mut look = self.look("read")?;
-        let trimmed = look.trimmed;
+        let mut state = self.read_state("read")?;
+        let trimmed = state.trimmed;
         if from <= trimmed.last {
             return Err(JournalError::Trimmed {
                 asked: from,
                 first_held: trimmed.last + 1,
             });
         }
-        let end = look.head.end.last;
+        let end = state.head.end.last;
         if from > end {
             return match from == end + 1 {
                 true => Ok(None),
@@ -86,13 +86,13 @@ impl PostgresqlJournal {
             };
         }
         for _ in 0..CHECKS {
-            let durable = self.store.acknowledged().last.max(look.head.acknowledged);
+            let durable = self.store.acknowledged().last.max(state.head.acknowledged);
             if from <= durable {
-                return Ok(Some(durable.min(look.head.end.last)));
+                return Ok(Some(durable.min(state.head.end.last)));
             }
             // The writer of these entries is about to record that they were acknowledged, or has ended.
             std::thread::sleep(CHECK_PAUSE);
-            look = self.look("read")?;
+            state = self.read_state("read")?;
         }
         Ok(Some(self.confirm("read")?.head.end.last))
     }
@@ -123,7 +123,7 @@ impl PostgresqlJournal {
         let found = found.map_err(|failure| self.store.error("read", failure))?;
         match found {
             Some(end) => Ok(end),
-            None => Ok(self.look("read")?.trimmed),
+            None => Ok(self.read_state("read")?.trimmed),
         }
     }
 
@@ -144,7 +144,7 @@ impl PostgresqlJournal {
 
     /// The error for entries that were not found. Another writer may have trimmed them since the read began.
     fn missing_or_trimmed(&mut self, first: u64, last: u64) -> Result<JournalError, JournalError> {
-        let trimmed = self.look("read")?.trimmed;
+        let trimmed = self.read_state("read")?.trimmed;
         Ok(if first <= trimmed.last {
             JournalError::Trimmed {
                 asked: first,

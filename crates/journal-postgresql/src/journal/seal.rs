@@ -23,9 +23,9 @@ impl PostgresqlJournal {
 
     pub(super) fn begin_store_after(&mut self, sequence: u64) -> Result<(), JournalError> {
         loop {
-            let look = self.confirm("begin")?;
-            let end = look.head.end.last;
-            if end == sequence && look.trimmed.last == sequence {
+            let state = self.confirm("begin")?;
+            let end = state.head.end.last;
+            if end == sequence && state.trimmed.last == sequence {
                 return Ok(());
             }
             if end > 0 {

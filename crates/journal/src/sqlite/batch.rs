@@ -114,7 +114,7 @@ impl<'a> Row<'a> {
         Ok((self.first..).zip(records))
     }
 
-    /// The error that says that this row is damaged.
+    /// The error for the damage of this row.
     pub(crate) fn damaged(&self, path: &Path, reason: String) -> JournalError {
         JournalError::Damaged {
             path: path.to_path_buf(),

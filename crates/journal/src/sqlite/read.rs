@@ -8,7 +8,7 @@ use super::batch::{Records, Row};
 use super::{LogEnd, SqliteJournal, int, log_end, open, trimmed_end, uint};
 use crate::{JournalError, Visit};
 
-/// Receives a verified batch with its records, and says whether to continue.
+/// Receives a verified batch with its records, and returns whether to continue.
 pub(crate) type VisitBatch<'a> = dyn FnMut(&Row<'_>, Records<'_>) -> ControlFlow<()> + 'a;
 
 /// Selects batches without their times, for recovery and followers, which do not need the times.
