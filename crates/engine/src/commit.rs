@@ -29,8 +29,8 @@ pub(crate) struct Appended {
     pub(crate) waiting: usize,
 }
 
-/// Appends the batches and answers their commands. `None` if there was nothing to append, or the store did not say at
-/// once that the append was made.
+/// Appends the batches and answers their commands. `None` if there was nothing to append, or the store did not
+/// confirm the append at once.
 pub(crate) fn commit<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,

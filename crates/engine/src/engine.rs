@@ -15,7 +15,7 @@ use tokio::sync::{oneshot, watch};
 use crate::entries::RecentEntries;
 use crate::error::{FollowError, RecoverError, SnapshotError};
 use crate::history::{self, HistoryRequest};
-use crate::loss::LostEntries;
+use crate::lost_entries::LostEntries;
 use crate::reading::Reading;
 use crate::recover::{Recovered, recover_until};
 use crate::replica::Replica;

@@ -34,7 +34,7 @@ pub(crate) fn follow_journal<M: Machine>(
     journal: &mut dyn Journal,
 ) -> bool {
     let has_unsent = {
-        // Commands that were queued while the leader changed.
+        // These commands were queued while the leader changed.
         let mut pending = replica.pending.lock();
         let mut queue = shared.queue.lock();
         let waiting = std::mem::take(&mut queue.waiting);
@@ -62,7 +62,7 @@ pub(crate) fn follow_journal<M: Machine>(
     };
     if let Some(received) = received {
         if let Err(error) = apply(shared, received) {
-            stall(shared, replica, error);
+            report_failure_and_pause(shared, replica, error);
             return true;
         }
     } else {
@@ -70,7 +70,7 @@ pub(crate) fn follow_journal<M: Machine>(
         let read = read.and_then(|()| read_and_apply(shared, journal));
         let is_read = read.is_ok();
         if let Err(error) = read {
-            stall(shared, replica, error);
+            report_failure_and_pause(shared, replica, error);
         }
         *replica.store_read_at.lock() = Instant::now();
         if !is_read {
@@ -201,7 +201,9 @@ fn take_over<M: Machine>(
     match journal.append(shared.durable() + 1, &[&record]) {
         // This entry was appended, or another one was first. In both cases the next entries show which replica leads.
         Ok(()) | Err(AppendError::Conflict { .. }) => {}
-        Err(AppendError::Failed(error)) => stall(shared, replica, StoreError::Journal(error)),
+        Err(AppendError::Failed(error)) => {
+            report_failure_and_pause(shared, replica, StoreError::Journal(error));
+        }
         Err(AppendError::Unknown(_)) => resolve(shared, replica, journal),
     }
 }
@@ -217,15 +219,19 @@ pub(crate) fn resolve<M: Machine>(
         match journal.resolve() {
             Ok(Resolution::Kept | Resolution::NotKept) => return,
             Err(error @ JournalError::Lost { .. }) => {
-                return stall(shared, replica, StoreError::Journal(error));
+                return report_failure_and_pause(shared, replica, StoreError::Journal(error));
             }
-            Err(error) => stall(shared, replica, StoreError::Journal(error)),
+            Err(error) => report_failure_and_pause(shared, replica, StoreError::Journal(error)),
         }
     }
 }
 
 /// Reports that the journal cannot be read or written, refuses the commands that wait for a leader, and pauses.
-fn stall<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, error: StoreError) {
+fn report_failure_and_pause<M: Machine>(
+    shared: &Shared<M>,
+    replica: &ReplicaState<M>,
+    error: StoreError,
+) {
     if let StoreError::Journal(error) = &error {
         shared.lost.suspect_by(error);
     }

@@ -40,8 +40,8 @@ pub(crate) fn hand_over<M: Machine>(
     };
     envelope::begin_leader(&note, &mut record);
     M::encode(&[], &mut record);
-    // After a success or a conflict, the entries that are read next say who leads. After a failure, the next append
-    // shows whether the store is back.
+    // After a success or a conflict, the entries that are read next show which replica leads. After a failure, the
+    // next append shows whether the store is back.
     if let Err(AppendError::Unknown(_)) = journal.append(shared.durable() + 1, &[&record]) {
         following::resolve(shared, replica, journal);
     }

@@ -35,8 +35,8 @@ pub(crate) enum HistoryRequest {
 /// and other followers request the same entries.
 const CACHED_CHUNKS_MAX: usize = 2;
 
-/// Answers requests until it is told to stop. When `generation` has grown, the journal's end has changed in another way
-/// than by appends.
+/// Answers requests until it is told to stop. The engine increases `generation` when the end of the journal has
+/// changed in another way than by its own appends; the thread then reads the end again.
 pub(crate) fn run(
     mut journal: Box<dyn Journal>,
     requests: &mpsc::Receiver<HistoryRequest>,
@@ -44,8 +44,8 @@ pub(crate) fn run(
 ) {
     let mut known_generation = 0;
     let mut cached: VecDeque<Arc<EntryChunk>> = VecDeque::with_capacity(CACHED_CHUNKS_MAX);
-    let mut put_off: VecDeque<HistoryRequest> = VecDeque::new();
-    while let Ok(request) = put_off.pop_front().map_or_else(|| requests.recv(), Ok) {
+    let mut postponed: VecDeque<HistoryRequest> = VecDeque::new();
+    while let Ok(request) = postponed.pop_front().map_or_else(|| requests.recv(), Ok) {
         placewright_tasks::injection_point(placewright_tasks::Task::EngineHistory);
         let now = generation.load(Ordering::Acquire);
         if now != known_generation && journal.take_end().is_ok() {
@@ -55,8 +55,8 @@ pub(crate) fn run(
         let (from, until, reply) = match request {
             HistoryRequest::Read { from, until, reply } => (from, until, reply),
             HistoryRequest::End(reply) => {
-                put_off.extend(requests.try_iter());
-                answer_end(journal.as_mut(), reply, &mut put_off);
+                postponed.extend(requests.try_iter());
+                answer_end(journal.as_mut(), reply, &mut postponed);
                 continue;
             }
             HistoryRequest::Stop => return,
@@ -85,13 +85,13 @@ pub(crate) fn run(
 fn answer_end(
     journal: &mut dyn Journal,
     first: oneshot::Sender<Result<u64, Arc<StoreError>>>,
-    put_off: &mut VecDeque<HistoryRequest>,
+    postponed: &mut VecDeque<HistoryRequest>,
 ) {
     let mut waiting = vec![first];
-    for request in std::mem::take(put_off) {
+    for request in std::mem::take(postponed) {
         match request {
             HistoryRequest::End(reply) => waiting.push(reply),
-            other => put_off.push_back(other),
+            other => postponed.push_back(other),
         }
     }
     let end = journal

@@ -23,7 +23,7 @@ pub struct Leadership {
 /// Why a replica began to lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TakeoverReason {
-    /// The journal has no entry that says who led before.
+    /// The journal has no entry that names an earlier leader.
     #[default]
     NoneKnown,
     /// The replica that led before could not be reached.

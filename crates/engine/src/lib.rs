@@ -34,7 +34,7 @@ mod hand_over;
 mod history;
 mod leadership;
 mod loss;
-mod lost;
+mod lost_entries;
 mod machine;
 mod observer;
 mod options;
@@ -63,7 +63,7 @@ pub use error::{
 };
 pub use feed::Follower;
 pub use leadership::{Leadership, TakeoverReason};
-pub use loss::Loss;
+pub use lost_entries::Loss;
 pub use machine::{DecodeError, LoadError, Machine};
 pub use observer::{Commit, Observer, RecoveryProgress, SnapshotReport};
 pub use options::Options;

@@ -1,113 +1,215 @@
-//! The entries that the store has lost, as far as a process knows; see `lost.rs`.
+//! How an engine handles the loss of acknowledged entries: the store does not have them any more, because a backup of
+//! the store was restored, or a failover dropped them.
+//!
+//! The state of this process is then ahead of its journal, so nothing that it decides can be appended. The engine
+//! stops: it refuses commands and confirmed reads, and reports which entries are missing. It continues when the journal
+//! has these entries again, because an operator had a process append them that still has them in memory. The engine
+//! never does that by itself, because the operator may prefer the older state, and start all processes anew.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use placewright_journal::JournalError;
-use tokio::sync::{oneshot, watch};
+use placewright_journal::{AppendError, Journal, Resolution};
 
 use crate::error::{AppendAgainError, StoreError};
+use crate::lost_entries::Loss;
+use crate::shared::Shared;
+use crate::undo::{
+    answer_unavailable, publish_progress, submissions, undo_all, wait_for_second_thread,
+};
+use crate::{Machine, pending};
 
-/// Entries that the store has lost.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Loss {
-    /// The first entry that is missing or replaced.
-    pub first: u64,
-    /// The last missing entry, as far as this process knows: the last entry that it has applied.
-    pub last: u64,
-    /// The first entry that this process has in memory; `None` if it has none.
-    pub first_in_memory: Option<u64>,
-    /// Whether the journal has other entries in place of some that this process has applied; true also if that cannot
-    /// be excluded, because no entry is in memory to compare with.
-    pub is_replaced: bool,
+/// The interval of checks whether the journal has the lost entries again.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// If something points to a loss, finds out whether entries are lost, and waits until the journal has them again.
+/// Called by the writer. False if the engine is being shut down.
+pub(crate) fn wait_while_lost<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) -> bool {
+    let lost = &shared.lost;
+    if !lost.is_suspected.load(Ordering::Acquire) {
+        lost.requests.lock().drain(..).for_each(|request| {
+            let _ = request.send(Err(AppendAgainError::NothingLost));
+        });
+        return true;
+    }
+    if let Some(replica) = &shared.replica {
+        // The received batches may be among the lost entries.
+        replica.received.clear();
+    }
+    loop {
+        match find_loss(shared, journal) {
+            Ok(None) => {
+                lost.is_suspected.store(false, Ordering::Release);
+                lost.generation.fetch_add(1, Ordering::AcqRel);
+                if lost.known.borrow().is_some() {
+                    lost.set(None);
+                    shared.observer.entries_back();
+                }
+                return true;
+            }
+            Ok(Some(loss)) => {
+                if lost.known.borrow().as_ref() != Some(&loss) {
+                    shared.observer.entries_lost(&loss);
+                    lost.set(Some(loss));
+                }
+            }
+            // The store cannot be read. Once it can, the next call finds out whether entries are lost.
+            Err(_) if lost.known.borrow().is_none() => return true,
+            Err(_) => {}
+        }
+        refuse_commands(shared);
+        if shared.queue.lock().is_closed {
+            return false;
+        }
+        answer_requests(shared, journal);
+        wait_for_requests(shared);
+    }
 }
 
-impl Loss {
-    /// Why the lost entries cannot be appended again from the memory of this process; `None` if they can.
-    pub fn reason_against_appending(&self) -> Option<AppendAgainError> {
-        let Loss {
-            first,
-            last,
-            first_in_memory,
-            ..
-        } = *self;
-        if self.is_replaced {
-            return Some(AppendAgainError::Replaced { first, last });
+/// Undoes all changes that are not durable, and refuses all commands that wait.
+fn refuse_commands<M: Machine>(shared: &Shared<M>) {
+    let Some(error) = shared.lost.error() else {
+        return;
+    };
+    let reason = Arc::new(error);
+    wait_for_second_thread(shared);
+    let undone = {
+        let mut state = shared.state.write();
+        if state.applied == shared.durable() {
+            Vec::new()
+        } else {
+            let undone = undo_all(shared, &mut state, std::collections::VecDeque::new());
+            publish_progress(shared, &state);
+            undone
         }
-        // The entry before the lost ones has to be in memory, too: if the journal has the same entry there, the lost
-        // entries can be appended after it.
-        let is_in_memory = first_in_memory.is_some_and(|held| held < first || first == 1);
-        (!is_in_memory).then_some(AppendAgainError::NotInMemory { first, last })
+    };
+    let waiting = std::mem::take(&mut shared.queue.lock().waiting);
+    let refused: Vec<_> = submissions(undone).into_iter().chain(waiting).collect();
+    if !refused.is_empty() {
+        answer_unavailable(shared, refused.into_iter(), &reason);
+    }
+    if let Some(replica) = &shared.replica {
+        pending::refuse_unsent(replica, &reason);
     }
 }
 
-/// The entries that an engine knows or suspects to be lost, and the requests to append them again.
-pub(crate) struct LostEntries {
-    /// The loss; `None` while nothing is missing.
-    pub(crate) known: watch::Sender<Option<Loss>>,
-    /// Whether `known` holds a loss, to be read without a lock.
-    is_lost: AtomicBool,
-    /// Whether something points to a loss, so that the writer has to compare this process with the journal.
-    pub(crate) is_suspected: AtomicBool,
-    /// The callers who request that the lost entries be appended again.
-    pub(crate) requests: Mutex<Vec<AppendAgainReply>>,
-    /// Grows each time the writer has accepted the present end of the journal, which tells other handles on the journal
-    /// to do the same.
-    pub(crate) generation: Arc<AtomicU64>,
+/// Waits until a command or a request to append the lost entries again arrives, or the engine is shut down, for
+/// [`CHECK_INTERVAL`] at most.
+fn wait_for_requests<M: Machine>(shared: &Shared<M>) {
+    let until = Instant::now() + CHECK_INTERVAL;
+    let mut queue = shared.queue.lock();
+    if queue.waiting.is_empty() && !queue.is_closed && shared.lost.requests.lock().is_empty() {
+        queue.writer_wakes_at = 1;
+        shared.writer_wake.wait_until(&mut queue, until);
+        queue.writer_wakes_at = 0;
+    }
 }
 
-pub(crate) type AppendAgainReply = oneshot::Sender<Result<(u64, u64), AppendAgainError>>;
+fn answer_requests<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) {
+    let requests = std::mem::take(&mut *shared.lost.requests.lock());
+    for request in requests {
+        // An earlier one of these requests may have appended the entries, so that the journal lacks nothing any more.
+        let answer = match find_loss(shared, journal) {
+            Ok(None) => Err(AppendAgainError::NothingLost),
+            Ok(Some(loss)) => append_again(shared, journal, &loss),
+            Err(error) => Err(AppendAgainError::Store(Arc::new(error))),
+        };
+        let _ = request.send(answer);
+    }
+}
 
-impl LostEntries {
-    pub(crate) fn new() -> Self {
-        Self {
-            known: watch::Sender::new(None),
-            is_lost: AtomicBool::new(false),
-            is_suspected: AtomicBool::new(false),
-            requests: Mutex::default(),
-            generation: Arc::default(),
+/// Compares the entries that this process has applied with the journal as it is now.
+fn find_loss<M: Machine>(
+    shared: &Shared<M>,
+    journal: &mut dyn Journal,
+) -> Result<Option<Loss>, StoreError> {
+    let end = journal.take_end()?;
+    let last = shared.durable();
+    let first_in_memory = shared.recent.read().first().filter(|first| *first <= last);
+    let replaced = first_replaced(shared, journal, end.min(last))?;
+    let is_known = first_in_memory.is_some() || end < last;
+    let first = match replaced {
+        Some(first) => first,
+        None if end < last => end + 1,
+        None if is_known => return Ok(None),
+        // Nothing is left to compare with.
+        None => last,
+    };
+    Ok(Some(Loss {
+        first,
+        last,
+        first_in_memory,
+        is_replaced: replaced.is_some() || !is_known,
+    }))
+}
+
+/// The first of the entries in memory, up to `until`, in whose place the journal has another entry.
+fn first_replaced<M: Machine>(
+    shared: &Shared<M>,
+    journal: &mut dyn Journal,
+    until: u64,
+) -> Result<Option<u64>, StoreError> {
+    let Some(first) = shared.recent.read().first() else {
+        return Ok(None);
+    };
+    let mut next = first.max(journal.first_held()?);
+    let mut replaced = None;
+    while next <= until && replaced.is_none() {
+        next = journal.read(next, &mut |sequence, record| {
+            let kept = shared.recent.read().get(sequence);
+            let is_same = kept.is_none_or(|kept| kept.raw(sequence) == Some(record));
+            if !is_same {
+                replaced = Some(sequence);
+            }
+            if is_same && sequence < until {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+    }
+    Ok(replaced)
+}
+
+/// Appends lost entries from memory. Returns the first and the last one.
+fn append_again<M: Machine>(
+    shared: &Shared<M>,
+    journal: &mut dyn Journal,
+    loss: &Loss,
+) -> Result<(u64, u64), AppendAgainError> {
+    if let Some(reason) = loss.reason_against_appending() {
+        return Err(reason);
+    }
+    let Loss { first, last, .. } = *loss;
+    let mut next = first;
+    while next <= last {
+        let kept = shared.recent.read().get(next);
+        let kept = kept.ok_or(AppendAgainError::NotInMemory { first: next, last })?;
+        let mut bytes = 0;
+        let fits = |record: &&[u8]| {
+            bytes += record.len();
+            bytes <= shared.options.batch_bytes_max || bytes == record.len()
+        };
+        let records: Vec<&[u8]> = kept
+            .raw_from(next)
+            .map(|(_, record)| record)
+            .take_while(fits)
+            .collect();
+        match journal.append(next, &records) {
+            Ok(()) => next += records.len() as u64,
+            Err(AppendError::Conflict { .. }) => {
+                return Err(AppendAgainError::Replaced { first: next, last });
+            }
+            Err(AppendError::Failed(error)) => return Err(AppendAgainError::of(error)),
+            Err(AppendError::Unknown(error)) => match journal.resolve() {
+                Ok(Resolution::Kept) => next += records.len() as u64,
+                Ok(Resolution::NotKept) => return Err(AppendAgainError::of(error)),
+                Err(error) => return Err(AppendAgainError::of(error)),
+            },
         }
     }
-
-    pub(crate) fn is_lost(&self) -> bool {
-        self.is_lost.load(Ordering::Acquire)
-    }
-
-    /// The error for callers who would need the lost entries; `None` while nothing is missing.
-    pub(crate) fn error(&self) -> Option<StoreError> {
-        if !self.is_lost() {
-            return None;
-        }
-        let known = self.known.borrow();
-        known.as_ref().map(|loss| StoreError::Lost {
-            first: loss.first,
-            last: loss.last,
-        })
-    }
-
-    pub(crate) fn suspect(&self) {
-        self.is_suspected.store(true, Ordering::Release);
-    }
-
-    /// If the error points to a loss, makes the writer look for one.
-    pub(crate) fn suspect_by(&self, error: &JournalError) {
-        if matches!(
-            error,
-            JournalError::Lost { .. } | JournalError::Missing { .. }
-        ) {
-            self.suspect();
-        }
-    }
-
-    pub(crate) fn request(&self) -> oneshot::Receiver<Result<(u64, u64), AppendAgainError>> {
-        let (sender, receiver) = oneshot::channel();
-        self.requests.lock().push(sender);
-        receiver
-    }
-
-    pub(crate) fn set(&self, loss: Option<Loss>) {
-        self.is_lost.store(loss.is_some(), Ordering::Release);
-        self.known.send_replace(loss);
-    }
+    shared.observer.entries_appended_again(first, last);
+    Ok((first, last))
 }

@@ -9,7 +9,7 @@ use std::io;
 pub trait Machine: Send + Sync + Sized + 'static {
     /// A request to change the state.
     type Command: Send + 'static;
-    /// A fact about the state: one change made by an accepted command.
+    /// One change of the state, made by an accepted command.
     type Change: Send + Sync + 'static;
     /// The answer to an accepted command.
     type Outcome: Send + 'static;

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use crate::error::{SnapshotError, StoreError};
-use crate::loss::Loss;
+use crate::lost_entries::Loss;
 
 /// Receives the events of an engine. The functions are called on the engine's own threads, and during a recovery on the
 /// thread that recovers. Each has to return quickly. `()` ignores all events.
@@ -30,12 +30,13 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (reason, commands);
     }
 
-    /// The store did not say whether it made an append. Its `commands` commands wait until that is known.
+    /// The store did not report whether it made an append. The `commands` commands of the append wait until that is
+    /// known.
     fn append_unknown(&self, reason: &StoreError, commands: usize) {
         let _ = (reason, commands);
     }
 
-    /// After [`Observer::append_unknown`], the store has said whether the append was made.
+    /// After [`Observer::append_unknown`], the store has reported whether the append was made.
     fn append_resolved(&self, is_kept: bool) {
         let _ = is_kept;
     }

@@ -35,7 +35,7 @@ pub(crate) fn hand_over<M: Machine>(
     Ok(None)
 }
 
-/// Adds a command to those without an answer, and sends it if a leader is known that is not believed to be gone.
+/// Adds a command to those without an answer, and sends it if a leader is known and was not reported as gone.
 fn add<M: Machine>(
     replica: &ReplicaState<M>,
     pending: &mut PendingCommands<M>,

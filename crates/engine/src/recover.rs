@@ -33,7 +33,7 @@ pub struct Recovered<M> {
     pub snapshot_bytes: u64,
     /// The total size of the entries applied on top of the snapshot.
     pub replayed_bytes: u64,
-    /// The replica that leads, if an entry after the snapshot says so.
+    /// The replica that leads, if an entry after the snapshot names it.
     pub leader: Option<Leadership>,
 }
 
@@ -144,7 +144,7 @@ fn load_newest<M: Machine>(
     }
 }
 
-/// Whether the error says that the throttle was told to stop.
+/// Whether the error means that the work was interrupted by a shutdown.
 fn is_stop(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Stopped>())
 }

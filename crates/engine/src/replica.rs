@@ -125,8 +125,8 @@ impl<M: Machine> Replica<M> {
         }
     }
 
-    /// Says that the leader of `epoch` cannot be reached and is believed to be gone. This replica then takes over,
-    /// unless another one is faster. If the leader is not gone, this only costs time.
+    /// Reports that the leader of `epoch` cannot be reached, so that it is probably gone. This replica then takes
+    /// over, unless another one is faster. If the leader is not gone, this only costs time.
     pub fn leader_is_gone(&self, epoch: u64) {
         let Some(shared) = self.shared() else { return };
         if let Some(replica) = &shared.replica {

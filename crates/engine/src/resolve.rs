@@ -1,9 +1,10 @@
 //! How an engine handles an append of which the store did not say whether it was made.
 //!
-//! A store on other machines may keep an append and lose its answer. Then neither success nor failure may be
-//! answered: a caller who is told of a failure repeats its request, and one who is told of a success relies on it. So
-//! the commands wait until reading the store has shown the outcome. Their changes are undone meanwhile, so that reads
-//! see only durable changes. While the store cannot be read, commands that come later are refused, without effect.
+//! A store on other machines may keep an append and lose its answer. Then the callers may get neither a success nor a
+//! failure as their answer: after a failure a caller repeats its request, and after a success it relies on the
+//! change. So the commands wait until the outcome is read from the store. Their changes are undone meanwhile, so that
+//! reads see only durable changes. While the store cannot be read, commands that come later are refused, without
+//! effect.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,9 +24,9 @@ use crate::undo::{
 /// The pause between two attempts to find out the outcome of an append.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Waits until the outcome of the append of `batches` is known. If the append was made, its entries are applied and its
-/// commands answered; if not, its commands are decided again. Returns early when the queue is closed, and when the
-/// store has lost entries, because then the store cannot tell the outcome any more.
+/// Waits until the outcome of the append of `batches` is known. If the append was made, its entries are applied and
+/// its commands answered; if not, its commands are decided again. Returns early when the queue is closed, and when
+/// the store has lost entries, because then the outcome cannot be read from the store any more.
 pub(crate) fn resolve_append<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,

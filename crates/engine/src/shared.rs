@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use crate::entries::RecentEntries;
 use crate::error::SubmitError;
 use crate::history::HistoryRequest;
-use crate::loss::LostEntries;
+use crate::lost_entries::LostEntries;
 use crate::replica_state::ReplicaState;
 use crate::snapshot_schedule::{SnapshotRequest, SnapshotSchedule};
 use crate::submission::{Decided, Submission};

@@ -11,7 +11,7 @@ use tokio::sync::{oneshot, watch};
 use crate::error::{AppendAgainError, StoreError, SubmitError};
 use crate::history::HistoryRequest;
 use crate::leadership::Leadership;
-use crate::loss::Loss;
+use crate::lost_entries::Loss;
 use crate::replica_state::ReplicaState;
 use crate::shared::{Shared, wake_writer};
 use crate::{Engine, Machine};

@@ -17,7 +17,7 @@ use crate::decide::Decider;
 use crate::following::{check_leadership, follow_journal};
 use crate::hand_over::hand_over;
 use crate::shared::{CommandBatch, Queue, Shared, wake_writer};
-use crate::{Machine, lost, pending};
+use crate::{Machine, loss, pending};
 
 /// The minimum number of commands in an append after which the writer waits for more; for fewer callers a common
 /// append gains too little.
@@ -30,7 +30,7 @@ pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Jour
     let mut decider = Decider::new();
     let mut last_append = None;
     loop {
-        if !lost::wait_while_lost(shared, journal.as_mut()) {
+        if !loss::wait_while_lost(shared, journal.as_mut()) {
             break;
         }
         if let Some(replica) = &shared.replica
