@@ -1,8 +1,8 @@
-//! Translates claims of instances and migrations into placement's facts.
+//! Translates claims of instances and migrations into placement's changes.
 //!
 //! The functions add placement's changes to a decision of control; they have no state.
 
-use placewright_placement::change::AllocationFact;
+use placewright_placement::change::NewAllocation;
 use placewright_placement::{
     Change, Command, Consumer, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Intent,
     IntentCandidate, IntentRule, Outcome, Refusal, State, Timestamp, decide,
@@ -230,7 +230,7 @@ pub fn restore_allocations(
         }
         for (class, amount) in &amounts.resources {
             if let Some(class) = state.class_id(class) {
-                allocations.push(AllocationFact {
+                allocations.push(NewAllocation {
                     provider: amounts.provider,
                     class,
                     amount: u32::try_from(*amount).unwrap_or(u32::MAX),
@@ -264,14 +264,14 @@ pub fn restore_allocations(
 fn increment_generations(
     state: &State,
     existing: Option<&Consumer>,
-    allocations: &[AllocationFact],
+    allocations: &[NewAllocation],
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) {
     let before = existing.iter().flat_map(|consumer| &consumer.allocations);
     let mut providers: Vec<_> = before.map(|held| held.provider).collect();
     let after = allocations.iter();
-    providers.extend(after.filter_map(|fact| state.provider_id(fact.provider)));
+    providers.extend(after.filter_map(|allocation| state.provider_id(allocation.provider)));
     providers.sort_unstable();
     providers.dedup();
     for provider in providers.iter().filter_map(|id| state.provider(*id)) {

@@ -34,12 +34,12 @@ pub enum Command {
     },
 }
 
-/// A fact about one of the two states.
+/// A change of one of the two states.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A fact about placement's state.
+    /// A change of the state of placement.
     Placement(placement::Change),
-    /// A fact about the conductor's state.
+    /// A change of the state of the conductor.
     Conductor(super_conductor::Change),
 }
 
@@ -86,11 +86,11 @@ pub enum Undo {
 }
 
 impl ControlState {
-    /// Decides a command. The facts are appended to `changes`; apply them in that order.
+    /// Decides a command. The changes are appended to `changes`; apply them in that order.
     ///
     /// # Errors
     ///
-    /// A [`Refusal`]; `changes` may then hold facts of the abandoned decision.
+    /// A [`Refusal`]; `changes` may then hold changes of the abandoned decision.
     pub fn decide(&self, command: &Command, changes: &mut Vec<Change>) -> Result<Outcome, Refusal> {
         match command {
             Command::Placement(command) => {
@@ -115,7 +115,7 @@ impl ControlState {
         }
     }
 
-    /// Applies a fact. The result undoes it.
+    /// Applies a change. The result undoes it.
     pub fn apply(&mut self, change: &Change) -> Undo {
         match change {
             Change::Placement(change) => Undo::Placement(self.placement.apply(change)),

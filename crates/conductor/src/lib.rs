@@ -1,12 +1,11 @@
-//! The conductors of Placewright: from a request to a running instance, and nothing lost on the
-//! way.
+//! The conductors of Placewright: they carry each request for an instance out, also after failures and crashes.
 //!
 //! Two state machines, both pure: no I/O, clock, random number or order of a hash map.
 //!
 //! - [`super_conductor`]: build requests, cells, mappings, moves. Its decisions are joined with
 //!   placement's in [`control`]: a claim and the conductor's record of it are decided by one command.
-//! - [`cell_conductor`]: the instances of one cell, the requests to the agents of their hosts, and how
-//!   a failed build goes to the next alternate.
+//! - [`cell_conductor`]: the instances of one cell, the requests to the agents of their hosts, and the retries of
+//!   failed builds on alternates.
 //!
 //! Effects ([`super_conductor::Effect`], [`cell_conductor::Effect`]) are the work that has to be done outside of the
 //! machines. They are derived from the state. An effect stays there until a response removes its reason, so it may be

@@ -1,33 +1,33 @@
-//! States that consist of tables, and the facts that write their rows.
+//! States that consist of tables, and the changes that write their rows.
 //!
-//! A fact gives the new content of a row, so applying it cannot fail, and the replaced content
-//! undoes it. A snapshot is a list of facts too: one for each row. `placewright-records` has the
+//! A change gives the new content of a row, so applying it cannot fail, and the replaced content
+//! undoes it. A snapshot is a list of changes too: one for each row. `placewright-records` has the
 //! forms of both.
 
 use crate::ids::InstanceId;
 use crate::spec::Spec;
 
-/// A type of facts, some of which write the spec of an instance.
+/// A type of changes, some of which write the spec of an instance.
 pub trait SpecRow: Sized {
-    /// The spec that the fact writes, if it writes one.
+    /// The spec that the change writes, if it writes one.
     fn spec(&self) -> Option<(InstanceId, &Spec)>;
 
-    /// Creates the fact that writes a spec.
+    /// Creates the change that writes a spec.
     fn from_spec(instance: InstanceId, spec: Box<Spec>) -> Self;
 }
 
 /// A state that consists of tables.
 pub trait Tables: Default {
-    /// One fact: the new content of a row, or its removal.
+    /// One change: the new content of a row, or its removal.
     type Change: SpecRow;
 
-    /// All rows as facts: table after table, each in the order of its keys.
+    /// All rows as changes: table after table, each in the order of its keys.
     fn rows(&self) -> impl Iterator<Item = Self::Change> + '_;
 
     /// The specs of all instances.
     fn all_specs(&self) -> impl Iterator<Item = &Spec>;
 
-    /// Applies a fact that will not be undone.
+    /// Applies a change that will not be undone.
     fn put(&mut self, change: &Self::Change);
 }
 
@@ -41,12 +41,12 @@ impl<C> Index<C> for () {
     fn update(&mut self, _before: &C, _after: &C) {}
 }
 
-/// Declares a state, its facts, their undo data, and the derived index, whose type follows `with`;
+/// Declares a state, its changes, their undo data, and the derived index, whose type follows `with`;
 /// `()` is none. One of the tables has to be `specs: Spec(InstanceId => Spec)`.
 macro_rules! tables {
     (
         $(#[$doc:meta])* tables with $index:ty;
-        $( $(#[$table_doc:meta])* $table:ident: $fact:ident($key:ty => $row:ty), )*
+        $( $(#[$table_doc:meta])* $table:ident: $variant:ident($key:ty => $row:ty), )*
     ) => {
         $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq)]
@@ -55,12 +55,12 @@ macro_rules! tables {
             index: $index,
         }
 
-        /// One fact: the new content of a row, or its removal.
+        /// One change: the new content of a row, or its removal.
         ///
         /// `placewright-records` declares its form.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Change {
-            $( $(#[$table_doc])* $fact($key, Option<Box<$row>>), )*
+            $( $(#[$table_doc])* $variant($key, Option<Box<$row>>), )*
         }
 
         /// Undoes one applied change. Undo in the reverse order of applying.
@@ -89,26 +89,26 @@ macro_rules! tables {
                 &self.$table
             } )*
 
-            /// Applies a fact. The result undoes it.
+            /// Applies a change. The result undoes it.
             pub fn apply(&mut self, change: &Change) -> Undo {
                 let undo = match change {
-                    $( Change::$fact(key, row) => {
+                    $( Change::$variant(key, row) => {
                         let before = match row {
                             Some(row) => self.$table.insert(key.clone(), (**row).clone()),
                             None => self.$table.remove(key),
                         };
-                        Undo(Change::$fact(key.clone(), before.map(Box::new)))
+                        Undo(Change::$variant(key.clone(), before.map(Box::new)))
                     } )*
                 };
                 crate::table::Index::update(&mut self.index, &undo.0, change);
                 undo
             }
 
-            /// Whether the state already agrees with a fact.
+            /// Whether the state already agrees with a change.
             #[must_use]
             pub fn holds(&self, change: &Change) -> bool {
                 match change {
-                    $( Change::$fact(key, row) => self.$table.get(key) == row.as_deref(), )*
+                    $( Change::$variant(key, row) => self.$table.get(key) == row.as_deref(), )*
                 }
             }
 
@@ -124,7 +124,7 @@ macro_rules! tables {
             fn rows(&self) -> impl Iterator<Item = Change> + '_ {
                 let rows = std::iter::empty();
                 $( let rows = rows.chain(self.$table.iter().map(|(key, row)| {
-                    Change::$fact(key.clone(), Some(Box::new(row.clone())))
+                    Change::$variant(key.clone(), Some(Box::new(row.clone())))
                 })); )*
                 rows
             }

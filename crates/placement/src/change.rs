@@ -6,7 +6,7 @@ use crate::group::{Distance, Level, Rule};
 use crate::ids::{ClassId, ConsumerUuid, Timestamp, TraitId};
 use crate::inventory::Inventory;
 
-/// One fact, as stored in the journal.
+/// One change, as stored in the journal.
 ///
 /// `placewright-records` declares its form.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,7 +131,7 @@ pub enum Change {
         /// The time at which the allocations were set.
         at: Timestamp,
         /// All allocations of the consumer; never empty.
-        allocations: Vec<AllocationFact>,
+        allocations: Vec<NewAllocation>,
     },
     /// A consumer was removed, with its allocations.
     ConsumerRemoved {
@@ -173,7 +173,7 @@ pub enum Change {
 
 /// One amount that a consumer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AllocationFact {
+pub struct NewAllocation {
     /// The provider that the amount is taken from.
     pub provider: Uuid,
     /// The resource class of the amount.

@@ -1,7 +1,7 @@
 //! Decides commands: changes and an outcome, or a refusal.
 //!
-//! Everything that a client can be refused for is decided here. A decision reads the state and
-//! writes nothing; after a refusal the changes gathered so far are void.
+//! All reasons for which a client's command can be refused are checked here. A decision reads the state and writes
+//! nothing; after a refusal the changes gathered so far are to be dropped.
 
 mod claim;
 mod group;

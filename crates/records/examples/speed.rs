@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use placewright_conductor::control::Change;
 use placewright_conductor::super_conductor::{self, Mapping};
 use placewright_conductor::{CellId, InstanceId};
-use placewright_placement::change::AllocationFact;
+use placewright_placement::change::NewAllocation;
 use placewright_placement::{self as placement, ClassId, Timestamp};
 use placewright_records::control::{decode, encode};
 use uuid::Uuid;
@@ -20,7 +20,7 @@ const BATCHES: usize = 2_000;
 fn claim() -> Vec<Change> {
     let (consumer, provider) = (Uuid::from_u128(1 << 100), Uuid::from_u128(2 << 100));
     let at = Timestamp(1_700_000_000_000_000);
-    let allocations = (0..3u16).map(|class| AllocationFact {
+    let allocations = (0..3u16).map(|class| NewAllocation {
         provider,
         class: ClassId(class),
         amount: 4096 >> class,

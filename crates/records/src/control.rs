@@ -50,7 +50,7 @@ impl Form for Change {
             0 => Form::read(from).map(Self::Placement),
             1 => Form::read(from).map(Self::Conductor),
             number => Err(FormError::Unknown {
-                what: "fact of control",
+                what: "change of control",
                 number,
             }),
         }

@@ -18,7 +18,7 @@ use placewright_conductor::message::Envelope;
 use placewright_conductor::super_conductor::{self, Mapping};
 use placewright_conductor::{InstanceId, Spec, control};
 use placewright_link::CellEvent;
-use placewright_placement::change::AllocationFact;
+use placewright_placement::change::NewAllocation;
 use placewright_placement::{self as placement, ClassId};
 use placewright_records::guests::{Entry, GuestRow, GuestStateName};
 use placewright_records::message::{self, Versions};
@@ -82,7 +82,7 @@ fn a_row_of_each_kind_grows() {
         });
     }
     assert_grows(guest());
-    assert_grows(AllocationFact {
+    assert_grows(NewAllocation {
         provider: HOST.0,
         class: ClassId(3),
         amount: 4,

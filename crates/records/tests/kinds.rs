@@ -22,7 +22,7 @@ use placewright_conductor::{
     ClaimResponse, MoveKind, MoveSide, SharedRow, Spec, SpecBody, control,
 };
 use placewright_link::CellEvent;
-use placewright_placement::change::AllocationFact;
+use placewright_placement::change::NewAllocation;
 use placewright_placement::group::{Distance, Level, Relation, RuleScope};
 use placewright_placement::{self as placement, ClassId, ConsumerGeneration, Inventory};
 use placewright_records::guests::{Entry, GuestRow, GuestStateName};
@@ -82,7 +82,7 @@ fn test_placement_changes(tested: &mut TestedRows) {
         step_size: 1,
         allocation_ratio: 4.0,
     };
-    let fact = AllocationFact {
+    let fact = NewAllocation {
         provider: HOST.0,
         class: ClassId(3),
         amount: 4,

@@ -16,7 +16,7 @@ use placewright_conductor::{
     CellId, ClaimResponse, HostId, InstanceId, Message, MigrationId, MoveKind, SharedRow,
     SharedText, Spec, SpecBody, control,
 };
-use placewright_placement::change::AllocationFact;
+use placewright_placement::change::NewAllocation;
 use placewright_placement::{self as placement, ClassId, ConsumerUuid, Inventory};
 use placewright_records::guests::{self, Entry, GuestRow, GuestStateName};
 use placewright_records::message::{self, Versions};
@@ -156,7 +156,7 @@ fn migration() -> impl Strategy<Value = Migration> {
 
 fn consumer() -> impl Strategy<Value = placement::Change> {
     let allocation = (uuid(), any::<u16>(), any::<u32>());
-    let allocation = allocation.prop_map(|(provider, class, amount)| AllocationFact {
+    let allocation = allocation.prop_map(|(provider, class, amount)| NewAllocation {
         provider,
         class: ClassId(class),
         amount,

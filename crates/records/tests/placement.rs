@@ -4,7 +4,7 @@ mod common;
 
 use common::{assert_writes, golden};
 use placewright_conductor::control;
-use placewright_placement::change::AllocationFact;
+use placewright_placement::change::NewAllocation;
 use placewright_placement::group::{Distance, Level, Relation, Rule, RuleScope};
 use placewright_placement::{Change, ClassId, ConsumerUuid, Inventory, Timestamp, TraitId};
 use placewright_records::control as control_records;
@@ -83,7 +83,7 @@ fn one_of_each() -> Vec<Change> {
             user: "u".into(),
             consumer_type: Some("INSTANCE".into()),
             at,
-            allocations: vec![AllocationFact {
+            allocations: vec![NewAllocation {
                 provider,
                 class: ClassId(0),
                 amount: 300,

@@ -1,4 +1,4 @@
-//! Decides events: facts and a reply, or a refusal.
+//! Decides events: the result is changes and a reply, or a refusal.
 
 mod agent;
 mod control;
@@ -70,7 +70,7 @@ struct DecisionContext<'a> {
     options: &'a Options,
 }
 
-/// Decides an event. The facts are appended to `changes`: apply them in that order, make them
+/// Decides an event. The changes are appended to `changes`: apply them in that order, make them
 /// durable, then carry out their effects, [`State::effects_of`].
 ///
 /// The reply is for the sender of a message; other events need none.

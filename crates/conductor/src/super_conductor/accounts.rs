@@ -8,7 +8,7 @@ use crate::accounts::{
 };
 
 impl State {
-    /// The user with a name, and its id.
+    /// The id and the record of the user with this name.
     #[must_use]
     pub fn user_named(&self, name: &str) -> Option<(&str, &User)> {
         let mut users = self.users.iter();
@@ -16,7 +16,7 @@ impl State {
         Some((id, user))
     }
 
-    /// The project with a name, and its id.
+    /// The id and the record of the project with this name.
     #[must_use]
     pub fn project_named(&self, name: &str) -> Option<(&str, &Project)> {
         let mut projects = self.projects.iter();
@@ -24,7 +24,7 @@ impl State {
         Some((id, project))
     }
 
-    /// The role with a name, and its id.
+    /// The id and the record of the role with this name.
     #[must_use]
     pub fn role_named(&self, name: &str) -> Option<(&str, &Role)> {
         let mut roles = self.roles.iter();

@@ -1,4 +1,4 @@
-//! Decides commands: facts about both states and an outcome, or a refusal.
+//! Decides commands: the result is changes of both states and an outcome, or a refusal.
 
 mod accounts;
 mod build;
@@ -20,7 +20,7 @@ use super::state::{Change, State};
 use crate::ids::{CellId, HostId, InstanceId};
 use crate::spec::Candidate;
 
-/// The facts of one command, about both states.
+/// The changes that one command makes to both states.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DecidedChanges {
     pub(crate) placement: Vec<placement::Change>,
@@ -33,13 +33,13 @@ struct DecisionContext<'a> {
     placement: &'a placement::State,
     /// The time of the decision.
     at: Timestamp,
-    /// The facts decided so far. None of them is applied to `state` and `placement` yet.
+    /// The changes that were decided so far. None of them is applied to `state` and `placement` yet.
     changes: &'a mut DecidedChanges,
 }
 
 /// Decides a command on the states of control and of placement.
 ///
-/// The facts are appended to placement's changes and to the conductor's. Both belong into one journal
+/// The changes are appended to those of placement and those of the conductor. Both belong into one journal
 /// entry.
 ///
 /// # Errors
@@ -221,7 +221,7 @@ impl<'a> DecisionContext<'a> {
         Ok(())
     }
 
-    /// Adds a fact about the conductor's state to the decision.
+    /// Adds a change of the conductor's state to the decision.
     fn record(&mut self, change: Change) {
         self.changes.conductor.push(change);
     }

@@ -356,11 +356,11 @@ impl State {
                 .and_then(|consumer| consumer.host_assignment),
             allocations: allocations
                 .iter()
-                .filter_map(|fact| {
+                .filter_map(|allocation| {
                     Some(Allocation {
-                        provider: self.provider_id(fact.provider)?,
-                        class: fact.class,
-                        amount: fact.amount,
+                        provider: self.provider_id(allocation.provider)?,
+                        class: allocation.class,
+                        amount: allocation.amount,
                     })
                 })
                 .collect(),

@@ -107,8 +107,8 @@ impl RootSelection {
         Some(())
     }
 
-    /// Of the 64 roots from slot `64 * word` on, a superset of the feasible ones, whatever the amounts.
-    /// Of trees only the root's own traits and aggregates are tested.
+    /// Of the 64 roots from slot `64 * word` on, a superset of the feasible ones, whatever the amounts. For a tree,
+    /// only the traits and aggregates of its root are tested.
     pub(crate) fn eligible_word(&self, plan: &Plan<'_>, word: usize) -> u64 {
         let state = plan.state;
         let roots = state.roots().word(word);

@@ -1,5 +1,6 @@
-//! A first guess of a completion that covers the collective traits: the search along augmenting paths
-//! starts from it, because it does not consider this rule and would nearly always violate it.
+//! A first guess of a completion that covers the collective traits: the search along augmenting paths starts from
+//! this guess. That search does not consider collective traits, so from any other start it would nearly always leave
+//! some of them uncovered.
 
 use smallvec::SmallVec;
 

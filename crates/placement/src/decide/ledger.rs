@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::inventory::find_class;
-use crate::change::AllocationFact;
+use crate::change::NewAllocation;
 use crate::command::AllocationRequest;
 use crate::hash::Map;
 use crate::ids::{ClassId, ProviderId};
@@ -101,8 +101,8 @@ pub(super) struct RequestedAmount {
 }
 
 impl RequestedAmount {
-    pub(super) fn allocation(&self) -> AllocationFact {
-        AllocationFact {
+    pub(super) fn allocation(&self) -> NewAllocation {
+        NewAllocation {
             provider: self.uuid,
             class: self.class,
             // At most `max_unit`, which is an `i32`.

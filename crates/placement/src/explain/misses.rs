@@ -199,8 +199,8 @@ impl<'a> ConstraintTable<'a> {
         }
     }
 
-    /// Offers trees that can serve each constraint but not all together: they lack the first
-    /// constraint whose removal makes the query feasible for them.
+    /// Offers trees that can serve each constraint but not all together. Their miss names the first constraint whose
+    /// removal makes the query feasible for them.
     fn offer_joint_infeasibility(
         &self,
         joint_infeasibility: &JointInfeasibility,

@@ -1,4 +1,4 @@
-//! What roots lack of a constraint that they fail, computed 64 at a time where columns suffice.
+//! The shortfalls of roots for a constraint that they fail, computed 64 at a time where columns suffice.
 
 use super::constraint::ResolvedConstraint;
 use super::constraint_table::ConstraintTable;
@@ -130,7 +130,7 @@ impl<'a> ClassBlock<'a> {
         }
     }
 
-    /// A mask of providers among the 64 that lack the same as a given one. It need not have all of them.
+    /// A mask of providers among the 64 that have the same shortfall as a given one. It need not have all of them.
     fn same_shortfall(&self, bit: usize, shortfall: Shortfall) -> u64 {
         let itself = 1 << bit;
         let Some((block, max_units)) = self.columns else {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use super::*;
-use crate::change::{AllocationFact, Change};
+use crate::change::{Change, NewAllocation};
 use crate::group::{Relation, RuleScope};
 
 type Added = Option<String>;
@@ -101,7 +101,7 @@ fn topology_and_consumers() -> Vec<Change> {
             user: "u".into(),
             consumer_type: Some("INSTANCE".into()),
             at: AT,
-            allocations: vec![AllocationFact {
+            allocations: vec![NewAllocation {
                 provider: HOST,
                 class: ClassId(1000),
                 amount: 3,

@@ -1,6 +1,6 @@
 //! The declarations of placement's changes.
 
-use placewright_placement::change::{AllocationFact, Change};
+use placewright_placement::change::{Change, NewAllocation};
 use placewright_placement::group::{Distance, Level, Relation, Rule, RuleScope};
 use placewright_placement::{ClassId, ConsumerUuid, Inventory, Timestamp, TraitId};
 
@@ -26,7 +26,7 @@ row!(Inventory {
     step_size,
     allocation_ratio
 });
-row!(AllocationFact {
+row!(NewAllocation {
     provider,
     class,
     amount
