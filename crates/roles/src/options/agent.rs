@@ -37,9 +37,9 @@ section! {
         /// The service host of all hosts, as for bare-metal nodes. Not set: each host has a service host with its own
         /// name.
         service_host: Option<String> = "";
-        /// The directory of what the agent has to know after a restart, created when missing: its guest log, and files
-        /// of executables. Not set means `agent` in systemd's `$STATE_DIRECTORY`, else in `placewright-data` in the
-        /// working directory.
+        /// The directory of the files that the agent needs after a restart, created when missing: its guest log, and
+        /// files of executables. Not set means `agent` in systemd's `$STATE_DIRECTORY`, else in `placewright-data` in
+        /// the working directory.
         state_path: Option<PathBuf> = "";
         /// How often the agent sends its cell a heartbeat; at least three times in the cell's `cell.host_timeout_ms`.
         #[unit("milliseconds")]

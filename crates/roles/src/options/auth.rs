@@ -8,9 +8,10 @@ use super::spec::section;
 section! {
     /// Who is calling: how the identity of a client is found out.
     auth: AuthOptions {
-        /// `noauth2` believes what the client says (loopback only), `http_basic` checks passwords against an htpasswd
-        /// file, `keystone` validates tokens with a Keystone v3 API, `identity` accepts the tokens of the installation's
-        /// own identity API (docs/identity.md). Not set: `placewright up` takes `identity`.
+        /// `noauth2` accepts the identity that the client claims (loopback only), `http_basic` checks passwords
+        /// against an htpasswd file, `keystone` validates tokens with a Keystone v3 API, `identity` accepts the
+        /// tokens of the installation's own identity API (docs/identity.md). Not set: `placewright up` takes
+        /// `identity`.
         strategy: AuthStrategy = "noauth2";
         /// Lets `noauth2`, and control and cells without certificates, listen on an address that other machines reach.
         /// Everybody who reaches it may then do everything.

@@ -21,7 +21,7 @@ impl StoreOptions {
 }
 
 impl StoreOptions {
-    /// Where the store is, for operators: without names and passwords, and without options.
+    /// The location of the store for operators: without names and passwords, and without options.
     pub(crate) fn location(&self) -> String {
         match self.url.as_deref() {
             Some(url) if !url.starts_with(SQLITE_SCHEME) => without_secrets(url),

@@ -343,7 +343,7 @@ choices! {
 }
 
 choices! {
-    /// How a listener with a certificate treats clients that speak HTTP without TLS.
+    /// How a listener with a certificate treats clients that use HTTP without TLS.
     PlainMode {
         /// The listener serves such clients.
         Allow = "allow",

@@ -32,8 +32,8 @@ section! {
 }
 
 section! {
-    /// What the listeners with TLS share (those with a `tls_certificate`, and those on which roles reach each other),
-    /// and how often files are checked for changes.
+    /// The options that all listeners with TLS share (those with a `tls_certificate`, and those on which roles reach
+    /// each other), and how often files are checked for changes.
     tls: TlsOptions {
         /// Most TLS handshakes under way at a time, of all APIs together; each port on which roles reach each other
         /// has as many of its own. Further handshakes wait; after a second of waiting, the oldest handshake that waits

@@ -7,8 +7,8 @@ use super::kinds::{ClientCertificateMode, PlainMode};
 use super::spec::section;
 
 section! {
-    /// The network API (`docs/compute-api.md`, "Networks"): what clients ask of OpenStack Networking before they do
-    /// anything else. There are no networks in it; with it, a server that asks for one is refused.
+    /// The network API (`docs/compute-api.md`, "Networks"): the part of OpenStack Networking that clients read before
+    /// they do anything else. There are no networks in it; with it, a server that asks for one is refused.
     network: NetworkApiOptions {
         /// Address and port to listen on, 127.0.0.1:9696 for example. Not set: there is no network API.
         listen: Option<SocketAddr> = "";

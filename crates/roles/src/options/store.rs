@@ -11,8 +11,9 @@ section! {
         /// The store's directory, created when missing; one program at a time may use it. Not set means `placement` in
         /// systemd's `$STATE_DIRECTORY`, else in `placewright-data` in the working directory.
         path: Option<PathBuf> = "";
-        /// Where the journal is kept, if not in `path`: `sqlite:DIRECTORY`, `etcd://HOST:PORT,HOST:PORT/PREFIX`, or
-        /// `postgresql://HOST,HOST/DATABASE` (docs/operations.md). `path` then has only what belongs to this machine.
+        /// The location of the journal, if it is not in `path`: `sqlite:DIRECTORY`,
+        /// `etcd://HOST:PORT,HOST:PORT/PREFIX`, or `postgresql://HOST,HOST/DATABASE` (docs/operations.md). `path`
+        /// then has only what belongs to this machine.
         url: Option<String> = "";
         /// Most bytes that the journal's file may grow to; -1 means as large as the disk allows. A write that would
         /// exceed this gets 503, reads go on.

@@ -7,9 +7,9 @@ use super::kinds::{ClientCertificateMode, PlainMode};
 use super::spec::section;
 
 section! {
-    /// The page for operators and tenants (`docs/ui.md`), at `/ui/` of a listener of its own. What it shows it asks of the
-    /// other APIs, with the rights of the user who signed in to it; those of placement and of the scheduler are reached
-    /// below `/ui/api/`, also without a listener of their own.
+    /// The page for operators and tenants (`docs/ui.md`), at `/ui/` of a listener of its own. It gets all data from
+    /// the other APIs, with the rights of the user who signed in to it; those of placement and of the scheduler are
+    /// reached below `/ui/api/`, also without a listener of their own.
     ui: UiOptions {
         /// Address and port to listen on, 127.0.0.1:8770 for example. Not set: `placewright up` takes that address, or a
         /// free port; with other commands there is no page.
