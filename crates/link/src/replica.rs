@@ -13,7 +13,7 @@ pub trait ReplicaLink: Send + Sync + 'static {
     /// The identity of the replica, and the replica that leads, as far as it knows.
     fn identify(&self) -> LinkFuture<'_, ReplicaIdentity>;
 
-    /// Follows the replica, which the caller believes to lead.
+    /// Follows the replica, which leads according to the caller.
     fn follow(&self, start: FollowStart) -> LinkFuture<'_, LeaderConnection>;
 
     /// The candidate with this UUID that the replica offered, in the form of `offer` of `placewright-records`. `None` if
@@ -26,7 +26,8 @@ pub trait ReplicaLink: Send + Sync + 'static {
     -> LinkFuture<'_, Vec<Option<Receipt>>>;
 }
 
-/// An update of a host that a replica got by its API.
+/// An update of a host that an agent has sent to a replica's scheduler API, and that this replica passes on to the
+/// others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PostedUpdate {
     /// The UUID of the host, which is also that of its root provider.
@@ -85,7 +86,7 @@ pub struct FollowStart {
     pub release: String,
     /// The versions of commands that the follower knows.
     pub versions: CommandVersions,
-    /// The replica that the follower believes to lead.
+    /// The replica that leads according to the follower.
     pub leader: Leader,
     /// Whether the leader is to send the batches of entries that it appends.
     pub takes_entries: bool,
@@ -137,7 +138,7 @@ pub enum FromLeader {
         leader: Leader,
     },
     /// The leader's store does not answer. Another replica should lead, so the stream ends.
-    StoreAway,
+    StoreUnavailable,
     /// The leader has news.
     News(LeaderNews),
 }
@@ -156,7 +157,7 @@ pub struct LeaderNews {
     pub followers: Vec<ReplicaAddress>,
 }
 
-/// Where the other replicas reach a replica.
+/// The number of a replica, and the address at which the other replicas reach it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaAddress {
     /// Its number, as in [`ReplicaIdentity`].
@@ -206,8 +207,8 @@ pub enum HandedFailure {
         /// The maximum.
         bytes_max: u64,
     },
-    /// The leader did not say whether the entry is kept: it ended before its store told it, or gave a reply that this
-    /// release does not know.
+    /// It is not known whether the entry is kept: the leader ended before its store had answered, or sent a reply
+    /// that this release does not know.
     UnknownOutcome(String),
     /// The leader cannot read the command, for the named reason.
     Unreadable(String),

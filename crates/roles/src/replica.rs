@@ -44,10 +44,10 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 /// The number of a replica's own heartbeats without a message from another replica, after which the other one counts as
 /// gone.
 const SILENT_TICKS_MAX: u32 = 6;
-/// How long a follower waits to hear of new entries from the leader before it asks the store itself.
+/// How long a follower waits for new entries from the leader before it reads the store itself.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How long a leader that ends waits, in each attempt to hand over the leadership, until the journal says that another
-/// replica leads.
+/// How long a leader that ends waits, in each attempt to hand over the leadership, until the journal has an entry
+/// that names another leader.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The maximum number of attempts of a leader that ends to hand over the leadership.
 const HAND_OVER_ATTEMPTS: usize = 3;

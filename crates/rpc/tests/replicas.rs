@@ -198,7 +198,7 @@ fn every_message_of_a_leader() -> Vec<FromLeader> {
         .chain(failures.map(HandedOutcome::Failed));
     vec![
         FromLeader::Welcome { version: 2 },
-        FromLeader::StoreAway,
+        FromLeader::StoreUnavailable,
         FromLeader::News(LeaderNews::default()),
         FromLeader::News(LeaderNews {
             replies: (1..).zip(outcomes).collect(),

@@ -75,7 +75,7 @@ impl ApiServers {
     ///
     /// # Errors
     ///
-    /// The system cannot tell the address of the socket.
+    /// The address of the socket cannot be read.
     pub(super) fn address(&self, section: &str) -> std::io::Result<Option<SocketAddr>> {
         let mut listeners = self.listeners();
         let found = listeners.find(|(name, _)| *name == section);

@@ -24,7 +24,7 @@ const SERVICES: [(&str, &str, &str, &str); 5] = [
 ///
 /// # Errors
 ///
-/// The system cannot tell the address of a socket.
+/// The address of a socket cannot be read.
 pub(super) fn catalog(
     options: &Options,
     tls: &Tls,

@@ -77,7 +77,7 @@ pub(super) fn scheduler_api(
     Arc::new(service)
 }
 
-/// The services that there are with and without a conductor.
+/// The services that do not need the conductor.
 pub(super) struct CommonServices {
     pub(super) placement: Arc<PlacementService>,
     pub(super) scheduler: Arc<SchedulerService>,

@@ -8,8 +8,7 @@ use tokio::sync::watch;
 /// has the number of such signals so far.
 ///
 /// # Errors
-///
-/// The system refuses.
+/// The operating system does not install the handler.
 pub(crate) fn count_stops() -> std::io::Result<watch::Receiver<u32>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -29,8 +28,7 @@ pub(crate) fn count_stops() -> std::io::Result<watch::Receiver<u32>> {
 /// come since its last item.
 ///
 /// # Errors
-///
-/// The system refuses.
+/// The operating system does not install the handler.
 pub(crate) fn hang_ups() -> std::io::Result<Signal> {
     signal(SignalKind::hangup())
 }
@@ -38,8 +36,7 @@ pub(crate) fn hang_ups() -> std::io::Result<Signal> {
 /// Ignores SIGHUP, for a role that has no files to read again.
 ///
 /// # Errors
-///
-/// The system refuses.
+/// The operating system does not install the handler.
 pub(crate) fn ignore_hang_ups() -> std::io::Result<()> {
     let mut hang_ups = hang_ups()?;
     placewright_tasks::spawn(Task::HangUps, async move {

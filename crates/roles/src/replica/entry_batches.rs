@@ -15,7 +15,7 @@ const BYTES_MAX: usize = 1 << 20;
 
 /// The batches for the next message to a follower.
 pub(crate) struct EntryBatches {
-    /// What the leader appends; `None` if the follower takes no batches.
+    /// Receives each batch that the leader appends; `None` if the follower takes no batches.
     appended: Option<Receiver<Arc<AppendedBatch>>>,
     batches: Vec<EntryBatch>,
     bytes: usize,
@@ -52,7 +52,7 @@ impl EntryBatches {
         let _ = self.gather().now_or_never();
     }
 
-    /// Takes what has been gathered.
+    /// Takes the batches that have been gathered.
     pub(crate) fn take(&mut self) -> Vec<EntryBatch> {
         self.bytes = 0;
         std::mem::take(&mut self.batches)

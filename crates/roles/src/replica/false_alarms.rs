@@ -1,44 +1,44 @@
-//! How long a follower hesitates before it reports that a leader is gone.
+//! How long a follower waits before it reports that a leader is gone.
 
 use std::time::{Duration, Instant};
 
 /// If a leader leads again within this time after it was reported as gone, that was a false alarm.
 const RETURN_TIME: Duration = Duration::from_secs(10);
 /// For how long a false alarm counts.
-const MEMORY: Duration = Duration::from_secs(60);
+const ALARM_LIFETIME: Duration = Duration::from_secs(60);
 /// The longest pause before a leader is reported as gone.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// The leaders that this follower reported as gone. Two replicas that reach the store but not each other would each
-/// take the other one for gone, and would take over from one another for ever. So each false alarm makes this follower
-/// wait longer before it reports a leader as gone again.
+/// The leaders that this follower reported as gone although they were not. Two replicas that reach the store but not
+/// each other would each take the other one for gone, and would take over from one another for ever. So each false
+/// alarm makes this follower wait longer before it reports a leader as gone again.
 #[derive(Debug, Default)]
 pub(crate) struct FalseAlarms {
     /// The leaders that were reported as gone a short time ago, each with the time of the report.
-    taken_for_gone: Vec<(u64, Instant)>,
+    reported_as_gone: Vec<(u64, Instant)>,
     /// The times of the false alarms.
     alarms: Vec<Instant>,
 }
 
 impl FalseAlarms {
     /// Records that the replica `origin` was reported as gone.
-    pub(crate) fn take_for_gone(&mut self, origin: u64, now: Instant) {
-        self.taken_for_gone.push((origin, now));
+    pub(crate) fn report_as_gone(&mut self, origin: u64, now: Instant) {
+        self.reported_as_gone.push((origin, now));
     }
 
     /// Records that the replica `origin` leads. If it was reported as gone a short time ago, that was a false alarm.
     pub(crate) fn leads(&mut self, origin: u64, now: Instant) {
-        (self.taken_for_gone).retain(|(_, at)| now.duration_since(*at) < RETURN_TIME);
-        let before = self.taken_for_gone.len();
-        self.taken_for_gone.retain(|(gone, _)| *gone != origin);
-        if self.taken_for_gone.len() < before {
+        (self.reported_as_gone).retain(|(_, at)| now.duration_since(*at) < RETURN_TIME);
+        let before = self.reported_as_gone.len();
+        self.reported_as_gone.retain(|(gone, _)| *gone != origin);
+        if self.reported_as_gone.len() < before {
             self.alarms.push(now);
         }
     }
 
     /// How long to wait before a leader is reported as gone; no time if there was no false alarm lately.
     pub(crate) fn pause(&mut self, now: Instant) -> Duration {
-        (self.alarms).retain(|at| now.duration_since(*at) < MEMORY);
+        (self.alarms).retain(|at| now.duration_since(*at) < ALARM_LIFETIME);
         match u32::try_from(self.alarms.len()) {
             Ok(0) => Duration::ZERO,
             Ok(count @ 1..=5) => Duration::from_secs(1 << (count - 1)),
@@ -59,7 +59,7 @@ mod tests {
         let mut pauses = Vec::new();
         for round in 0..8 {
             let origin = round % 2;
-            alarms.take_for_gone(origin, at(round));
+            alarms.report_as_gone(origin, at(round));
             alarms.leads(origin, at(round));
             pauses.push(alarms.pause(at(round)).as_secs());
         }
@@ -73,7 +73,7 @@ mod tests {
         let start = Instant::now();
         for round in 0..100 {
             let now = start + Duration::from_secs(round);
-            alarms.take_for_gone(round, now);
+            alarms.report_as_gone(round, now);
             alarms.leads(round + 1, now);
             assert_eq!(alarms.pause(now), Duration::ZERO);
         }

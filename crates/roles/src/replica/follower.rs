@@ -1,4 +1,4 @@
-//! Follows the replica that leads: hands it commands, learns of new entries, and finds out when the leader is gone.
+//! Follows the replica that leads: hands it commands, receives its new entries, and finds out when it is gone.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,10 +21,10 @@ use super::{HEARTBEAT, Own, SILENT_TICKS_MAX, leader, outcome};
 /// The time-out for connecting to the leader and for its first answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// The pause before the next attempt to follow a replica that did not know yet that it leads.
-const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// How often a replica that has to hand over looks for a follower that can take over, before it gives up.
-const SUCCESSOR_LOOKS: usize = 50;
+const SUCCESSOR_ATTEMPTS: usize = 50;
 
 /// The task of a replica that follows.
 pub(crate) struct Follower<M: ReplicatedMachine> {
@@ -60,7 +60,7 @@ impl<M: ReplicatedMachine> Follower<M> {
         let mut alarms = FalseAlarms::default();
         // Whether this replica led until the present leader took over.
         let mut led_before = false;
-        // The replica that took over from this one, if this one cannot reach it.
+        // The replica that last took over from this one, if this one cannot reach it.
         let mut unreachable = None;
         loop {
             let leader = leaders.borrow_and_update().clone();
@@ -68,14 +68,14 @@ impl<M: ReplicatedMachine> Follower<M> {
             if leader.epoch == 0 || leader.is_own {
                 led_before = leader.is_own;
                 if leader.is_own {
-                    // Replicas that follow this one are named as they join.
+                    // The replicas that follow this one are added to the list as they join.
                     self.peers.begin(leader.epoch, None, Instant::now());
                     let why = leader.reason.text();
                     tracing::info!(epoch = leader.epoch, why, "this replica leads");
                 }
                 let changed = tokio::select! {
                     changed = leaders.changed() => changed,
-                    () = self.have_another_one_lead(unreachable.take()) => leaders.changed().await,
+                    () = self.hand_over_if_unreachable(unreachable.take()) => leaders.changed().await,
                 };
                 if changed.is_err() {
                     return;
@@ -92,10 +92,10 @@ impl<M: ReplicatedMachine> Follower<M> {
             self.begin_peers(&leader);
             let until_gone = async {
                 let why = self.follow(&leader).await;
-                self.wake.set_told(false);
+                self.wake.set_has_leader(false);
                 let now = Instant::now();
                 tokio::time::sleep(alarms.pause(now)).await;
-                alarms.take_for_gone(leader.origin, now);
+                alarms.report_as_gone(leader.origin, now);
                 tracing::warn!(
                     epoch = leader.epoch,
                     address = leader.address,
@@ -104,7 +104,7 @@ impl<M: ReplicatedMachine> Follower<M> {
                 );
                 unreachable = led_before.then_some(leader.origin);
                 self.replica.leader_is_gone(leader.epoch);
-                self.wake.poke();
+                self.wake.wake_now();
                 // The engine now has a replica take over, perhaps this one. Then `leaders` changes, which ends the
                 // wait.
                 std::future::pending::<()>().await;
@@ -118,23 +118,23 @@ impl<M: ReplicatedMachine> Follower<M> {
                 () = until_gone => {}
             }
             led_before = false;
-            self.wake.set_told(false);
+            self.wake.set_has_leader(false);
         }
     }
 
     /// Hands the leadership over to another follower if `unreachable` names a replica: one that took over from this one
     /// although this one was running, and that this one cannot reach. Without a third replica as leader, the two would
     /// take over from one another again and again.
-    async fn have_another_one_lead(&self, unreachable: Option<u64>) {
+    async fn hand_over_if_unreachable(&self, unreachable: Option<u64>) {
         let Some(unreachable) = unreachable else {
             return std::future::pending().await;
         };
-        for _ in 0..SUCCESSOR_LOOKS {
+        for _ in 0..SUCCESSOR_ATTEMPTS {
             if let Some((origin, address)) = self.followers.best_except(unreachable) {
                 tracing::info!(address, "handing over to a replica that others reach");
                 return self.replica.hand_over(origin, &address);
             }
-            tokio::time::sleep(ASK_AGAIN_AFTER).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
         }
     }
 
@@ -147,7 +147,7 @@ impl<M: ReplicatedMachine> Follower<M> {
         self.peers.begin(leader.epoch, other, Instant::now());
     }
 
-    /// Follows a leader until it is gone; returns why it is believed to be gone.
+    /// Follows a leader until it seems to be gone; returns the sign of that.
     async fn follow(&self, leader: &Leadership) -> String {
         if leader.address == self.own.address {
             return "it was this replica before its last start".into();
@@ -157,12 +157,12 @@ impl<M: ReplicatedMachine> Follower<M> {
         let mut has_failed = false;
         loop {
             let mut has_sent = false;
-            let mut was_welcome = false;
+            let mut was_accepted = false;
             let ended = self
-                .follow_once(leader, &mut has_sent, &mut was_welcome)
+                .follow_once(leader, &mut has_sent, &mut was_accepted)
                 .await;
-            self.wake.set_told(false);
-            has_failed &= !was_welcome;
+            self.wake.set_has_leader(false);
+            has_failed &= !was_accepted;
             match ended {
                 Ended::Gone(why) => return why,
                 // A command that was sent, or its reply, may be lost with the connection. Only the next leader can tell
@@ -171,21 +171,21 @@ impl<M: ReplicatedMachine> Follower<M> {
                 Ended::Lost(why) if has_failed => return why,
                 Ended::Lost(_) => has_failed = true,
                 Ended::NotLeading => {
-                    // If another replica leads, the journal will say so.
-                    self.wake.poke();
-                    tokio::time::sleep(ASK_AGAIN_AFTER).await;
+                    // If another replica leads, an entry of the journal will name it.
+                    self.wake.wake_now();
+                    tokio::time::sleep(RETRY_PAUSE).await;
                 }
             }
         }
     }
 
     /// Follows the leader over one connection, until the connection ends. Sets `has_sent` if commands were sent over
-    /// it, and `was_welcome` if the leader has accepted this replica.
+    /// it, and `was_accepted` if the leader has accepted this replica.
     async fn follow_once(
         &self,
         leader: &Leadership,
         has_sent: &mut bool,
-        was_welcome: &mut bool,
+        was_accepted: &mut bool,
     ) -> Ended {
         let mut connection = match self.open(leader).await {
             Ok(connection) => connection,
@@ -198,8 +198,8 @@ impl<M: ReplicatedMachine> Follower<M> {
             Ok(Some(FromLeader::Welcome { version })) => self.outgoing.set_version(version),
             Ok(Some(message)) => return ended_by(leader, &message),
         }
-        *was_welcome = true;
-        self.wake.set_told(true);
+        *was_accepted = true;
+        self.wake.set_has_leader(true);
         self.serve(leader, connection, has_sent).await
     }
 
@@ -292,14 +292,14 @@ impl<M: ReplicatedMachine> Follower<M> {
         for batch in news.batches {
             self.replica.take_appended(epoch, outcome::batch(batch));
         }
-        self.wake.tell_end(news.durable);
+        self.wake.note_end_from_leader(news.durable);
         for (number, handed) in news.replies {
             let reply = outcome::from_leader(handed);
-            let is_to_be_sent_again = matches!(reply, placewright_engine::ForwardReply::NotLeading);
+            let must_be_sent_again = matches!(reply, placewright_engine::ForwardReply::NotLeading);
             self.replica.answered(epoch, number, reply);
             // The journal may say by now which replica leads. The engine reads it, and sends the command again.
-            if is_to_be_sent_again {
-                self.wake.poke();
+            if must_be_sent_again {
+                self.wake.wake_now();
             }
         }
     }
@@ -316,7 +316,7 @@ fn address_of(leader: &Leadership) -> ReplicaAddress {
 /// How the stream has ended, according to the last message of the other replica.
 fn ended_by(leader: &Leadership, message: &FromLeader) -> Ended {
     match message {
-        FromLeader::StoreAway => Ended::Gone("its store does not answer".into()),
+        FromLeader::StoreUnavailable => Ended::Gone("its store does not answer".into()),
         FromLeader::NotLeading { origin, .. } if *origin != leader.origin => {
             Ended::Gone("another process has its address".into())
         }

@@ -27,11 +27,11 @@ struct State {
     /// The entry with which this replica last began to lead, as the last follower that joined knows it.
     epoch: u64,
     /// The followers, by the number of the stream of each.
-    followers: BTreeMap<u64, Known>,
+    followers: BTreeMap<u64, KnownFollower>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownFollower {
     /// The entry with which this replica began to lead, as the follower knows it.
     epoch: u64,
     /// The number of the stream in [`State::followers`].
@@ -58,7 +58,7 @@ impl Followers {
         }
     }
 
-    /// The addresses of all followers. The receiver also sees changes.
+    /// The addresses of all followers. The receiver gets each change of them.
     pub(crate) fn addresses(&self) -> watch::Receiver<Vec<ReplicaAddress>> {
         self.addresses.subscribe()
     }
@@ -84,7 +84,7 @@ impl Followers {
         let stream = state.next_stream;
         state.next_stream += 1;
         state.epoch = state.epoch.max(start.leader.epoch);
-        let known = Known {
+        let known = KnownFollower {
             epoch: start.leader.epoch,
             origin: start.origin,
             address: start.address.clone(),
@@ -112,7 +112,7 @@ impl Followers {
     /// All followers, for operators.
     pub(crate) fn report(&self) -> Vec<FollowerReport> {
         let state = self.state.lock();
-        let report = |known: &Known| FollowerReport {
+        let report = |known: &KnownFollower| FollowerReport {
             address: known.address.clone(),
             release: known.release.clone(),
             applied: known.sequence,
@@ -205,14 +205,14 @@ mod tests {
         };
         peers.set(4, &[address(1, "one"), address(2, "two")], now);
         drop(one);
-        assert_eq!(peers.named(), ["one", "two"]);
+        assert_eq!(peers.listed(), ["one", "two"]);
         // This replica leads again, and a follower joins before the last of the old streams has ended.
         peers.begin(5, None, now);
         let three = followers.join(&start(5, 3, "three", "1.0"));
-        assert_eq!(peers.named(), ["three"]);
+        assert_eq!(peers.listed(), ["three"]);
         drop(two);
-        assert_eq!(peers.named(), ["three"]);
+        assert_eq!(peers.listed(), ["three"]);
         drop(three);
-        assert!(peers.named().is_empty());
+        assert!(peers.listed().is_empty());
     }
 }

@@ -101,7 +101,7 @@ impl<M: ReplicatedMachine> LeadingReplica<M> {
             let appended = (start.takes_entries).then(|| self.replica.appended());
             let batches = EntryBatches::new(appended.flatten());
             let mut followers = self.followers.addresses();
-            // The first message names all followers, whether they have changed or not.
+            // The first message has the addresses of all followers, whether they have changed or not.
             followers.mark_changed();
             let follower = FollowerStream {
                 own: Arc::clone(&self.own),
@@ -213,24 +213,24 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
                 }
                 Some((number, reply)) = under_way.next(), if !under_way.is_empty() => {
                     self.stalled_ticks = 0;
-                    self.say(number, outcome::to_follower(reply));
-                    // Further outcomes that are there already are sent in the same message.
+                    self.add_reply(number, outcome::to_follower(reply));
+                    // Outcomes that are known already are sent in the same message.
                     let further = std::iter::from_fn(|| under_way.next().now_or_never().flatten());
                     for (number, reply) in further.take(REPLIES_AT_A_TIME) {
-                        self.say(number, outcome::to_follower(reply));
+                        self.add_reply(number, outcome::to_follower(reply));
                     }
                 }
-                reached = &mut durable => {
-                    let Some(reached) = reached else { return };
+                durable_end = &mut durable => {
+                    let Some(durable_end) = durable_end else { return };
                     self.batches.gather_ready();
-                    self.has_reached(reached);
-                    durable.set(replica.durable_after(reached));
+                    self.note_durable(durable_end);
+                    durable.set(replica.durable_after(durable_end));
                 }
-                reached = self.batches.gather() => {
-                    let Some(reached) = reached else { return };
-                    self.has_reached(reached);
+                durable_end = self.batches.gather() => {
+                    let Some(durable_end) = durable_end else { return };
+                    self.note_durable(durable_end);
                 }
-                Ok(()) = self.followers.changed() => self.name_followers(),
+                Ok(()) = self.followers.changed() => self.add_followers(),
                 permit = to_follower.reserve(), if self.has_news => {
                     let Ok(permit) = permit else { return };
                     permit.send(FromLeader::News(self.take_news()));
@@ -245,7 +245,7 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
                     return;
                 }
                 _ = heartbeat.tick() => {
-                    if let Some(last) = self.beat(!under_way.is_empty()) {
+                    if let Some(last) = self.handle_heartbeat(!under_way.is_empty()) {
                         // A closed channel means that the follower is gone.
                         let _ = to_follower.try_send(last);
                         return;
@@ -256,21 +256,21 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
     }
 
     /// Records that the journal is durable up to an entry, so that the follower is told now.
-    fn has_reached(&mut self, sequence: u64) {
+    fn note_durable(&mut self, sequence: u64) {
         self.news.durable = self.news.durable.max(sequence);
         self.has_news = true;
     }
 
     /// Records that the next message has to name all followers.
-    fn name_followers(&mut self) {
+    fn add_followers(&mut self) {
         let followers = self.followers.borrow_and_update();
         self.news.followers.clone_from(&followers);
         self.has_news = true;
     }
 
-    /// At each heartbeat, sends a message even if there is nothing new. Returns the last message if the stream has to
-    /// end.
-    fn beat(&mut self, has_commands: bool) -> Option<FromLeader> {
+    /// Causes a message to be sent at a heartbeat, even if there is nothing new. If the stream has to end, returns
+    /// its last message.
+    fn handle_heartbeat(&mut self, has_commands: bool) -> Option<FromLeader> {
         self.has_news = true;
         self.silent_ticks += 1;
         if self.silent_ticks > SILENT_TICKS_MAX {
@@ -286,7 +286,7 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
         let is_failing = failing.is_some_and(|failing| failing > FAILING_MAX);
         if is_failing || self.stalled_ticks > STALLED_TICKS_MAX {
             tracing::warn!("the store does not answer: another replica may lead");
-            return Some(FromLeader::StoreAway);
+            return Some(FromLeader::StoreUnavailable);
         }
         None
     }
@@ -312,14 +312,14 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
                 let follower = &self.start.address;
                 tracing::error!(follower, why, "a command of another replica cannot be read");
                 let failed = HandedOutcome::Failed(HandedFailure::Unreadable(why));
-                self.say(command.number, Some(failed));
+                self.add_reply(command.number, Some(failed));
                 (command.number, None)
             }
         }
     }
 
     /// Adds the outcome of the command `number` to the next message, if the follower has to be told the outcome.
-    fn say(&mut self, number: u64, outcome: Option<HandedOutcome>) {
+    fn add_reply(&mut self, number: u64, outcome: Option<HandedOutcome>) {
         if let Some(outcome) = outcome {
             self.news.replies.push((number, outcome));
             self.has_news = true;

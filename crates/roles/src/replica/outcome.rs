@@ -11,7 +11,7 @@ use placewright_link::{EntryBatch, HandedFailure, HandedOutcome};
 /// The outcome that the leader reports to the follower; `None` if the follower finds out by itself.
 pub(crate) fn to_follower(reply: ForwardReply) -> Option<HandedOutcome> {
     let failure = match reply {
-        // The follower learns the outcome when it applies the entry.
+        // The follower computes the outcome when it applies the entry.
         ForwardReply::Entry(_) => return None,
         ForwardReply::NoEntry(sequence) => return Some(HandedOutcome::NoEntry(sequence)),
         ForwardReply::NotLeading => return Some(HandedOutcome::NotLeading),

@@ -35,7 +35,7 @@ struct Queue {
 }
 
 impl Outgoing {
-    /// `oldest_version` is the version of commands that is used until a leader has said which versions it knows.
+    /// `oldest_version` is the version of commands that is used until a leader has sent the version that it accepts.
     pub(crate) fn new(oldest_version: u32) -> Self {
         Self {
             queue: Mutex::default(),
@@ -45,7 +45,7 @@ impl Outgoing {
         }
     }
 
-    /// The replica that leads. The receiver also sees when another one leads.
+    /// The replica that leads. The receiver gets each change of it.
     pub(crate) fn leader(&self) -> watch::Receiver<Leadership> {
         self.leader.subscribe()
     }

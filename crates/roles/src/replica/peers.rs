@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::Own;
 use super::update_queue::UpdateQueue;
 
-/// For how long a replica is remembered after the leader last named it. A new leader names replicas only as they begin
+/// For how long a replica is remembered after the leader last listed it. A new leader lists replicas only as they begin
 /// to follow it, so at first its list lacks some that are running.
 const REMEMBERED: Duration = Duration::from_secs(10);
 /// How long another replica may take to answer.
@@ -26,31 +26,31 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Makes the link to the replica at an address. It has to be called in a Tokio runtime.
 pub(crate) type Connect = Arc<dyn Fn(&str) -> Result<Arc<dyn ReplicaLink>, String> + Send + Sync>;
 
-/// The other replicas, as the leader names them, with a link to each.
+/// The other replicas in the list of the leader, with a link to each.
 pub(crate) struct Peers {
     own: Arc<Own>,
     connect: Connect,
-    known: Mutex<Known>,
+    known: Mutex<KnownPeers>,
 }
 
 /// The list of the other replicas.
 #[derive(Default)]
-struct Known {
+struct KnownPeers {
     /// The epoch of the leader to which the list belongs.
     epoch: u64,
     /// The replicas, by their numbers. A replica gets a new number at each start.
     peers: BTreeMap<u64, Peer>,
 }
 
-/// What is known of one other replica, until [`REMEMBERED`] after the leader has stopped naming it.
+/// The data of one other replica, which are kept until [`REMEMBERED`] after the leader has removed it from its list.
 struct Peer {
     address: String,
     /// The link to it, which connects when it is first used.
     link: Arc<dyn ReplicaLink>,
     /// The updates of hosts that wait to be sent to it.
     updates: Arc<UpdateQueue>,
-    /// Since when the leader does not name it any more; `None` while the leader names it.
-    unnamed_since: Option<Instant>,
+    /// Since when the leader does not list it any more; `None` while the leader lists it.
+    unlisted_since: Option<Instant>,
 }
 
 impl fmt::Debug for Peers {
@@ -88,23 +88,23 @@ impl Peers {
 
     /// Replaces the list of replicas, which may contain this replica, too. `epoch` is that of the leader which made the
     /// list: the list of an earlier leader is ignored.
-    pub(super) fn set(&self, epoch: u64, named: &[ReplicaAddress], now: Instant) {
+    pub(super) fn set(&self, epoch: u64, listed: &[ReplicaAddress], now: Instant) {
         let mut known = self.known.lock();
         if known.epoch <= epoch {
             known.epoch = epoch;
-            self.replace(&mut known.peers, named, now);
+            self.replace(&mut known.peers, listed, now);
         }
     }
 
-    /// Makes `named` the list of replicas. Replicas that it does not name are remembered for a while.
-    fn replace(&self, peers: &mut BTreeMap<u64, Peer>, named: &[ReplicaAddress], now: Instant) {
+    /// Makes `listed` the list of replicas. Replicas that are not in it are remembered for a while.
+    fn replace(&self, peers: &mut BTreeMap<u64, Peer>, listed: &[ReplicaAddress], now: Instant) {
         for (origin, peer) in peers.iter_mut() {
-            let is_named = named.iter().any(|replica| replica.origin == *origin);
-            let since = peer.unnamed_since.unwrap_or(now);
-            peer.unnamed_since = (!is_named).then_some(since);
+            let is_listed = listed.iter().any(|replica| replica.origin == *origin);
+            let since = peer.unlisted_since.unwrap_or(now);
+            peer.unlisted_since = (!is_listed).then_some(since);
         }
         peers.retain(|_, peer| peer.is_remembered(now));
-        for replica in named {
+        for replica in listed {
             if replica.origin == self.own.origin || peers.contains_key(&replica.origin) {
                 continue;
             }
@@ -114,7 +114,7 @@ impl Peers {
                         address: replica.address.clone(),
                         updates: Arc::new(UpdateQueue::new(Arc::clone(&link))),
                         link,
-                        unnamed_since: None,
+                        unlisted_since: None,
                     };
                     peers.insert(replica.origin, peer);
                 }
@@ -135,15 +135,15 @@ impl Peers {
         wanted.map(|(_, peer)| Arc::clone(&peer.link)).collect()
     }
 
-    /// Sends an update of a host to each replica that the leader names. Returns the receipts of those that answer.
+    /// Sends an update of a host to each replica that the leader lists. Returns the receipts of those that answer.
     async fn send_update(&self, posted: PostedUpdate) -> Vec<Receipt> {
-        let named: Vec<_> = {
+        let listed: Vec<_> = {
             let known = self.known.lock();
-            let named = known.peers.values();
-            let named = named.filter(|peer| peer.unnamed_since.is_none());
-            named.map(|peer| Arc::clone(&peer.updates)).collect()
+            let listed = known.peers.values();
+            let listed = listed.filter(|peer| peer.unlisted_since.is_none());
+            listed.map(|peer| Arc::clone(&peer.updates)).collect()
         };
-        let receipts = join_all(named.iter().map(|updates| updates.send(posted.clone()))).await;
+        let receipts = join_all(listed.iter().map(|updates| updates.send(posted.clone()))).await;
         receipts.into_iter().flatten().collect()
     }
 
@@ -166,7 +166,7 @@ impl Peers {
 
 impl Peer {
     fn is_remembered(&self, now: Instant) -> bool {
-        let since = self.unnamed_since;
+        let since = self.unlisted_since;
         since.is_none_or(|since| now.saturating_duration_since(since) < REMEMBERED)
     }
 }
@@ -196,7 +196,7 @@ mod tests {
 
     use super::*;
 
-    /// A replica at the address that it is named after. It keeps every candidate, but the one at `empty` keeps none, and
+    /// A replica at the address that is its name. It keeps every candidate, but the one at `empty` keeps none, and
     /// the one at `away` does not answer.
     struct FakeReplica(String);
 
@@ -260,16 +260,16 @@ mod tests {
             Self::new(Arc::new(own), Arc::new(connect))
         }
 
-        /// The addresses of the replicas that are named now.
-        pub(crate) fn named(&self) -> Vec<String> {
+        /// The addresses of the replicas that are listed now.
+        pub(crate) fn listed(&self) -> Vec<String> {
             let known = self.known.lock();
-            let named = known.peers.values();
-            let named = named.filter(|peer| peer.unnamed_since.is_none());
-            named.map(|peer| peer.address.clone()).collect()
+            let listed = known.peers.values();
+            let listed = listed.filter(|peer| peer.unlisted_since.is_none());
+            listed.map(|peer| peer.address.clone()).collect()
         }
     }
 
-    fn named(replicas: &[(u64, &str)]) -> Vec<ReplicaAddress> {
+    fn listed(replicas: &[(u64, &str)]) -> Vec<ReplicaAddress> {
         let address = |(origin, address): &(u64, &str)| ReplicaAddress {
             origin: *origin,
             address: (*address).to_owned(),
@@ -297,7 +297,7 @@ mod tests {
             (origin(4), "away"),
             (origin(5), "empty"),
         ];
-        peers.set(1, &named(&all), Instant::now());
+        peers.set(1, &listed(&all), Instant::now());
         let found = async |first_bits| peers.find_offer(candidate_of(first_bits)).await;
         assert_eq!(found(2).await, Ok(Some(b"two".to_vec())));
         assert_eq!(found(3).await, Ok(Some(b"three".to_vec())));
@@ -308,12 +308,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn updates_of_hosts_go_to_all_replicas_and_those_that_answer_say_what_became_of_them() {
+    async fn updates_of_hosts_go_to_all_replicas_and_those_that_answer_return_receipts() {
         let peers = Peers::of_test(1);
         let start = Instant::now();
-        peers.set(1, &named(&[(5, "five")]), start);
+        peers.set(1, &listed(&[(5, "five")]), start);
         let all = [(1, "own"), (2, "two"), (3, "away"), (4, "empty")];
-        peers.set(1, &named(&all), start);
+        peers.set(1, &listed(&all), start);
         let send = |sequence| {
             let update = NumberedUpdate {
                 incarnation: 1,
@@ -330,17 +330,17 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_is_remembered_for_a_while_after_it_was_last_named() {
+    fn a_replica_is_remembered_for_a_while_after_it_was_last_listed() {
         let peers = Peers::of_test(origin(1));
         let start = Instant::now();
         let count = |at| peers.links(at, |_| true).len();
-        peers.set(1, &named(&[(2, "two"), (3, "three")]), start);
+        peers.set(1, &listed(&[(2, "two"), (3, "three")]), start);
         // Another replica leads now. The others begin to follow it one after the other.
-        peers.set(1, &named(&[(3, "three")]), start);
+        peers.set(1, &listed(&[(3, "three")]), start);
         let late = start + REMEMBERED;
         assert_eq!(count(late - Duration::from_millis(1)), 2);
         assert_eq!(count(late), 1);
-        peers.set(1, &named(&[(2, "two"), (3, "three")]), late);
+        peers.set(1, &listed(&[(2, "two"), (3, "three")]), late);
         assert_eq!(count(late + REMEMBERED), 2);
     }
 
@@ -348,10 +348,10 @@ mod tests {
     async fn a_leader_that_is_gone_is_forgotten_also_if_nobody_follows_the_next_one() {
         let peers = Peers::of_test(1);
         let start = Instant::now();
-        peers.set(5, &named(&[(1, "own"), (2, "two"), (3, "three")]), start);
+        peers.set(5, &listed(&[(1, "own"), (2, "two"), (3, "three")]), start);
         // This replica leads.
         peers.begin(6, None, start);
-        assert!(peers.named().is_empty());
+        assert!(peers.listed().is_empty());
         let update = NumberedUpdate {
             incarnation: 1,
             sequence: 1,
@@ -367,15 +367,15 @@ mod tests {
     fn the_list_of_an_earlier_leader_is_ignored() {
         let peers = Peers::of_test(1);
         let now = Instant::now();
-        peers.begin(5, named(&[(2, "two")]).first(), now);
-        assert_eq!(peers.named(), ["two"]);
-        peers.set(5, &named(&[(2, "two"), (3, "three")]), now);
+        peers.begin(5, listed(&[(2, "two")]).first(), now);
+        assert_eq!(peers.listed(), ["two"]);
+        peers.set(5, &listed(&[(2, "two"), (3, "three")]), now);
         // This leader is known already, and its list has come since, so nothing changes.
         peers.begin(5, None, now);
-        peers.set(4, &named(&[(4, "four")]), now);
+        peers.set(4, &listed(&[(4, "four")]), now);
         peers.begin(4, None, now);
-        assert_eq!(peers.named(), ["two", "three"]);
-        peers.begin(6, named(&[(3, "three")]).first(), now);
-        assert_eq!(peers.named(), ["three"]);
+        assert_eq!(peers.listed(), ["two", "three"]);
+        peers.begin(6, listed(&[(3, "three")]).first(), now);
+        assert_eq!(peers.listed(), ["three"]);
     }
 }

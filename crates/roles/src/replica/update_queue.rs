@@ -16,7 +16,7 @@ const BATCH_MAX: usize = 100;
 const WAITING_MAX: usize = 4_096;
 /// How long the other replica may take to answer a call, and how long the sender of an update waits for its receipt.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long the other replica is left out after a call that failed.
+/// How long no updates are queued for the other replica after a call to it has failed.
 const LEFT_OUT_FOR: Duration = Duration::from_secs(1);
 
 /// The queue of updates for one other replica. Only one call is under way at a time, so that updates arrive in their

@@ -1,4 +1,4 @@
-//! Wakes the engine of a follower when there are new entries, so that it need not poll the store.
+//! Wakes the engine of a follower when the journal has new entries, so that the follower need not poll the store.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use placewright_journal::{
 
 /// The interval at which a follower asks the store for new entries while no leader reports them.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How long a follower that learns of new entries from the store waits for the leader to send them, before it reads them
-/// from the store.
+/// How long a follower that has found new entries in the store waits for the leader to send them, before it reads
+/// them from the store.
 const SEND_TIME_MAX: Duration = Duration::from_millis(10);
 
 /// Wakes the reader of a follower's journal when the leader or the store reports new entries.
@@ -32,13 +32,13 @@ struct WakeState {
     store_end: u64,
     /// Whether a leader reports new entries to this replica.
     has_leader: bool,
-    /// Whether the engine has to look at the journal now, even if there may be no new entries.
-    is_poked: bool,
+    /// Whether the engine has to read the journal now, even if there may be no new entries.
+    is_wake_requested: bool,
 }
 
 impl Wake {
-    /// Records that the journal has entries up to this one at least, as the leader says.
-    pub(crate) fn tell_end(&self, end: u64) {
+    /// Records that the journal has entries up to this one at least, according to the leader.
+    pub(crate) fn note_end_from_leader(&self, end: u64) {
         let mut state = self.state.lock();
         if end > state.end {
             state.end = end;
@@ -46,8 +46,8 @@ impl Wake {
         }
     }
 
-    /// Records that the journal has entries up to this one at least, as the store says.
-    fn tell_store_end(&self, end: u64) {
+    /// Records that the journal has entries up to this one at least, according to the store.
+    fn note_end_from_store(&self, end: u64) {
         let mut state = self.state.lock();
         if end > state.store_end {
             state.store_end = end;
@@ -58,23 +58,23 @@ impl Wake {
     }
 
     /// Records whether a leader reports new entries to this replica from now on.
-    pub(crate) fn set_told(&self, has_leader: bool) {
+    pub(crate) fn set_has_leader(&self, has_leader: bool) {
         self.state.lock().has_leader = has_leader;
         self.changed.notify_all();
     }
 
     /// Makes the engine read the journal now, and do the other work that is due.
-    pub(crate) fn poke(&self) {
-        self.state.lock().is_poked = true;
+    pub(crate) fn wake_now(&self) {
+        self.state.lock().is_wake_requested = true;
         self.changed.notify_all();
     }
 
-    /// Waits until there may be entries after `after`, or [`Self::poke`] is called; not longer than `timeout`.
+    /// Waits until there may be entries after `after`, or [`Self::wake_now`] is called; not longer than `timeout`.
     fn wait(&self, after: u64, timeout: Duration) {
         let started = Instant::now();
         let mut store_reported_at = None;
         let mut state = self.state.lock();
-        while state.end <= after && !state.is_poked {
+        while state.end <= after && !state.is_wake_requested {
             let is_in_store = state.store_end > after;
             let until = match (state.has_leader, is_in_store) {
                 (true, false) => started + timeout,
@@ -87,7 +87,7 @@ impl Wake {
             }
             self.changed.wait_until(&mut state, until);
         }
-        state.is_poked = false;
+        state.is_wake_requested = false;
     }
 }
 
@@ -107,7 +107,7 @@ impl Journal for WakingJournal {
         let end = self.inner.durable_end()?;
         // Whoever asks for the end, for a confirmed read, waits until this entry is applied. So the engine is woken to
         // read the entry, even if no leader has reported it.
-        self.wake.tell_store_end(end);
+        self.wake.note_end_from_store(end);
         Ok(end)
     }
 
@@ -210,12 +210,12 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn who_waits_returns_for_new_entries_and_when_poked() {
+    fn a_wait_ends_with_new_entries_and_when_it_is_woken() {
         let wake = Arc::new(Wake::default());
-        wake.set_told(true);
-        wake.tell_end(3);
+        wake.set_has_leader(true);
+        wake.note_end_from_leader(3);
         wake.wait(2, LONG);
-        for wake_up in [|wake: &Wake| wake.tell_end(4), Wake::poke] {
+        for wake_up in [|wake: &Wake| wake.note_end_from_leader(4), Wake::wake_now] {
             std::thread::scope(|scope| {
                 let waiting = scope.spawn(|| wake.wait(3, LONG));
                 wake_up(&wake);
@@ -225,18 +225,18 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_tells_is_read_at_once_without_a_leader_and_soon_with_one() {
+    fn entries_in_the_store_end_the_wait_at_once_without_a_leader_and_soon_with_one() {
         let wake = Wake::default();
-        wake.tell_store_end(4);
+        wake.note_end_from_store(4);
         wake.wait(3, LONG);
-        wake.set_told(true);
+        wake.set_has_leader(true);
         let started = Instant::now();
         wake.wait(3, LONG);
         assert!((SEND_TIME_MAX..LONG).contains(&started.elapsed()));
     }
 
     #[test]
-    fn without_a_leader_the_store_is_asked_often() {
+    fn without_a_leader_the_wait_is_short() {
         let wake = Wake::default();
         let started = Instant::now();
         wake.wait(3, LONG);

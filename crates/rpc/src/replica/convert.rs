@@ -151,7 +151,7 @@ impl From<FromLeader> for proto::FromLeader {
                 }),
                 ..Self::default()
             },
-            FromLeader::StoreAway => Self {
+            FromLeader::StoreUnavailable => Self {
                 store_away: Some(proto::StoreAway {}),
                 ..Self::default()
             },
@@ -175,7 +175,7 @@ impl From<proto::FromLeader> for FromLeader {
             };
         }
         if message.store_away.is_some() {
-            return Self::StoreAway;
+            return Self::StoreUnavailable;
         }
         if let Some(proto::Welcome { version }) = message.welcome {
             return Self::Welcome { version };
