@@ -28,7 +28,7 @@ use placewright_tasks::{ContainedWork, spawn_contained};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use rows::Rows;
-pub(crate) use stream::Place;
+pub(crate) use stream::StreamPosition;
 use stream::{FleetStream, QUEUED_PIECES_MAX};
 
 /// The most pages that follow the fleet at a time. Each of them is sent the events of at most two looks a second.
@@ -101,7 +101,7 @@ impl FleetHandle {
     /// 503 when too many pages follow.
     pub(crate) fn follow(
         &self,
-        after: Option<Place>,
+        after: Option<StreamPosition>,
         stopping: watch::Receiver<bool>,
     ) -> ApiResult<mpsc::Receiver<Bytes>> {
         let permit = Arc::clone(&self.shared.followers).try_acquire_owned();

@@ -14,7 +14,7 @@ use placewright_http::{
 use serde_json::json;
 
 use crate::files::File;
-use crate::fleet::{FleetHandle, Place};
+use crate::fleet::{FleetHandle, StreamPosition};
 
 /// How callers prove who they are. The page has to know this before anybody has signed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +116,7 @@ pub(crate) enum PageRequest {
     /// The identity and the rights of the caller.
     Session,
     /// The stream of the fleet, for a page at this position.
-    Fleet(Option<Place>),
+    Fleet(Option<StreamPosition>),
     /// The metrics of this process.
     Metrics,
 }
@@ -128,7 +128,7 @@ impl PageRequest {
             "/" | "/ui" => return Ok(Self::ToPage),
             "/ui/api/installation" => return Ok(Self::Installation),
             "/ui/api/session" => return Ok(Self::Session),
-            "/ui/api/fleet" => return Ok(Self::Fleet(place(parts)?)),
+            "/ui/api/fleet" => return Ok(Self::Fleet(position(parts)?)),
             "/ui/api/metrics" => return Ok(Self::Metrics),
             _ => {}
         }
@@ -165,7 +165,7 @@ impl PageRequest {
 
 /// The position from which a page continues the stream: the parameter `after`, or the id of the last event that it
 /// received.
-fn place(parts: &Parts) -> ApiResult<Option<Place>> {
+fn position(parts: &Parts) -> ApiResult<Option<StreamPosition>> {
     let query = Query::parse(parts.uri.query().unwrap_or(""), Syntax::default())
         .map_err(|error| ApiError::field("query", error))?;
     if let Some((key, _)) = query.iter().find(|(key, _)| *key != "after") {
@@ -176,9 +176,9 @@ fn place(parts: &Parts) -> ApiResult<Option<Place>> {
     let Some(text) = query.get("after").or(last_event) else {
         return Ok(None);
     };
-    let place = Place::parse(text);
+    let position = StreamPosition::parse(text);
     let invalid = || ApiError::field("after", "the id of an event of this stream");
-    place.map(Some).ok_or_else(invalid)
+    position.map(Some).ok_or_else(invalid)
 }
 
 impl Api for PageApi {

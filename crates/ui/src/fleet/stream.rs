@@ -27,12 +27,12 @@ const PIECE_SLOTS: u32 = 1024;
 
 /// The position of a page in the stream: the version up to which it has all rows. It is no place of the topology.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct StreamPosition {
     epoch: u64,
     version: u64,
 }
 
-impl Place {
+impl StreamPosition {
     /// Parses the id of an event.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (epoch, version) = text.split_once('.')?;
@@ -84,7 +84,7 @@ impl FleetStream {
     }
 
     /// Sends the rows that the page does not have yet, and then those that change, until the stream ends.
-    pub(super) async fn run(mut self, after: Option<Place>) {
+    pub(super) async fn run(mut self, after: Option<StreamPosition>) {
         let end = Instant::now() + LIFETIME;
         let mut stopping = self.stopping.clone();
         tokio::select! {
@@ -94,15 +94,15 @@ impl FleetStream {
         }
     }
 
-    async fn send_all(&mut self, after: Option<Place>) -> Result<(), Over> {
+    async fn send_all(&mut self, after: Option<StreamPosition>) -> Result<(), Over> {
         let (epoch, version) = {
             let rows = self.shared.rows.lock();
             (rows.epoch(), rows.version())
         };
-        let is_known = |place: &Place| place.epoch == epoch && place.version <= version;
+        let is_known = |place: &StreamPosition| place.epoch == epoch && place.version <= version;
         let mut place = match after.filter(is_known) {
             Some(place) => place,
-            None => Place { epoch, version: 0 },
+            None => StreamPosition { epoch, version: 0 },
         };
         let begin = match after {
             Some(after) if after != place => "event: reset\ndata: {}\n\n",
@@ -120,7 +120,7 @@ impl FleetStream {
             if epoch != place.epoch {
                 self.send(Bytes::from_static(b"event: reset\ndata: {}\n\n"))
                     .await?;
-                place = Place { epoch, version: 0 };
+                place = StreamPosition { epoch, version: 0 };
             }
             match &look.events {
                 Some(events) if look.from == place.version && look.to == version => {
@@ -148,7 +148,11 @@ impl FleetStream {
 
     /// Sends all rows that changed after the version `from`, in pieces. Each piece is read when the page has taken the
     /// one before. Returns the new position of the page.
-    async fn catch_up(&mut self, from: Place, version: u64) -> Result<Place, Over> {
+    async fn catch_up(
+        &mut self,
+        from: StreamPosition,
+        version: u64,
+    ) -> Result<StreamPosition, Over> {
         let (mut known, slots): (ByKind<usize>, u32) = {
             let rows = self.shared.rows.lock();
             let slots = u32::try_from(rows.slots()).unwrap_or(u32::MAX);
@@ -171,7 +175,7 @@ impl FleetStream {
         }
         let ended = end_event(from.epoch, version);
         self.send(Bytes::from(ended)).await?;
-        Ok(Place {
+        Ok(StreamPosition {
             epoch: from.epoch,
             version,
         })
