@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use parking_lot::RwLock;
 use placewright_engine::{Leadership, SubmitError};
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::active::ActiveCell;
 use crate::shared::{Parts, Shared};
@@ -45,7 +45,7 @@ pub(crate) async fn confirm(parts: &Parts) -> Result<(), Unconfirmed> {
     if before.is_none() {
         return Err(Unconfirmed::NotLeading);
     }
-    match timeout(parts.options.leader_patience / 2, engine.confirm()).await {
+    match tokio::time::timeout(parts.options.confirmation_timeout / 2, engine.confirm()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => return Err(Unconfirmed::Store(Some(error))),
         Err(_) => return Err(Unconfirmed::Store(None)),
@@ -121,13 +121,13 @@ async fn until_lost(
 }
 
 async fn until_unconfirmed(parts: &Parts) {
-    let patience = parts.options.leader_patience;
+    let timeout = parts.options.confirmation_timeout;
     let mut confirmed_at = Instant::now();
     loop {
-        sleep(patience / 5).await;
+        sleep(timeout / 5).await;
         match confirm(parts).await {
             Ok(()) => confirmed_at = Instant::now(),
-            Err(_) if confirmed_at.elapsed() >= patience => return,
+            Err(_) if confirmed_at.elapsed() >= timeout => return,
             Err(_) => {}
         }
     }

@@ -46,10 +46,9 @@ pub struct Options {
     pub remember_deleted: Duration,
     /// The most hosts of the cell; further ones are ignored. Default 200,000.
     pub hosts_max: usize,
-    /// A replica that leads stands by after it could not make sure for this long that it still leads, because another
-    /// replica may lead. The time is longer than a replicated store needs to elect a new leader of its own.
-    /// Default 5 s.
-    pub leader_patience: Duration,
+    /// A leading replica that cannot confirm for this long that it still leads stands by, because another replica may
+    /// lead. The time is longer than a replicated store needs to elect a new leader of its own. Default 5 s.
+    pub confirmation_timeout: Duration,
     /// Seals and opens the secrets of instances. Default: with a key that is lost when the process ends.
     pub sealer: Sealer,
 }
@@ -82,7 +81,7 @@ impl Options {
             follower_timeout: Duration::from_secs(10),
             remember_deleted: Duration::from_secs(86_400),
             hosts_max: 200_000,
-            leader_patience: Duration::from_secs(5),
+            confirmation_timeout: Duration::from_secs(5),
             sealer: Sealer::default(),
         }
     }

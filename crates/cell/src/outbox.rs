@@ -47,7 +47,8 @@ async fn process(shared: &Shared, entries: &Entries) {
     let at = now();
     for batch in decoded.chunks(ENTRIES_AT_ONCE) {
         let effects = if changes_a_host(batch) {
-            // All effects on that host, which may come from later changes, so these have to be durable too.
+            // The effects are derived from the present state, which may have later changes already. These changes
+            // have to be durable, too, before the effects are carried out.
             let read = shared.engine.read(|machine| effects_of(machine, batch));
             read.await
         } else {

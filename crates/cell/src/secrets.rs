@@ -190,7 +190,7 @@ async fn reseal_all(shared: &Shared, with_bodies: bool) -> usize {
     replaced
 }
 
-/// Looks at up to [`INSTANCES_AT_ONCE`] instances that follow `after`. Returns those of their specifications
+/// Reads up to [`INSTANCES_AT_ONCE`] instances that follow `after`. Returns those of their specifications
 /// that have sealed secrets, or all of them if `with_bodies`, because the bodies may have secrets; and the
 /// last of these instances, or `None` if no instance follows.
 fn specs_after(

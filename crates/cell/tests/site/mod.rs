@@ -106,7 +106,7 @@ pub fn options(id: CellId) -> Options {
         resend_max: Duration::from_secs(1),
         placement_retry_max: Duration::from_millis(300),
         follower_timeout: Duration::from_secs(60),
-        leader_patience: Duration::from_secs(1),
+        confirmation_timeout: Duration::from_secs(1),
         ..Options::new(id)
     }
 }
