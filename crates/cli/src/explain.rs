@@ -1,5 +1,4 @@
-//! `placewright explain`: prints why a query for candidates finds what it finds, or why the scheduler
-//! selects a host.
+//! `placewright explain`: explains which hosts a query for candidates finds, or why the scheduler selects a host.
 
 mod destination;
 
@@ -28,8 +27,8 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "FILE", conflicts_with = "query")]
     destination: Option<PathBuf>,
 
-    /// With --destination: say also what became of this host, by the name of its compute service or the
-    /// UUID of its node; may be given up to ten times
+    /// With --destination: explain also the rank or the exclusion of this host, given by the name of its compute
+    /// service or the UUID of its node; may be given up to ten times
     #[arg(
         long,
         value_name = "HOST",

@@ -54,7 +54,7 @@ pub(crate) enum JournalCommand {
         #[arg(long, value_name = "SEQUENCE", default_value_t = u64::MAX, hide_default_value = true)]
         to: u64,
     },
-    /// Go on without entries that are missing: says which, and from where the store goes on. The server
+    /// Accept that entries are missing: print which ones, and the entry after which the store continues. The server
     /// must be stopped
     #[command(
         name = "accept-loss",

@@ -44,7 +44,7 @@ enum Command {
     Control(ControlFlags),
     /// Run one cell: its instances, and its hosts' agents
     Cell(cell::CellArgs),
-    /// Look after hosts: simulated ones, or real ones through executables
+    /// Manage hosts: simulated ones, or real ones through executables
     Agent(agent::AgentArgs),
     /// Check, show and explain the configuration
     #[command(subcommand)]
@@ -52,7 +52,7 @@ enum Command {
     /// Inspect and maintain a store without a server
     #[command(subcommand)]
     Journal(journal::JournalCommand),
-    /// Look after the keys that seal secrets of servers
+    /// Manage the keys that seal secrets of servers
     #[command(subcommand)]
     Secrets(secrets::SecretsCommand),
     /// Find inconsistencies between allocations, records, cells and hosts; exit code 1 if there are any
@@ -60,8 +60,8 @@ enum Command {
     /// Show what a control process does: which replica leads, since when and why, how far each is; exit code 1 if one
     /// does not answer, or its store has lost entries
     Status(replicas::StatusCommand),
-    /// Have another replica of control lead, before this one's machine is worked on. Requests go on meanwhile. Ask the
-    /// one that leads (`placewright status`). A replica that is ended by SIGTERM hands over by itself
+    /// Make another replica of control lead, before maintenance of this one's machine. Requests go on meanwhile. Ask
+    /// the one that leads (`placewright status`). A replica that is ended by SIGTERM hands over by itself
     HandOver(replicas::HandOverCommand),
     /// Append acknowledged entries that the store has lost, from the memory of the replica at --url; `placewright
     /// status` shows which these are. To give them up instead, start all replicas anew
@@ -69,7 +69,7 @@ enum Command {
     /// Make, renew and revoke the certificates of control, cells and agents
     #[command(subcommand)]
     Pki(Box<pki::PkiCommand>),
-    /// Say why a request for allocation candidates finds what it finds
+    /// Explain which hosts a request for allocation candidates finds, and why it does not find others
     Explain(explain::Explain),
     /// Say how many more of a flavor fit now, by cell, zone and place, and what stops the next one
     Fits(fits::Fits),
@@ -78,13 +78,13 @@ enum Command {
     /// Print the rules that a policy file may have
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// Look after users, where `auth.strategy` is `identity`
+    /// Manage users, where `auth.strategy` is `identity`
     User(accounts::UserArgs),
-    /// Look after projects, where `auth.strategy` is `identity`
+    /// Manage projects, where `auth.strategy` is `identity`
     Project(accounts::ProjectArgs),
-    /// Look after roles: who has which one, where `auth.strategy` is `identity`
+    /// Manage roles, and which users have them, where `auth.strategy` is `identity`
     Role(accounts::RoleArgs),
-    /// Say where hosts stand: racks, rows, rooms
+    /// Define the places of hosts: racks, rows, rooms
     #[command(subcommand)]
     Topology(topology::TopologyCommand),
     /// Print the completions of commands and options for a shell
@@ -110,7 +110,7 @@ enum PolicyCommand {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Read everything as a role would: say what is wrong, and warn about what is odd
+    /// Read the configuration as a role does: print errors, and warnings about unusual settings
     Check(check::Check),
     /// Print the effective values and where each came from; secrets are hidden
     Show(AllFlags),

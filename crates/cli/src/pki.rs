@@ -131,7 +131,7 @@ pub(crate) enum PkiCommand {
     },
 }
 
-/// Where the authority is.
+/// The arguments with the location of the authority.
 #[derive(Debug, Args)]
 pub(crate) struct AuthorityArgs {
     /// The folder of the authority

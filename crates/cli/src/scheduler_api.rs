@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::client::Client;
 
-/// Where the scheduler API is.
+/// The arguments with the address of the scheduler API.
 #[derive(Debug, Args)]
 pub(crate) struct SchedulerAddress {
     /// The scheduler API's address
@@ -22,7 +22,7 @@ pub(crate) struct SchedulerAddress {
     pub(crate) scheduler_url: String,
 }
 
-/// Where the scheduler API is, who asks it, and how the answer is printed.
+/// The address of the scheduler API, the token of the caller, and the format in which the answer is printed.
 #[derive(Debug, Args)]
 pub(crate) struct Question {
     #[command(flatten)]

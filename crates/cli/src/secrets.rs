@@ -60,7 +60,7 @@ pub(crate) struct KeyLocationArgs {
     config: Option<PathBuf>,
 }
 
-/// Where the keys come from, and where the store is.
+/// The source of the keys, and the location of the store.
 struct KeyLocation {
     source: KeySource,
     store: PathBuf,

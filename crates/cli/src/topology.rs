@@ -14,7 +14,7 @@ use placewright_client::server_url;
 
 use crate::scheduler_api::SchedulerAddress;
 
-/// Say where hosts stand
+/// Define the places of hosts
 #[derive(Debug, Subcommand)]
 pub(crate) enum TopologyCommand {
     /// Load the places of hosts from a CSV file
@@ -26,11 +26,10 @@ pub(crate) enum TopologyCommand {
     ///   node-1,r1,a,north
     ///   node-2,r2,a,north
     ///
-    /// Each place becomes an aggregate. Places of one name in different larger places are
-    /// different, such as row "a" of room "north" and row "a" of room "south". Other aggregates of
-    /// the hosts stay. A host with an empty field is in no place of that level. Hosts, levels, places and
-    /// distances that the file does not name stay as they are; with --replace hosts are taken out of their
-    /// places, and the others go.
+    /// Each place becomes an aggregate. Places of one name in different larger places are different, such as row "a"
+    /// of room "north" and row "a" of room "south". Other aggregates of the hosts stay. A host with an empty field is
+    /// in no place of that level. Hosts, levels, places and distances that the file does not name stay as they are;
+    /// with --replace hosts are taken out of their places, and levels, places and distances are removed.
     ///
     /// Soft rules "near" and "far" count hops: 2 between hosts of one rack, 4 of one row, and so on.
     /// Distances of your own go into a second file, where the names of all larger places stand

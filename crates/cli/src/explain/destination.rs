@@ -1,5 +1,5 @@
-//! `placewright explain --destination`: prints why the scheduler selects the host that it does, and what
-//! became of the hosts that `--host` names.
+//! `placewright explain --destination`: prints why the scheduler selects the host that it does, and the ranks of the
+//! hosts that `--host` names, or what excluded them.
 
 use std::fmt::Write as _;
 use std::io::Read as _;

@@ -25,7 +25,7 @@ pub(crate) struct NameArgs {
     #[arg(long, value_name = "HOST", required_if_eq("role", "agent"))]
     host: Vec<String>,
 
-    /// What the agent may have as agent.service_host, besides names of its hosts
+    /// A name that the agent may have as agent.service_host, besides the names of its hosts
     #[arg(long, value_name = "NAME")]
     service: Vec<String>,
 

@@ -167,12 +167,12 @@ async fn hosts_of(placement: &Placement<'_>, members: &[Member]) -> anyhow::Resu
 }
 
 impl Places {
-    /// Adds a place to a level or, if `is_there` is false, removes it with its distances. Then removes levels that have
+    /// Adds a place to a level or, if `is_present` is false, removes it with its distances. Then removes levels that have
     /// no places. Returns whether the place was added.
-    fn set_place(&mut self, level: usize, place: Uuid, is_there: bool) -> bool {
+    fn set_place(&mut self, level: usize, place: Uuid, is_present: bool) -> bool {
         let aggregates = &mut self.topology.levels[level].aggregates;
-        let is_new = is_there && aggregates.insert(place);
-        if !is_there {
+        let is_new = is_present && aggregates.insert(place);
+        if !is_present {
             aggregates.remove(&place);
             let distances = &mut self.topology.distances;
             distances.retain(|entry| entry.from != place && entry.to != place);
