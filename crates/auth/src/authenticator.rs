@@ -59,7 +59,8 @@ impl Authenticator {
         }
     }
 
-    /// Sets who checks the installation's own tokens, for [`Strategy::Identity`]; other strategies ignore it.
+    /// Sets the issuer that checks the installation's own tokens, for [`Strategy::Identity`]; other strategies ignore
+    /// it.
     pub fn set_token_check(&self, check: Arc<dyn TokenCheck>) {
         if let StrategyState::Identity(tokens) = &self.state {
             tokens.set(check);

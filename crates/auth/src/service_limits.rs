@@ -30,7 +30,7 @@ pub struct LimitsReader {
 
 /// The limits could not be read, for this reason.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("Keystone does not tell the limits: {0}")]
+#[error("Keystone does not report the limits: {0}")]
 pub struct LimitsError(String);
 
 impl std::fmt::Debug for LimitsReader {

@@ -94,7 +94,7 @@ async fn incomplete_and_invalid_responses_are_errors() {
         keystone.set_list(path, body);
         let error = reader.read().await.unwrap_err().to_string();
         assert!(
-            error.starts_with("Keystone does not tell the limits: "),
+            error.starts_with("Keystone does not report the limits: "),
             "{error}"
         );
     }

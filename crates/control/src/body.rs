@@ -16,7 +16,7 @@ const CACHED_BYTES_MAX: usize = 8 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct ParsedBody {
     pub(crate) request: Arc<RequestSpec>,
-    /// How many instances of the reservation must find a host; all of them if the body says nothing.
+    /// How many instances of the reservation must find a host; all of them if the body has no number.
     pub(crate) min_count: Option<usize>,
 }
 

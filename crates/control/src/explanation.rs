@@ -16,10 +16,10 @@ struct Shown<'a> {
     roots: usize,
     /// How many roots can serve the query; a lower bound if trees are unsearched.
     left: usize,
-    /// Whether the work allowed sufficed for all trees, the near misses and the smallest impossible set. If not, the
-    /// numbers are lower bounds.
+    /// Whether the allowed amount of work was enough for all trees, the near misses and the smallest impossible set.
+    /// If not, the numbers are lower bounds.
     exact: bool,
-    /// How many trees were not searched, because the work allowed did not suffice.
+    /// How many trees were not searched, because the allowed amount of work was used up.
     unsearched: usize,
     constraints: Vec<ShownEffect<'a>>,
     smallest_impossible_set: Option<Vec<Option<String>>>,

@@ -7,8 +7,8 @@ use placewright_engine::{DecodeError, LoadError, Machine};
 use placewright_placement as placement;
 use placewright_records::{ReadError, control as form};
 
-/// The state of control: placement and the super conductor, whose commands have one common order. A store that only
-/// placement has written is read as one with an empty conductor.
+/// The state of control: placement and the super conductor, whose commands have one common order. A store that has
+/// records of placement only is read as a state with an empty super conductor.
 #[derive(Debug, Default)]
 pub struct ControlMachine {
     /// The state that commands are decided on and changes applied to.

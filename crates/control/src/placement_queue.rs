@@ -285,8 +285,8 @@ impl Shared {
         }
     }
 
-    /// Waits for work, and takes some of it out of the queue. The second value says whether the pace is limited.
-    /// `None` if control stops.
+    /// Waits for work, and takes some of it out of the queue. The second value is whether the pace is limited. `None`
+    /// if control stops.
     fn take_work(
         &self,
         next_placement: Instant,

@@ -1,8 +1,8 @@
 //! Which replica ranks hosts for which builds and moves.
 //!
-//! The replica that accepted a request ranks hosts for it, so that all replicas share that work. If that replica dies,
-//! the one that leads takes over its work. Which replica does the work changes only how long it takes: if two replicas
-//! place the same build, the first claim is accepted and the other one is refused.
+//! The replica that accepted a request ranks hosts for it, so that all replicas share that work. If that replica
+//! ends, the one that leads takes over its work. Which replica does the work changes only how long it takes: if two
+//! replicas place the same build, the first claim is accepted and the other one is refused.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The scheduler of the running control plane, behind its lock, and why it finds no host.
+//! The scheduler of the running control plane, behind its lock, and explanations of why it finds no host.
 //!
 //! [`SchedulerHandle`] is the handle on it. The soft state that hosts report is kept in memory
 //! only.

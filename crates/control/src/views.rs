@@ -52,7 +52,7 @@ pub struct CellView {
     pub is_silent: bool,
     /// Whether the cell has completed its listing since its stream last began.
     pub is_complete: bool,
-    /// When the cell was last heard from; 0 for never.
+    /// The time of the last message of the cell; 0 if there was none.
     pub heard_at: Timestamp,
     /// The instances of the cell.
     pub instances: BTreeMap<InstanceId, InstanceView>,

@@ -11,7 +11,8 @@ const LANES: u32 = 1;
 /// The lengths of salt and hash in bytes.
 const SALT_BYTES: usize = 16;
 const HASH_BYTES: usize = 32;
-/// The most memory, in KiB, and the most passes of a hash that is accepted: another release may have made it.
+/// The maximum memory, in KiB, and the maximum number of passes with which a stored hash is verified. Another release
+/// may have made the hash with other numbers than this one uses.
 const MEMORY_KIB_MAX: u32 = 1 << 18;
 const PASSES_MAX: u32 = 16;
 
@@ -35,7 +36,8 @@ pub(super) fn hash(password: &[u8]) -> Option<String> {
     ))
 }
 
-/// Whether a password has this hash. Without a hash it takes as long, and the answer is no.
+/// Whether a password has this hash. Without a hash the result is false, after the same time, so that the time does
+/// not tell whether the user exists.
 pub(super) fn verify(password: &[u8], hash: Option<&str>) -> bool {
     let parsed = hash.and_then(parse);
     let is_known = parsed.is_some();

@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The most instances of one command for which the next command waits. A single command for thousands of instances,
-/// which may not be divided, therefore delays others no longer than several small commands would.
+/// The maximum number of instances of a command that count for the delay of the next command. Without this maximum, a
+/// single command for thousands of instances, which cannot be divided, would delay all others for a long time.
 const INSTANCES_MAX: u32 = 256;
 
 /// While several projects send requests, limits placements to the pace at which admission control accepts requests for

@@ -1,5 +1,4 @@
-//! Why a ranking came out as it did: the scores of the best hosts, and of those that the caller
-//! names.
+//! Explains a ranking: the scores of the best hosts, and of those that the caller names.
 
 use placewright_placement::explain::first_failed;
 use placewright_placement::{CandidateQuery, ConsumerUuid, ProviderId, State};

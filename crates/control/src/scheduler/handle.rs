@@ -104,7 +104,7 @@ impl SchedulerHandle {
         compute(self.shared.scheduler.lock().hosts())
     }
 
-    /// How often other claims took selected hosts first, lately.
+    /// An estimate of how often other claims have recently taken the selected hosts first.
     #[must_use]
     pub fn contention(&self) -> Contention {
         *self.shared.contention.lock()
@@ -188,7 +188,8 @@ impl SchedulerHandle {
     }
 }
 
-/// Why no hosts can be searched for a request, as JSON for a fault; empty if the refusal's text says it all.
+/// Why no hosts can be searched for a request, as JSON for a fault; empty if the refusal's text has all that is
+/// known.
 #[must_use]
 pub fn prepare_refusal_json(refusal: &PrepareRefusal) -> String {
     let cause = match refusal {

@@ -24,7 +24,7 @@ pub struct SearchContext<'a> {
     pub scheduler: &'a mut Scheduler,
     /// The state of placement.
     pub state: &'a State,
-    /// How often other claims took the selected hosts first, lately.
+    /// An estimate of how often other claims have recently taken the selected hosts first.
     pub contention: Contention,
     /// The number of this scheduler among those that compete for the same hosts, from 0. It decides which
     /// hosts besides the best ones this scheduler's claims name.
