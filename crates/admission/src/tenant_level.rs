@@ -138,15 +138,15 @@ pub struct PoolStatus {
     pub timed_out: u64,
 }
 
-/// A request that waits in a pool: what the user of the level keeps for it, and the seat that it will get.
+/// A request that waits in a pool: the value with which its task is woken, and the seat that it will get.
 #[derive(Debug)]
 struct Queued<W> {
     seat: Seat,
     waiter: W,
 }
 
-/// The priority level of tenants. `W` is what the user of the level keeps for each waiting request, in order to let it
-/// continue.
+/// The priority level of tenants. `W` is the value with which the caller of this type wakes the task of a waiting
+/// request.
 ///
 /// After [`Self::finish`], [`Self::give_back_early`] and [`Self::abandon`], and at the time that `finish` returned,
 /// call [`Self::start_next`] until it returns nothing.
@@ -382,8 +382,8 @@ impl<W> TenantLevel<W> {
         }
         let time = self.time_of_work(work);
         let end = self.work_end.max(now).saturating_add(time);
-        // While one project is alone, its work is not slowed down and may be done before `work_end` says so. The bound
-        // keeps such work from delaying later requests.
+        // While one project is alone, its work is not slowed down and may be done before `work_end`. The bound keeps
+        // such work from delaying later requests.
         self.work_end = end.min(now + WORK_AHEAD_MAX + time);
         self.work_end.saturating_sub(WORK_AHEAD_MAX)
     }
@@ -408,7 +408,7 @@ impl<W> TenantLevel<W> {
         }
     }
 
-    /// Ends a request whose client had gone before it ran. The project is not charged, and the table of costs learns
+    /// Ends a request whose client had gone before it ran. The project is not charged, and the table of costs records
     /// nothing from it.
     pub fn abandon(&mut self, seat: Seat) {
         let IncomingRequest { project, user, .. } = seat.request;

@@ -174,8 +174,8 @@ struct OrderInput<'a> {
     resources: Vec<ResourceInput<'a>>,
     origin: Option<GuestRefInput>,
     target: Option<GuestRefInput>,
-    /// Where the image is: a path or a URL. None if the instance has no image with a UUID, or if [`Options::images`] is
-    /// not set.
+    /// The location of the image: a path or a URL. None if the instance has no image with a UUID, or if
+    /// [`Options::images`] is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<String>,
     /// The specification's body as control wrote it: flavor, image, networks and the like.
@@ -306,7 +306,7 @@ impl CommandDriver {
         found.collect()
     }
 
-    /// Where the image of a specification is.
+    /// The location of the image of a specification.
     fn image_location(&self, spec: Option<&RawValue>) -> Option<String> {
         let images = self.options.images.as_deref()?;
         let spec: SpecWithImage = serde_json::from_str(spec?.get()).ok()?;

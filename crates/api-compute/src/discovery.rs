@@ -9,7 +9,7 @@ use crate::routed_request::RoutedRequest;
 use crate::servers::actions;
 use crate::version::{NEWEST, OLDEST, Version};
 
-/// The body at `/`: the list of versions, and what the installation can do.
+/// The body at `/`: the list of versions, and the capabilities of the installation.
 pub(crate) fn version_list(origin: &str, options: &ComputeOptions) -> Value {
     json!({"versions": [version_entry(origin)], "capabilities": capabilities(options)})
 }

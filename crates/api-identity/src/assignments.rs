@@ -1,4 +1,4 @@
-//! Who has which role, and where.
+//! The assignments of roles to users, each in a scope.
 
 use std::collections::BTreeSet;
 

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use crate::sign_in_body::METHODS;
 
-/// The body at `/`: the list of versions, and what the installation can do: the same for all callers.
+/// The body at `/`: the list of versions, and the capabilities of the installation, which are the same for all
+/// callers.
 pub(crate) fn version_list(origin: &str) -> Value {
     json!({
         "versions": {"values": [version_entry(origin)]},

@@ -15,7 +15,7 @@ pub(crate) fn missing(what: &str, id: &str) -> ApiError {
     ApiError::not_found(format!("There is no {what} {id}."))
 }
 
-/// A 401 that does not say what was wrong.
+/// A 401 without the reason.
 pub(crate) fn unauthorized() -> ApiError {
     ApiError::new(401, "The credentials or the token are not valid.")
 }

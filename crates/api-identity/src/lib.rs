@@ -1,5 +1,5 @@
-//! The Identity REST API of Placewright: what clients need of OpenStack Identity v3, for an installation that has
-//! no Keystone.
+//! The Identity REST API of Placewright: the part of OpenStack Identity v3 that clients need, for an installation
+//! that has no Keystone.
 //!
 //! [`IdentityService`] answers requests without sockets. Control keeps users, projects, roles and assignments
 //! ([`placewright_control::accounts::Accounts`]), and [`placewright_auth::Passwords`] checks passwords. This crate

@@ -33,7 +33,7 @@ impl Call<'_> {
         wants_disabled != is_enabled
     }
 
-    /// Whether the only domain passes the filter of the query.
+    /// Whether the installation's only domain passes the query's filter for domains.
     pub(crate) fn passes_domain(&self) -> bool {
         self.passes("domain_id", DEFAULT_DOMAIN)
     }

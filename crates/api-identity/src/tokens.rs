@@ -1,4 +1,4 @@
-//! Tokens: signing in, looking at a token, revoking it; and the scopes for which its user can get further tokens.
+//! Tokens: signing in, showing and revoking a token, and the scopes for which its user can get further tokens.
 
 use hyper::header::{HeaderName, HeaderValue};
 use placewright_conductor::accounts::{AccountCommand, AssignmentScope, DEFAULT_DOMAIN};

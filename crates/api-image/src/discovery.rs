@@ -1,4 +1,4 @@
-//! What the service says of itself: its versions, import methods and limits.
+//! The documents in which the service describes itself: its versions, import methods and limits.
 
 use placewright_auth::Rule;
 use placewright_http::{ApiResult, Reply};
@@ -11,7 +11,7 @@ use crate::request::RoutedRequest;
 /// have.
 const NEWEST: u8 = 7;
 
-/// The list of versions, and what the installation can do: the same for all callers.
+/// The list of versions, and the capabilities of the installation, which are the same for all callers.
 pub(crate) fn versions(origin: &str, options: &ImageOptions) -> Value {
     let version = |number: u8| {
         json!({
@@ -24,8 +24,8 @@ pub(crate) fn versions(origin: &str, options: &ImageOptions) -> Value {
     json!({"versions": versions, "capabilities": capabilities(options)})
 }
 
-/// What the service can do, with the limits of single images. What the caller's project has left is at
-/// `/v2/info/usage`.
+/// The capabilities of the service, with the limits of single images. The limits and the usage of the caller's
+/// project are at `/v2/info/usage`.
 fn capabilities(options: &ImageOptions) -> Value {
     json!({
         "release": env!("CARGO_PKG_VERSION"),

@@ -126,8 +126,8 @@ impl ImageFolder {
         Ok(system.f_bavail.saturating_mul(system.f_frsize))
     }
 
-    /// Removes old files that belong to no image, as those of uploads and deletions that ended with their process, and
-    /// returns the number of files. `is_known` says which images have bytes.
+    /// Removes old files that belong to no image, as those of uploads and deletions that ended with their process,
+    /// and returns the number of files. `is_known` returns whether an image has bytes.
     ///
     /// # Errors
     ///

@@ -66,7 +66,7 @@ pub struct MatchedRequest {
     resource: Resource,
     /// Scheme and host of the API as the client addresses it.
     origin: String,
-    /// What the client has of the list of versions.
+    /// The headers of the request, which tell whether the client has the list of versions in its cache.
     headers: HeaderMap,
 }
 

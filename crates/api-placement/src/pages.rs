@@ -27,17 +27,17 @@ use crate::shared::PlacementService;
 pub(crate) enum Page {
     /// The OpenAPI document of the Placement API.
     OpenApi,
-    /// What the service can do.
+    /// The capabilities of the service.
     Capabilities,
     /// The stream of all durable changes in order.
     Changes,
-    /// An explanation of why a query for candidates finds what it finds.
+    /// An explanation of a query for candidates: which hosts each of its constraints excludes.
     Explain,
     /// The inconsistencies that an audit finds.
     Audit,
     /// An audit that repairs inconsistencies.
     Repair,
-    /// What this process does as one of the replicas of control.
+    /// The status of this process as one of the replicas of control.
     Status,
     /// A request that another replica lead.
     HandOver,

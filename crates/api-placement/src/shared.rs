@@ -31,7 +31,7 @@ pub struct PlacementService {
     /// Makes another replica lead, in a process that is a replica.
     pub(crate) hand_over: OnceLock<HandOver>,
     pub(crate) followers: OnceLock<ListFollowers>,
-    /// Where the journal is, for operators.
+    /// A description of the journal's location, for operators.
     pub(crate) store: OnceLock<String>,
     /// The caches of responses with candidates.
     pub(crate) candidate_caches: CandidateCaches,

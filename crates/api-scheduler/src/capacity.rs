@@ -44,7 +44,7 @@ struct CapacityResponse {
     by_zone: BTreeMap<String, u64>,
     /// The number of instances by place of each level of the topology.
     by_level: Vec<LevelJson>,
-    /// What stops the next instance, the obstacle of most hosts first.
+    /// The reasons why no host takes a further instance; the reason of the most hosts comes first.
     #[serde(rename = "bounds")]
     limiting_factors: Vec<LimitingFactorJson>,
 }

@@ -21,7 +21,7 @@ pub(crate) fn show(route: Route, headers: &HeaderMap) -> ApiResult<Reply> {
     static_document(200, &document, headers)
 }
 
-/// What the API can do, with the limits of single requests.
+/// The capabilities of the API, with the limits of single requests.
 fn capabilities() -> Value {
     let resources: Vec<&str> = Route::RESOURCES.iter().map(|route| route.path()).collect();
     json!({

@@ -101,7 +101,7 @@ impl Route {
 
     /// The operations of the path, and the value of the header `Allow`.
     fn operations(self) -> (&'static [Operation], &'static str) {
-        // The selection of destinations is not costly, because an indexed search looks at few hosts of the fleet.
+        // The selection of destinations is not costly, because an indexed search evaluates few hosts of the fleet.
         const UPDATE_ALLOCATIONS: &[Operation] = &[with_body("POST", Rule::AllocationsUpdate)];
         const CAPACITY: &[Operation] = &[costly(with_body("POST", Rule::AllocationCandidatesList))];
         const CLAIM: &[Operation] = &[

@@ -60,7 +60,7 @@ pub struct RequestedHost {
     pub rank: Option<usize>,
     /// The sum of the weighers' shares, higher is better; none if the host was excluded.
     pub score: Option<f64>,
-    /// What each weigher contributes to the score.
+    /// The contribution of each weigher to the score.
     #[serde(default)]
     pub weights: Vec<WeigherContribution>,
     /// The reason why the host was excluded; none if it was compared.
@@ -92,7 +92,7 @@ pub struct ScoredHost {
     /// Whether this is the selected host. Those before it in the ranking were full at the claim, because
     /// concurrent requests were faster.
     pub selected: bool,
-    /// What each weigher contributes to the score; empty if only one host was feasible.
+    /// The contribution of each weigher to the score; empty if only one host was feasible.
     pub weights: Vec<WeigherContribution>,
 }
 

@@ -208,7 +208,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// 413 when the body is longer than it may be, 408 when it does not arrive within the time-out, 400 when the client
-/// breaks off, 503 when other bodies occupy the memory.
+/// stops sending before the end, 503 when other bodies occupy the memory.
 pub(crate) async fn read<B>(
     body: B,
     limits: Limits<'_>,

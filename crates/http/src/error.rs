@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use hyper::header::{self, HeaderMap, HeaderValue};
 
-/// An error response. The request has changed nothing, with two exceptions: a change may have been made before a 500
-/// after a panic, and before a 503 because the store or another replica did not say whether it was made.
+/// An error response. The request has changed nothing, with two exceptions: a 500 after a panic, and a 503 because
+/// the store or another replica did not report whether the change was made. In these two cases the change may have
+/// been made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     status: u16,
@@ -80,7 +81,7 @@ impl ApiError {
         Self::new(501, detail)
     }
 
-    /// A 503: the store or the identity service fails, or there is no room at present.
+    /// A 503: the store or the identity service fails, or the server is at one of its limits at present.
     pub fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(503, detail)
     }

@@ -37,8 +37,8 @@ const HEADER_SEPARATOR_BYTES: usize = 4;
 /// Returns why the services are not ready at present, in one line; `None` if they are.
 type Readiness = Box<dyn Fn() -> Option<&'static str> + Send + Sync>;
 
-/// Waits for the store to confirm that the state has every acknowledged change. An error says in a sentence why that is
-/// not certain.
+/// Waits for the store to confirm that the state has every acknowledged change. An error is a sentence with the
+/// reason why that is not certain.
 pub type Confirming = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// Begins a confirmation of the state; `None` if there is nothing to wait for.
@@ -306,8 +306,8 @@ impl Gateway {
         body::read(body, limits, || self.costly.caller_or_anonymous(identity)).await
     }
 
-    /// Lets a request be carried out, at once as long as its priority level has a free seat. `describe`
-    /// says of which kind the request is, and how many instances it asks for.
+    /// Lets a request be carried out, at once as long as its priority level has a free seat. `describe` returns the
+    /// kind of the request, and how many instances it asks for.
     pub(crate) fn admit(
         &self,
         identity: &Identity,

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_all_share_is_held_only_as_it_grows() {
+    async fn memory_of_the_total_is_held_only_as_a_body_arrives() {
         let budget = MemoryBudget::new(16 << 10);
         let [a, b, _] = callers();
         let mut many = Vec::new();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_larger_than_the_share_gets_the_whole_share() {
+    async fn a_request_for_more_than_the_share_gets_the_whole_share() {
         let budget = MemoryBudget::new(64 << 10);
         let [a, ..] = callers();
         let mut held = budget.try_hold(a, 1 << 30).expect("room");

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn services_count_for_themselves_however_many_kinds_there_are() {
+    fn each_service_counts_its_own_requests_however_many_kinds_there_are() {
         let text = |registry: &Registry| {
             let mut text = String::new();
             prometheus_client::encoding::text::encode(&mut text, registry).unwrap();

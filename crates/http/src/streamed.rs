@@ -19,8 +19,8 @@ use crate::error::{ApiError, ApiResult};
 /// The future in which a body sink handles a piece, or the end of the body.
 pub type Sinking<'a> = Pin<Box<dyn Future<Output = ApiResult<()>> + Send + 'a>>;
 
-/// The destination of a request body that is too large for memory. It is dropped without [`Self::finish`] when the
-/// client breaks off.
+/// The destination of a request body that is too large for memory. If the client closes its connection early, it is
+/// dropped without [`Self::finish`].
 pub trait BodySink: Send {
     /// Takes the next piece. No more is read from the client until that is done.
     ///
@@ -45,7 +45,7 @@ const WINDOW_BYTES: usize = 256 << 10;
 ///
 /// # Errors
 ///
-/// Those of the sink; 408 when the body arrives too slowly, 400 when the client breaks off.
+/// Those of the sink; 408 when the body arrives too slowly, 400 when the client stops sending before the end.
 pub(crate) async fn receive<B>(
     body: &mut B,
     mut sink: Box<dyn BodySink>,

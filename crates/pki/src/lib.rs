@@ -7,8 +7,8 @@
 //! - [`Credentials`]: such a folder as TLS configurations, loaded again when it changes.
 //! - [`CertificateFacts`]: the parsed fields of a certificate.
 //!
-//! What the names in certificates allow is defined in `placewright_identity`. An authority of the operator's own can be
-//! used instead of [`Authority`]: a holder's folder has the same content then.
+//! `placewright_identity` defines which calls the names in a certificate allow. An authority of the operator's own
+//! can be used instead of [`Authority`]: a holder's folder has the same content then.
 
 mod authority;
 mod certificate;

@@ -65,10 +65,10 @@ impl<'s> HostRow<'s> {
         }
     }
 
-    /// When the cell last heard from the host's agent; `None` if it has not heard from the agent yet.
+    /// The time of the last message of the host's agent to the cell; `None` if there was no message yet.
     pub(crate) fn last_report_at(&self) -> Option<Timestamp> {
         let reported_at = self.view.map(|view| view.heard_at);
-        // The time is 0 until the cell has heard from the agent.
+        // The time is 0 until the cell has received a message of the agent.
         reported_at.filter(|time| time.0 > 0)
     }
 }

@@ -150,7 +150,7 @@ pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 }
 
 /// The events of an action: first the search for a host, if there was no attempt or the action failed; then the
-/// attempts on hosts, the latest first. `sees_hosts` says whether the names of hosts and tracebacks are shown.
+/// attempts on hosts, the latest first. `sees_hosts` is whether the names of hosts and tracebacks are shown.
 fn events(
     request: &RoutedRequest<'_>,
     context: &ActionContext,

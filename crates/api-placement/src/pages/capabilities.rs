@@ -9,7 +9,7 @@ use super::check_parameters;
 use crate::microversion::Microversion;
 use crate::options::PlacementOptions;
 
-/// The document, which is the same for all callers. What a caller may do is found by trying.
+/// The document, which is the same for all callers. It does not depend on the rights of the caller.
 pub(super) fn show(
     query: &Query<'_>,
     headers: &HeaderMap,

@@ -28,7 +28,7 @@ pub(crate) struct DurableBench {
     #[arg(long, default_value_t = 10.0, value_parser = positive)]
     seconds: f64,
 
-    /// Where the temporary store is made: a real disk, since the bar is about fsync
+    /// The directory of the temporary store: on a real disk, because the target includes fsync
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     directory: PathBuf,
 

@@ -48,7 +48,7 @@ impl fmt::Debug for TlsAcceptor {
 /// The wait for the first byte of a connection.
 pub(crate) struct FirstByteWait<'a> {
     pub(crate) timeout: Duration,
-    /// Says whether the connection has to close, because another one needs its permit.
+    /// The state that shows whether the connection has to close, because another one needs its permit.
     pub(crate) connection_state: &'a ConnectionState,
 }
 

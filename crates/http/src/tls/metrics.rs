@@ -108,8 +108,8 @@ impl ListenerTlsMetrics {
             .set(at_s);
     }
 
-    /// Counts that the listener's files were read again. `is_replaced` says whether that replaced the certificate
-    /// in force.
+    /// Counts that the listener's files were read again. `is_replaced` is whether that replaced the certificate in
+    /// force.
     pub fn count_reload(&self, is_replaced: bool) {
         let labels = ReloadLabels {
             listener: self.listener,

@@ -32,7 +32,7 @@ pub(super) trait ParseGroup {
     ///
     /// # Errors
     ///
-    /// [`BadRequest`] for a malformed list. A warning would not do, because without the constraint the
+    /// [`BadRequest`] for a malformed list. A warning would not be enough, because without the constraint the
     /// instance could get a host that it must not use.
     fn parse_any_trait(
         &mut self,

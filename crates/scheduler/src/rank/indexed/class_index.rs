@@ -255,7 +255,7 @@ impl ClassIndex {
         };
         for term in scores.terms() {
             let (low, high) = (declared_or_found(term.low), declared_or_found(term.high));
-            // Without a feasible host the ends are infinite. Any scale will do then.
+            // Without a feasible host the ends are infinite. It does not matter then which scale is used.
             let is_finite = low.is_finite() && high.is_finite();
             let (low, high) = if is_finite { (low, high) } else { (0.0, 0.0) };
             scales.push(Scale::new(term.multiplier, low, high));
