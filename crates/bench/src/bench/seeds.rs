@@ -1,5 +1,6 @@
-//! `placewright bench seeds`: the experiments with which the schedulers before this one were judged, made again with the product
-//! beside the old ways, on the same hosts, requests and machine. It writes `docs/experiments.md` with its plots.
+//! `placewright bench seeds`: repeats published experiments about earlier schedulers, with this product and with the
+//! earlier ways of scheduling (the old ways), on the same hosts, requests and machine. It writes
+//! `docs/experiments.md` with its plots.
 //!
 //! The schedulers are the product's: its placer, its engine and its journals in this process, with parts of the roles
 //! that make replicas of them. Only the old ways ([`old_ways`]) have code of their own.
@@ -83,7 +84,7 @@ const ALL: [Experiment; 5] = [
     Experiment::Cells,
 ];
 
-/// What the experiments have come to so far.
+/// The results of the experiments so far.
 #[derive(Debug, Default)]
 struct Results {
     sections: Vec<Section>,

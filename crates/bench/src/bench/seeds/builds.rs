@@ -27,7 +27,7 @@ pub(super) struct BuildSizes {
     pub(super) retries: Vec<usize>,
 }
 
-/// What became of the servers.
+/// The results of the builds at one rate of failure.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct BuildFigures {
     pub(super) fail_percent: u8,

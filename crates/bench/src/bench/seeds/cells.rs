@@ -25,7 +25,7 @@ pub(super) struct CellSizes {
     pub(super) pages: usize,
 }
 
-/// What was measured with some of the cells down.
+/// The measurements while some of the cells were down.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct CellFigures {
     pub(super) cells: u32,

@@ -13,8 +13,8 @@ use crate::bench::server_process::free_address;
 
 /// The longest wait for the member to take requests.
 const READY_MAX: Duration = Duration::from_secs(60);
-/// The pause between two looks at whether it does.
-const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// The pause between two checks whether the member takes requests.
+const CHECK_PAUSE: Duration = Duration::from_millis(50);
 
 /// A running member, which is killed when dropped.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl EtcdProcess {
             if start.elapsed() > READY_MAX {
                 bail!("etcd did not become ready");
             }
-            std::thread::sleep(LOOK_PAUSE);
+            std::thread::sleep(CHECK_PAUSE);
         }
         Ok(member)
     }
@@ -95,7 +95,7 @@ impl Drop for EtcdProcess {
 
 fn is_healthy(address: SocketAddr) -> bool {
     let ask = || -> std::io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&address, LOOK_PAUSE)?;
+        let mut stream = TcpStream::connect_timeout(&address, CHECK_PAUSE)?;
         stream.set_read_timeout(Some(Duration::from_secs(1)))?;
         stream.write_all(b"GET /health HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
         let mut answer = String::new();

@@ -28,7 +28,7 @@ pub(super) const PLACES: i32 = 11;
 const EMPTY_HOSTS_MAX: u32 = 3;
 /// Of a fleet that is nearly full, one host in this many has a place left.
 const HOSTS_PER_PLACE: u32 = 10;
-/// What an instance requests.
+/// The amounts that an instance requests.
 const VCPUS: u32 = 1;
 const MEMORY_MB: u32 = 2048;
 const DISK_GB: u32 = 10;

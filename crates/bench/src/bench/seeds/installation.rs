@@ -54,7 +54,7 @@ pub(super) struct Installation {
     agents: Vec<Agent>,
 }
 
-/// How far servers are.
+/// The numbers of servers whose builds have ended, by their result.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Settled {
     pub(super) active: usize,
@@ -65,7 +65,7 @@ pub(super) struct Settled {
 const FLAVOR: &str = "seeds";
 /// An image of which no properties are known.
 const IMAGE: &str = "70ace000-0000-4000-8000-000000000001";
-/// What a host has, in units of what a server needs: servers never fail for want of room.
+/// The number of servers that fit on a host. It is so large that no server fails because of missing room.
 const ROOM: u32 = 4_096;
 /// A cell counts as down after this time.
 pub(super) const CELL_DOWN_AFTER: Duration = Duration::from_secs(2);

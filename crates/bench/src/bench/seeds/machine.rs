@@ -1,4 +1,4 @@
-//! On what the experiments ran: the machine, and the commit of the program.
+//! Describes the machine on which the experiments ran, and the commit of the program.
 
 use std::fs;
 use std::process::Command;

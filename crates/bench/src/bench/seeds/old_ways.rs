@@ -66,7 +66,7 @@ pub(super) const WAYS: [Way; 4] = [
     },
 ];
 
-/// What a way came to.
+/// The results of one of the old ways.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct OldWayFigures {
     pub(super) way: Way,
@@ -86,7 +86,7 @@ pub(super) struct OldWayFigures {
     pub(super) failed: u64,
 }
 
-/// What became of one request.
+/// The result of one request.
 #[derive(Debug, Clone, Copy, Default)]
 struct OldRequest {
     decision: Duration,
@@ -165,7 +165,7 @@ fn at_once(hosts: &Hosts, schedulers: &[Mirror]) -> anyhow::Result<Vec<OldReques
     })
 }
 
-/// Carries out one request: decides, asks the host, and decides again without it if it refuses.
+/// Carries out one request: decides, sends the claim to the host, and decides again without this host if it refuses.
 fn run(hosts: &Hosts, scheduler: &Mirror, index: usize) -> anyhow::Result<OldRequest> {
     let begun = Instant::now();
     let mut request = OldRequest {

@@ -11,7 +11,7 @@ use super::plot::Plot;
 
 /// The name of the page, and of the folder with its plots.
 const NAME: &str = "experiments";
-/// What begins the last line of the page.
+/// The beginning of the last line of the page.
 const CHECKSUM_BEGINS: &str = "<!-- written by placewright-bench seeds; checksum ";
 
 /// A part of the page.

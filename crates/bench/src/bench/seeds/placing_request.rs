@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::replicas::Replica;
 
-/// What became of one request.
+/// The result of one request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PlacedRequest {
     /// The time in which hosts were ranked, which is the decision.

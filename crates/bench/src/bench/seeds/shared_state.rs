@@ -20,7 +20,7 @@ pub(super) const REQUESTS: usize = 31;
 /// The seed of the instances' UUIDs.
 const INSTANCE_SEED: u64 = 23;
 
-/// What one number of schedulers did.
+/// The results for one number of schedulers.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct SharedStateFigures {
     pub(super) store: &'static str,

@@ -1,4 +1,4 @@
-//! What was measured of many requests, in a few figures.
+//! The distribution of durations that were measured for many requests.
 
 use std::time::Duration;
 

@@ -39,7 +39,7 @@ pub(super) struct WalkingSizes {
     pub(super) decisions_of_host: u64,
 }
 
-/// What a method came to.
+/// The results of one method.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct WalkingFigures {
     pub(super) hosts: u32,
@@ -53,7 +53,7 @@ pub(super) struct WalkingFigures {
     pub(super) claims: u64,
 }
 
-/// What one worker did.
+/// The results of one worker.
 #[derive(Debug, Default)]
 struct WorkerResults {
     decisions: Vec<Duration>,

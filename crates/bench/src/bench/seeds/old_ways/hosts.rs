@@ -116,7 +116,8 @@ impl Hosts {
         self.hosts.iter().map(|host| *host.lock()).collect()
     }
 
-    /// Brings all hosts back to how they began, as new versions of their rows. Tells nobody.
+    /// Resets all hosts to their initial states, as new versions of their rows. No scheduler gets a message about
+    /// that.
     ///
     /// # Errors
     ///
@@ -138,7 +139,7 @@ impl Hosts {
     }
 }
 
-/// Writes the numbers of a row that is there.
+/// Updates the numbers in an existing row.
 fn write(table: &Connection, row: Row) -> anyhow::Result<()> {
     table
         .prepare_cached("UPDATE hosts SET version = ?2, taken = ?3 WHERE host = ?1")?
@@ -168,8 +169,8 @@ pub(super) fn read_all(table: &Connection) -> anyhow::Result<Vec<Row>> {
     Ok(all)
 }
 
-/// What else a row has of a host: like the columns of Nova with the processor, the topology, what can be run and the devices, but
-/// shorter.
+/// The other data in a host's row. They are like the columns of Nova for the processor, the topology, the supported
+/// instances and the devices, but shorter.
 fn facts() -> String {
     let cells = (0..2).map(|cell| {
         json!({

@@ -1,8 +1,8 @@
-//! What hosts tell schedulers.
+//! The messages of hosts to schedulers.
 
 use parking_lot::Mutex;
 
-/// What a scheduler needs of a host's row in the table.
+/// The part of a host's row in the table that schedulers use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) host: u32,
@@ -12,7 +12,7 @@ pub(super) struct Row {
     pub(super) taken: i32,
 }
 
-/// What a host tells a scheduler.
+/// A message of a host to a scheduler.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Message {
     pub(super) row: Row,
@@ -20,7 +20,7 @@ pub(super) struct Message {
     pub(super) answers_own_claim: bool,
 }
 
-/// The messages that a scheduler has not looked at yet.
+/// The messages that a scheduler has not handled yet.
 #[derive(Debug, Default)]
 pub(super) struct Inbox(Mutex<Vec<Message>>);
 

@@ -34,7 +34,7 @@ pub(super) struct Mirror {
     request: Arc<RequestSpec>,
 }
 
-/// What a scheduler knows of the hosts.
+/// The copy of the hosts' states by which a scheduler decides.
 struct View {
     scheduler: Scheduler,
     state: State,
@@ -43,7 +43,7 @@ struct View {
     host_by_slot: Vec<u32>,
 }
 
-/// What a scheduler knows of one host.
+/// The copy of the state of one host.
 #[derive(Debug, Clone, Copy)]
 struct KnownHost {
     row: Row,
@@ -52,7 +52,7 @@ struct KnownHost {
 }
 
 impl Mirror {
-    /// A scheduler that knows the hosts as they begin.
+    /// A scheduler with a mirror of the hosts' initial states.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl Mirror {
         Ok((chosen, start.elapsed()))
     }
 
-    /// Learns the rows of all hosts, and forgets the own choices, because their instances have ended.
+    /// Replaces the copies of all hosts' rows, and forgets the own choices, because their instances have ended.
     ///
     /// # Errors
     ///
@@ -165,8 +165,8 @@ impl Mirror {
 }
 
 impl View {
-    /// Takes note of a row. `answered` is the number of own choices that the row answers; without it a newer row replaces
-    /// all of them.
+    /// Replaces the copy of a host's row. `answered` is the number of own choices that the row answers; without it a
+    /// newer row replaces all of them.
     fn learn(&mut self, row: Row, answered: Option<i32>) -> anyhow::Result<()> {
         let known = &mut self.known[row.host as usize];
         let before = *known;

@@ -159,7 +159,7 @@ fn retries_plot(
     }
 }
 
-/// What one scheduler needs until it has decided, by the number of hosts.
+/// A plot of the time of one scheduler until it has decided, by the number of hosts.
 fn time_plot(figures: &[OldWayFigures], shared: &[SharedStateFigures]) -> Plot {
     let mut lines: Vec<Line> = WAYS
         .iter()

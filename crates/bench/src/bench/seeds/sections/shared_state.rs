@@ -15,7 +15,8 @@ const BLOCKED_MS: f64 = 5.0;
 /// The number of hosts of the published experiment, for which the targets are.
 const PUBLISHED_HOSTS: u32 = 3;
 
-/// What was published for 31 requests on 3 hosts: what was measured, a decision, blocked by the database, and retries.
+/// The published results for 31 requests on 3 hosts: the name of the measurement, the time of a decision, the time
+/// blocked by the database, and the retries.
 const PUBLISHED: [[&str; 4]; 4] = [
     ["filter scheduler, 1 scheduler", "3", "355", "7 of 31"],
     [

@@ -1,5 +1,5 @@
-//! What HTTP adds to a claim with its decision: the same requests through the scheduler's service over a connection on
-//! loopback, and as calls in this process.
+//! Measures the time that HTTP adds to a claim with its decision: the same requests through the scheduler's service
+//! over a connection on loopback, and as calls in this process.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

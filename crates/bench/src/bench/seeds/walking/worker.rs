@@ -65,7 +65,7 @@ pub(super) struct Worker {
     random: RandomNumbers,
 }
 
-/// What a walk knows of a feasible host.
+/// A feasible host of a walk.
 struct WalkedHost {
     slot: u32,
     /// The free amount of each requested class.
