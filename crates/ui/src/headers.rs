@@ -3,7 +3,8 @@
 
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-/// What the page may load and do: its own files and requests to its own origin, nothing else.
+/// The content security policy of the page: it may load its own files and send requests to its own origin, and
+/// nothing else.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
      img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'";

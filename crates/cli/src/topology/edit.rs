@@ -13,7 +13,7 @@ use super::merge::insert_level;
 use super::placement::{Placement, Provider};
 use super::table::{name_of, uuid_of};
 
-/// What is done with the members.
+/// The operation on the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Add,

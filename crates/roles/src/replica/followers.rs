@@ -19,7 +19,7 @@ pub(crate) struct Followers {
     peers: Arc<Peers>,
     addresses: watch::Sender<Vec<ReplicaAddress>>,
 }
-/// What is known of one follower.
+/// The data of one follower.
 
 #[derive(Debug, Default)]
 struct State {
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// What a follower sends when it joins this replica, which leads since the entry `epoch`.
+    /// The message with which a follower joins this replica, which leads since the entry `epoch`.
     fn start(epoch: u64, origin: u64, address: &str, release: &str) -> FollowStart {
         FollowStart {
             origin,

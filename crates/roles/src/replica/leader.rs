@@ -164,7 +164,7 @@ impl<M: ReplicatedMachine> ReplicaLink for LeadingReplica<M> {
 struct FollowerStream<M: ReplicatedMachine> {
     own: Arc<Own>,
     replica: Replica<M>,
-    /// What the follower sent to open the stream.
+    /// The message with which the follower opened the stream.
     start: FollowStart,
     /// Keeps the follower on the list of followers until the stream ends.
     joined: Joined,

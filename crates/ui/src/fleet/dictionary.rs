@@ -1,4 +1,4 @@
-//! Values that many hosts have in common, each sent to a page once and named by its number from then on.
+//! Values that many hosts have in common. Each is sent to a page once; rows refer to it by its number.
 
 use std::collections::HashMap;
 use std::sync::Arc;

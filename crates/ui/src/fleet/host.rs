@@ -15,7 +15,7 @@ pub(super) type Amounts = SmallVec<[i64; 4]>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     pub(super) consumers: u32,
-    /// In the order of the classes in the host's shape.
+    /// The used amounts, in the order of the classes in [`write_shape`].
     pub(super) used: Amounts,
 }
 
@@ -25,9 +25,9 @@ pub(super) enum Condition {
     Up = 0,
     Disabled = 1,
     Down = 2,
-    /// An operator declared it down.
+    /// An operator has forced the host down.
     ForcedDown = 3,
-    /// Placement has it, and no agent reports it to the scheduler.
+    /// Placement has the host, but no agent reports it to the scheduler.
     Unreported = 4,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Description<'a> {
     pub(super) host: &'a str,
     pub(super) node: &'a str,
     pub(super) condition: Condition,
-    /// The range of its report's age.
+    /// The range of the age of the host's latest report; see [`age_range`].
     pub(super) age: u8,
 }
 

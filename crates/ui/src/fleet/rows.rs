@@ -15,7 +15,8 @@ use super::host::{self, Condition, Usage, write_list, write_text};
 /// and the view begins anew.
 const VALUES_MAX: usize = 1 << 17;
 
-/// The kinds of values that hosts have in common, in the order of their names in [`KINDS`].
+/// The kinds of values that hosts have in common, in the order of their names in [`KINDS`]. A shape is the list of a
+/// host's inventories.
 const CELL: usize = 0;
 const ZONE: usize = 1;
 const AGGREGATES: usize = 2;
@@ -111,7 +112,7 @@ impl Rows {
         self.version += 1;
     }
 
-    /// Begins anew if there are too many values that no host has any more. Returns whether it did.
+    /// Begins anew if there are too many values that no host has any more; returns whether it did.
     pub(super) fn begin_anew_if_grown(&mut self) -> bool {
         let is_grown = |values: &Dictionary| values.len() > VALUES_MAX.max(2 * self.hosts);
         let begins = self.values.iter().any(is_grown);
