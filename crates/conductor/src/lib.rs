@@ -17,6 +17,7 @@ pub mod cell_conductor;
 pub mod claim_request;
 pub mod claims;
 pub mod control;
+pub mod decision;
 pub mod fault;
 pub mod ids;
 pub mod message;
@@ -27,6 +28,7 @@ pub mod table;
 
 pub use claim_request::{ClaimChange, ClaimRequest, ClaimResponse, MoveSide};
 pub use control::ControlState;
+pub use decision::{Decision, FallenHost, RankingRecord};
 pub use fault::{Action, Attempt, Fault};
 pub use ids::{CellId, HostId, InstanceId, MigrationId};
 pub use message::{Message, MoveDecision, MoveKind, Reply};

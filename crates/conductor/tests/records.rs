@@ -10,7 +10,7 @@ use placewright_conductor::super_conductor::{
 };
 use placewright_conductor::{
     Amounts, Candidate, ClaimChange, ClaimRequest, ClaimResponse, HardRule, HostId, MoveKind,
-    MoveSide, Spec, cell_conductor, super_conductor,
+    MoveSide, RankingRecord, Spec, cell_conductor, super_conductor,
 };
 use placewright_placement::group::{Relation, Rule, RuleScope};
 use placewright_placement::{self as placement, Inventory, Timestamp};
@@ -89,11 +89,11 @@ fn world_with_move(before_gb: i64, after_gb: i64) -> World {
     let mut world = with_storage();
     world.create(&[1]);
     world.conduct(Command::Place {
-        ranked_candidates: vec![RankedCandidates {
-            instance: instance(1),
-            candidates: vec![on_storage(host(0, 0), before_gb)],
-            alternate_count: 0,
-        }],
+        ranked_candidates: vec![RankedCandidates::new(
+            instance(1),
+            vec![on_storage(host(0, 0), before_gb)],
+            0,
+        )],
         least: 1,
     });
     let (instance, migration) = (instance(1), migration(1));
@@ -109,6 +109,7 @@ fn world_with_move(before_gb: i64, after_gb: i64) -> World {
         migration,
         candidates: vec![on_storage(host(0, 1), after_gb)],
         alternate_count: 0,
+        ranking: RankingRecord::default(),
     });
     world.conduct(Command::MoveAccepted { migration });
     world
@@ -338,11 +339,8 @@ fn a_rule_without_others_is_about_the_members_of_the_group() {
         builds: builds.to_vec(),
     });
     // All three instances prefer the same host, in one command. Each instance excludes the later ones from its host.
-    let ranked = |number| RankedCandidates {
-        instance: instance(number),
-        candidates: vec![candidate(host(0, 0), 1), candidate(host(0, 1), 1)],
-        alternate_count: 0,
-    };
+    let candidates = vec![candidate(host(0, 0), 1), candidate(host(0, 1), 1)];
+    let ranked = |number| RankedCandidates::new(instance(number), candidates.clone(), 0);
     let placed = world.try_conduct(Command::Place {
         ranked_candidates: vec![ranked(1), ranked(2), ranked(3)],
         least: 1,

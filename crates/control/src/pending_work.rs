@@ -166,6 +166,7 @@ mod tests {
             claim_response: None,
             move_number: 0,
             migrations: Vec::new(),
+            decisions: Vec::new(),
         };
         let rows = [
             ConductorChange::Mapping(instance(1), Some(Box::new(mapping))),

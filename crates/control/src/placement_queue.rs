@@ -239,27 +239,29 @@ impl Shared {
         };
         let mut plans = Vec::new();
         let mut rests = Vec::new();
-        self.scheduler.with_state(|scheduler, control| {
-            let slice = TimeSlice::begin();
-            while let Some((project, work)) = taken.pop_front() {
-                let mut rest = VecDeque::new();
-                let mut context = PlanContext {
-                    project: &project,
-                    part_max,
-                    scheduler: &mut *scheduler,
-                    control,
-                    contention,
-                    slice: &slice,
-                    plans: &mut plans,
-                    rest: &mut rest,
-                };
-                planner.plan(&mut context, work);
-                rests.push((project, rest));
-                if slice.is_over() {
-                    break;
+        self.scheduler
+            .with_state_at(|scheduler, control, sequence| {
+                let slice = TimeSlice::begin();
+                while let Some((project, work)) = taken.pop_front() {
+                    let mut rest = VecDeque::new();
+                    let mut context = PlanContext {
+                        project: &project,
+                        part_max,
+                        scheduler: &mut *scheduler,
+                        control,
+                        sequence,
+                        contention,
+                        slice: &slice,
+                        plans: &mut plans,
+                        rest: &mut rest,
+                    };
+                    planner.plan(&mut context, work);
+                    rests.push((project, rest));
+                    if slice.is_over() {
+                        break;
+                    }
                 }
-            }
-        });
+            });
         let mut queue = self.queue.lock();
         queue.next.append(&mut taken);
         // The rest continues after the other work of its project, so that a small request does not wait for a

@@ -105,6 +105,8 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) part_max: usize,
     pub(crate) scheduler: &'a mut Scheduler,
     pub(crate) control: &'a ControlState,
+    /// The last journal entry in `control`.
+    pub(crate) sequence: u64,
     pub(crate) contention: Contention,
     pub(crate) slice: &'a TimeSlice,
     pub(crate) plans: &'a mut Vec<PlacementPlan>,
@@ -244,6 +246,7 @@ impl Planner {
             scheduler_number: self.scheduler_number,
             excluded_cells: &closed,
             avoided_cells: &avoided,
+            kept_sequence: Some(context.sequence),
         };
         match ongoing.placing.find_hosts(&mut search, context.slice) {
             Ok(SearchResults::Unfinished) => context.rest.push_back(PlanningWork::Ongoing(ongoing)),

@@ -222,6 +222,13 @@ impl<M: Machine> Engine<M> {
         compute(&self.inner.shared.state.read().machine)
     }
 
+    /// As [`Engine::read_now`], with the sequence of the last entry that the state has. Like the state it may be undone,
+    /// and given to another entry then.
+    pub fn read_now_at<T>(&self, compute: impl FnOnce(&M, u64) -> T) -> T {
+        let state = self.inner.shared.state.read();
+        compute(&state.machine, state.applied)
+    }
+
     /// The sequence of the last durable entry.
     pub fn durable_sequence(&self) -> u64 {
         self.inner.shared.durable()

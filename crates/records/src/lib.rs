@@ -13,6 +13,7 @@
 //! - [`server`] writes and reads the bodies of specs.
 //! - [`command`] writes and reads control's commands, which its replicas hand to the one that leads.
 //! - [`offer`] writes and reads the candidates that a replica of control offered and another one claims.
+//! - [`ranking`] writes and reads what is kept of a ranking with the decision that it led to.
 //! - [`message`] writes and reads the messages between control and cells, in each version that this
 //!   release supports.
 //!
@@ -30,6 +31,7 @@ pub mod guests;
 pub mod message;
 pub mod offer;
 mod packed;
+pub mod ranking;
 pub mod server;
 mod tables;
 

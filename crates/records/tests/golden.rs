@@ -22,9 +22,10 @@ use placewright_conductor::{
 use placewright_placement as placement;
 use placewright_records::control as control_records;
 use placewright_records::message::{self, Versions};
-use placewright_records::{Form, cell};
+use placewright_records::{Form, cell, ranking};
 use super_conductor::Change;
 use values::accounts::account_changes;
+use values::decisions::decision_changes;
 use values::images::image_changes;
 use values::quotas::quota_changes;
 use values::{INSTANCE, cell_changes, control_changes, reservation_changes};
@@ -68,6 +69,13 @@ fn records_of_control_read_as_they_always_did() {
     assert_eq!(
         control_records::decode(&golden("control_4_quotas")).unwrap(),
         quota_changes()
+    );
+    let mut bytes = Vec::new();
+    control_records::encode(&decision_changes(), &mut bytes);
+    assert_writes("control_4_decisions", &bytes);
+    assert_eq!(
+        control_records::decode(&golden("control_4_decisions")).unwrap(),
+        decision_changes()
     );
     let mut bytes = Vec::new();
     control_records::encode(&account_changes(), &mut bytes);
@@ -333,4 +341,20 @@ fn a_newer_or_damaged_record_or_snapshot_is_refused() {
     assert!(cell::decode(&[]).is_err());
     assert!(cell::load(&mut [9].as_slice()).is_err());
     assert!(cell::load(&mut [1, 5, 0, 0, 0, 1].as_slice()).is_err());
+}
+
+#[test]
+fn rankings_read_as_they_always_did() {
+    assert_writes("ranking_1", &ranking::encode(&values::decisions::ranking()));
+    let bytes = golden("ranking_1");
+    assert_eq!(
+        ranking::decode(&bytes).unwrap(),
+        values::decisions::ranking()
+    );
+    for end in 0..bytes.len() {
+        assert!(ranking::decode(&bytes[..end]).is_err());
+    }
+    let mut later = bytes;
+    later[0] += 1;
+    assert!(ranking::decode(&later).is_err());
 }

@@ -32,14 +32,7 @@ const INSTANCE_CHANGE: u64 = 2;
 const PUT_ENTRY: u64 = 0;
 
 fn mapping() -> Mapping {
-    let changes = values::instances_of_control();
-    changes
-        .into_iter()
-        .find_map(|row| match row {
-            super_conductor::Change::Mapping(_, row) => row.map(|row| *row),
-            _ => None,
-        })
-        .unwrap()
+    values::decisions::mapping()
 }
 
 fn instance() -> Instance {

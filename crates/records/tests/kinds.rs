@@ -34,8 +34,9 @@ use values::{AT, HOST, INSTANCE, OTHER, accounts};
 
 /// Types that are not tested as rows here: their form is not a row, or, as that of `SpecOfTemplate`, it is private to
 /// the crate and has a test of its own below.
-const NOT_ROWS: [&str; 10] = [
+const NOT_ROWS: [&str; 11] = [
     "control::Change",
+    "control_rows::RankingRecord",
     "instances::Rules",
     "instances::SharedRow",
     "instances::SharedText",
@@ -133,8 +134,8 @@ macro_rules! rows_of {
 fn test_control_rows(tested: &mut TestedRows) {
     let all = || [values::instances_of_control(), values::tables_of_control()].concat();
     rows_of!(tested, "control_rows", all(), super_conductor::Change:
-        Cell, Host, Build, Mapping, Buried, Deletion, Migration, Rebuild, Flavor, Keypair,
-        Group, Aggregate, Labels, Service);
+        Cell, Host, Build, Buried, Deletion, Migration, Rebuild, Flavor, Keypair, Group, Aggregate,
+        Labels, Service);
     tested.test("control_rows", [values::requests::move_with_request()]);
     tested.test("control_rows", [bodies::topology()]);
     tested.test("control_rows", all());
@@ -388,7 +389,6 @@ fn test_commands(tested: &mut TestedRows) {
         [ConsumerGeneration::Any, ConsumerGeneration::Is(Some(3))],
     );
     tested.test("conductor_commands", values::requests::commands());
-    tested.test("conductor_commands", [commands::ranked_candidates()]);
     tested.test("conductor_commands", commands::rebuild_events());
     tested.test("conductor_commands", values::images::all_limit_checks());
     tested.test("conductor_commands", commands::builds(2));
@@ -431,6 +431,7 @@ fn every_kind_of_row_grows() {
     test_servers(&mut tested);
     test_quotas_and_images(&mut tested);
     test_commands(&mut tested);
+    next::decisions::test(&mut tested);
     let mut names = tested.names;
     names.extend(NOT_ROWS.map(str::to_owned));
     let missing: Vec<_> = declared_types().difference(&names).cloned().collect();

@@ -20,13 +20,15 @@ use placewright_placement::change::NewAllocation;
 use placewright_placement::{self as placement, ClassId, ConsumerUuid, Inventory};
 use placewright_records::guests::{self, Entry, GuestRow, GuestStateName};
 use placewright_records::message::{self, Versions};
-use placewright_records::{Form, Layout, Reader, Writer, cell, control as control_records, server};
+use placewright_records::{
+    Form, Layout, Reader, Writer, cell, control as control_records, ranking, server,
+};
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use crate::drawn::{Draw, amounts, candidate, fault, text, time, usage, uuid};
+use crate::drawn::{Draw, amounts, candidate, decision, fault, text, time, usage, uuid};
 
 fn spec(draw: Draw) -> impl Strategy<Value = Spec> {
     let row = (vec(any::<u8>(), 1..200), vec(any::<u8>(), 0..9));
@@ -73,7 +75,7 @@ fn quota() -> impl Strategy<Value = (QuotaScope, QuotaSet)> {
     (scope, limits.prop_map(|limits| QuotaSet { limits }))
 }
 
-fn mapping() -> impl Strategy<Value = Mapping> {
+fn mapping(draw: Draw) -> impl Strategy<Value = Mapping> {
     let ids = vec(uuid().prop_map(MigrationId), 0..3);
     let claim_response = of(any::<u32>().prop_map(|index| ClaimResponse::Swapped { index }));
     (
@@ -85,6 +87,7 @@ fn mapping() -> impl Strategy<Value = Mapping> {
         claim_response,
         any::<u32>(),
         ids,
+        draw.added(vec(decision(), 0..3)),
     )
         .prop_map(
             |(
@@ -96,6 +99,7 @@ fn mapping() -> impl Strategy<Value = Mapping> {
                 claim_response,
                 move_number,
                 migrations,
+                decisions,
             )| Mapping {
                 cell: cell.map(CellId),
                 user: project.clone(),
@@ -106,6 +110,7 @@ fn mapping() -> impl Strategy<Value = Mapping> {
                 claim_response,
                 move_number,
                 migrations,
+                decisions,
             },
         )
 }
@@ -212,7 +217,7 @@ fn control_changes(draw: Draw) -> impl Strategy<Value = control::Change> {
         prop_oneof![
             (uuid(), of(spec(draw)))
                 .prop_map(move |(id, row)| Change::Spec(InstanceId(id), boxed(row))),
-            (uuid(), of(mapping()))
+            (uuid(), of(mapping(draw)))
                 .prop_map(|(id, row)| Change::Mapping(InstanceId(id), row.map(Box::new))),
             (uuid(), of(labels()))
                 .prop_map(|(id, row)| Change::Labels(InstanceId(id), row.map(Box::new))),
@@ -405,6 +410,12 @@ proptest! {
         let mut record = Vec::new();
         control_records::encode(&changes, &mut record);
         prop_assert_eq!(control_records::decode(&record).unwrap(), changes);
+    }
+
+    #[test]
+    fn rankings_read_as_written(ranking in drawn::ranking()) {
+        let read = ranking::decode(&ranking::encode(&ranking)).unwrap();
+        prop_assert_eq!(read, ranking);
     }
 
     #[test]

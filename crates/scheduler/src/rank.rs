@@ -5,6 +5,7 @@
 //! decision to the next, and returns the same result. `Indexed` can only be used if all weighers of the
 //! request read their values from columns.
 
+pub mod basis;
 pub mod feasibility;
 pub mod indexed;
 pub mod linear;

@@ -19,6 +19,7 @@ use crate::config::{ConfigError, SchedulerConfig};
 use crate::hosts::table::HostTable;
 use crate::policy::Policy;
 use crate::rank::Ranked;
+use crate::rank::basis::Basis;
 use crate::rank::indexed::SharedScores;
 use crate::rank::weights::Weights;
 use crate::request::RequestSpec;
@@ -38,7 +39,7 @@ mod search;
 mod search_context;
 mod tree_results;
 
-pub use crate::rank::weights;
+pub use crate::rank::{basis, weights};
 pub use candidates::Mappings;
 pub use scope::{Scope, SelectRefusal};
 
@@ -210,7 +211,32 @@ impl Scheduler {
         prepared: &Prepared,
         scope: &Scope,
     ) -> Result<Vec<Ranked>, SelectRefusal> {
-        self.search(state, request, prepared, scope, RankingMethod::Indexed)
+        self.search(
+            state,
+            request,
+            prepared,
+            scope,
+            RankingMethod::Indexed(None),
+        )
+    }
+
+    /// As [`Self::rank`], with what the order of at most `hosts_max` of the best hosts rests on. It costs little more.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::rank`].
+    pub fn rank_with_basis(
+        &mut self,
+        state: &State,
+        request: &RequestSpec,
+        prepared: &Prepared,
+        scope: &Scope,
+        hosts_max: usize,
+    ) -> Result<(Vec<Ranked>, Basis), SelectRefusal> {
+        let mut basis = Basis::of_best(hosts_max);
+        let method = RankingMethod::Indexed(Some(&mut basis));
+        let ranked = self.search(state, request, prepared, scope, method)?;
+        Ok((ranked, basis))
     }
 
     /// The best hosts, by weighing every feasible host: the definition of [`Self::rank`].
@@ -283,8 +309,10 @@ impl Scheduler {
                 &mut method,
             )?;
             if !ranked.is_empty() {
-                if let RankingMethod::Linear(Some(weights)) = &mut method {
-                    weights.is_from_fallback = is_fallback;
+                match &mut method {
+                    RankingMethod::Linear(Some(weights)) => weights.is_from_fallback = is_fallback,
+                    RankingMethod::Indexed(Some(basis)) => basis.is_from_fallback = is_fallback,
+                    RankingMethod::Linear(None) | RankingMethod::Indexed(None) => {}
                 }
                 return Ok(ranked);
             }

@@ -6,6 +6,8 @@
     reason = "a helper that fails is a test that fails"
 )]
 
+mod rankings;
+
 use std::collections::BTreeSet;
 
 use placewright_placement::group::{Level, Relation, Rule, RuleScope};
@@ -17,13 +19,12 @@ use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::flavor::Flavor;
 use placewright_scheduler::host_state::{HostReport, HostUpdate};
 use placewright_scheduler::prepare::PrepareOptions;
-use placewright_scheduler::rank::Ranked;
 use placewright_scheduler::request::group::{Strength, TopologyRelation, TopologyRule};
 use placewright_scheduler::request::{GroupPolicy, RequestSpec, ServerGroup};
 use placewright_scheduler::select::rules::hard_topology_rules;
-use placewright_scheduler::select::weights::Weights;
 use placewright_scheduler::select::{Scheduler, Scope};
 use proptest::prelude::*;
+use rankings::{REQUESTED_SLOTS, assert_explained};
 use uuid::Uuid;
 
 const HOSTS: u32 = 150;
@@ -366,19 +367,6 @@ fn a_host_that_only_lost_capacity_can_become_feasible() {
     }
 }
 
-/// The slots for which weights are requested in addition to the best hosts.
-const REQUESTED_SLOTS: [u32; 3] = [7, 3, 9];
-
-/// Asserts that the requested hosts have the ranks and weights that they have in the whole ranking.
-fn assert_requested(ranked: &[Ranked], weights: &Weights) {
-    let expected = ranked.iter().zip(&weights.of_best).enumerate();
-    let expected = expected.filter(|(_, (host, _))| REQUESTED_SLOTS.contains(&host.slot));
-    let expected = expected.map(|(index, (host, weights))| (host.slot, index + 1, weights));
-    let requested = weights.of_requested.iter();
-    let requested = requested.map(|host| (host.slot, host.rank, &host.weights));
-    assert!(requested.eq(expected));
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
     #[test]
@@ -407,7 +395,7 @@ proptest! {
                     let (ranked_with_weights, weights) = scheduler.rank_with_weights(&state, request, &prepared, &unlimited, REQUESTED_SLOTS.to_vec()).unwrap();
                     prop_assert_eq!(&ranked_with_weights, &ranked_linearly);
                     prop_assert_eq!((weights.compared, weights.of_best.len()), (ranked_with_weights.len(), ranked_with_weights.len()));
-                    assert_requested(&ranked_with_weights, &weights);
+                    assert_explained(&mut scheduler, (&state, request, &prepared, &scope), &ranked, (&ranked_with_weights, &weights));
                     for (host, weights) in ranked_with_weights.iter().zip(&weights.of_best) {
                         let sum: f64 = weights.iter().map(|weight| weight.share).sum();
                         prop_assert!((sum - host.score).abs() < 1e-9, "{host:?} {weights:?}");

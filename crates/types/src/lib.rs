@@ -13,6 +13,7 @@ pub mod host_state;
 pub mod image;
 pub mod limits;
 pub mod platform;
+pub mod ranking;
 pub mod request;
 pub mod server;
 pub mod text;

@@ -10,6 +10,7 @@ use super::rows::{Aggregate, Flavor, GroupTopology, Keypair, Labels, ServerGroup
 use super::state::Change;
 use crate::accounts::AccountCommand;
 use crate::claim_request::{ClaimRequest, ClaimResponse};
+use crate::decision::RankingRecord;
 use crate::fault::Fault;
 use crate::ids::{CellId, HostId, InstanceId, MigrationId};
 use crate::message::{MoveDecision, MoveKind};
@@ -126,6 +127,8 @@ pub enum Command {
         candidates: Vec<Candidate>,
         /// How many alternates to keep: the next candidates in the cell.
         alternate_count: usize,
+        /// How the candidates were ranked.
+        ranking: RankingRecord,
     },
     /// No target was found for a move.
     FailMove {
@@ -388,6 +391,21 @@ pub struct RankedCandidates {
     pub candidates: Vec<Candidate>,
     /// How many alternates to keep: the next candidates in the cell of the claimed host.
     pub alternate_count: usize,
+    /// How the candidates were ranked.
+    pub ranking: RankingRecord,
+}
+
+impl RankedCandidates {
+    /// Candidates without a record of their ranking.
+    #[must_use]
+    pub fn new(instance: InstanceId, candidates: Vec<Candidate>, alternate_count: usize) -> Self {
+        Self {
+            instance,
+            candidates,
+            alternate_count,
+            ranking: RankingRecord::default(),
+        }
+    }
 }
 
 /// The answer to an accepted command.

@@ -4,6 +4,7 @@ mod accounts;
 mod build;
 mod cell;
 mod claim_request;
+mod decisions;
 mod image;
 mod moves;
 mod quota;
@@ -108,7 +109,8 @@ impl<'a> DecisionContext<'a> {
                 migration,
                 candidates,
                 alternate_count,
-            } => self.place_move(*migration, candidates, *alternate_count),
+                ranking,
+            } => self.place_move(*migration, candidates, *alternate_count, ranking),
             Command::FailMove { migration, fault } => self.fail_move(*migration, fault),
             Command::MoveAccepted { migration } => Ok(self.move_accepted(*migration)),
             Command::MoveCancelled { migration } => Ok(self.move_cancelled(*migration)),

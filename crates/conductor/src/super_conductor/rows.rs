@@ -8,6 +8,7 @@ use placewright_types::request::TopologyRule;
 use uuid::Uuid;
 
 use crate::claim_request::{ClaimResponse, MoveSide};
+use crate::decision::Decision;
 use crate::fault::Fault;
 use crate::ids::{CellId, HostId, InstanceId, MigrationId};
 use crate::message::{MoveDecision, MoveKind};
@@ -86,6 +87,9 @@ pub struct Mapping {
     pub move_number: u32,
     /// The moves of the instance, the latest last.
     pub migrations: Vec<MigrationId>,
+    /// Why the instance was placed where it was: that of its build, then those of its latest moves. None for an
+    /// instance that is being deleted, or that an older release placed.
+    pub decisions: Vec<Decision>,
 }
 
 /// An instance of cell0, for which no host was found.

@@ -133,6 +133,7 @@ impl SelectionRequest {
                     scheduler_number: self.shared.scheduler.number(),
                     excluded_cells: &[],
                     avoided_cells: &[],
+                    kept_sequence: None,
                 };
                 placing.find_hosts(&mut context, &TimeSlice::begin())
             })?;

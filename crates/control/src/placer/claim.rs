@@ -1,7 +1,7 @@
 //! The commands that claim hosts, and that release claims.
 
 use placewright_conductor::super_conductor::{Command as ConductorCommand, RankedCandidates};
-use placewright_conductor::{Amounts, Candidate, HostId, InstanceId, MigrationId};
+use placewright_conductor::{Amounts, Candidate, HostId, InstanceId, MigrationId, RankingRecord};
 use placewright_placement::{
     Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Intent, IntentCandidate, IntentRule,
     Timestamp,
@@ -81,11 +81,13 @@ pub(super) fn place_move(
     migration: MigrationId,
     candidates: Vec<Candidate>,
     alternate_count: usize,
+    ranking: RankingRecord,
 ) -> ConductorCommand {
     ConductorCommand::PlaceMove {
         migration,
         candidates,
         alternate_count,
+        ranking,
     }
 }
 
@@ -94,11 +96,13 @@ pub(super) fn ranked_candidates(
     instance: Uuid,
     candidates: Vec<Candidate>,
     alternate_count: usize,
+    ranking: RankingRecord,
 ) -> RankedCandidates {
     RankedCandidates {
         instance: InstanceId(instance),
         candidates,
         alternate_count,
+        ranking,
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use placewright_conductor::MigrationId;
 use placewright_conductor::super_conductor::Command as ConductorCommand;
+use placewright_conductor::{MigrationId, RankingRecord};
 use placewright_placement::{
     Command, ConsumerUuid, IntentCandidate, ProviderId, Refusal, State, Timestamp,
 };
@@ -20,6 +20,9 @@ use super::search::{CandidatesFound, FeasibleHost};
 use super::{HOSTS_FACTOR, HOSTS_OF_CLAIM_MAX, ROUNDS};
 
 mod find_hosts;
+mod kept_ranking;
+
+use kept_ranking::add_lost;
 
 pub use find_hosts::{SearchContext, SearchRefusal, SearchResults};
 
@@ -49,6 +52,8 @@ pub struct Placing {
     missed_slots: Vec<u32>,
     /// Why the last claim was refused, if it was.
     last_refusal: Option<Refusal>,
+    /// For how many instances a search found a host since the last claim.
+    found_count: u32,
 }
 
 /// An instance of a request, and how far its placement has come.
@@ -56,6 +61,8 @@ pub struct Placing {
 struct InstanceProgress {
     instance: Uuid,
     stage: Stage,
+    /// Hosts that other claims took first, as far as they are kept.
+    lost_hosts: Vec<Uuid>,
 }
 
 /// How far an instance has come.
@@ -84,6 +91,8 @@ pub struct Selected {
     /// The index of the first candidate that a claim names, counted in the same way: the candidates before
     /// it have no room for this instance together with the request's other instances.
     first_named: usize,
+    /// How the hosts were ranked; empty unless it is to be kept with the claim.
+    ranking: RankingRecord,
     expected: ExpectedPlacement,
 }
 
@@ -126,6 +135,7 @@ impl Placing {
         let instances = demand.instances.iter().map(|instance| InstanceProgress {
             instance: *instance,
             stage: Stage::Open,
+            lost_hosts: Vec::new(),
         });
         Self {
             instances: instances.collect(),
@@ -139,6 +149,7 @@ impl Placing {
             claiming: Vec::new(),
             missed_slots: Vec::new(),
             last_refusal: None,
+            found_count: 0,
             demand,
         }
     }
@@ -300,6 +311,7 @@ impl Placing {
         let found = instances.filter(|(_, progress)| matches!(progress.stage, Stage::Found(_)));
         self.claiming = found.map(|(index, _)| index).collect();
         self.found_hosts.clear();
+        self.found_count = 0;
         self.needed_count().max(1)
     }
 
@@ -333,7 +345,8 @@ impl Placing {
         let least = self.begin_claim();
         let ranked_candidates = self.claiming_selected().map(|(instance, selected)| {
             let candidates = conductor_candidates(selected);
-            claim::ranked_candidates(instance, candidates, self.demand.alternate_count)
+            let ranking = selected.ranking.clone();
+            claim::ranked_candidates(instance, candidates, self.demand.alternate_count, ranking)
         });
         claim::place_builds(ranked_candidates.collect(), least)
     }
@@ -341,9 +354,13 @@ impl Placing {
     /// Begins a claim: returns the command that claims the found host for a move.
     pub fn place_move(&mut self, migration: MigrationId) -> ConductorCommand {
         self.begin_claim();
-        let selected = self.claiming_selected().map(|(_, selected)| selected);
-        let candidates = selected.flat_map(conductor_candidates).collect();
-        claim::place_move(migration, candidates, self.demand.alternate_count)
+        let mut selected = self.claiming_selected().map(|(_, selected)| selected);
+        // A move is of one instance.
+        let selected = selected.next();
+        let candidates = selected.map(conductor_candidates).unwrap_or_default();
+        let ranking = selected.map(|selected| selected.ranking.clone());
+        let (alternates, ranking) = (self.demand.alternate_count, ranking.unwrap_or_default());
+        claim::place_move(migration, candidates, alternates, ranking)
     }
 
     /// Applies the response to a claim that was accepted: for each instance of the command, the index of the candidate
@@ -368,6 +385,7 @@ impl Placing {
             let position = candidate.and_then(|candidate| selected.found.position(candidate));
             let (Some(candidate), Some((host_index, _))) = (candidate, position) else {
                 self.open.push_back(index);
+                add_lost(&mut progress.lost_hosts, &selected);
                 corrections.push(Correction {
                     expected: selected.expected,
                     host: None,
@@ -404,6 +422,12 @@ impl Placing {
         self.last_refusal = refusal;
         // If a single instance is refused, its hosts have no room. Of several instances, some may only
         // have taken the hosts from the others, so these hosts stay eligible.
+        for index in &self.claiming {
+            let progress = &mut self.instances[*index];
+            if let Stage::Found(selected) = &progress.stage {
+                add_lost(&mut progress.lost_hosts, selected);
+            }
+        }
         if let [index] = self.claiming[..]
             && let Stage::Found(selected) = &self.instances[index].stage
         {

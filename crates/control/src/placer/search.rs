@@ -7,7 +7,9 @@ use placewright_scheduler::host_state::HostNames;
 use placewright_scheduler::prepare::Prepared;
 use placewright_scheduler::rank::Ranked;
 use placewright_scheduler::request::RequestSpec;
+use placewright_scheduler::select::basis::Basis;
 use placewright_scheduler::select::{Mappings, Scheduler, Scope, SelectRefusal};
+use placewright_types::ranking::RANKED_HOSTS_MAX;
 use uuid::Uuid;
 
 use super::contention::{HOSTS_MIN, spread};
@@ -43,6 +45,8 @@ pub struct Search<'a> {
     pub explain: bool,
     /// The names or UUIDs of hosts that are explained besides the best ones, whatever their rank.
     pub explain_hosts: &'a [String],
+    /// Whether it is wanted what the order of the best hosts rests on.
+    pub with_basis: bool,
 }
 
 /// A feasible host with its candidates.
@@ -73,6 +77,12 @@ pub struct CandidatesFound {
     pub has_all_of_cell: bool,
     /// How the hosts were scored, if that was requested.
     pub score_explanation: Option<ScoreExplanation>,
+    /// What the order of the best hosts rests on, if that was requested.
+    pub basis: Option<Basis>,
+    /// The number of hosts that were ranked.
+    pub ranked: usize,
+    /// Whether hosts of cells were left out that would have been considered without others.
+    pub has_avoided_cells: bool,
 }
 
 impl FeasibleHost {
@@ -117,6 +127,7 @@ impl<'a> Search<'a> {
             scheduler_number: 0,
             explain: false,
             explain_hosts: &[],
+            with_basis: false,
         }
     }
 }
@@ -150,6 +161,7 @@ impl Search<'_> {
             excluded_slots: self.excluded_slots.to_vec(),
             placed: self.placed.to_vec(),
         };
+        let mut basis = None;
         let (ranked, score_explanation) = if self.explain {
             let search = ExplainedSearch {
                 request: self.request,
@@ -159,6 +171,12 @@ impl Search<'_> {
             };
             let (ranked, score_explanation) = search.rank(scheduler, state)?;
             (ranked, Some(score_explanation))
+        } else if self.with_basis {
+            let (request, prepared) = (self.request, self.prepared);
+            let result =
+                scheduler.rank_with_basis(state, request, prepared, &scope, RANKED_HOSTS_MAX)?;
+            basis = Some(result.1);
+            (result.0, None)
         } else {
             let ranked = scheduler.rank(state, self.request, self.prepared, &scope)?;
             (ranked, None)
@@ -177,6 +195,9 @@ impl Search<'_> {
             hosts,
             has_all_of_cell,
             score_explanation,
+            basis,
+            ranked: ranked.len(),
+            has_avoided_cells: false,
         })
     }
 

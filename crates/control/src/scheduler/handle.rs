@@ -92,10 +92,18 @@ impl SchedulerHandle {
     /// they become commands. Nothing else is ranked or decided meanwhile, so `compute` should take
     /// milliseconds at most.
     pub fn with_state<T>(&self, compute: impl FnOnce(&mut Scheduler, &ControlState) -> T) -> T {
+        self.with_state_at(|scheduler, control, _| compute(scheduler, control))
+    }
+
+    /// As [`Self::with_state`], with the sequence of the last journal entry in the state.
+    pub fn with_state_at<T>(
+        &self,
+        compute: impl FnOnce(&mut Scheduler, &ControlState, u64) -> T,
+    ) -> T {
         let mut scheduler = self.shared.scheduler.lock();
-        self.engine().read_now(|machine| {
+        self.engine().read_now_at(|machine, sequence| {
             scheduler.observe(machine.placement(), now());
-            compute(&mut scheduler, &machine.state)
+            compute(&mut scheduler, &machine.state, sequence)
         })
     }
 

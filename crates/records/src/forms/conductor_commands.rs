@@ -12,7 +12,8 @@ use crate::packed::{Packer, Unpacker};
 row!(RankedCandidates {
     instance,
     candidates,
-    alternate_count
+    alternate_count;
+    ranking
 });
 
 choice!(RebuildEvent {
@@ -47,7 +48,7 @@ choice!(Command {
     12 StartMove { migration, instance, kind, spec },
     13 MoveReserved { migration },
     14 MoveRefused { migration, fault },
-    15 PlaceMove { migration, candidates, alternate_count },
+    15 PlaceMove { migration, candidates, alternate_count; ranking },
     16 FailMove { migration, fault },
     17 MoveAccepted { migration },
     18 MoveCancelled { migration },

@@ -5,6 +5,7 @@ use placewright_conductor::super_conductor::{
     HostMapping, Keypair, Labels, Lock, Mapping, Migration, MigrationStatus, Move, MoveStage,
     Rebuild, ServerGroup, Service,
 };
+use placewright_conductor::{Decision, FallenHost, RankingRecord};
 use placewright_types::request::TopologyRule;
 
 use crate::form::{Form, FormError, Reader, Writer};
@@ -25,8 +26,19 @@ row!(Mapping {
     claim_number,
     claim_response,
     move_number,
-    migrations,
+    migrations;
+    decisions
 });
+row!(Decision {
+    host,
+    at,
+    migration,
+    ranking,
+    fallen,
+    fallen_count,
+    alternate_count,
+});
+row!(FallenHost { host, reason });
 row!(Buried { fault });
 row!(Deletion { at });
 row!(Move {
@@ -175,5 +187,16 @@ impl Form for GroupTopology {
             }
             Ok(Self { rules })
         })
+    }
+}
+
+/// The bytes as they are, after their length.
+impl Form for RankingRecord {
+    fn write(&self, out: &mut Writer) {
+        out.bytes(&self.0);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        Ok(Self(from.bytes()?.into()))
     }
 }

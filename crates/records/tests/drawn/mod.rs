@@ -3,8 +3,12 @@
 use std::fmt::Debug;
 
 use placewright_conductor::quota::{Usage, UsageAmounts};
-use placewright_conductor::{Amounts, Candidate, Fault, HostId};
+use placewright_conductor::{
+    Amounts, Candidate, Decision, FallenHost, Fault, HostId, MigrationId, RankingRecord,
+};
 use placewright_placement::Timestamp;
+use placewright_records::ranking::KNOWN_WEIGHERS;
+use placewright_types::ranking::{RankedHost, RankedWeigher, Ranking};
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
@@ -83,4 +87,98 @@ pub(crate) fn usage() -> impl Strategy<Value = Usage> {
             classes,
         }),
     })
+}
+
+pub(crate) fn decision() -> impl Strategy<Value = Decision> {
+    let fallen = (uuid(), text()).prop_map(|(host, reason)| FallenHost {
+        host: HostId(host),
+        reason,
+    });
+    let migration = of(uuid().prop_map(MigrationId));
+    let counts = any::<(u32, u32)>();
+    let ranking = vec(any::<u8>(), 0..200);
+    (
+        uuid(),
+        time(),
+        migration,
+        ranking,
+        vec(fallen, 0..3),
+        counts,
+    )
+        .prop_map(
+            |(host, at, migration, ranking, fallen, (fallen_count, alternate_count))| Decision {
+                host: HostId(host),
+                at,
+                migration,
+                ranking: RankingRecord(ranking.into()),
+                fallen,
+                fallen_count,
+                alternate_count,
+            },
+        )
+}
+
+/// Whole numbers and others, of any size.
+fn value() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        any::<i32>().prop_map(f64::from),
+        prop::num::f64::NORMAL,
+        prop::num::f64::ZERO,
+    ]
+}
+
+pub(crate) fn ranking() -> impl Strategy<Value = Ranking> {
+    let names = prop_oneof![
+        prop::sample::select(&KNOWN_WEIGHERS[..]).prop_map(str::to_owned),
+        text()
+    ];
+    let weigher = (names, value(), value(), value());
+    let weigher = weigher.prop_map(|(name, multiplier, low, high)| RankedWeigher {
+        name,
+        multiplier,
+        low,
+        high,
+    });
+    let host = (uuid(), vec(value(), 0..4), vec(value(), 0..4));
+    let host = host.prop_map(|(host, raw_values, multipliers)| RankedHost {
+        host,
+        raw_values,
+        multipliers,
+    });
+    (
+        any::<(u64, [u32; 6], Option<u32>, bool)>(),
+        vec(uuid(), 0..3),
+        vec(weigher, 0..4),
+        vec(host, 0..4),
+        vec(uuid(), 0..3),
+        text(),
+    )
+        .prop_map(
+            |(
+                (sequence, counts, feasible, is_from_fallback),
+                avoided_cells,
+                weighers,
+                hosts,
+                lost_hosts,
+                last_refusal,
+            )| {
+                let [round, siblings, known_hosts, ranked, named, excluded] = counts;
+                Ranking {
+                    sequence,
+                    round,
+                    siblings,
+                    known_hosts,
+                    feasible,
+                    ranked,
+                    named,
+                    excluded,
+                    avoided_cells,
+                    is_from_fallback,
+                    weighers,
+                    hosts,
+                    lost_hosts,
+                    last_refusal,
+                }
+            },
+        )
 }

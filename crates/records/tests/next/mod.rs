@@ -8,6 +8,7 @@
     reason = "a helper that fails is a test that fails; each test uses another part"
 )]
 
+pub mod decisions;
 pub mod tested_rows;
 
 use std::fmt::Debug;

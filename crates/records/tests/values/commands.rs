@@ -6,7 +6,7 @@ use std::sync::Arc;
 use placewright_conductor::super_conductor::{
     Change, Command, LimitCheck, NewBuild, RankedCandidates, RebuildEvent,
 };
-use placewright_conductor::{InstanceId, SharedText, Spec};
+use placewright_conductor::{InstanceId, RankingRecord, SharedText, Spec};
 use placewright_placement::group::{Distance, Level};
 use placewright_placement::{
     self as placement, AllocationRequest, ConsumerClaim, ConsumerGeneration, Intent,
@@ -236,11 +236,7 @@ pub fn builds(count: u128) -> Vec<NewBuild> {
 }
 
 pub fn ranked_candidates() -> RankedCandidates {
-    RankedCandidates {
-        instance: INSTANCE,
-        candidates: vec![candidate()],
-        alternate_count: 2,
-    }
+    RankedCandidates::new(INSTANCE, vec![candidate()], 2)
 }
 
 fn commands_to_cells_and_builds() -> Vec<Command> {
@@ -305,6 +301,7 @@ fn commands_to_moves() -> Vec<Command> {
             migration,
             candidates: vec![candidate()],
             alternate_count: 3,
+            ranking: RankingRecord::default(),
         },
         Command::FailMove {
             migration,

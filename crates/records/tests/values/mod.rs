@@ -9,6 +9,7 @@
 
 pub mod accounts;
 pub mod commands;
+pub mod decisions;
 pub mod images;
 pub mod quotas;
 pub mod requests;
@@ -119,6 +120,7 @@ pub fn instances_of_control() -> Vec<Change> {
         claim_response: Some(ClaimResponse::Swapped { index: 1 }),
         move_number: 2,
         migrations: vec![MIGRATION],
+        decisions: vec![],
     };
     let move_row = Move {
         instance: INSTANCE,

@@ -72,8 +72,10 @@ pub fn cell_operations() -> Vec<CellOperation> {
 pub fn commands() -> Vec<Command> {
     let mut commands = super::images::all_commands();
     for command in &mut commands {
-        if let Command::ConfirmOrRevert { request, .. } = command {
-            *request = Some(OTHER);
+        match command {
+            Command::ConfirmOrRevert { request, .. } => *request = Some(OTHER),
+            Command::PlaceMove { ranking, .. } => *ranking = super::decisions::ranking_record(),
+            _ => {}
         }
     }
     commands

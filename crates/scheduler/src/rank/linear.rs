@@ -18,6 +18,17 @@ pub struct Linear<'r, 'a> {
     pub listed: Option<&'r SlotSet>,
     /// If set, the contributions of the weighers to the scores are written here.
     pub weights: Option<&'r mut Weights>,
+    /// If set, the number of feasible hosts and the ends of the weighers' ranges are written here.
+    pub ranges: Option<&'r mut Ranges>,
+}
+
+/// The number of feasible hosts, and for each weigher the ends of its range over them.
+#[derive(Clone, Debug, Default)]
+pub struct Ranges {
+    /// The number of feasible hosts.
+    pub feasible: usize,
+    /// For each weigher the raw values that count as 0 and as 1; empty if a single host is feasible.
+    pub ends: Vec<(f64, f64)>,
 }
 
 impl Ranker for Linear<'_, '_> {
@@ -30,6 +41,10 @@ impl Ranker for Linear<'_, '_> {
         });
         let mut ranked: Vec<Ranked> = scored.collect();
         ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.slot.cmp(&b.slot)));
+        if let Some(ranges) = &mut self.ranges {
+            ranges.feasible = slots.len();
+            ranges.ends = scales.ends().collect();
+        }
         if let Some(weights) = &mut self.weights {
             let host_weights =
                 |ranked: &Ranked| scales.shares(ranked.slot).map(Weight::from).collect();

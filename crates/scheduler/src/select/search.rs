@@ -9,15 +9,16 @@ use super::class_cache::{IndexKey, QueryCaches};
 use super::scope::SelectRefusal;
 use super::search_context::{RequestContext, SearchContext};
 use super::tree_results::StateVersion;
+use crate::rank::basis::Basis;
 use crate::rank::indexed::{Indexed, SharedScores};
-use crate::rank::linear::Linear;
+use crate::rank::linear::{Linear, Ranges};
 use crate::rank::weights::Weights;
 use crate::rank::{Ranked, Ranker};
 
 /// The ranker that a search uses.
 pub(super) enum RankingMethod<'w> {
-    /// An index if possible, else the linear ranker.
-    Indexed,
+    /// An index if possible, else the linear ranker. Either can say what the order rests on.
+    Indexed(Option<&'w mut Basis>),
     /// The linear ranker, which can return the weights.
     Linear(Option<&'w mut Weights>),
 }
@@ -44,7 +45,7 @@ pub(super) fn best(
         trees: RefCell::new(caches.trees),
     };
     let (block_count, count) = (search.word_count(), context.scope.count);
-    let is_indexed = matches!(method, RankingMethod::Indexed) && listed.is_none();
+    let is_indexed = matches!(method, RankingMethod::Indexed(_)) && listed.is_none();
     let terms = is_indexed.then(|| context.compiled.weighers.terms());
     if let Some(terms) = terms.flatten() {
         let (scores, fleet) = shared_scores.for_terms(&terms, context.hosts);
@@ -60,16 +61,34 @@ pub(super) fn best(
             scores,
             fleet,
         };
-        return Ok(ranker.best(count, &feasibility));
+        let ranked = ranker.best(count, &feasibility);
+        if let RankingMethod::Indexed(Some(basis)) = method {
+            let weighers = &context.compiled.weighers;
+            let weighed = weighers.weighers().iter();
+            let weighed = weighed.filter(|weigher| weighers.has_effect(weigher));
+            basis.feasible = (ranked.len() < count).then_some(ranked.len());
+            basis.fill(context.hosts, weighed.zip(ranker.index.ends()), &ranked);
+        }
+        return Ok(ranked);
     }
+    let mut ranges = Ranges::default();
     let mut ranker = Linear {
         block_count,
         weighers: &context.compiled.weighers,
         listed,
+        ranges: matches!(method, RankingMethod::Indexed(Some(_))).then_some(&mut ranges),
         weights: match method {
-            RankingMethod::Indexed => None,
+            RankingMethod::Indexed(_) => None,
             RankingMethod::Linear(weights) => weights.as_deref_mut(),
         },
     };
-    Ok(ranker.best(count, &feasibility))
+    let ranked = ranker.best(count, &feasibility);
+    if let RankingMethod::Indexed(Some(basis)) = method {
+        let weighers = &context.compiled.weighers;
+        let weighed = weighers.weighers().iter().zip(ranges.ends);
+        let weighed = weighed.filter(|(weigher, _)| weighers.has_effect(weigher));
+        basis.feasible = Some(ranges.feasible);
+        basis.fill(context.hosts, weighed, &ranked);
+    }
+    Ok(ranked)
 }

@@ -208,6 +208,7 @@ impl<'a> CompiledWeigher<'a> {
         });
         Scale {
             low,
+            high,
             width: if low == high { None } else { Some(high - low) },
         }
     }
@@ -217,6 +218,7 @@ impl<'a> CompiledWeigher<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     low: f64,
+    high: f64,
     /// The width of the range; `None` if its ends are equal, so that every value maps to 0.
     width: Option<f64>,
 }
@@ -254,13 +256,7 @@ impl<'a> CompiledWeighers<'a> {
     /// The terms of the weighers, for the indexed ranking; `None` if a weigher has no term.
     #[must_use]
     pub fn terms(&self) -> Option<Vec<Term>> {
-        let columns = self.hosts.columns();
-        // If all hosts have the same value, a term only adds to the scores if the value is above a
-        // declared low end.
-        let adds_to_scores = |term: &Term| match columns[term.column].uniform() {
-            Some(number) => term.low.is_some_and(|low| number > low),
-            None => true,
-        };
+        let adds_to_scores = |term: &Term| self.adds_to_scores(term);
         let mut terms = Vec::with_capacity(self.weighers.len());
         for weigher in self
             .weighers
@@ -270,6 +266,22 @@ impl<'a> CompiledWeighers<'a> {
             terms.extend(Some(weigher.term()?).filter(adds_to_scores));
         }
         Some(terms)
+    }
+
+    /// Whether a term adds to any score. If all hosts have the same value, it does only if the value is above a declared
+    /// low end.
+    fn adds_to_scores(&self, term: &Term) -> bool {
+        match self.hosts.columns()[term.column].uniform() {
+            Some(number) => term.low.is_some_and(|low| number > low),
+            None => true,
+        }
+    }
+
+    /// Whether a weigher adds to any score, as far as its raw values over all hosts show.
+    #[must_use]
+    pub(crate) fn has_effect(&self, weigher: &CompiledWeigher<'_>) -> bool {
+        let term = weigher.term();
+        !weigher.has_no_effect() && term.is_none_or(|term| self.adds_to_scores(&term))
     }
 
     /// The scales of all weighers over some hosts. A single host is not weighed: its score is 0.
@@ -303,6 +315,12 @@ impl Scales<'_, '_> {
     #[must_use]
     pub fn score(&self, slot: u32) -> f64 {
         self.shares(slot).fold(0.0, |sum, share| sum + share.share)
+    }
+
+    /// For each weigher, the ends of its range; none if the hosts are not weighed.
+    pub fn ends(&self) -> impl Iterator<Item = (f64, f64)> {
+        let scales = self.scales.iter().flatten();
+        scales.map(|scale| (scale.low, scale.high))
     }
 
     /// The contributions of the weighers to the score of one of the compared hosts, in order.

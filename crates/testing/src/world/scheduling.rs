@@ -2,7 +2,7 @@
 
 use placewright_conductor::control::Refusal;
 use placewright_conductor::super_conductor::{self, Command, Effect, RankedCandidates};
-use placewright_conductor::{Candidate, HostId, InstanceId, MoveKind};
+use placewright_conductor::{Candidate, HostId, InstanceId, MoveKind, RankingRecord};
 
 use super::{World, candidate};
 
@@ -24,11 +24,11 @@ impl World {
             Effect::Schedule { instances, .. } => {
                 let mut ranked_candidates = Vec::new();
                 for instance in &instances {
-                    ranked_candidates.push(RankedCandidates {
-                        instance: *instance,
-                        candidates: self.candidates(2),
-                        alternate_count: self.alternates,
-                    });
+                    ranked_candidates.push(RankedCandidates::new(
+                        *instance,
+                        self.candidates(2),
+                        self.alternates,
+                    ));
                 }
                 let placed = self.try_conduct(Command::Place {
                     ranked_candidates,
@@ -63,6 +63,7 @@ impl World {
                     migration,
                     candidates,
                     alternate_count: self.alternates,
+                    ranking: RankingRecord::default(),
                 });
                 if let Err(Refusal::Conductor(super_conductor::Refusal::Placement(_))) = placed {
                     let fault = self.fault("No valid host was found.");

@@ -232,6 +232,7 @@ impl RacingScheduler {
             scheduler_number: self.number,
             excluded_cells: &[],
             avoided_cells: &[],
+            kept_sequence: None,
         };
         Ok(placing.find_hosts(&mut context, &TimeSlice::endless())?)
     }

@@ -83,6 +83,7 @@ fn find_hosts(
             scheduler_number: replica.number(),
             excluded_cells: &[],
             avoided_cells: &[],
+            kept_sequence: None,
         };
         let results = placing.find_hosts(&mut context, &TimeSlice::endless());
         placed.decision += start.elapsed();

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
+use super::decisions::Decided;
 use super::{
     DecisionContext, NewBuild, Outcome, RankedCandidates, Refusal, exists, not_found, wrong_state,
 };
@@ -48,6 +49,7 @@ impl<'a> DecisionContext<'a> {
                 claim_response: None,
                 move_number: 0,
                 migrations: Vec::new(),
+                decisions: Vec::new(),
             };
             self.set_mapping(*instance, mapping);
         }
@@ -136,6 +138,7 @@ impl<'a> DecisionContext<'a> {
         let cell = self.cell_of(selection.host);
         let cell = cell.ok_or_else(|| not_found("host", &selection.host))?;
         let alternates = self.alternates(cell, &ranked.candidates, index, ranked.alternate_count);
+        let alternate_count = alternates.len();
         let request = BuildRequest {
             reservation: self.waiting_build(ranked.instance)?.reservation,
             stage: BuildStage::Placed {
@@ -143,10 +146,16 @@ impl<'a> DecisionContext<'a> {
                 alternates,
             },
         };
-        let mut mapping = self.mapping(ranked.instance)?.clone();
+        let decided = Decided {
+            instance: ranked.instance,
+            candidates: &ranked.candidates,
+            chosen: index,
+            ranking: &ranked.ranking,
+            migration: None,
+        };
+        let before = self.mapping(ranked.instance)?;
+        let mut mapping = self.mapping_after(before, &decided, alternate_count);
         mapping.cell = Some(cell);
-        mapping.claim_number = mapping.claim_number.saturating_add(1);
-        mapping.claim_response = None;
         self.record(Change::Build(ranked.instance, Some(Box::new(request))));
         self.set_mapping(ranked.instance, mapping);
         Ok(())
@@ -205,6 +214,8 @@ impl<'a> DecisionContext<'a> {
             Some(_) => {
                 let mut mapping = mapping.clone();
                 mapping.is_deleting = true;
+                // Nobody sees the instance any more.
+                mapping.decisions = Vec::new();
                 let moves = mapping.migrations.clone();
                 self.set_mapping(instance, mapping);
                 let deletion = Deletion { at: self.at };

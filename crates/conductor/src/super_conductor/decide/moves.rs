@@ -3,9 +3,11 @@
 
 use uuid::Uuid;
 
+use super::decisions::Decided;
 use super::{DecisionContext, Outcome, Refusal, exists, not_found, wrong_state};
 use crate::claim_request::MoveSide;
 use crate::claims;
+use crate::decision::RankingRecord;
 use crate::fault::Fault;
 use crate::ids::{CellId, HostId, InstanceId, MigrationId};
 use crate::message::{MoveDecision, MoveKind};
@@ -145,6 +147,7 @@ impl<'a> DecisionContext<'a> {
         migration: MigrationId,
         candidates: &[Candidate],
         alternate_count: usize,
+        ranking: &RankingRecord,
     ) -> Result<Outcome, Refusal> {
         let row = self.reserved_move(migration)?;
         let instance = row.instance;
@@ -160,11 +163,10 @@ impl<'a> DecisionContext<'a> {
             .map(|index| candidates[*index].clone())
             .collect();
         let held = claims::held_allocations(self.placement, instance);
-        let consumer = (instance, spec);
         let handed_to_migration = Some((migration, held.as_slice()));
         let chosen = claims::claim_first(
             self.placement,
-            consumer,
+            (instance, spec),
             &usable,
             handed_to_migration,
             self.at,
@@ -183,14 +185,18 @@ impl<'a> DecisionContext<'a> {
             }
         };
         let target = usable.get(chosen).map(|candidate| candidate.host);
-        let mapping = Mapping {
-            claim_number: mapping.claim_number.saturating_add(1),
-            claim_response: None,
-            ..mapping.clone()
+        let alternates = self.alternates(cell, &usable, chosen, alternate_count);
+        let decided = Decided {
+            instance,
+            candidates: &usable,
+            chosen,
+            ranking,
+            migration: Some((migration, spec, &held)),
         };
+        let mapping = self.mapping_after(mapping, &decided, alternates.len());
         let stage = MoveStage::Placed {
             selection: usable[chosen].clone(),
-            alternates: self.alternates(cell, &usable, chosen, alternate_count),
+            alternates,
             claim_number: mapping.claim_number,
         };
         let row = Move {

@@ -33,6 +33,8 @@ pub struct SearchContext<'a> {
     pub excluded_cells: &'a [Uuid],
     /// The cells whose hosts are considered only if no other is feasible.
     pub avoided_cells: &'a [Uuid],
+    /// The last journal entry in the state, if it is to be kept with the claims how their hosts were ranked.
+    pub kept_sequence: Option<u64>,
 }
 
 /// The result of the searches in one time slice.
@@ -92,7 +94,10 @@ impl Placing {
         let mut rehearsal = self.rehearse(context);
         while let Some(index) = self.open.pop_front() {
             match self.find_host(context, index, rehearsal.as_mut())? {
-                Some(selected) => self.instances[index].stage = Stage::Found(Box::new(selected)),
+                Some(selected) => {
+                    self.instances[index].stage = Stage::Found(Box::new(selected));
+                    self.found_count += 1;
+                }
                 None => {
                     self.instances[index].stage = Stage::NoHost;
                     let found_count = self.count(|stage| matches!(stage, Stage::Found(_)));
@@ -214,7 +219,8 @@ impl Placing {
             }
             let Some(rehearsal) = rehearsal.as_mut() else {
                 let best_candidate = 0;
-                return Ok(self.select(context, instance, found, best_candidate));
+                let excluded = excluded_slots.len();
+                return Ok(self.select(context, index, found, best_candidate, excluded));
             };
             let all_candidates = 0..usize::MAX;
             let intent = self.rehearsal_intent(context.state, instance, &found, all_candidates);
@@ -229,7 +235,8 @@ impl Placing {
                 self.full_slots.extend(refused_slots);
             }
             if let Some(chosen) = chosen {
-                return Ok(self.select(context, instance, found, chosen));
+                let excluded = excluded_slots.len();
+                return Ok(self.select(context, index, found, chosen, excluded));
             }
             host_count = host_count
                 .saturating_mul(HOSTS_FACTOR)
@@ -264,9 +271,11 @@ impl Placing {
             scheduler_number: context.scheduler_number,
             explain: self.demand.explain,
             explain_hosts: &self.demand.explain_hosts,
+            with_basis: context.kept_sequence.is_some(),
         };
-        let found = search.run(context.scheduler, context.state)?;
+        let mut found = search.run(context.scheduler, context.state)?;
         if !found.hosts.is_empty() || context.avoided_cells.is_empty() {
+            found.has_avoided_cells = !context.avoided_cells.is_empty();
             return Ok(found);
         }
         let everywhere = Search {
@@ -276,16 +285,19 @@ impl Placing {
         everywhere.run(context.scheduler, context.state)
     }
 
-    /// Selects the candidate with this index over all hosts for an instance, and counts the instance on its
-    /// host.
+    /// Selects the candidate with this index over all hosts for the instance at an index, and counts the instance on its
+    /// host. The search has excluded a number of hosts.
     fn select(
         &mut self,
         context: &mut SearchContext<'_>,
-        instance: Uuid,
+        index: usize,
         found: CandidatesFound,
         chosen: usize,
+        excluded: usize,
     ) -> Option<Selected> {
+        let instance = self.instances[index].instance;
         let (host_index, candidate_index) = found.position(chosen)?;
+        let ranking = self.kept_ranking(context, index, &found, (host_index, excluded));
         let feasible = &found.hosts[host_index];
         let candidate = &feasible.candidates[candidate_index];
         let report = self.demand.report(instance);
@@ -304,6 +316,7 @@ impl Placing {
             found,
             chosen,
             first_named: chosen,
+            ranking,
             expected,
         })
     }

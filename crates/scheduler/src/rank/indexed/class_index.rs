@@ -169,6 +169,11 @@ impl ClassIndex {
         ranked
     }
 
+    /// For each term, the ends of its range over the feasible hosts, as the last search found them.
+    pub fn ends(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+        self.scales.iter().map(|scale| (scale.low, scale.high))
+    }
+
     /// Raises the bounds of scores in the blocks of hosts that changed.
     fn raise_bounds(&mut self, table: &ScoreTable, is_monotone: bool, fleet: &Fleet<'_>) {
         let changes = fleet.log.since(self.bounds_position);

@@ -1,0 +1,83 @@
+//! Why an instance was placed where it was, as it was decided.
+
+use std::fmt;
+use std::sync::Arc;
+
+use placewright_placement::Timestamp;
+
+use crate::ids::{HostId, MigrationId};
+
+/// How many decisions of an instance are kept: the first one, and the latest ones.
+pub const DECISIONS_MAX: usize = 4;
+/// How many candidates of a decision are kept that did not fit any more when it was claimed.
+pub const FALLEN_MAX: usize = 8;
+/// The most bytes of the reason why a candidate did not fit.
+const REASON_BYTES_MAX: usize = 300;
+
+/// Why a host was selected for an instance. It is written in the step that claims the host, and never changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The host that was claimed.
+    pub host: HostId,
+    /// The time of the claim.
+    pub at: Timestamp,
+    /// The move that needed the host; `None` for a build.
+    pub migration: Option<MigrationId>,
+    /// The ranking that named the host.
+    pub ranking: RankingRecord,
+    /// The hosts that were named before, and did not fit any more when they were claimed, in order. At most
+    /// [`FALLEN_MAX`].
+    pub fallen: Vec<FallenHost>,
+    /// The number of hosts that were named before the claimed one.
+    pub fallen_count: u32,
+    /// The number of alternates that the cell may try if the build fails.
+    pub alternate_count: u32,
+}
+
+/// A host that was named in a claim and did not fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FallenHost {
+    /// The host.
+    pub host: HostId,
+    /// Why it did not fit; empty if it did but for other instances of the same claim.
+    pub reason: String,
+}
+
+/// How the hosts of a claim were ranked, in the form of `placewright-records`. Conductors keep it and do not read it.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct RankingRecord(pub Arc<[u8]>);
+
+impl fmt::Debug for RankingRecord {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "RankingRecord({} bytes)", self.0.len())
+    }
+}
+
+impl FallenHost {
+    /// A host that did not fit, with the reason cut to the length that is kept.
+    #[must_use]
+    pub fn new(host: HostId, reason: String) -> Self {
+        Self {
+            host,
+            reason: cut_reason(reason),
+        }
+    }
+}
+
+/// A reason, cut to the length that is kept.
+#[must_use]
+pub fn cut_reason(mut reason: String) -> String {
+    if reason.len() > REASON_BYTES_MAX {
+        let end = reason.floor_char_boundary(REASON_BYTES_MAX);
+        reason.truncate(end);
+    }
+    reason
+}
+
+/// Adds a decision to those of an instance. The first one stays; of the others the oldest goes.
+pub fn add_decision(decisions: &mut Vec<Decision>, decision: Decision) {
+    if decisions.len() >= DECISIONS_MAX {
+        decisions.remove(1);
+    }
+    decisions.push(decision);
+}

@@ -1,0 +1,125 @@
+//! What is kept of the decisions that gave an instance its hosts.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
+
+use placewright_conductor::super_conductor::{Command, Mapping, Outcome, RankedCandidates};
+use placewright_conductor::{Decision, FallenHost, MoveKind, RankingRecord};
+use placewright_testing::world::{World, candidate, host, instance, migration};
+
+fn ranking(byte: u8) -> RankingRecord {
+    RankingRecord([byte; 3].into())
+}
+
+fn mapping(world: &World) -> &Mapping {
+    &world.control.conductor.mappings()[&instance(1)]
+}
+
+/// A world with hosts of 8 CPUs, of which the first is full, and an instance that was placed on the second.
+fn placed() -> World {
+    let mut world = World::new(1, 8, 8);
+    world.create(&[1, 2]);
+    let ranked = |number, candidates| RankedCandidates {
+        ranking: ranking(u8::try_from(number).unwrap()),
+        ..RankedCandidates::new(instance(number), candidates, 2)
+    };
+    let filler = ranked(2, vec![candidate(host(0, 0), 8)]);
+    let candidates = [0, 1, 2, 3].map(|number| candidate(host(0, number), 2));
+    let outcome = world.try_conduct(Command::Place {
+        ranked_candidates: vec![filler],
+        least: 1,
+    });
+    assert_eq!(outcome, Ok(Outcome::Placed(vec![Some(0)])));
+    let outcome = world.try_conduct(Command::Place {
+        ranked_candidates: vec![ranked(1, candidates.into())],
+        least: 1,
+    });
+    assert_eq!(outcome, Ok(Outcome::Placed(vec![Some(1)])));
+    world
+}
+
+#[test]
+fn hosts_that_others_took_are_kept_with_the_reason() {
+    let world = placed();
+    let [decision] = &mapping(&world).decisions[..] else {
+        panic!("{:?}", mapping(&world));
+    };
+    let [
+        FallenHost {
+            host: fallen,
+            reason,
+        },
+    ] = &decision.fallen[..]
+    else {
+        panic!("{decision:?}");
+    };
+    assert_eq!(*fallen, host(0, 0));
+    assert!(reason.contains("CUSTOM_CPU"), "{reason}");
+    let expected = Decision {
+        host: host(0, 1),
+        at: world.at,
+        migration: None,
+        ranking: ranking(1),
+        fallen: decision.fallen.clone(),
+        fallen_count: 1,
+        alternate_count: 2,
+    };
+    assert_eq!(*decision, expected);
+}
+
+#[test]
+fn a_host_that_another_instance_of_the_claim_took_needs_no_reason() {
+    let mut world = World::new(1, 2, 8);
+    world.create(&[1, 2]);
+    let candidates = vec![candidate(host(0, 0), 8), candidate(host(0, 1), 8)];
+    let ranked = |number| RankedCandidates::new(instance(number), candidates.clone(), 0);
+    let outcome = world.try_conduct(Command::Place {
+        ranked_candidates: vec![ranked(2), ranked(1)],
+        least: 2,
+    });
+    assert_eq!(outcome, Ok(Outcome::Placed(vec![Some(0), Some(1)])));
+    let fallen = FallenHost {
+        host: host(0, 0),
+        reason: String::new(),
+    };
+    assert_eq!(mapping(&world).decisions[0].fallen, [fallen]);
+}
+
+#[test]
+fn the_build_and_the_latest_moves_are_kept_until_the_instance_goes() {
+    let mut world = placed();
+    let id = instance(1);
+    world.conduct(Command::CreateAccepted { instance: id });
+    for number in 1..=5 {
+        let migration = migration(number);
+        world.conduct(Command::StartMove {
+            migration,
+            instance: id,
+            kind: MoveKind::ColdMigrate,
+            spec: None,
+        });
+        world.conduct(Command::MoveReserved { migration });
+        let target = host(0, 1 + u32::try_from(number).unwrap());
+        world.conduct(Command::PlaceMove {
+            migration,
+            candidates: vec![candidate(host(0, 0), 2), candidate(target, 2)],
+            alternate_count: 0,
+            ranking: ranking(9),
+        });
+        let decision = mapping(&world).decisions.last().unwrap();
+        assert_eq!(
+            (decision.host, decision.migration),
+            (target, Some(migration))
+        );
+        assert_eq!((&decision.ranking, decision.fallen_count), (&ranking(9), 1));
+        assert!(decision.fallen[0].reason.contains("CUSTOM_CPU"));
+        // The cell refuses the move, so that the next one can begin.
+        let fault = world.fault("refused");
+        world.conduct(Command::MoveRefused { migration, fault });
+    }
+    let migrations = mapping(&world).decisions.iter();
+    let migrations: Vec<_> = migrations.map(|decision| decision.migration).collect();
+    let latest = [3, 4, 5].map(|number| Some(migration(number)));
+    assert_eq!(migrations, [&[None][..], &latest].concat());
+    world.conduct(Command::Delete { instance: id });
+    assert_eq!(mapping(&world).decisions, []);
+}

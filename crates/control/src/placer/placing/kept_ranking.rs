@@ -1,0 +1,85 @@
+//! What is kept of a ranking with the claim that it leads to, so that it can be said later why a server is where it is.
+
+use placewright_conductor::RankingRecord;
+use placewright_conductor::decision::cut_reason;
+use placewright_types::ranking::{
+    AVOIDED_CELLS_MAX, LOST_HOSTS_MAX, RANKED_HOSTS_MAX, RankedHost, RankedWeigher, Ranking,
+};
+use uuid::Uuid;
+
+use super::super::search::CandidatesFound;
+use super::{Placing, SearchContext, Selected};
+
+impl Placing {
+    /// The record of the ranking that found hosts for the instance at an index. The first host that the claim names is at
+    /// `first` among those that were found. Empty if it is not to be kept.
+    pub(super) fn kept_ranking(
+        &self,
+        context: &SearchContext<'_>,
+        index: usize,
+        found: &CandidatesFound,
+        (first, excluded): (usize, usize),
+    ) -> RankingRecord {
+        let (Some(sequence), Some(basis)) = (context.kept_sequence, &found.basis) else {
+            return RankingRecord::default();
+        };
+        let avoided_cells = match found.has_avoided_cells {
+            true => context.avoided_cells,
+            false => &[],
+        };
+        let hosts = context.scheduler.hosts();
+        let ranked_hosts = basis.hosts.iter().filter_map(|host| {
+            Some(RankedHost {
+                host: hosts.get(host.slot)?.uuid,
+                raw_values: host.raw_values.to_vec(),
+                multipliers: host.multipliers.to_vec(),
+            })
+        });
+        let weighers = basis.weighers.iter().map(|weigher| RankedWeigher {
+            name: weigher.name.clone(),
+            multiplier: weigher.multiplier,
+            low: weigher.low,
+            high: weigher.high,
+        });
+        let progress = &self.instances[index];
+        let last_refusal = self.last_refusal.as_ref();
+        let ranking = Ranking {
+            sequence,
+            round: self.round,
+            siblings: self.found_count,
+            known_hosts: short(basis.known_hosts),
+            feasible: basis.feasible.map(short),
+            ranked: short(found.ranked),
+            named: short(found.hosts.len() - first),
+            excluded: short(excluded),
+            avoided_cells: first_of(avoided_cells, AVOIDED_CELLS_MAX),
+            is_from_fallback: basis.is_from_fallback,
+            weighers: weighers.collect(),
+            hosts: ranked_hosts.take(RANKED_HOSTS_MAX).collect(),
+            lost_hosts: progress.lost_hosts.clone(),
+            last_refusal: last_refusal
+                .map(|refusal| cut_reason(refusal.to_string()))
+                .unwrap_or_default(),
+        };
+        RankingRecord(placewright_records::ranking::encode(&ranking).into())
+    }
+}
+
+/// Adds the hosts that a claim named in vain, as far as they are kept.
+pub(super) fn add_lost(lost_hosts: &mut Vec<Uuid>, selected: &Selected) {
+    let (first, _) = selected
+        .found
+        .position(selected.first_named)
+        .unwrap_or((0, 0));
+    let named = selected.found.hosts.iter().skip(first);
+    let room = LOST_HOSTS_MAX.saturating_sub(lost_hosts.len());
+    lost_hosts.extend(named.map(|host| host.provider).take(room));
+}
+
+fn first_of(list: &[Uuid], max: usize) -> Vec<Uuid> {
+    list.iter().take(max).copied().collect()
+}
+
+fn short(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
