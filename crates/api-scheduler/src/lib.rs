@@ -7,6 +7,7 @@ mod aggregates;
 mod allocation_request;
 mod capacity;
 mod claims;
+mod decisions;
 mod destinations;
 mod discovery;
 mod error_response;

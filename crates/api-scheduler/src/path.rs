@@ -14,6 +14,7 @@ pub(crate) enum Route {
     Version,
     Destinations,
     Capacity,
+    Decisions,
     Claim,
     Swap,
     Hosts,
@@ -64,9 +65,10 @@ const fn costly(operation: Operation) -> Operation {
 impl Route {
     /// The paths that the API names as its resources. The swap of a claim is not among them: it is an older name of
     /// `PUT` on the claim.
-    pub(crate) const RESOURCES: [Self; 9] = [
+    pub(crate) const RESOURCES: [Self; 10] = [
         Self::Destinations,
         Self::Capacity,
+        Self::Decisions,
         Self::Claim,
         Self::Hosts,
         Self::Host,
@@ -88,6 +90,7 @@ impl Route {
             Self::Version => "/v1",
             Self::Destinations => "/v1/destinations",
             Self::Capacity => "/v1/capacity",
+            Self::Decisions => "/v1/decisions/{instance}",
             Self::Claim => "/v1/claims/{consumer}",
             Self::Swap => "/v1/claims/{consumer}/swap",
             Self::Hosts => "/v1/hosts",
@@ -104,6 +107,7 @@ impl Route {
         // The selection of destinations is not costly, because an indexed search evaluates few hosts of the fleet.
         const UPDATE_ALLOCATIONS: &[Operation] = &[with_body("POST", Rule::AllocationsUpdate)];
         const CAPACITY: &[Operation] = &[costly(with_body("POST", Rule::AllocationCandidatesList))];
+        const DECISIONS: &[Operation] = &[without_body("GET", Rule::AllocationsList)];
         const CLAIM: &[Operation] = &[
             with_body("POST", Rule::AllocationsUpdate),
             with_body("PUT", Rule::AllocationsUpdate),
@@ -126,6 +130,7 @@ impl Route {
         match self {
             Self::Destinations | Self::Swap => (UPDATE_ALLOCATIONS, "POST"),
             Self::Capacity => (CAPACITY, "POST"),
+            Self::Decisions => (DECISIONS, "GET"),
             Self::Claim => (CLAIM, "DELETE, POST, PUT"),
             Self::Versions | Self::Version => (DISCOVERY, "GET"),
             Self::Hosts => (HOSTS, "GET"),
@@ -188,6 +193,7 @@ impl Path {
         let route = match (resource.unwrap_or(""), id, part) {
             ("destinations", None, None) => Route::Destinations,
             ("capacity", None, None) => Route::Capacity,
+            ("decisions", Some(_), None) => Route::Decisions,
             ("claims", Some(_), None) => Route::Claim,
             ("claims", Some(_), Some("swap")) => Route::Swap,
             ("hosts", None, None) => Route::Hosts,

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use crate::error_response::{self, HandlerResult};
 use crate::path::{Operation, Path, Route};
 use crate::shared::{ApiState, RoutedRequest};
-use crate::{aggregates, capacity, claims, destinations, discovery, hosts};
+use crate::{aggregates, capacity, claims, decisions, destinations, discovery, hosts};
 
 /// The scheduler API without sockets: it takes requests and returns responses.
 pub struct SchedulerService {
@@ -197,6 +197,7 @@ async fn run_handler(
     match (path.route, method) {
         (Route::Destinations, _) => destinations::select(request).await,
         (Route::Capacity, _) => capacity::count(request).await,
+        (Route::Decisions, _) => decisions::show(request, uuid).await,
         // The service has answered these already.
         (Route::Versions | Route::Version, _) => Ok(Reply::empty(404)),
         (Route::Claim, "POST") => claims::claim_offered(request, uuid).await,

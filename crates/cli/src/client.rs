@@ -32,6 +32,9 @@ pub(crate) struct Client {
 /// The time-out of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The version of the compute API in which the events of actions have their hosts and details.
+const COMPUTE_VERSION: &str = "compute 2.96";
+
 impl Client {
     /// Reads the JSON at a path.
     ///
@@ -50,6 +53,17 @@ impl Client {
     pub(crate) fn get_from(&self, url: &str, path: &str) -> anyhow::Result<Value> {
         let url = format!("{}{path}", url.trim_end_matches('/'));
         self.send_and_wait(reqwest::Method::GET, &url, None)
+    }
+
+    /// Reads the JSON at a path of the compute API, in the newest microversion that commands need.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::get`].
+    pub(crate) fn get_from_compute(&self, url: &str, path: &str) -> anyhow::Result<Value> {
+        let url = format!("{}/v2.1{path}", url.trim_end_matches('/'));
+        let version = COMPUTE_VERSION.to_owned();
+        self.send_versioned(reqwest::Method::GET, &url, None, version)
     }
 
     /// Sends a POST without a body, and returns the JSON of the response.
@@ -80,10 +94,21 @@ impl Client {
         url: &str,
         body: Option<&Value>,
     ) -> anyhow::Result<Value> {
+        let version = format!("placement {}", self.microversion);
+        self.send_versioned(method, url, body, version)
+    }
+
+    fn send_versioned(
+        &self,
+        method: reqwest::Method,
+        url: &str,
+        body: Option<&Value>,
+        version: String,
+    ) -> anyhow::Result<Value> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        runtime.block_on(self.send(method, url, body))
+        runtime.block_on(self.send(method, url, body, version))
     }
 
     async fn send(
@@ -91,6 +116,7 @@ impl Client {
         method: reqwest::Method,
         url: &str,
         body: Option<&Value>,
+        version: String,
     ) -> anyhow::Result<Value> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             // The installation fails only if another thread installed a provider meanwhile, which can be used as well.
@@ -102,10 +128,7 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none())
             .build()?
             .request(method, url)
-            .header(
-                "openstack-api-version",
-                format!("placement {}", self.microversion),
-            )
+            .header("openstack-api-version", version)
             .header("accept", "application/json");
         if let Some(body) = body {
             request = request.json(body);

@@ -17,6 +17,7 @@ mod scheduler_api;
 mod secrets;
 mod shell;
 mod topology;
+mod why;
 
 use std::process::ExitCode;
 
@@ -73,6 +74,8 @@ enum Command {
     Explain(explain::Explain),
     /// Say how many more of a flavor fit now, by cell, zone and place, and what stops the next one
     Fits(fits::Fits),
+    /// Say why a server is where it is, and not elsewhere, as it was decided, and what was tried
+    Why(why::Why),
     /// Print the API's description (OpenAPI 3.1)
     Openapi(openapi::OpenApi),
     /// Print the rules that a policy file may have
@@ -181,6 +184,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Secrets(command) => command.run()?,
         Command::Explain(command) => command.run()?,
         Command::Fits(command) => command.run()?,
+        Command::Why(command) => command.run()?,
         Command::Openapi(command) => command.run()?,
         Command::Policy(PolicyCommand::Sample) => print(&placewright_auth::sample_policy())?,
         Command::Topology(command) => command.run()?,

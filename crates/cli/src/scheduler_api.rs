@@ -47,6 +47,15 @@ impl Question {
         self.client.post_json(&format!("{url}{path}"), body)
     }
 
+    /// Reads the JSON at a path of the scheduler API.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::post`].
+    pub(crate) fn get(&self, path: &str) -> anyhow::Result<Value> {
+        self.client.get_from(&self.address.scheduler_url, path)
+    }
+
     /// Prints an answer as it is, or as the text that `to_text` makes of it.
     ///
     /// # Errors

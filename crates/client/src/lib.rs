@@ -21,6 +21,7 @@
 //! ```
 
 mod address;
+mod decisions;
 mod error;
 mod request;
 mod response;
@@ -37,6 +38,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 pub use address::server_url;
+pub use decisions::{
+    DecidedHost, DecidedScore, DecidedSearch, Decision, Decisions, FallenHost, PlacementFault,
+};
 pub use error::{Code, Error, ErrorResponse};
 pub use request::{DestinationsRequest, Minimum};
 pub use response::{
@@ -107,6 +111,16 @@ impl Client {
             body["limit"] = json!(limit);
         }
         self.send_json(Method::POST, "capacity", &body).await
+    }
+
+    /// Why an instance that this installation builds is where it is, as it was decided: `GET
+    /// /v1/decisions/{instance}`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`]; [`Code::NotFound`] if there is no such instance.
+    pub async fn decisions(&self, instance: Uuid) -> Result<Decisions, Error> {
+        self.get(&format!("decisions/{instance}")).await
     }
 
     /// Claims a candidate of an earlier response for a consumer without allocations. The consumer's
