@@ -215,6 +215,7 @@ class Walk:
         browser.fill("#server-form input[name=server]", "db-1" + Keys.ENTER)
         self.check("a server is found by its name", browser.until_text("It is on host-", "#server-is"))
         self.check("a server has what was done with it", browser.until_text("compute_create_try_1"))
+        self.check("a server has the decision as it was made", browser.until_text("Built on host-", "#as-decided") and browser.until_text("were known", "#as-decided"))
         browser.go(f"#/why?server={ids['db']}&with={self.data['hosts'][5]['host']}")
         self.check("a server is compared with a host", browser.until_text("Compare with hosts") and browser.until_text(self.data["hosts"][5]["host"]))
         browser.go(f"#/why?server={ids['too-large']}")

@@ -22,9 +22,10 @@ export function asRequest(flavor) {
   };
 }
 
-function parts(explanation) {
-  const names = [...new Set(explanation.ranking.flatMap((host) => host.weights.map((weight) => weight.weigher)))];
-  const most = Math.max(1e-9, ...explanation.ranking.map((host) => host.weights.reduce((sum, weight) => sum + Math.abs(weight.share), 0)));
+// The best hosts with the parts of their scores.
+function ranked(caption, ranking) {
+  const names = [...new Set(ranking.flatMap((host) => host.weights.map((weight) => weight.weigher)))];
+  const most = Math.max(1e-9, ...ranking.map((host) => host.weights.reduce((sum, weight) => sum + Math.abs(weight.share), 0)));
   const bar = (host) => {
     let at = 0;
     const label = host.weights.map((weight) => `${weight.weigher} ${fine(weight.share)}`).join(', ');
@@ -35,15 +36,21 @@ function parts(explanation) {
     }));
   };
   return [
-    el('p', { class: 'faint' }, t('compared', { number: whole(explanation.compared) })),
-    table(t('ranking'), [
+    table(caption, [
       [t('rank'), (row) => row.rank, 'n'],
       [t('hostName'), (row) => el('a', { href: link('host', {}, row.provider) }, row.selected ? el('strong', {}, row.host) : row.host)],
       [t('score'), (row) => fine(row.score), 'n'],
       [t('parts'), bar],
       ...names.map((name) => [name, (row) => fine(row.weights.find((weight) => weight.weigher === name)?.share ?? 0), 'n']),
-    ], explanation.ranking.map((row, index) => ({ ...row, rank: index + 1 }))),
+    ], ranking.map((row, index) => ({ ...row, rank: index + 1 }))),
     el('ul', { class: 'legend' }, names.map((name, index) => el('li', {}, dot(`w${index % 8}`), name))),
+  ];
+}
+
+function parts(explanation) {
+  return [
+    el('p', { class: 'faint' }, t('compared', { number: whole(explanation.compared) })),
+    ...ranked(t('ranking'), explanation.ranking),
     explanation.hosts?.length > 0 && table(t('compareWith'), [
       [t('hostName'), (row) => row.asked],
       [t('rank'), (row) => row.rank ?? '–', 'n'],
@@ -128,6 +135,33 @@ async function actionsOf(server) {
 
 const span = (from, to) => (from && to ? duration(new Date(`${to}Z`) - new Date(`${from}Z`)) : '–');
 
+const hostLink = ({ provider, host }) => el('a', { href: link('host', {}, provider) }, host ?? provider);
+
+// One decision as it was kept: how many hosts there were, the best, and who was faster.
+function decided(decision) {
+  const search = decision.search;
+  const words = [t(decision.kind === 'move' ? 'movedTo' : 'builtOn', { host: decision.host ?? decision.provider, at: time(decision.at) }), !decision.is_present && t('notThere')];
+  if (search) {
+    words.push(t('knownHosts', { number: whole(search.known_hosts), sequence: search.sequence }));
+    words.push(search.feasible === null ? t('feasibleAtLeast', { number: whole(search.ranked) }) : t('feasibleThen', { number: whole(search.feasible) }));
+  } else {
+    words.push(t('notKept'));
+  }
+  words.push(t('alternatesThen', { number: whole(decision.alternates) }));
+  const weighed = search?.ranking.some((host) => host.weights.length > 0);
+  return el('div', { class: 'decision' },
+    el('p', {}, words.filter(Boolean).join(' ')),
+    search && !weighed && el('p', { class: 'faint' }, t('equalHosts')),
+    ...(weighed ? ranked(t('nextBest'), search.ranking.map((host) => ({ ...host, host: host.host ?? host.provider }))) : []),
+    decision.fallen.length > 0 && table(t('tookFirst'), [[t('hostName'), hostLink], [t('reason'), (row) => row.reason || t('otherServers'), 'long']], decision.fallen),
+    search?.lost.length > 0 && table(t('lostEarlier'), [[t('hostName'), hostLink]], search.lost));
+}
+
+async function decisionsOf(server) {
+  const found = await scheduler(`/decisions/${server.id}`);
+  return found.decisions.length ? found.decisions.map(decided) : [el('p', { class: 'faint' }, t('noDecision'))];
+}
+
 // What was done with a server, step by step, with the hosts that were tried.
 export function attempts(actions) {
   const rows = actions.flatMap((action) => {
@@ -152,16 +186,20 @@ async function explainServer(place, text, hosts) {
   const host = server['OS-EXT-SRV-ATTR:host'];
   const done = el('div', {}, t('loading'));
   const again = el('div', {});
-  place.replaceChildren(
+  const then = el('div', { id: 'as-decided' }, t('loading'));
+  const isOperator = has('scheduler') && host;
+  place.replaceChildren(...[
     panel(`${t('server')} ${server.name}`,
       el('p', { id: 'server-is' }, host ? t('serverIsOn', { host }) : t('serverNowhere')),
       server.fault && note(server.fault.message, 'bad'),
       pairs(['UUID', el('code', {}, server.id)], [t('status'), server.status], [t('flavor'), server.flavor.original_name], [t('zone'), server['OS-EXT-AZ:availability_zone']], [t('created'), time(server.created)])),
+    isOperator && panel(t('asDecided'), then),
     panel(t('attempts'), done),
-    panel(t('ranking'), el('p', { class: 'faint' }, t('asItIsNow')), again));
+    panel(t('rankingNow'), el('p', { class: 'faint' }, t('asItIsNow')), again)].filter(Boolean));
   const explanation = server.fault?.details && parseJson(server.fault.details);
   if (explanation) place.append(panel(t('funnel'), funnel(explanation)));
   const show = (target, work) => work.catch((error) => target.replaceChildren(t('failed', { why: error.message })));
+  if (isOperator) show(then, decisionsOf(server).then((decisions) => then.replaceChildren(...decisions)));
   show(done, actionsOf(server).then((actions) => done.replaceChildren(attempts(actions))));
   const wanted = hosts.length ? hosts : host ? [host] : [];
   show(again, ask(again, { ...asRequest(server.flavor), project_id: server.tenant_id, user_id: server.user_id }, wanted));
