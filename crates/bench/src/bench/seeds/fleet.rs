@@ -28,6 +28,8 @@ pub(super) const PLACES: i32 = 11;
 const EMPTY_HOSTS_MAX: u32 = 3;
 /// Of a fleet that is nearly full, one host in this many has a place left.
 const HOSTS_PER_PLACE: u32 = 10;
+/// Of a fleet that is mostly full, one host in this many has room.
+const HOSTS_PER_HOST_WITH_ROOM: u32 = 5;
 /// The amounts that an instance requests.
 const VCPUS: u32 = 1;
 const MEMORY_MB: u32 = 2048;
@@ -154,10 +156,15 @@ pub(super) async fn load(engine: &Engine<ControlMachine>, hosts: u32) -> anyhow:
     load_with(engine, hosts, |number| places_taken(hosts, number)).await
 }
 
-/// The places of a host that are taken in a fleet that is nearly half full, each host to another degree.
-pub(super) fn half_taken(number: u32) -> i32 {
+/// The places of a host that are taken in a fleet in which four hosts of five are full, and the others each to another
+/// degree.
+pub(super) fn mostly_full(number: u32) -> i32 {
+    if !number.is_multiple_of(HOSTS_PER_HOST_WITH_ROOM) {
+        return PLACES;
+    }
+    let number = number / HOSTS_PER_HOST_WITH_ROOM % 1_000;
     // The factor has no divisor in common with the places, so neighbours differ.
-    i32::try_from(number % 1_000).unwrap_or(0) * 7 % PLACES
+    i32::try_from(number).unwrap_or(0) * 7 % PLACES
 }
 
 /// As [`load`], with another number of places taken of each host.

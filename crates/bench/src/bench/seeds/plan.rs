@@ -38,7 +38,7 @@ impl Plan {
                 hosts: vec![100, 1_000, 10_000, 100_000],
                 workers: vec![1, 2, 4, 8],
                 time: Duration::from_millis(300),
-                decisions_of_host: 2,
+                hosts_of_decision: 2,
             },
             http_requests: 500,
             build_sizes: BuildSizes {
@@ -68,7 +68,7 @@ impl Plan {
                 hosts: vec![20, 100],
                 workers: vec![1, 2],
                 time: Duration::from_millis(10),
-                decisions_of_host: 1,
+                hosts_of_decision: 2,
             },
             http_requests: 3,
             build_sizes: BuildSizes {

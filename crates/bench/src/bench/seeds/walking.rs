@@ -35,8 +35,8 @@ pub(super) struct WalkingSizes {
     pub(super) workers: Vec<usize>,
     /// The longest time of one measurement.
     pub(super) time: Duration,
-    /// The most decisions of one measurement: of a small fleet, only a part of the room may be taken.
-    pub(super) decisions_of_host: u64,
+    /// The hosts for each decision of a measurement, so that of a small fleet only a part of the room is taken.
+    pub(super) hosts_of_decision: u32,
 }
 
 /// The results of one method.
@@ -70,7 +70,7 @@ pub(super) fn measure(hosts: u32, sizes: &WalkingSizes) -> anyhow::Result<Vec<Wa
     let engine: Engine<ControlMachine> =
         Engine::open(MemoryJournal::new(), Options::default(), ())?;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    runtime.block_on(fleet::load_with(&engine, hosts, fleet::half_taken))?;
+    runtime.block_on(fleet::load_with(&engine, hosts, fleet::mostly_full))?;
     let numbers = fleet::numbers_by_uuid(hosts);
     let mut figures = Vec::new();
     let workers_max = sizes.workers.iter().copied().max().unwrap_or(1);
@@ -124,7 +124,7 @@ fn run(
     for worker in &mut *workers {
         worker.warm_up(method)?;
     }
-    let left = AtomicU64::new(u64::from(hosts) * sizes.decisions_of_host);
+    let left = AtomicU64::new(u64::from(hosts / sizes.hosts_of_decision));
     let start = Instant::now();
     let results: Vec<anyhow::Result<WorkerResults>> = thread::scope(|scope| {
         let running: Vec<_> = workers

@@ -21,7 +21,7 @@ pub(in super::super) fn walking(
         "In 2016 the proposal was to let the database return the hosts that satisfy a request, instead of walking over all \
          hosts in the scheduler. No figures were published; the text says that the gain grows with the number of hosts, and that \
          the cost of HTTP was assumed to be minor. The harness of that time (placement-bench) had pack, spread and random placement, and \
-         1 to 8 workers; so has this one. The hosts are nearly half full, each to another degree. Workers are threads that \
+         1 to 8 workers; so has this one. Four hosts of five are full, and the others each to another degree. Workers are threads that \
          decide on one state and claim in its one order; the journal is in memory, so that the decisions show.",
     );
     section.paragraph(

@@ -57,7 +57,7 @@ pub(in super::super) async fn measure(hosts: u32, requests: usize) -> anyhow::Re
     eprintln!("walking: {hosts} hosts, the share of HTTP");
     let engine: Engine<ControlMachine> =
         Engine::open(MemoryJournal::new(), Options::default(), ())?;
-    fleet::load_with(&engine, hosts, fleet::half_taken).await?;
+    fleet::load_with(&engine, hosts, fleet::mostly_full).await?;
     let scheduler = fleet::scheduler(hosts, SchedulerConfig::default())?;
     let service = Arc::new(SchedulerService::new(
         in_process::gateway()?,
