@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use placewright_identity::{Identity, Role};
-use placewright_pki::{Authority, Credentials, Grant, KeyRequest, RegisterEntry, holder};
+use placewright_pki::holder::{self, WritableFolder};
+use placewright_pki::{Authority, Credentials, Grant, KeyRequest, RegisterEntry};
 use placewright_roles::output::print;
 
 use names::NameArgs;
@@ -160,9 +161,10 @@ impl PkiCommand {
                         out.display()
                     );
                 }
+                let folder = WritableFolder::of(&out)?;
                 let key_request = KeyRequest::new()?;
                 let issued = authority.issue(&grant, &key_request.request, "issue")?;
-                holder::write(&out, &key_request, &issued)?;
+                folder.write(&key_request, &issued)?;
                 print(&show::holder(&out, Format::Text)?)
             }
             Self::Invite {
@@ -221,9 +223,10 @@ fn renew(directory: &Path, folder: &Path) -> anyhow::Result<()> {
             folder.display()
         );
     }
+    let writable = WritableFolder::of(folder)?;
     let key_request = KeyRequest::new()?;
     let issued = authority.renew(&present.certificate, &key_request.request)?;
-    holder::write(folder, &key_request, &issued)?;
+    writable.write(&key_request, &issued)?;
     print(&show::holder(folder, Format::Text)?)
 }
 

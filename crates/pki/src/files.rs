@@ -5,7 +5,9 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
 
 use crate::error::PkiError;
 
@@ -23,23 +25,49 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), PkiError> {
     result.map_err(|error| PkiError::file(path, error))
 }
 
+/// The new content of a file, which is on the disk beside the file. Without [`Self::commit`] it is removed.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    path: PathBuf,
+    file: NamedTempFile,
+}
+
+impl Staged {
+    /// Writes the new content of a file. What can fail for want of room or of rights fails here.
+    pub(crate) fn write(path: &Path, content: &[u8]) -> Result<Self, PkiError> {
+        let file_error = |error| PkiError::file(path, error);
+        let directory = path.parent().unwrap_or(Path::new("."));
+        make_directory(directory)?;
+        let mut file = tempfile::Builder::new()
+            .permissions(fs::Permissions::from_mode(FILE_MODE))
+            .tempfile_in(directory)
+            .map_err(file_error)?;
+        give_to_owner_of_directory(directory, file.as_file());
+        file.write_all(content).map_err(file_error)?;
+        file.as_file().sync_all().map_err(file_error)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+        })
+    }
+
+    /// Puts the new content in the place of the old one.
+    pub(crate) fn commit(self) -> Result<(), PkiError> {
+        let path = &self.path;
+        let file_error = |error| PkiError::file(path, error);
+        self.file
+            .persist(path)
+            .map_err(|error| file_error(error.error))?;
+        let directory = path.parent().unwrap_or(Path::new("."));
+        let directory = File::open(directory).map_err(file_error)?;
+        directory.sync_all().map_err(file_error)
+    }
+}
+
 /// Replaces a file atomically: readers find either the old or the new content, also after a power
 /// failure.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), PkiError> {
-    let file_error = |error| PkiError::file(path, error);
-    let directory = path.parent().unwrap_or(Path::new("."));
-    make_directory(directory)?;
-    let mut file = tempfile::Builder::new()
-        .permissions(fs::Permissions::from_mode(FILE_MODE))
-        .tempfile_in(directory)
-        .map_err(file_error)?;
-    give_to_owner_of_directory(directory, file.as_file());
-    file.write_all(content).map_err(file_error)?;
-    file.as_file().sync_all().map_err(file_error)?;
-    file.persist(path)
-        .map_err(|error| file_error(error.error))?;
-    let directory = File::open(directory).map_err(file_error)?;
-    directory.sync_all().map_err(file_error)
+    Staged::write(path, content)?.commit()
 }
 
 /// Gives a file that root created to the owner of its directory, because the service, which uses the

@@ -19,7 +19,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::authority::Issued;
 use crate::error::PkiError;
-use crate::files;
+use crate::files::{self, Staged};
 use crate::request::KeyRequest;
 use crate::verify;
 
@@ -30,6 +30,9 @@ const REVOCATION_LIST: &str = "crl.pem";
 const OTHER_CERTIFICATE: &str = "tls.crt";
 const OTHER_KEY: &str = "tls.key";
 const OTHER_AUTHORITIES: &str = "ca.crt";
+
+/// How much room is kept in a folder while its certificate is issued: more than the usual files take.
+const ROOM_BYTES: usize = 64 << 10;
 
 /// The content of a holder's folder.
 pub(crate) struct FolderContent {
@@ -104,21 +107,59 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, PkiError> {
     Ok(certificates)
 }
 
+/// A folder into which a certificate can be written. Whoever asks an authority for one makes sure of that first: the
+/// authority registers what it issues, and a word of an invitation is used up.
+#[derive(Debug)]
+pub struct WritableFolder {
+    directory: PathBuf,
+    /// The room on the disk, which is given up for the files.
+    room: Staged,
+}
+
+impl WritableFolder {
+    /// Makes sure that a folder can be written, and keeps room for the files. The folder is made if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be written.
+    pub fn of(directory: &Path) -> Result<Self, PkiError> {
+        let identity = directory.join(IDENTITY);
+        if identity.is_dir() {
+            return Err(PkiError::content(&identity, "it is a folder"));
+        }
+        Ok(Self {
+            directory: directory.to_owned(),
+            room: Staged::write(&identity, &[0; ROOM_BYTES])?,
+        })
+    }
+
+    /// Writes a certificate with its key, in place of the one there.
+    ///
+    /// # Errors
+    ///
+    /// The folder can no longer be written.
+    pub fn write(self, request: &KeyRequest, issued: &Issued) -> Result<(), PkiError> {
+        drop(self.room);
+        let directory = &self.directory;
+        // The authorities are written first, because the old certificate is valid with the new ones as well.
+        let authorities: String = issued.authorities.iter().map(pem).collect();
+        files::replace(&directory.join(AUTHORITIES), authorities.as_bytes())?;
+        if let Some(list) = &issued.revocation_list {
+            write_revocation_list(directory, list)?;
+        }
+        let mut text: String = issued.chain.iter().map(pem).collect();
+        text.push_str(request.key());
+        files::replace(&directory.join(IDENTITY), text.as_bytes())
+    }
+}
+
 /// Writes a certificate with its key into a folder, in place of the one there.
 ///
 /// # Errors
 ///
 /// The folder cannot be written.
 pub fn write(directory: &Path, request: &KeyRequest, issued: &Issued) -> Result<(), PkiError> {
-    // The authorities are written first, because the old certificate is valid with the new ones as well.
-    let authorities: String = issued.authorities.iter().map(pem).collect();
-    files::replace(&directory.join(AUTHORITIES), authorities.as_bytes())?;
-    if let Some(list) = &issued.revocation_list {
-        write_revocation_list(directory, list)?;
-    }
-    let mut text: String = issued.chain.iter().map(pem).collect();
-    text.push_str(request.key());
-    files::replace(&directory.join(IDENTITY), text.as_bytes())
+    WritableFolder::of(directory)?.write(request, issued)
 }
 
 /// Writes a revocation list into a folder.

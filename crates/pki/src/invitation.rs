@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::authority::{Authority, Grant, Issued};
 use crate::clock::{later, now};
 use crate::error::PkiError;
-use crate::files;
+use crate::files::{self, Staged};
 use crate::register::RegisterEntry;
 
 /// The prefix of every word.
@@ -206,9 +206,10 @@ impl Authority {
             life: Duration::from_secs(invitation.life_s),
         };
         // The folder is locked, so nobody else uses the invitation meanwhile. It is gone before anybody gets the
-        // certificate.
+        // certificate, and nothing is issued where that cannot be written.
+        let remaining = stage(self.directory(), &invitations)?;
         let issued = self.certify(&grant, &key, "enrol", &lock)?;
-        write(self.directory(), &invitations)?;
+        remaining.commit()?;
         Ok(issued)
     }
 
@@ -269,7 +270,11 @@ fn read_open(directory: &Path) -> Result<Vec<Invitation>, PkiError> {
 }
 
 fn write(directory: &Path, invitations: &[Invitation]) -> Result<(), PkiError> {
+    stage(directory, invitations)?.commit()
+}
+
+fn stage(directory: &Path, invitations: &[Invitation]) -> Result<Staged, PkiError> {
     let path = directory.join(FILE);
     let text = serde_json::to_vec(invitations).map_err(|error| PkiError::content(&path, error))?;
-    files::replace(&path, &text)
+    Staged::write(&path, &text)
 }

@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use placewright_identity::{Identity, Role};
 use placewright_link::CertificateLink;
+use placewright_pki::holder::{self, WritableFolder};
 use placewright_pki::invitation::Word;
-use placewright_pki::{Authority, Credentials, Grant, KeyRequest, PkiError, holder, now};
+use placewright_pki::{Authority, Credentials, Grant, KeyRequest, PkiError, now};
 use placewright_rpc::{ClientIdentity, ClientOptions, ServerRole};
 
 use crate::config::{ConfigErrors, chain};
@@ -132,10 +133,11 @@ pub(crate) fn ensure(
             )));
         }
     }
+    let writable = WritableFolder::of(folder)?;
     let key_request = KeyRequest::new()?;
     let grant = Grant::new(identity.clone());
     let issued = authority.issue(&grant, &key_request.request, "issue")?;
-    holder::write(folder, &key_request, &issued)?;
+    writable.write(&key_request, &issued)?;
     tracing::info!(%identity, folder = %folder.display(), "a certificate was issued");
     Ok(())
 }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use placewright_errors::chain;
 use placewright_identity::Call;
 use placewright_link::{CertificateLink, Certified, Enrolment, LinkError, LinkFuture, Renewal};
+use placewright_pki::holder::WritableFolder;
 use placewright_pki::invitation::Word;
 use placewright_pki::{
-    Credentials, Issued, KeyRequest, PkiError, SIGNING_REQUEST_BYTES_MAX, check_enrolment, holder,
+    Credentials, Issued, KeyRequest, PkiError, SIGNING_REQUEST_BYTES_MAX, check_enrolment,
     pinned_client,
 };
 use ring::digest::{SHA256, digest};
@@ -165,7 +166,7 @@ pub enum EnrolError {
 /// # Errors
 ///
 /// See [`EnrolError`].
-pub async fn enrol(word: &Word, options: ClientOptions, folder: &Path) -> Result<(), EnrolError> {
+pub async fn enrol(word: &Word, options: ClientOptions, path: &Path) -> Result<(), EnrolError> {
     let connector = Connector::Unenrolled(pinned_client(word)?);
     let connector = || Some(connector.clone());
     let channels = PeerChannel::to_all_with("the server", &options, connector)?;
@@ -173,6 +174,8 @@ pub async fn enrol(word: &Word, options: ClientOptions, folder: &Path) -> Result
         replicas: Addresses::new(channels, |channel| channel),
         forwards_renewals: false,
     };
+    // The word can be used once only.
+    let folder = WritableFolder::of(path)?;
     let key_request = KeyRequest::new()?;
     let enrolment = Enrolment {
         id: word.id.to_vec(),
@@ -182,8 +185,8 @@ pub async fn enrol(word: &Word, options: ClientOptions, folder: &Path) -> Result
     let certified = client.enrol(enrolment).await?;
     let issued = to_issued(certified);
     let facts = check_enrolment(word, &issued)?;
-    holder::write(folder, &key_request, &issued)?;
-    tracing::info!(identity = %facts.identity, folder = %folder.display(), "enrolled");
+    folder.write(&key_request, &issued)?;
+    tracing::info!(identity = %facts.identity, folder = %path.display(), "enrolled");
     Ok(())
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use placewright_errors::chain;
 use placewright_link::{CertificateLink, LinkError, Renewal};
-use placewright_pki::{Credentials, KeyRequest, LoadedCredentials, PkiError, SKEW, holder, now};
+use placewright_pki::holder::{self, WritableFolder};
+use placewright_pki::{Credentials, KeyRequest, LoadedCredentials, PkiError, SKEW, now};
 use placewright_rpc::CertificatesClient;
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
@@ -154,6 +155,9 @@ async fn renew(
     current: &LoadedCredentials,
     authority: &dyn CertificateLink,
 ) -> Result<(), RenewError> {
+    let folder = credentials.directory().to_owned();
+    let folder = tokio::task::spawn_blocking(move || WritableFolder::of(&folder));
+    let folder = folder.await.map_err(|_| RenewError::Interrupted)??;
     let key_request = KeyRequest::new()?;
     let renewal = Renewal {
         present_certificate: current.certificate.to_vec(),
@@ -161,9 +165,7 @@ async fn renew(
     };
     let issued =
         current.checked_renewal(placewright_rpc::to_issued(authority.renew(renewal).await?))?;
-    let folder = credentials.directory().to_owned();
-    let written =
-        tokio::task::spawn_blocking(move || holder::write(&folder, &key_request, &issued));
+    let written = tokio::task::spawn_blocking(move || folder.write(&key_request, &issued));
     written.await.map_err(|_| RenewError::Interrupted)??;
     Ok(())
 }
