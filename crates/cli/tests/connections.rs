@@ -6,7 +6,7 @@
 mod common;
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -172,6 +172,45 @@ fn with_more_connections_than_descriptors_ports_answer_and_nothing_spins() {
     drop(crowd);
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+#[test]
+fn a_port_in_use_is_the_last_word_and_the_only_one_although_there_are_few_descriptors() {
+    let directory = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let (free, store) = (free_address().to_string(), directory.path().join("store"));
+    let store = store.to_str().unwrap();
+    let cell = format!("--cell-store-path={store}");
+    for arguments in [
+        [
+            "control",
+            "--store-path",
+            store,
+            "--placement-listen",
+            &taken,
+        ],
+        [
+            "cell",
+            &cell,
+            "--cell-listen",
+            &taken,
+            &format!("--cell-placement={free}"),
+        ],
+    ] {
+        let output = Command::new("sh")
+            .args(["-c", "ulimit -n 256 && exec \"$0\" \"$@\""])
+            .arg(env!("CARGO_BIN_EXE_placewright"))
+            .args(arguments)
+            .args(["--config", "/dev/null"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let log = String::from_utf8(output.stderr).unwrap();
+        let last = log.lines().last().unwrap();
+        assert!(last.contains(&taken) && last.contains("is in use"), "{log}");
+        assert!(!log.contains("file descriptors"), "{log}");
+    }
 }
 
 /// The processor time of a process in hundredths of a second.

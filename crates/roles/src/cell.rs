@@ -190,10 +190,10 @@ async fn serve(
     let client_options = control_client_options(options, token.clone(), credentials.as_ref());
     let placement = placement_client(client_options.clone())?;
     let socket = bind(options.listen, "cell")?;
-    let connection_limits = descriptors::raise_and_divide_for_cell(&config.options);
     let (metrics, tls) = (options.metrics_listen, None);
     let metrics = metrics.map(|listen| bind(listen, "cell.metrics"));
     let (health_handle, _) = health::start(metrics.transpose()?.map(Socket::Bound), tls)?;
+    let connection_limits = descriptors::raise_and_divide_for_cell(&config.options);
     let directory = options.directory();
     let id = uuid_file::read_or_create(&directory, options.uuid)?;
     let mut registry = Registry::default();

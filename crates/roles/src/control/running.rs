@@ -131,9 +131,10 @@ impl RunningControl {
         let options = &config.options;
         let (checked, identity) = Checked::for_start(config)?;
         let directory = options.store.directory();
-        let limits = descriptors::raise_and_divide_for_control(options, cells);
         let mut inherited = InheritedSockets::receive(&directory, options.control.take_over)?;
         let mut sockets = Sockets::take(options, &mut inherited)?;
+        // This may warn, so it comes after what may keep control from starting at all.
+        let limits = descriptors::raise_and_divide_for_control(options, cells);
         let (mut registry, metrics) = Metrics::new(options);
         let sealer = open_sealer(options, cells, &sockets, &mut registry).await?;
         let observer = LoggingObserver(metrics.journal);
