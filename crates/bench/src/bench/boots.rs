@@ -99,8 +99,8 @@ struct Figures {
     boots_per_second: f64,
     latency_p50_ms: f64,
     latency_p99_ms: f64,
-    /// By how many the allocated VCPU differ from those of the active servers; `None` if other users may use the
-    /// installation, too.
+    /// How many more VCPU are allocated than the active servers have; `None` if other users may use the installation,
+    /// too.
     allocations_left: Option<u64>,
     bars: Vec<TargetedFigure>,
 }
@@ -302,8 +302,8 @@ async fn wait_for_hosts(api: &Api, hosts_min: usize) -> anyhow::Result<()> {
 }
 
 /// Waits until the allocations of failed builds are released, which may be a moment after the servers show their
-/// status. Returns by how many the allocated VCPU then differ from one for each active server: 0, or another number
-/// after a time-out.
+/// status. Returns how many more VCPU are allocated then than one for each active server: 0, or more after a time-out.
+/// Fewer are an error, because then an active server holds nothing.
 async fn wait_for_releases(api: &Api, progress: &TaskProgress) -> anyhow::Result<u64> {
     let server = progress.any_server().context("no server was accepted")?;
     let project = servers::show(api, server).await?.tenant_id;
@@ -311,7 +311,10 @@ async fn wait_for_releases(api: &Api, progress: &TaskProgress) -> anyhow::Result
     loop {
         let used = usage::project_usage(api, &project).await?;
         let used = used.get("VCPU").copied().unwrap_or(0);
-        let extra_vcpus = used.abs_diff(progress.counts().active);
+        let active = progress.counts().active;
+        let Some(extra_vcpus) = used.checked_sub(active) else {
+            bail!("{used} VCPU are allocated for {active} active servers of one VCPU each");
+        };
         if extra_vcpus == 0 || start.elapsed() > RELEASE_MAX {
             return Ok(extra_vcpus);
         }
