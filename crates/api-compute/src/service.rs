@@ -1,20 +1,17 @@
 //! The compute API's service: it finds the handler of a request, and runs it for the dispatcher.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use hyper::body::Body as HttpBody;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, Uri};
+use hyper::{Method, Uri};
 use matchit::Router;
 use parking_lot::Mutex;
 use placewright_auth::Identity;
 use placewright_control::Runtime;
 use placewright_http::{
-    Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, Running,
+    Access, Api, ApiError, ApiResult, Gateway, Reply, RequestContext, Routed, Running,
     json_error_body, static_document,
 };
 use uuid::Uuid;
@@ -89,19 +86,6 @@ impl ComputeService {
             },
             router: routes::router(),
         }
-    }
-
-    /// Answers a request. Errors are responses too.
-    pub async fn handle<B>(
-        self: &Arc<Self>,
-        request: Request<B>,
-        remote: Option<SocketAddr>,
-    ) -> Response<Body>
-    where
-        B: HttpBody<Data = Bytes> + Unpin,
-        B::Error: fmt::Display,
-    {
-        placewright_http::handle(self, request, remote).await
     }
 
     /// Scheme and host of the API as the client addresses it.

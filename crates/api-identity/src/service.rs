@@ -1,21 +1,18 @@
 //! The Identity API's service: it finds the handler of a request, and runs it for the dispatcher.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use hyper::body::Body as HttpBody;
+use hyper::Uri;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::Authority;
-use hyper::{Request, Response, Uri};
 use matchit::Router;
 use placewright_auth::{Identity, Passwords, Secret};
 use placewright_control::accounts::Accounts;
 use placewright_http::{
-    Access, Api, ApiError, ApiResult, Body, Gateway, Query, RequestContext, Routed, Running,
-    Syntax, authority, decode_percent, json_error_body, static_document,
+    Access, Api, ApiError, ApiResult, Gateway, Query, RequestContext, Routed, Running, Syntax,
+    authority, decode_percent, json_error_body, static_document,
 };
 
 use crate::call::{ApiState, Call, Head};
@@ -83,19 +80,6 @@ impl IdentityService {
             },
             router: routes::router(),
         }
-    }
-
-    /// Answers a request. Errors are responses too.
-    pub async fn handle<B>(
-        self: &Arc<Self>,
-        request: Request<B>,
-        remote: Option<SocketAddr>,
-    ) -> Response<Body>
-    where
-        B: HttpBody<Data = Bytes> + Unpin,
-        B::Error: fmt::Display,
-    {
-        placewright_http::handle(self, request, remote).await
     }
 
     /// Scheme, host and port of the API as the client addresses it.

@@ -1,19 +1,16 @@
 //! The Image API's service: it finds the handler of a request, and runs it for the dispatcher.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use hyper::body::Body as HttpBody;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, Uri};
+use hyper::{Method, Uri};
 use placewright_auth::Identity;
 use placewright_control::ControlHandle;
 use placewright_http::{
-    Access, Api, ApiError, ApiResult, Body, BodySink, Gateway, Reply, RequestContext, Routed,
-    Running, content_type, json_error_body, latin1_path, static_document,
+    Access, Api, ApiError, ApiResult, BodySink, Gateway, Reply, RequestContext, Routed, Running,
+    content_type, json_error_body, latin1_path, static_document,
 };
 
 use crate::folder::ImageFolder;
@@ -65,19 +62,6 @@ impl ImageService {
     /// Scheme and host of the API as the client addresses it.
     fn origin(&self, parts: &Parts) -> String {
         placewright_http::origin(parts, self.api_state.options.public_url.as_deref())
-    }
-
-    /// Answers a request. Errors are responses too.
-    pub async fn handle<B>(
-        self: &Arc<Self>,
-        request: Request<B>,
-        remote: Option<SocketAddr>,
-    ) -> Response<Body>
-    where
-        B: HttpBody<Data = Bytes> + Unpin,
-        B::Error: fmt::Display,
-    {
-        placewright_http::handle(self, request, remote).await
     }
 }
 

@@ -1,16 +1,13 @@
 //! The network API's service, for the dispatcher.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use hyper::body::Body as HttpBody;
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Method, Request, Response, Uri};
+use hyper::{HeaderMap, Method, Uri};
 use placewright_auth::Identity;
 use placewright_http::{
-    Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, Running,
+    Access, Api, ApiError, ApiResult, Gateway, Reply, RequestContext, Routed, Running,
     json_error_body, keystone_error, latin1_path, static_document,
 };
 use serde_json::{Value, json};
@@ -45,19 +42,6 @@ impl NetworkService {
     /// Scheme and host of the API as the client addresses it.
     fn origin(&self, parts: &Parts) -> String {
         placewright_http::origin(parts, self.public_url.as_deref())
-    }
-
-    /// Answers a request. Errors are responses too.
-    pub async fn handle<B>(
-        self: &Arc<Self>,
-        request: Request<B>,
-        remote: Option<SocketAddr>,
-    ) -> Response<Body>
-    where
-        B: HttpBody<Data = Bytes> + Unpin,
-        B::Error: fmt::Display,
-    {
-        placewright_http::handle(self, request, remote).await
     }
 }
 

@@ -35,7 +35,7 @@ async fn send(method: &str, path: &str, token: Option<&str>) -> (u16, Value) {
         request = request.header("x-auth-token", token);
     }
     let request = request.body(Full::new(Bytes::new())).unwrap();
-    let response = service().handle(request, None).await;
+    let response = placewright_http::handle(&service(), request, None).await;
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, serde_json::from_slice(&body).unwrap())
@@ -90,7 +90,9 @@ async fn the_root_says_what_the_service_can_do_and_clients_may_keep_it() {
             .header("if-none-match", tag)
             .body(Full::new(Bytes::new()))
             .unwrap();
-        let (parts, body) = service().handle(request, None).await.into_parts();
+        let (parts, body) = placewright_http::handle(&service(), request, None)
+            .await
+            .into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         (parts.status.as_u16(), parts.headers, bytes)
     };

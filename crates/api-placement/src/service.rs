@@ -1,19 +1,15 @@
 //! How the Placement API handles requests of the dispatcher: it routes them, checks headers and
 //! policies, calls handlers, and writes the headers and error bodies of responses.
 
-use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use hyper::body::Body as HttpBody;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, Uri};
+use hyper::{Method, Uri};
 use placewright_auth::{Identity, Target};
 use placewright_control::now;
 use placewright_http::{
-    Access, Api, ApiError, ApiResult, Body, Gateway, RequestContext, Routed, Running, content_type,
+    Access, Api, ApiError, ApiResult, Gateway, RequestContext, Routed, Running, content_type,
     latin1_path,
 };
 
@@ -45,19 +41,6 @@ enum RequestKind {
 }
 
 impl PlacementService {
-    /// Handles a request. Errors become responses, too.
-    pub async fn handle<B>(
-        self: &Arc<Self>,
-        request: Request<B>,
-        remote: Option<SocketAddr>,
-    ) -> Response<Body>
-    where
-        B: HttpBody<Data = Bytes> + Unpin,
-        B::Error: fmt::Display,
-    {
-        placewright_http::handle(self, request, remote).await
-    }
-
     fn check_policy(
         &self,
         operation: &Operation,

@@ -70,7 +70,10 @@ fn send_stuck_body(
     let service = Arc::clone(service);
     tokio::spawn(async move {
         let request = request.expect("a request");
-        service.handle(request, None).await.status().as_u16()
+        placewright_http::handle(&service, request, None)
+            .await
+            .status()
+            .as_u16()
     })
 }
 

@@ -1,19 +1,16 @@
 //! The scheduler API's service: it finds the handler of a request, and runs it for the dispatcher.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
-use hyper::body::Body as HttpBody;
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Method, Request, Response, Uri};
+use hyper::{HeaderMap, Method, Uri};
 use placewright_auth::{Identity, Target};
 use placewright_control::destinations::{DestinationsHandle, KeepOptions};
 use placewright_control::{OtherReplicas, Placement, SchedulerHandle};
 use placewright_http::{
-    Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, Running,
-    latin1_path, require_json,
+    Access, Api, ApiError, ApiResult, Gateway, Reply, RequestContext, Routed, Running, latin1_path,
+    require_json,
 };
 use tokio::sync::Semaphore;
 
@@ -68,19 +65,6 @@ impl SchedulerService {
         (self.api_state.destinations).set_other_replicas(Arc::clone(&others));
         // There is no other value yet.
         let _ = self.api_state.other_replicas.set(others);
-    }
-
-    /// Answers a request. Errors are responses too.
-    pub async fn handle<B>(
-        self: &Arc<Self>,
-        request: Request<B>,
-        remote: Option<SocketAddr>,
-    ) -> Response<Body>
-    where
-        B: HttpBody<Data = Bytes> + Unpin,
-        B::Error: fmt::Display,
-    {
-        placewright_http::handle(self, request, remote).await
     }
 }
 

@@ -233,7 +233,7 @@ impl<'a> RequestBuilder<'a> {
 
     /// Sends the request to the Placement API, and returns the response before its body is read.
     pub async fn send_unread(self, service: &Arc<PlacementService>) -> Response<Body> {
-        service.handle(self.into_request(), None).await
+        placewright_http::handle(service, self.into_request(), None).await
     }
 
     /// Sends the request to the Placement API.
@@ -243,7 +243,7 @@ impl<'a> RequestBuilder<'a> {
 
     /// Sends the request to the scheduler API.
     pub async fn send_to_scheduler(self, scheduler: &Arc<SchedulerService>) -> Answer {
-        Answer::read(scheduler.handle(self.into_request(), None).await).await
+        Answer::read(placewright_http::handle(scheduler, self.into_request(), None).await).await
     }
 }
 

@@ -55,7 +55,7 @@ pub async fn get(service: &Arc<PlacementService>, uri: &str) -> anyhow::Result<R
     let request = Request::get(uri)
         .header("x-auth-token", "admin")
         .body(Empty::<Bytes>::new())?;
-    let response = service.handle(request, None).await;
+    let response = placewright_http::handle(service, request, None).await;
     if !response.status().is_success() {
         bail!("{uri}: status {}", response.status());
     }

@@ -94,7 +94,7 @@ impl Api {
         }
         let body_bytes = body.map_or_else(Bytes::new, |body| body.to_string().into());
         let request = request.body(Full::new(body_bytes)).unwrap();
-        let response = self.service.handle(request, None).await;
+        let response = placewright_http::handle(&self.service, request, None).await;
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         let body = if bytes.is_empty() {

@@ -209,7 +209,7 @@ pub async fn send(
     let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
     let request = request.body(Full::new(body)).unwrap();
     let address: SocketAddr = address.parse().unwrap();
-    let response = service.handle(request, Some(address)).await;
+    let response = placewright_http::handle(service, request, Some(address)).await;
     let (parts, body) = response.into_parts();
     let bytes = body.collect().await.unwrap().to_bytes();
     Answer {

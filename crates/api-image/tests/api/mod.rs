@@ -141,7 +141,7 @@ impl Api {
             request = request.header(*name, *value);
         }
         let request = request.body(Full::new(body.into())).unwrap();
-        let response = self.service.handle(request, None).await;
+        let response = placewright_http::handle(&self.service, request, None).await;
         let (parts, body) = response.into_parts();
         ApiResponse {
             status: parts.status.as_u16(),

@@ -282,7 +282,7 @@ async fn send(
     service: &Arc<SchedulerService>,
     request: Request<Full<Bytes>>,
 ) -> anyhow::Result<(u16, String)> {
-    let response = service.handle(request, None).await;
+    let response = placewright_http::handle(service, request, None).await;
     let status = response.status().as_u16();
     let body = response.into_body().collect().await;
     let body = body.map_err(|error| anyhow::anyhow!("{error}"))?.to_bytes();

@@ -298,7 +298,7 @@ impl Installation {
             .header("openstack-api-version", "compute 2.96")
             .header("content-type", "application/json")
             .body(Full::new(body))?;
-        let response = self.service.handle(request, None).await;
+        let response = placewright_http::handle(&self.service, request, None).await;
         let status = response.status();
         let body = response.into_body().collect().await;
         let body = body.map_err(|error| anyhow::anyhow!("{error}"))?.to_bytes();
