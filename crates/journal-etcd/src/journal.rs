@@ -10,6 +10,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use placewright_journal::batch::{Link, LogEnd};
+use placewright_journal::chunks::ChunkWriter;
 use placewright_journal::{
     AppendError, Journal, JournalError, Resolution, SnapshotInfo, SnapshotWriter, Stats, Visit,
 };
@@ -148,11 +149,14 @@ impl Journal for EtcdJournal {
         if sequence > end {
             return Err(self.store.missing(end + 1, sequence));
         }
-        Ok(Box::new(snapshot::Writer::new(&self.store, sequence)))
+        Ok(Box::new(ChunkWriter::new(snapshot::Sink::new(
+            &self.store,
+            sequence,
+        ))))
     }
 
     fn read_snapshot(&mut self, sequence: u64) -> Result<Box<dyn Read + Send>, JournalError> {
-        Ok(Box::new(snapshot::Reader::open(&self.store, sequence)?))
+        Ok(Box::new(snapshot::open(&self.store, sequence)?))
     }
 
     fn drop_snapshots(&mut self, keep: usize) -> Result<(), JournalError> {

@@ -4,6 +4,7 @@
 //! version of its form, and the CRC-32 of these four bytes and of all that follows. Numbers are little-endian.
 
 use placewright_journal::batch::{Link, LogEnd};
+use placewright_journal::chunks::ChunkTotals;
 use prost::bytes::Bytes;
 
 /// The version of the store's form, which every frame has.
@@ -245,10 +246,7 @@ impl BatchHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub(crate) attempt: u128,
-    pub(crate) chunks: u64,
-    pub(crate) bytes: u64,
-    /// The checksum of the last chunk.
-    pub(crate) crc: u32,
+    pub(crate) totals: ChunkTotals,
 }
 
 impl Manifest {
@@ -257,9 +255,9 @@ impl Manifest {
             b'S',
             &[
                 &self.attempt.to_le_bytes(),
-                &self.chunks.to_le_bytes(),
-                &self.bytes.to_le_bytes(),
-                &self.crc.to_le_bytes(),
+                &self.totals.chunks.to_le_bytes(),
+                &self.totals.bytes.to_le_bytes(),
+                &self.totals.checksum.to_le_bytes(),
             ],
         )
     }
@@ -270,9 +268,11 @@ impl Manifest {
         let mut read = || {
             Some(Self {
                 attempt: fields.u128()?,
-                chunks: fields.u64()?,
-                bytes: fields.u64()?,
-                crc: fields.u32()?,
+                totals: ChunkTotals {
+                    chunks: fields.u64()?,
+                    bytes: fields.u64()?,
+                    checksum: fields.u32()?,
+                },
             })
         };
         read().ok_or(RowError::Bad)
@@ -313,9 +313,11 @@ mod tests {
         assert_eq!(BatchHeader::decode(&row), Ok((header, payload)));
         let manifest = Manifest {
             attempt: 1,
-            chunks: 2,
-            bytes: 3,
-            crc: 4,
+            totals: ChunkTotals {
+                chunks: 2,
+                bytes: 3,
+                checksum: 4,
+            },
         };
         assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
         for at in 0..row.len() {

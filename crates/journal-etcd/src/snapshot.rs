@@ -1,14 +1,16 @@
 //! Snapshots: chunks in keys of their own, and a manifest that makes them visible.
 //!
-//! A chunk begins with a CRC-32 of two things: the checksum of the chunk before, and the chunk's own bytes. These bytes
+//! A chunk begins with its checksum: a CRC-32 of the checksum of the chunk before it and of its own bytes. These bytes
 //! follow.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-use placewright_journal::batch::{chunk_checksum, new_id};
-use placewright_journal::{JournalError, SnapshotInfo, SnapshotWriter};
+use placewright_journal::batch::new_id;
+use placewright_journal::chunks::{
+    CHUNKS_PER_PAGE, Chunk, ChunkReader, ChunkSink, ChunkSource, ChunkTotals,
+};
+use placewright_journal::{JournalError, SnapshotInfo};
 use prost::bytes::{Buf as _, Bytes};
 
 use crate::kv;
@@ -16,11 +18,6 @@ use crate::proto::{KeyValue, TxnRequest};
 use crate::rows::Manifest;
 use crate::store::Store;
 
-/// The size of a chunk in bytes. Larger values would slow appends down.
-const CHUNK_BYTES: usize = 256 << 10;
-/// The number of chunks that are read at once.
-const CHUNKS_PER_PAGE: i64 = 4;
-const CRC_BYTES: usize = 4;
 /// The number of chunks that are removed in one transaction.
 const CHUNKS_PER_DELETE: u64 = 256;
 
@@ -35,7 +32,7 @@ struct Found {
 pub(crate) fn list(store: &Store) -> Result<Vec<SnapshotInfo>, JournalError> {
     let info = |found: &Found| SnapshotInfo {
         sequence: found.sequence,
-        bytes: found.manifest.bytes,
+        bytes: found.manifest.totals.bytes,
     };
     Ok(find_all(store)?.iter().map(info).collect())
 }
@@ -64,7 +61,7 @@ pub(crate) fn check(store: &Store) -> Result<(), JournalError> {
         let (from, until) = (store.keys).attempt(found.sequence, found.manifest.attempt);
         let mut ranges = store.read("check", [kv::count(from, until)])?;
         let count = ranges.next().map_or(0, |range| range.count);
-        if u64::try_from(count) != Ok(found.manifest.chunks) {
+        if u64::try_from(count) != Ok(found.manifest.totals.chunks) {
             let reason = "it does not have all of its chunks";
             return Err(damaged(store, found.sequence, reason));
         }
@@ -146,92 +143,44 @@ fn damaged(store: &Store, sequence: u64, reason: &str) -> JournalError {
     }
 }
 
-/// Wraps the error for [`Read`] and [`Write`].
-fn into_io(error: JournalError) -> io::Error {
-    let kind = match error {
-        JournalError::DamagedSnapshot { .. } => io::ErrorKind::InvalidData,
-        JournalError::NoSpace { .. } => io::ErrorKind::StorageFull,
-        _ => io::ErrorKind::Other,
-    };
-    io::Error::new(kind, error)
-}
-
-/// Writes one snapshot: its chunks, each to a key of its own, and at last the manifest that makes the snapshot visible.
-pub(crate) struct Writer {
+/// The chunks of one snapshot that is written, each in a key of its own, and at last the manifest that makes the snapshot
+/// visible.
+pub(crate) struct Sink {
     store: Arc<Store>,
     sequence: u64,
-    /// The bytes of the next chunk, after a place for its checksum.
-    chunk: Vec<u8>,
-    manifest: Manifest,
-    is_finished: bool,
+    /// An id that all chunks of this writer have.
+    attempt: u128,
 }
 
-impl Writer {
+impl Sink {
     pub(crate) fn new(store: &Arc<Store>, sequence: u64) -> Self {
         Self {
             store: Arc::clone(store),
             sequence,
-            chunk: vec![0; CRC_BYTES],
-            manifest: Manifest {
-                attempt: new_id(),
-                chunks: 0,
-                bytes: 0,
-                crc: 0,
-            },
-            is_finished: false,
+            attempt: new_id(),
         }
     }
+}
 
-    fn write_chunk(&mut self) -> Result<(), JournalError> {
-        let Some((place_of_crc, bytes)) = self.chunk.split_first_chunk_mut::<CRC_BYTES>() else {
-            return Ok(());
-        };
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let crc = chunk_checksum(self.manifest.crc, bytes);
-        let length = bytes.len() as u64;
-        *place_of_crc = crc.to_le_bytes();
-        let chunk = std::mem::replace(&mut self.chunk, vec![0; CRC_BYTES]);
-        let key =
-            (self.store.keys).chunk(self.sequence, self.manifest.attempt, self.manifest.chunks);
-        let request = kv::all(vec![kv::put(key, chunk.into())]);
+impl ChunkSink for Sink {
+    fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    fn write(&mut self, number: u64, checksum: u32, chunk: Vec<u8>) -> Result<(), JournalError> {
+        let value = [&checksum.to_le_bytes()[..], &chunk].concat();
+        let key = (self.store.keys).chunk(self.sequence, self.attempt, number);
+        let request = kv::all(vec![kv::put(key, value.into())]);
         self.store.repeat("write a snapshot", request)?;
-        self.manifest.crc = crc;
-        self.manifest.bytes += length;
-        self.manifest.chunks += 1;
         Ok(())
     }
-}
 
-impl Write for Writer {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = CRC_BYTES + CHUNK_BYTES - self.chunk.len();
-        let taken = bytes.len().min(room);
-        self.chunk.extend_from_slice(&bytes[..taken]);
-        if taken == room {
-            self.write_chunk().map_err(into_io)?;
-        }
-        Ok(taken)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl SnapshotWriter for Writer {
-    fn finish(mut self: Box<Self>) -> Result<SnapshotInfo, JournalError> {
-        self.write_chunk()?;
-        let Manifest {
-            attempt,
-            chunks,
-            bytes,
-            ..
-        } = self.manifest;
+    fn finish(&mut self, totals: ChunkTotals) -> Result<(), JournalError> {
+        let attempt = self.attempt;
         let key = self.store.keys.snapshot(self.sequence);
-        let mut request = kv::all(vec![kv::put(key, self.manifest.encode())]);
-        if chunks > 0 {
+        let manifest = Manifest { attempt, totals };
+        let mut request = kv::all(vec![kv::put(key, manifest.encode())]);
+        if totals.chunks > 0 {
             request.compare = vec![kv::exists(self.store.keys.chunk(self.sequence, attempt, 0))];
         }
         let response = self.store.repeat("finish a snapshot", request)?;
@@ -239,97 +188,56 @@ impl SnapshotWriter for Writer {
             let reason = "it was removed while it was written, because a newer one was finished";
             return Err(damaged(&self.store, self.sequence, reason));
         }
-        self.is_finished = true;
-        Ok(SnapshotInfo {
-            sequence: self.sequence,
-            bytes,
-        })
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        if !self.is_finished && self.manifest.chunks > 0 {
-            // Chunks that cannot be removed now are removed after a newer snapshot.
-            let attempt = self.manifest.attempt;
-            let range = self.store.keys.attempt(self.sequence, attempt);
-            self.store.delete_if_possible(range);
-        }
-    }
-}
-
-/// Reads one snapshot, verifying each chunk before its bytes are returned.
-pub(crate) struct Reader {
-    store: Arc<Store>,
-    sequence: u64,
-    manifest: Manifest,
-    /// Chunks that were read and not verified yet.
-    waiting: VecDeque<KeyValue>,
-    /// The bytes of the current chunk that were not returned yet.
-    chunk: Bytes,
-    /// The number of verified chunks, their size, and the checksum of the last one.
-    chunks: u64,
-    bytes: u64,
-    crc: u32,
-}
-
-impl Reader {
-    pub(crate) fn open(store: &Arc<Store>, sequence: u64) -> Result<Self, JournalError> {
-        let range = kv::get(store.keys.snapshot(sequence));
-        let found = kv::one(store.read("read a snapshot", [range])?.next());
-        let found = found.ok_or(JournalError::NoSnapshot { sequence })?;
-        Ok(Self {
-            manifest: decode(store, &found)?.manifest,
-            store: Arc::clone(store),
-            sequence,
-            waiting: VecDeque::new(),
-            chunk: Bytes::new(),
-            chunks: 0,
-            bytes: 0,
-            crc: 0,
-        })
-    }
-
-    /// Gets the next chunk. If there is none, the snapshot has ended.
-    fn advance(&mut self) -> Result<(), JournalError> {
-        let damaged = |reason| Err(damaged(&self.store, self.sequence, reason));
-        if self.chunks == self.manifest.chunks {
-            if self.bytes != self.manifest.bytes || self.crc != self.manifest.crc {
-                return damaged("its chunks do not match its manifest");
-            }
-            return Ok(());
-        }
-        let keys = &self.store.keys;
-        let attempt = self.manifest.attempt;
-        let key = keys.chunk(self.sequence, attempt, self.chunks);
-        if self.waiting.is_empty() {
-            let (_, until) = keys.attempt(self.sequence, attempt);
-            let range = kv::range(key.clone(), until, CHUNKS_PER_PAGE);
-            let page = self.store.read("read a snapshot", [range])?.next();
-            self.waiting = page.unwrap_or_default().kvs.into();
-        }
-        let Some(mut found) = self.waiting.pop_front().filter(|found| found.key == key) else {
-            return damaged("a chunk is missing");
-        };
-        let crc = found.value.try_get_u32_le().unwrap_or_default();
-        if chunk_checksum(self.crc, &found.value) != crc {
-            return damaged("a chunk's checksum does not match");
-        }
-        self.crc = crc;
-        self.chunks += 1;
-        self.bytes += found.value.len() as u64;
-        self.chunk = found.value;
         Ok(())
     }
+
+    fn remove(&mut self) {
+        let range = self.store.keys.attempt(self.sequence, self.attempt);
+        self.store.delete_if_possible(range);
+    }
 }
 
-impl Read for Reader {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if self.chunk.is_empty() && !bytes.is_empty() {
-            self.advance().map_err(into_io)?;
-        }
-        let taken = bytes.len().min(self.chunk.len());
-        self.chunk.copy_to_slice(&mut bytes[..taken]);
-        Ok(taken)
+/// The chunks of one snapshot that is read.
+pub(crate) struct Source {
+    store: Arc<Store>,
+    sequence: u64,
+    attempt: u128,
+}
+
+/// Begins to read a snapshot.
+pub(crate) fn open(store: &Arc<Store>, sequence: u64) -> Result<ChunkReader<Source>, JournalError> {
+    let range = kv::get(store.keys.snapshot(sequence));
+    let found = kv::one(store.read("read a snapshot", [range])?.next());
+    let found = found.ok_or(JournalError::NoSnapshot { sequence })?;
+    let manifest = decode(store, &found)?.manifest;
+    let source = Source {
+        store: Arc::clone(store),
+        sequence,
+        attempt: manifest.attempt,
+    };
+    Ok(ChunkReader::new(source, manifest.totals))
+}
+
+impl ChunkSource for Source {
+    type Bytes = Bytes;
+
+    fn read_page(&mut self, from: u64) -> Result<VecDeque<Chunk<Bytes>>, JournalError> {
+        let keys = &self.store.keys;
+        let key = |number| keys.chunk(self.sequence, self.attempt, number);
+        let (_, until) = keys.attempt(self.sequence, self.attempt);
+        let range = kv::range(key(from), until, i64::from(CHUNKS_PER_PAGE));
+        let page = self.store.read("read a snapshot", [range])?.next();
+        let numbered = (from..).zip(page.unwrap_or_default().kvs);
+        let chunks = numbered.take_while(|(number, found)| found.key == key(*number));
+        let chunks = chunks.map(|(number, mut found)| Chunk {
+            number,
+            checksum: found.value.try_get_u32_le().unwrap_or_default(),
+            bytes: found.value,
+        });
+        Ok(chunks.collect())
+    }
+
+    fn damaged(&self, reason: &str) -> JournalError {
+        damaged(&self.store, self.sequence, reason)
     }
 }

@@ -1,6 +1,7 @@
 //! The contents of the rows of a store.
 
 use placewright_journal::batch::LogEnd;
+use placewright_journal::chunks::ChunkTotals;
 use tokio_postgres::Row;
 
 use crate::failure::{Cause, Failure};
@@ -54,10 +55,7 @@ pub(crate) struct BatchHeader {
 pub(crate) struct Manifest {
     pub(crate) sequence: u64,
     pub(crate) attempt: Vec<u8>,
-    pub(crate) chunks: u64,
-    pub(crate) bytes: u64,
-    /// The checksum of the last chunk.
-    pub(crate) checksum: u32,
+    pub(crate) totals: ChunkTotals,
 }
 
 impl Session {
@@ -123,9 +121,11 @@ impl Session {
         Ok(Manifest {
             sequence: self.uint(row, 0)?,
             attempt: self.get(row, 1)?,
-            chunks: self.uint(row, 2)?,
-            bytes: self.uint(row, 3)?,
-            checksum: self.crc(row, 4)?,
+            totals: ChunkTotals {
+                chunks: self.uint(row, 2)?,
+                bytes: self.uint(row, 3)?,
+                checksum: self.crc(row, 4)?,
+            },
         })
     }
 }

@@ -43,6 +43,18 @@ pub struct LogEnd {
 }
 
 impl LogEnd {
+    /// The end after a batch of these records, which `payload` has encoded.
+    #[must_use]
+    pub fn with_batch(self, records: &[&[u8]], payload: &[u8]) -> Self {
+        let last = self.last + records.len() as u64;
+        let record_bytes: u64 = records.iter().map(|record| record.len() as u64).sum();
+        Self {
+            last,
+            checksum: checksum(self.checksum, self.last + 1, last, payload),
+            record_bytes: self.record_bytes + record_bytes,
+        }
+    }
+
     /// The end after a batch that another process hands over, which has to follow right behind this end; `None` if it
     /// does not follow, or is damaged.
     pub fn after(self, link: Link, payload: &[u8]) -> Option<Self> {
@@ -140,14 +152,6 @@ pub(crate) fn check_next(link: Link, payload: &[u8], last: u64, checksum: u32) -
     }
     let records = check(link, payload, Some((last, checksum))).ok()?;
     Some(records.map(|(_, record)| record.len() as u64).sum())
-}
-
-/// The checksum of a chunk of a snapshot, which covers the checksum of the chunk before.
-pub fn chunk_checksum(before: u32, bytes: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&before.to_le_bytes());
-    hasher.update(bytes);
-    hasher.finalize()
 }
 
 /// An id that nobody else has: a random number of this process, and a counter.

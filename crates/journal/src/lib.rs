@@ -26,6 +26,7 @@
 
 pub mod backup;
 pub mod batch;
+pub mod chunks;
 mod copy;
 mod error;
 mod faulty;

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use placewright_journal::batch::{self, LogEnd};
+use placewright_journal::batch;
 use placewright_journal::{AppendError, Fence, JournalError, Resolution};
 use prost::bytes::Bytes;
 
@@ -90,15 +90,9 @@ impl EtcdJournal {
         let payload = Bytes::from(batch::encode(records)?);
         let before = self.known.head.end;
         let first = before.last + 1;
-        let last = before.last + records.len() as u64;
-        let record_bytes: u64 = records.iter().map(|record| record.len() as u64).sum();
         let header = BatchHeader {
             first,
-            end: LogEnd {
-                last,
-                checksum: batch::checksum(before.checksum, first, last, &payload),
-                record_bytes: before.record_bytes + record_bytes,
-            },
+            end: before.with_batch(records, &payload),
             previous: before.checksum,
             id: batch::new_id(),
             appended_at: batch::now(),

@@ -121,22 +121,15 @@ impl PostgresqlJournal {
     fn prepare(&self, records: &[&[u8]]) -> Result<Pending, JournalError> {
         let payload = batch::encode(records)?;
         let before = self.known.clone();
-        let first = before.end.last + 1;
-        let last = before.end.last + records.len() as u64;
-        let record_bytes: u64 = records.iter().map(|record| record.len() as u64).sum();
         let id = id_bytes(batch::new_id());
         let head = Head {
-            end: LogEnd {
-                last,
-                checksum: batch::checksum(before.end.checksum, first, last, &payload),
-                record_bytes: before.end.record_bytes + record_bytes,
-            },
+            end: before.end.with_batch(records, &payload),
             batch_id: id.to_vec(),
             acknowledged: self.store.acknowledged().last.max(before.acknowledged),
             ..before.clone()
         };
         Ok(Pending {
-            first,
+            first: before.end.last + 1,
             id,
             previous: before.end.checksum,
             appended_at: batch::now(),
