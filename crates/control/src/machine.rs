@@ -46,6 +46,10 @@ impl Machine for ControlMachine {
         self.state.undo(undo);
     }
 
+    fn replace(&mut self, former: &Self) {
+        self.state.placement.replace(&former.state.placement);
+    }
+
     fn encode(changes: &[Change], out: &mut Vec<u8>) {
         form::encode(changes, out);
     }

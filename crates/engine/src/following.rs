@@ -154,9 +154,9 @@ fn apply<M: Machine>(shared: &Shared<M>, chunk: EntryChunk) -> Result<(), StoreE
 /// Recovers the state from the newest snapshot, because the entries that this replica needs next were trimmed.
 fn start_anew<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) -> Result<(), StoreError> {
     let unlimited = &mut Throttle::unlimited();
-    let recovered = recover::recover_until(journal, u64::MAX, &(), unlimited);
+    let recovered = recover::recover_until::<M>(journal, u64::MAX, &(), unlimited);
     let Recovered {
-        machine,
+        mut machine,
         sequence,
         leader,
         ..
@@ -165,6 +165,7 @@ fn start_anew<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) -> Resu
         error => StoreError::Recovery(error.to_string()),
     })?;
     let mut state = shared.state.write();
+    machine.replace(&state.machine);
     state.machine = machine;
     state.applied = sequence;
     state.rollbacks += 1;

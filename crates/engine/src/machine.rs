@@ -45,6 +45,12 @@ pub trait Machine: Send + Sync + Sized + 'static {
     /// Undoes the newest change that was not undone yet.
     fn undo(&mut self, undo: Self::Undo);
 
+    /// Called when this state, which was loaded, takes the place of `former`, because entries between the two were
+    /// skipped: those who keep results about `former` have to notice it.
+    fn replace(&mut self, former: &Self) {
+        let _ = former;
+    }
+
     /// Encodes the changes of one command as a record that contains the version of its format, and appends
     /// the record to `out`, which may already hold other bytes.
     fn encode(changes: &[Self::Change], out: &mut Vec<u8>);

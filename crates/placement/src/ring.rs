@@ -20,6 +20,16 @@ impl<T> Default for Ring<T> {
 }
 
 impl<T: Copy> Ring<T> {
+    /// An empty ring whose position is beyond this one, so that a reader that was there has missed something.
+    pub(crate) fn beyond(position: u64) -> Self {
+        let turn = ENTRIES_MAX as u64;
+        Self {
+            entries: Vec::new(),
+            // A full number of turns, because the first entry is put where the ring begins.
+            count: (position / turn + 1) * turn,
+        }
+    }
+
     /// The position: the number of entries so far.
     pub(crate) fn position(&self) -> u64 {
         self.count
@@ -79,5 +89,15 @@ mod tests {
         assert_eq!(ring.since(10).and_then(|mut seen| seen.next()), Some(10));
         assert!(ring.since(9).is_none());
         assert_eq!(ring.since(total).expect("now").count(), 0);
+
+        let mut beyond = Ring::beyond(total);
+        assert!(beyond.since(total).is_none());
+        let position = beyond.position();
+        for number in 0..total {
+            beyond.push(number);
+            assert!(beyond.since(total).is_none());
+        }
+        let seen = beyond.since(position + 10).expect("just remembered");
+        assert!(seen.eq(10..total));
     }
 }

@@ -339,6 +339,12 @@ impl State {
         &self.tree_changes
     }
 
+    /// Takes the place of another state, so that those who have read its tree changes notice that they have to read
+    /// everything anew.
+    pub fn replace(&mut self, former: &Self) {
+        self.tree_changes.continue_behind(&former.tree_changes);
+    }
+
     /// Whether the name of a class or trait is a standard one.
     #[must_use]
     pub fn is_standard(name: &str) -> bool {

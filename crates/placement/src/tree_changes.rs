@@ -88,6 +88,17 @@ impl TreeChangeLog {
         self.releases.since(position)
     }
 
+    /// Continues behind the log of another state, so that every reader of that one starts over.
+    pub(crate) fn continue_behind(&mut self, former: &Self) {
+        self.changes = Ring::beyond(self.position().max(former.position()));
+        self.releases = Ring::beyond(self.release_position().max(former.release_position()));
+        let roots = self.last_changes.len().max(former.last_changes.len());
+        self.last_changes = vec![self.changes.position(); roots];
+        let behind = |own: u64, former: u64| own.max(former) + 1;
+        self.structure_version = behind(self.structure_version, former.structure_version);
+        self.sharing_version = behind(self.sharing_version, former.sharing_version);
+    }
+
     /// Records a change in the tree of a root.
     pub(crate) fn push(&mut self, root: ProviderId, kind: ChangeKind) {
         self.changes.push(TreeChange { root, kind });
