@@ -7,7 +7,7 @@ use placewright_placement::Timestamp;
 
 use crate::ids::{HostId, MigrationId};
 
-/// How many decisions of an instance are kept: the first one, and the latest ones.
+/// How many decisions of an instance are kept; see [`add_decision`].
 pub const DECISIONS_MAX: usize = 4;
 /// How many candidates of a decision are kept that did not fit any more when it was claimed.
 pub const FALLEN_MAX: usize = 8;
@@ -74,10 +74,20 @@ pub fn cut_reason(mut reason: String) -> String {
     reason
 }
 
-/// Adds a decision to those of an instance. The first one stays; of the others the oldest goes.
-pub fn add_decision(decisions: &mut Vec<Decision>, decision: Decision) {
+/// Adds a decision to those of an instance, which is on the host `present` before it. When there are too many, the oldest
+/// one goes, except that of the build and the latest one for the present host: a move that is reverted must not take away
+/// why the instance is where it is.
+pub fn add_decision(decisions: &mut Vec<Decision>, decision: Decision, present: Option<HostId>) {
     if decisions.len() >= DECISIONS_MAX {
-        decisions.remove(1);
+        let is_build = |kept: &Decision| kept.migration.is_none();
+        let latest_there = decisions
+            .iter()
+            .rposition(|kept| Some(kept.host) == present);
+        let mut indexes = 0..decisions.len();
+        let oldest = indexes.find(|index| {
+            Some(*index) != latest_there && !(*index == 0 && is_build(&decisions[0]))
+        });
+        decisions.remove(oldest.unwrap_or(0));
     }
     decisions.push(decision);
 }

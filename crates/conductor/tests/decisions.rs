@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
+use placewright_conductor::decision::add_decision;
 use placewright_conductor::super_conductor::{Command, Mapping, Outcome, RankedCandidates};
 use placewright_conductor::{Decision, FallenHost, MoveKind, RankingRecord};
+use placewright_placement::Timestamp;
 use placewright_testing::world::{World, candidate, host, instance, migration};
 
 fn ranking(byte: u8) -> RankingRecord {
@@ -122,4 +124,40 @@ fn the_build_and_the_latest_moves_are_kept_until_the_instance_goes() {
     assert_eq!(migrations, [&[None][..], &latest].concat());
     world.conduct(Command::Delete { instance: id });
     assert_eq!(mapping(&world).decisions, []);
+}
+
+#[test]
+fn moves_that_were_reverted_do_not_take_away_why_an_instance_is_where_it_is() {
+    let decision = |move_number: Option<usize>, host| Decision {
+        host,
+        at: Timestamp(0),
+        migration: move_number.map(migration),
+        ranking: RankingRecord::default(),
+        fallen: Vec::new(),
+        fallen_count: 0,
+        alternate_count: 0,
+    };
+    let kept = |first: Decision| {
+        let mut decisions = vec![first];
+        let present = host(0, 1);
+        add_decision(&mut decisions, decision(Some(1), present), None);
+        for number in 2..=6 {
+            add_decision(
+                &mut decisions,
+                decision(Some(number), host(0, 2)),
+                Some(present),
+            );
+        }
+        let migrations = decisions.iter().map(|decision| decision.migration);
+        migrations.collect::<Vec<_>>()
+    };
+    let of_moves = |numbers: [usize; 3]| numbers.map(|number| Some(migration(number)));
+    let with_build = kept(decision(None, host(0, 0)));
+    assert_eq!(with_build, [&[None][..], &of_moves([1, 5, 6])].concat());
+    // An older release made the build, and did not keep why.
+    let without_build = kept(decision(Some(7), host(0, 0)));
+    assert_eq!(
+        without_build,
+        [&of_moves([1, 4, 5])[..], &[Some(migration(6))]].concat()
+    );
 }

@@ -24,7 +24,8 @@ impl Answer {
             }
             None => add_actions(&mut text, &self.actions),
         }
-        text
+        // Agents and drivers wrote some of it, and what they send must not command the reader's terminal.
+        text.replace(|one: char| one.is_control() && one != '\n', "\u{fffd}")
     }
 
     fn heading(&self) -> String {

@@ -372,6 +372,7 @@ impl Placing {
         chosen: &[Option<u32>],
         contention: &mut Contention,
     ) -> Vec<Correction> {
+        self.last_refusal = None;
         let mut corrections = Vec::new();
         let claiming = std::mem::take(&mut self.claiming);
         for (intent_index, index) in claiming.into_iter().enumerate() {

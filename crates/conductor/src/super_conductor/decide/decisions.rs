@@ -32,7 +32,8 @@ impl DecisionContext<'_> {
             ..mapping.clone()
         };
         let decision = self.decision(decided, alternate_count);
-        add_decision(&mut mapping.decisions, decision);
+        let present = claims::host_of(self.placement, decided.instance);
+        add_decision(&mut mapping.decisions, decision, present);
         mapping
     }
 
