@@ -114,9 +114,8 @@ def parse_args():
     p.add_argument(
         "--port-base",
         type=int,
-        default=21000,
         metavar="PORT",
-        help="first port to try (default: 21000)",
+        help="first port to try (default: ports that no other test gets meanwhile)",
     )
     args = p.parse_args()
     if not (args.server_cmd or args.url or args.list):

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+
+use crate::ports::free_ports;
 
 /// How long members may take to elect a leader. It takes 1 to 2 s on an idle machine.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -295,17 +297,6 @@ impl Drop for EtcdCluster {
 
 fn not_running() -> io::Error {
     io::Error::other("the member does not run")
-}
-
-/// Ports that are free now. All are bound at the same time, so that they differ.
-pub(crate) fn free_ports(count: usize) -> io::Result<Vec<u16>> {
-    let listeners: Vec<_> = (0..count)
-        .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
-        .collect::<Result<_, _>>()?;
-    listeners
-        .iter()
-        .map(|listener| Ok(listener.local_addr()?.port()))
-        .collect()
 }
 
 /// Makes a request over HTTP, with further header lines, and returns the body of a response with status 200.

@@ -2,8 +2,10 @@
 
 mod contract;
 mod etcd_cluster;
+mod ports;
 mod postgresql_cluster;
 
 pub use contract::{CHECKS, NamedCheck, check_contract};
 pub use etcd_cluster::{EtcdCluster, EtcdClusterOptions, ServerTlsFiles};
+pub use ports::free_address;
 pub use postgresql_cluster::{PostgresqlCluster, PostgresqlClusterOptions};

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::etcd_cluster::{ServerTlsFiles, free_ports};
+use crate::etcd_cluster::ServerTlsFiles;
+use crate::ports::free_ports;
 use programs::Programs;
 use server::Server;
 

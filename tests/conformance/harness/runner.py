@@ -20,6 +20,7 @@ from harness import api
 from harness import fixtures
 from harness import gabbirun
 
+import ports
 import servers
 
 # If none of this many servers came up, there is no point in starting others.
@@ -220,7 +221,9 @@ context = multiprocessing.get_context("fork")
 
 
 def _ports(base, many=5000):
-    """Ports that nobody listens on, each given out once."""
+    """Ports that nobody listens on, each given out once; without a base, such as no other test gets meanwhile."""
+    while base is None:
+        yield ports.free_port()
     for port in range(base, base + many):
         if servers.port_is_free(port):
             yield port
@@ -232,7 +235,7 @@ def run_all(runs, options, on_done):
     options.parent = os.getpid()
     signal.signal(signal.SIGTERM, _on_sigterm)
     base_dir = tempfile.mkdtemp(prefix="placement-conformance-")
-    ports = _ports(options.port_base)
+    free_ports = _ports(options.port_base)
     end = time.monotonic() + options.total_timeout
     # Time for a worker to stop its server, then to be killed itself.
     grace = options.stop_timeout + 12
@@ -271,7 +274,7 @@ def run_all(runs, options, on_done):
                 else:
                     active.append(
                         _Worker(
-                            run, options, 0 if options.url else next(ports), base_dir
+                            run, options, 0 if options.url else next(free_ports), base_dir
                         )
                     )
             now = time.monotonic()

@@ -14,9 +14,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
-mod ports;
-
-pub(crate) use ports::free_address;
+/// An address on loopback that no other test gets while this process runs.
+pub(crate) fn free_address() -> SocketAddr {
+    placewright_journal_testing::free_address().unwrap()
+}
 
 /// The program with these arguments, without this machine's configuration.
 pub(crate) fn placewright(arguments: &[&str]) -> Command {

@@ -6,8 +6,9 @@
 //! process. `tests/lib/ports.py` does the same.
 
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener};
-use std::sync::Mutex;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::{Mutex, PoisonError};
 
 const FIRST_PORT: u16 = 20_000;
 /// The first port that the system assigns, if the system does not report it.
@@ -36,26 +37,39 @@ fn first_system_port() -> u16 {
 }
 
 /// An address on loopback that no other test gets while this process runs.
-pub(crate) fn free_address() -> SocketAddr {
+///
+/// # Errors
+///
+/// No port is free, or the folder for the locks cannot be made.
+pub fn free_address() -> io::Result<SocketAddr> {
     let folder = std::env::temp_dir().join("placewright-ports");
-    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::create_dir_all(&folder)?;
     let count = u32::from(first_system_port().saturating_sub(FIRST_PORT).max(1_000));
-    let mut reserved = RESERVED_PORTS.lock().unwrap();
+    let mut reserved = RESERVED_PORTS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     // Processes that start together begin at different ports.
     let mut next_number = reserved
         .next_number
         .unwrap_or_else(|| std::process::id().wrapping_mul(61));
     for _ in 0..count {
-        let port = FIRST_PORT + u16::try_from(next_number % count).unwrap();
+        let offset = u16::try_from(next_number % count).unwrap_or(0);
+        let port = FIRST_PORT.saturating_add(offset);
         next_number = next_number.wrapping_add(1);
         reserved.next_number = Some(next_number);
-        let lock = File::create(folder.join(port.to_string()));
-        let Ok(lock) = lock else { continue };
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let Ok(lock) = File::create(folder.join(port.to_string())) else {
+            continue;
+        };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         if lock.try_lock().is_ok() && TcpListener::bind(address).is_ok() {
             reserved.locks.push(lock);
-            return address;
+            return Ok(address);
         }
     }
-    panic!("no port is free");
+    Err(io::Error::other("no port is free"))
+}
+
+/// Ports of [`free_address`].
+pub(crate) fn free_ports(count: usize) -> io::Result<Vec<u16>> {
+    (0..count).map(|_| Ok(free_address()?.port())).collect()
 }
