@@ -250,12 +250,10 @@ impl Site {
             tokio::time::sleep(Duration::from_millis(25)).await;
         }
         let world = self.world_now().await;
-        for (id, state) in &world.cells {
-            for (instance, job) in state.jobs() {
-                eprintln!("{id} {instance} {job:?} {:?}", state.instances()[instance]);
-            }
-            eprintln!("{id} {:?} {:?}", state.hosts(), state.doomed());
-        }
+        let moves = world.control.conductor.moves();
+        let (under_way, hosts) = (world.under_way(), world.cells.values());
+        let hosts: Vec<_> = hosts.map(|state| state.hosts()).collect();
+        eprintln!("{under_way:#?}, moves {moves:#?}, hosts {hosts:#?}");
         panic!("the condition never held: {what}");
     }
 
