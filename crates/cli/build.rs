@@ -1,5 +1,6 @@
 //! Tells the linker to make the release programs smaller, by a tenth: it packs relocations, and keeps one copy
-//! of functions whose code is the same.
+//! of functions whose code is the same. It also tells the linker to resolve all addresses at the start and to make
+//! their table read-only then, which rustc does not ask for with the flags of `.cargo/config.toml`.
 
 use std::env;
 use std::process::Command;
@@ -10,11 +11,14 @@ fn main() {
     let variable_is = |name: &str, wanted: &str| env::var(name).is_ok_and(|value| value == wanted);
     let is_native = env::var("HOST").is_ok_and(|host| variable_is("TARGET", &host));
     let is_known_target = variable_is("TARGET", "x86_64-unknown-linux-gnu");
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    if is_known_target && flags.contains("relro-level=partial") {
+        println!("cargo:rustc-link-arg-bins=-Wl,-z,relro,-z,now");
+    }
     if !variable_is("PROFILE", "release") || !is_native || !is_known_target {
         return;
     }
     // rustc links with its own lld for this target. Another linker, chosen by flags, may not know `--icf`.
-    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     if !flags.contains("linker") && !flags.contains("fuse-ld") {
         println!("cargo:rustc-link-arg-bins=-Wl,--icf=all");
     }
