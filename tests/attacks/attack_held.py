@@ -13,6 +13,8 @@ MIB_MAX = 256
 # How long a bystander may wait.
 WAIT_MAX_S = 0.25
 BODY_BYTES = 256 << 10
+# Not that of the bystanders: where there are few file descriptors, one address may have only some 1,000 connections.
+ATTACKERS_ADDRESS = "127.0.0.2"
 
 
 def head(site: Site, method: str, path: str, length: int | None = None) -> bytes:
@@ -61,7 +63,7 @@ def bodies(case: Case, site: Site, count: int) -> None:
     before = site.memory_mib()
     links = []
     for _ in range(count):
-        link = socket.create_connection(("127.0.0.1", site.compute), 10)
+        link = socket.create_connection(("127.0.0.1", site.compute), 10, (ATTACKERS_ADDRESS, 0))
         link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * len(data))
         link.settimeout(0.05)
         try:
@@ -89,6 +91,7 @@ def lists(case: Case, site: Site, count: int) -> None:
     for _ in range(count):
         link = socket.socket()
         link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        link.bind((ATTACKERS_ADDRESS, 0))
         link.connect(("127.0.0.1", site.compute))
         link.sendall(head(site, "GET", "/v2.1/servers/detail?limit=1000"))
         links.append(link)
