@@ -15,7 +15,7 @@ import launch  # noqa: E402
 import servers  # noqa: E402
 from ports import free_port  # noqa: E402
 
-SERVICES = ["identity", "compute", "placement", "scheduler", "control", "health"]
+SERVICES = ["identity", "compute", "placement", "scheduler", "image", "network", "control", "health"]
 START_S = 60
 
 

@@ -201,6 +201,7 @@ class Drawer:
         self.maybe(rule, "level", 0.05 if is_far else 0.95, level)
         self.maybe(rule, "strength", 0.5, lambda: rng.choice(["hard", "soft"]))
         self.maybe(rule, "to", 0.3, lambda: [self.uuid()])
+        self.maybe(rule, "place", 0.2, lambda: [rng.choice([*RACKS, "north/r1", "r1", "nope"])])
         self.maybe(rule, "max_skew", 0.2, lambda: rng.randint(0, 2))
         self.maybe(rule, "weight", 0.2, lambda: rng.choice([0, 1, 1000, 1001]))
         return rule
@@ -291,7 +292,8 @@ class Drawer:
 
     def topology(self) -> dict:
         rows = [{"name": "row", "aggregates": []}]
-        racks = [{"name": "rack", "aggregates": RACKS}]
+        racks: list[dict] = [{"name": "rack", "aggregates": RACKS}]
+        self.maybe(racks[0], "names", 0.5, lambda: {RACKS[0]: "north/r1", self.rng.choice(RACKS): "south/r1"})
         body: dict = {"levels": racks + self.some(rows, 1)}
         pair = lambda: {
             "from": self.rng.choice(RACKS),

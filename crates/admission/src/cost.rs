@@ -14,7 +14,7 @@ pub struct Kind {
     pub route: &'static str,
     /// The HTTP method, such as `POST`: what a path costs differs between its methods.
     pub method: &'static str,
-    /// Whether the service declares that a request of this kind may take milliseconds of a processor.
+    /// Whether the service declares that a request of this kind may take milliseconds of processor time.
     pub is_declared_costly: bool,
 }
 
@@ -26,20 +26,20 @@ const GUESS_IF_COSTLY: Duration = Duration::from_millis(5);
 /// recording it in control and in its cell. `placewright bench boots` builds 3,300 a second on two processors.
 const INSTANCE_COST_US: u64 = 500;
 
-/// Requests that take at least this long of a processor are costly, in microseconds.
+/// Requests that take at least this much processor time are costly, in microseconds.
 const COSTLY_FROM_US: u64 = 1000;
 
 /// The most kinds whose costs are kept. The tables of routes have fewer kinds; the bound protects against tables that
 /// grow beyond it.
 const KINDS_MAX: usize = 1024;
 
-/// The maximum cost of one request, in microseconds of a processor: a minute.
+/// The maximum cost of one request, in microseconds of processor time: a minute.
 const COST_MAX_US: u64 = 60_000_000;
 
 /// A new measurement has the weight 1 / `MEAN_OVER` in the mean.
 const MEAN_OVER: u64 = 8;
 
-/// The mean costs of kinds of requests, in microseconds of a processor.
+/// The mean costs of kinds of requests, in microseconds of processor time.
 #[derive(Debug, Default)]
 pub(crate) struct CostTable {
     /// By kind: the exponentially weighted mean of what one unit of a request took, in nanoseconds. A request for

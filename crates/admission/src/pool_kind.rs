@@ -7,7 +7,7 @@ pub enum PoolKind {
     Cheap,
     /// For requests that are expected to compute for longer, or whose kind is declared costly.
     Costly,
-    /// For requests for two or more instances, because building these takes a millisecond of a processor or more.
+    /// For requests for two or more instances, because building them takes a millisecond of processor time or more.
     MultiCreate,
 }
 

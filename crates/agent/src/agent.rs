@@ -21,6 +21,8 @@ use crate::driver::{Driver, DriverError};
 use crate::guest_log::{GuestLog, GuestLogError};
 use crate::placement::{self, PlacementError, PlacementWriter};
 
+mod build_span;
+mod connection;
 mod inventory;
 mod reconcile;
 mod runner;
@@ -150,12 +152,14 @@ impl Agent {
         });
         let readiness_sender = Arc::new(readiness_sender);
         let (to_placement, for_placement) = mpsc::unbounded_channel();
-        let (to_runner, from_inspector) = mpsc::channel(1);
+        let (to_runner, hosts_news) = mpsc::channel(1);
         let mut background_tasks = Vec::new();
         if let Some(placement) = placement {
             let interval = options.resync_interval;
             let readiness = Arc::clone(&readiness_sender);
-            let write = inventory::write_changed(placement, for_placement, interval, readiness);
+            let to_runner = to_runner.clone();
+            let write =
+                inventory::write_changed(placement, for_placement, to_runner, interval, readiness);
             background_tasks.push(tokio::spawn(supervise(Task::AgentPlacement, write)));
         }
         if !options.inspect_interval.is_zero() {
@@ -171,7 +175,7 @@ impl Agent {
             to_placement,
             readiness_sender,
         );
-        let run = runner.run(link, stopped, from_inspector);
+        let run = runner.run(link, stopped, hosts_news);
         let runner = tokio::spawn(supervise(Task::AgentRunner, run));
         Ok(Self {
             stop,
@@ -202,13 +206,14 @@ impl Agent {
     }
 }
 
-/// Checks the descriptions of all hosts, and returns them by host.
+/// Checks the descriptions of all hosts, and returns them by host, as this agent writes them.
 fn check_hosts(
     hosts: Vec<HostDescription>,
 ) -> Result<BTreeMap<HostId, Arc<HostDescription>>, BadDescription> {
     let mut checked = BTreeMap::new();
-    for host in hosts {
+    for mut host in hosts {
         host.check()?;
+        host.claim_ownership();
         let name = host.name.clone();
         if checked.insert(host.id(), Arc::new(host)).is_some() {
             return Err(BadDescription::DuplicateName(name));

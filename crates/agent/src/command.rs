@@ -20,21 +20,24 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use placewright_conductor::cell_conductor::{GuestRef, Order};
+use placewright_conductor::cell_conductor::Order;
 use placewright_conductor::{HostId, InstanceId};
 use placewright_records::server;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use thiserror::Error;
+use uuid::Uuid;
 
 use crate::description::HostDescription;
 use crate::driver::{Driver, DriverError, DriverFuture, DriverRequest, ListedGuest, Operation};
 
+mod order_input;
 mod process;
 mod redact;
 
+use order_input::OrderInput;
 use process::{ProcessResult, ProcessSpec};
 
 /// The exit code of an executable for a failure that would occur on every host.
@@ -116,8 +119,16 @@ pub enum BadCommands {
 #[derive(Debug)]
 pub struct CommandDriver {
     options: Options,
-    /// The hosts by name, as of their latest description.
-    hosts: Mutex<BTreeMap<String, HostId>>,
+    known: Mutex<Known>,
+}
+
+/// What the latest description of the hosts says.
+#[derive(Debug, Default)]
+struct Known {
+    /// The hosts by name.
+    hosts: BTreeMap<String, HostId>,
+    /// The names of the hosts' providers.
+    provider_names: Arc<BTreeMap<Uuid, String>>,
 }
 
 /// The JSON object that `inspect` writes to standard output.
@@ -165,23 +176,6 @@ struct GuestInput {
     number: u32,
 }
 
-#[derive(Serialize)]
-struct OrderInput<'a> {
-    name: &'a str,
-    project: &'a str,
-    user: &'a str,
-    is_live: bool,
-    resources: Vec<ResourceInput<'a>>,
-    origin: Option<GuestRefInput>,
-    target: Option<GuestRefInput>,
-    /// The location of the image: a path or a URL. None if the instance has no image with a UUID, or if
-    /// [`Options::images`] is not set.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    image: Option<String>,
-    /// The specification's body as control wrote it: flavor, image, networks and the like.
-    spec: &'a RawValue,
-}
-
 /// The part of a specification that names the image.
 #[derive(Deserialize)]
 struct SpecWithImage {
@@ -191,27 +185,6 @@ struct SpecWithImage {
 #[derive(Deserialize)]
 struct ServerWithImage {
     image: Option<String>,
-}
-
-#[derive(Serialize)]
-struct ResourceInput<'a> {
-    provider: uuid::Uuid,
-    resources: BTreeMap<&'a str, i64>,
-}
-
-#[derive(Serialize)]
-struct GuestRefInput {
-    host: HostId,
-    number: u32,
-}
-
-impl From<GuestRef> for GuestRefInput {
-    fn from(guest: GuestRef) -> Self {
-        Self {
-            host: guest.host,
-            number: guest.number,
-        }
-    }
 }
 
 impl CommandDriver {
@@ -235,7 +208,7 @@ impl CommandDriver {
         })?;
         Ok(Self {
             options,
-            hosts: Mutex::new(BTreeMap::new()),
+            known: Mutex::default(),
         })
     }
 
@@ -311,7 +284,7 @@ impl CommandDriver {
         let images = self.options.images.as_deref()?;
         let spec: SpecWithImage = serde_json::from_str(spec?.get()).ok()?;
         // Only a UUID is the name of an image, so that no name leads out of the folder.
-        let image = uuid::Uuid::try_parse(&spec.server.image?).ok()?;
+        let image = Uuid::try_parse(&spec.server.image?).ok()?;
         Some(format!("{}/{image}", images.trim_end_matches('/')))
     }
 
@@ -335,8 +308,8 @@ impl CommandDriver {
         })
     }
 
-    fn lock_hosts(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, HostId>> {
-        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -345,7 +318,12 @@ impl Driver for CommandDriver {
         Box::pin(async {
             let InspectOutput { hosts } = self.query("inspect").await?;
             let by_name = hosts.iter().map(|host| (host.name.clone(), host.id()));
-            *self.lock_hosts() = by_name.collect();
+            let providers = hosts.iter().flat_map(HostDescription::providers);
+            let names = providers.map(|provider| (provider.uuid, provider.name.to_owned()));
+            *self.lock_known() = Known {
+                hosts: by_name.collect(),
+                provider_names: Arc::new(names.collect()),
+            };
             Ok(hosts)
         })
     }
@@ -353,10 +331,10 @@ impl Driver for CommandDriver {
     fn list(&self) -> DriverFuture<'_, Option<Vec<ListedGuest>>> {
         Box::pin(async {
             let ListOutput { guests } = self.query("list").await?;
-            let hosts = self.lock_hosts();
+            let known = self.lock_known();
             let mut listed = Vec::new();
             for guest in guests {
-                let Some(host) = hosts.get(&guest.host) else {
+                let Some(host) = known.hosts.get(&guest.host) else {
                     let unknown = format!("list speaks of a host {} that is none", guest.host);
                     return Err(DriverError::retriable(unknown));
                 };
@@ -385,16 +363,10 @@ impl Driver for CommandDriver {
             let order = request.order.as_deref();
             let spec: Option<Box<RawValue>> =
                 order.and_then(|order| spec_for(request.operation, order));
-            let order = order.map(|order| OrderInput {
-                name: &order.spec.name,
-                project: &order.spec.project,
-                user: &order.spec.user,
-                is_live: order.is_live,
-                resources: order.amounts.iter().map(resource_input).collect(),
-                origin: order.origin.map(GuestRefInput::from),
-                target: order.target.map(GuestRefInput::from),
-                image: self.image_location(spec.as_deref()),
-                spec: spec.as_deref().unwrap_or(RawValue::NULL),
+            let names = Arc::clone(&self.lock_known().provider_names);
+            let order = order.map(|order| {
+                let image = self.image_location(spec.as_deref());
+                OrderInput::new(order, &names, image, spec.as_deref())
             });
             let input = ExecutableInput {
                 operation: name,
@@ -435,16 +407,6 @@ fn spec_for(operation: Operation, order: &Order) -> Option<Box<RawValue>> {
         Some(stripped) => serde_json::from_str(&stripped).ok(),
         // The body has no secrets, or the operation needs them.
         None => serde_json::from_str(&body).ok(),
-    }
-}
-
-fn resource_input(amounts: &placewright_conductor::Amounts) -> ResourceInput<'_> {
-    let rows = amounts.resources.iter();
-    ResourceInput {
-        provider: amounts.provider,
-        resources: rows
-            .map(|(class, amount)| (class.as_str(), *amount))
-            .collect(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use placewright_conductor::HostId;
 use placewright_types::host_name::uuid_of_name;
-use placewright_types::host_state::{HostFacts, HostNames, Metric};
+use placewright_types::host_state::{HostFacts, HostNames, Metric, OWNER_TRAIT};
 use placewright_types::platform::Platform;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -196,9 +196,18 @@ impl HostDescription {
         parent.map_or(self.id().0, |parent| uuid_of(parent.uuid, &parent.name))
     }
 
-    /// The facts that the host reports to its cell.
+    /// Adds the trait of the compute service to the host and its parts. A part for which the description says that it
+    /// does not have the trait is left to the service that owns it.
+    pub fn claim_ownership(&mut self) {
+        self.traits.insert(OWNER_TRAIT.to_owned(), true);
+        for part in &mut self.providers {
+            part.traits.entry(OWNER_TRAIT.to_owned()).or_insert(true);
+        }
+    }
+
+    /// The facts that the host reports to its cell, with the version of its compute service.
     #[must_use]
-    pub fn facts(&self, service_host: &str) -> HostFacts {
+    pub fn facts(&self, service_host: &str, service_version: u32) -> HostFacts {
         HostFacts {
             names: HostNames {
                 service_host: service_host.to_owned(),
@@ -210,6 +219,7 @@ impl HostDescription {
             },
             platform: self.platform.clone(),
             stats: self.stats.clone(),
+            service_version,
         }
     }
 

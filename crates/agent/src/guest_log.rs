@@ -417,7 +417,7 @@ impl From<GuestRow> for Guest {
     }
 }
 
-/// Converts between [`GuestState`] and [`GuestStateName`], whose variants have the same names.
+/// Converts between [`GuestState`] and its form in the file, [`GuestStateName`]. Their variants have the same names.
 macro_rules! convert_states {
     ($($state:ident),*) => {
         impl From<GuestState> for GuestStateName {

@@ -38,7 +38,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The default options, for a placement and the credentials for it.
+    /// The default options for the Placement service at `url`, with the credentials for it.
     #[must_use]
     pub fn new(url: impl Into<String>, credentials: Credentials) -> Self {
         Self {
@@ -64,7 +64,7 @@ pub enum PlacementError {
     /// Placement cannot be reached, the connection was lost, the status was 5xx, or Keystone gave no token.
     #[error("placement cannot be reached: {0}")]
     Unreachable(String),
-    /// A concurrent write changed the same provider, also in the last attempt.
+    /// A concurrent write changed the same provider, even in the last attempt.
     #[error("others change provider {0} at the same time")]
     Conflict(String),
     /// Placement refused a request, or its response cannot be decoded.

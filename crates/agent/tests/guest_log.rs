@@ -73,8 +73,8 @@ fn no_session_begins_after_an_impossible_number() {
 
 const HOST: HostId = HostId(Uuid::from_u128(2));
 
-/// The guests in the golden files: one in each state but [`GuestState::Incomplete`]. The guest in that
-/// state was erased again.
+/// The guests that remain in the golden files: one in each state but [`GuestState::Incomplete`]. The files also have an
+/// entry that adds a guest in that state, and a later entry that erases it.
 fn golden_guests() -> Vec<(HostId, GuestKey, Guest)> {
     let states = [
         GuestState::Prepared,

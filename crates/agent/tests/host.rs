@@ -10,7 +10,7 @@ mod cell;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cell::{instance, order};
+use cell::{candidate, instance, order};
 use placewright_agent::guest_log::{Guest, GuestKey, GuestState};
 use placewright_agent::host::{Action, Host, Outcome, PhysicalCapacity, Work, WorkResult};
 use placewright_agent::{DriverError, Operation};
@@ -19,8 +19,8 @@ use placewright_conductor::cell_conductor::{
 };
 use placewright_conductor::message::{Create, Envelope, MoveOrder};
 use placewright_conductor::{
-    Amounts, Candidate, ClaimChange, ClaimRequest, ClaimResponse, HostId, InstanceId, Message,
-    MigrationId, MoveDecision, MoveKind,
+    Amounts, ClaimChange, ClaimRequest, ClaimResponse, HostId, InstanceId, Message, MigrationId,
+    MoveDecision, MoveKind,
 };
 use placewright_placement::Timestamp;
 use placewright_testing::random::Rng;
@@ -327,13 +327,12 @@ impl Simulation {
     fn create(&mut self, instance_number: u32) {
         let spec = order(host_id(0), instance(instance_number), Step::Arrive, 1).spec;
         let first = self.rng.below(HOSTS);
-        let candidate = |host_number: usize| Candidate {
-            host: host_id(host_number % HOSTS),
-            zone: None,
-            amounts: vec![Amounts {
+        let candidate = |host_number: usize| {
+            let amounts = Amounts {
                 provider: host_id(host_number % HOSTS).0,
                 resources: vec![("VCPU".into(), 1)],
-            }],
+            };
+            candidate(host_id(host_number % HOSTS), vec![amounts])
         };
         self.send_message(Message::Create(Box::new(Create {
             instance: instance(instance_number),
@@ -376,11 +375,7 @@ impl Simulation {
         self.send_message(Message::Move(Box::new(MoveOrder {
             instance: id,
             migration,
-            selection: Candidate {
-                host: target,
-                zone: None,
-                amounts: Vec::new(),
-            },
+            selection: candidate(target, Vec::new()),
             alternates: Vec::new(),
             spec: None,
             claim_number,

@@ -7,7 +7,7 @@ use placewright_http::Gateway;
 use placewright_scheduler::translate::TranslateOptions;
 
 use crate::images::Images;
-use crate::options::{ComputeOptions, Limits};
+use crate::options::{ComputeOptions, Limits, VisibleTopology};
 
 /// The handles and options that all requests share.
 pub(crate) struct ApiState {
@@ -24,6 +24,26 @@ impl ApiState {
 
     pub(crate) fn images(&self) -> &Images {
         &self.options.images
+    }
+
+    /// Reads the operator's files again if they have changed. Before the state is read, because others wait while it is,
+    /// and a disk may take long.
+    pub(crate) async fn refresh_files(&self) {
+        let (images, profiles) = (&self.options.images, &self.options.device_profiles);
+        if !images.is_due() && !profiles.is_due() {
+            return;
+        }
+        let (images, profiles) = (Arc::clone(images), Arc::clone(profiles));
+        let refreshing = tokio::task::spawn_blocking(move || {
+            images.refresh();
+            profiles.refresh();
+        });
+        // After a panic the files are as they were.
+        drop(refreshing.await);
+    }
+
+    pub(crate) fn visible_topology(&self) -> &VisibleTopology {
+        &self.options.visible_topology
     }
 
     pub(crate) fn limits(&self) -> &Limits {

@@ -3,7 +3,7 @@
 use placewright_http::Cost;
 
 /// Listings whose cost grows with the fleet, or with the number of servers, flavors, server groups or key pairs.
-const LISTS: [&str; 18] = [
+const LISTS: [&str; 19] = [
     "/servers",
     "/servers/detail",
     "/servers/{server_id}/os-instance-actions",
@@ -22,6 +22,7 @@ const LISTS: [&str; 18] = [
     "/os-hypervisors/{hypervisor_id}/search",
     "/os-hypervisors/{hypervisor_id}/servers",
     "/os-keypairs",
+    "/placewright/topology",
 ];
 
 /// The fields with which a body requests several servers. Both have the same length.

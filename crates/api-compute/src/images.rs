@@ -11,19 +11,15 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
 
-use parking_lot::Mutex;
 use placewright_scheduler::image::{Image, ImageProperties};
 use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 use uuid::Uuid;
 
-/// How often the file is checked for changes.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+use crate::operator_file::OperatorFile;
 
 /// The keys of an image that are attributes of the image service. All other keys are properties.
 const ATTRIBUTES: [&str; 24] = [
@@ -86,23 +82,10 @@ pub enum ImagesError {
 
 /// The images in an operator's file, which is read again when it changes. Without a file, the properties of
 /// all images are unknown.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Images {
-    path: Option<PathBuf>,
-    cache: Mutex<ImageCache>,
+    file: Option<OperatorFile<BTreeMap<Uuid, Image>, ImagesError>>,
 }
-
-/// The images of the file, and when the file was last checked.
-#[derive(Default)]
-struct ImageCache {
-    images: BTreeMap<Uuid, Image>,
-    /// The version of the file that `images` was read from.
-    file_version: Option<FileVersion>,
-    checked_at: Option<Instant>,
-}
-
-/// When the file was last modified, and its length. The file is read again when either changes.
-type FileVersion = (SystemTime, u64);
 
 /// The content of the file.
 #[derive(Deserialize)]
@@ -123,69 +106,35 @@ struct ImageEntry {
     other_keys: BTreeMap<String, Value>,
 }
 
-impl fmt::Debug for Images {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Images")
-            .field("path", &self.path)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Images {
-    /// Reads an operator's file of images. Later look-ups read it again if it has changed.
+    /// Reads an operator's file of images. [`Self::refresh`] reads it again if it has changed.
     ///
     /// # Errors
     ///
     /// [`ImagesError`] when the file cannot be read or is not valid.
     pub fn load(path: PathBuf) -> Result<Self, ImagesError> {
-        let file_version = file_version(&path);
-        let images = read(&path)?;
-        Ok(Self {
-            path: Some(path),
-            cache: Mutex::new(ImageCache {
-                images,
-                file_version,
-                checked_at: Some(Instant::now()),
-            }),
-        })
+        let file = OperatorFile::load(path, read)?;
+        Ok(Self { file: Some(file) })
+    }
+
+    /// Whether [`Self::refresh`] has something to do.
+    pub(crate) fn is_due(&self) -> bool {
+        self.file.as_ref().is_some_and(OperatorFile::is_due)
+    }
+
+    /// Reads the file again if it has changed. Waits for the disk.
+    pub(crate) fn refresh(&self) {
+        if let Some(file) = &self.file {
+            file.refresh();
+        }
     }
 
     /// Finds an image with its properties; `None` if the file does not have the image.
     pub(crate) fn find(&self, id: &str) -> Option<Image> {
-        let path = self.path.as_deref()?;
+        let file = self.file.as_ref()?;
         let id = Uuid::try_parse(id).ok()?;
-        let mut cache = self.cache.lock();
-        cache.refresh(path);
-        cache.images.get(&id).cloned()
+        file.look_up(|images| images.get(&id).cloned())
     }
-}
-
-impl ImageCache {
-    /// Reads the file again if it has changed. If the new content is not valid, the old images stay.
-    fn refresh(&mut self, path: &Path) {
-        if (self.checked_at).is_some_and(|checked_at| checked_at.elapsed() < CHECK_INTERVAL) {
-            return;
-        }
-        self.checked_at = Some(Instant::now());
-        let current_version = file_version(path);
-        if current_version == self.file_version {
-            return;
-        }
-        self.file_version = current_version;
-        match read(path) {
-            Ok(images) => {
-                tracing::info!(images = images.len(), "images were read again");
-                self.images = images;
-            }
-            Err(error) => tracing::warn!(%error, "images stay as they were"),
-        }
-    }
-}
-
-fn file_version(path: &Path) -> Option<FileVersion> {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
 }
 
 fn read(path: &Path) -> Result<BTreeMap<Uuid, Image>, ImagesError> {
@@ -267,7 +216,8 @@ mod tests {
         write(&path, r#""os_distro": "debian""#);
         let images = Images::load(path.clone()).unwrap();
         let find = || {
-            images.cache.lock().checked_at = None;
+            images.file.as_ref().unwrap().check_next_time();
+            images.refresh();
             let image = images.find(ID)?;
             image.properties.raw("os_distro").map(str::to_owned)
         };

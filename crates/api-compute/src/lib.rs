@@ -13,12 +13,15 @@
 mod admin;
 mod api_state;
 mod cost;
+mod device_profiles;
 mod discovery;
 mod error;
 mod fields;
 mod flavors;
 mod image_lookup;
 mod images;
+mod not_offered;
+mod operator_file;
 mod options;
 mod page;
 mod query;
@@ -31,6 +34,7 @@ mod time;
 mod topology;
 mod version;
 
+pub use device_profiles::{DeviceProfiles, DeviceProfilesError};
 pub use images::{Images, ImagesError};
-pub use options::{ComputeOptions, Limits};
+pub use options::{ALL_LEVELS, ComputeOptions, Limits, VisibleTopology};
 pub use service::ComputeService;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use placewright_scheduler::translate::TranslateOptions;
 
+use crate::device_profiles::DeviceProfiles;
 use crate::images::Images;
 
 /// Options of the compute API.
@@ -18,12 +19,48 @@ pub struct ComputeOptions {
     pub translate: TranslateOptions,
     /// The images with known properties.
     pub images: Arc<Images>,
+    /// The device profiles that flavors may name.
+    pub device_profiles: Arc<DeviceProfiles>,
     /// Whether servers are created of control's own images, and of no others.
     pub serves_images: bool,
     /// Whether control serves the Network API. It has no networks then, so a server cannot ask for one.
     pub serves_networks: bool,
+    /// What users see of the topology.
+    pub visible_topology: VisibleTopology,
     /// Limits of requests, users and projects.
     pub limits: Limits,
+}
+
+/// Stands for all levels of the topology.
+pub const ALL_LEVELS: &str = "*";
+
+/// What users see of the topology. Who may list all of it sees everything.
+#[derive(Clone, Debug, Default)]
+pub struct VisibleTopology {
+    /// The names of the levels that users see and may name in rules, or [`ALL_LEVELS`].
+    pub levels: Vec<String>,
+    /// The names of the levels among these whose places users see and may name, too, or [`ALL_LEVELS`].
+    pub places: Vec<String>,
+}
+
+impl VisibleTopology {
+    /// Whether users see a level.
+    #[must_use]
+    pub fn shows_level(&self, name: &str) -> bool {
+        is_among(name, &self.levels)
+    }
+
+    /// Whether users see the names of a level's places.
+    #[must_use]
+    pub fn shows_places(&self, level: &str) -> bool {
+        self.shows_level(level) && is_among(level, &self.places)
+    }
+}
+
+fn is_among(name: &str, levels: &[String]) -> bool {
+    levels
+        .iter()
+        .any(|level| level == name || level == ALL_LEVELS)
 }
 
 /// Limits of a request, a user or a project. The error of a request that exceeds a limit names the limit's option.

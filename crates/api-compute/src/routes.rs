@@ -11,11 +11,13 @@ use crate::admin::{
 };
 use crate::discovery;
 use crate::flavors::{access, catalog, extra_specs};
+use crate::not_offered;
 use crate::routed_request::RoutedRequest;
 use crate::servers::{
     actions, attachments, create, delete, instance_actions, list, metadata, migrations, show, tags,
     update,
 };
+use crate::topology::levels;
 use crate::version::{NEWEST, Version};
 
 /// The future of a handler's response.
@@ -114,6 +116,8 @@ pub(crate) const TABLE: &[Route] = table! {
     "/os-quota-sets/{project_id}/detail" { GET quotas::detail; }
     "/os-quota-class-sets/{quota_class}" { GET quotas::show_class; PUT quotas::update_class; }
 
+    "/placewright/topology" { GET levels::list; }
+
     "/flavors" { GET catalog::list; POST catalog::create; }
     "/flavors/detail" { GET catalog::detail; }
     "/flavors/{flavor_id}" { GET catalog::show; PUT [55..=NEWEST] catalog::update; DELETE catalog::delete; }
@@ -139,8 +143,8 @@ pub(crate) const TABLE: &[Route] = table! {
         GET [26..=NEWEST] tags::show; PUT [26..=NEWEST] tags::add; DELETE [26..=NEWEST] tags::delete;
     }
     "/servers/{server_id}/ips" { GET attachments::addresses; }
-    "/servers/{server_id}/os-interface" { GET attachments::interfaces; }
-    "/servers/{server_id}/os-volume_attachments" { GET attachments::volumes; }
+    "/servers/{server_id}/os-interface" { GET attachments::interfaces; POST not_offered::of_server; }
+    "/servers/{server_id}/os-volume_attachments" { GET attachments::volumes; POST not_offered::of_server; }
     "/servers/{server_id}/os-security-groups" { GET attachments::security_groups; }
     "/servers/{server_id}/os-instance-actions" { GET instance_actions::list; }
     "/servers/{server_id}/os-instance-actions/{request_id}" { GET instance_actions::show; }
@@ -171,6 +175,14 @@ pub(crate) const TABLE: &[Route] = table! {
     "/os-hypervisors/{hypervisor_id}/uptime" { GET [1..=87] hypervisors::uptime; }
     "/os-keypairs" { GET keypairs::list; POST keypairs::create; }
     "/os-keypairs/{name}" { GET keypairs::show; DELETE keypairs::delete; }
+
+    "/servers/{server_id}/remote-consoles" { POST [6..=NEWEST] not_offered::of_server; }
+    "/servers/{server_id}/diagnostics" { GET not_offered::of_server; }
+    "/servers/{server_id}/os-server-password" { GET not_offered::of_server; DELETE not_offered::of_server; }
+    "/os-console-auth-tokens/{token}" { GET not_offered::of_cloud; }
+    "/os-server-external-events" { POST not_offered::of_cloud; }
+    "/os-simple-tenant-usage" { GET not_offered::of_cloud; }
+    "/os-simple-tenant-usage/{project_id}" { GET not_offered::of_cloud; }
 };
 
 /// Compiles the table; no two of its paths conflict.

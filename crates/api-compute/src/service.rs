@@ -303,6 +303,7 @@ impl Api for ComputeService {
 /// Runs the handler of an operation. The state that its response shows is durable when this returns.
 async fn run_handler(request: &mut RoutedRequest<'_>, operation: &Operation) -> ApiResult<Reply> {
     if operation.method != "GET" {
+        request.api_state.refresh_files().await;
         return (operation.handler)(request).await;
     }
     for _ in 0..GET_TRIES_MAX {

@@ -1,28 +1,34 @@
 //! Topology rules in requests: an extension that OpenStack's compute API does not have.
 //!
-//! A rule is an object with the fields of the scheduler API. Because command lines can only pass
+//! A rule is an object with the fields of the scheduler API. Because command lines and extra specs can only have
 //! texts, a text with the same fields is accepted too: `relation=different,level=rack`.
+
+use std::collections::BTreeSet;
 
 use placewright_conductor::{ControlState, HardRule, InstanceId};
 use placewright_http::{ApiError, ApiResult};
+use placewright_scheduler::error::BadRequest;
 use placewright_scheduler::request::TopologyRule;
-use placewright_scheduler::request::group::check_rule;
-use placewright_scheduler::select::rules::hard_rule;
+use placewright_scheduler::request::group::{RULE_PLACES_MAX, check_rule};
+use placewright_scheduler::request::rule_text::{self, RULE_SERVERS_MAX};
+use placewright_scheduler::select::rules::{check_places, hard_rule};
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::fields::{self, ObjectParser};
 use crate::routed_request::RoutedRequest;
 
-/// The name of the scheduler hint with topology rules, and of the key in the rules of a server group.
-pub(crate) const NAME: &str = "placewright:topology";
+pub(crate) mod flavor_rules;
+pub(crate) mod levels;
 
-/// The maximum number of rules of a request or a server group.
-const RULES_MAX: usize = 16;
+use levels::VisibleLevels;
+pub(crate) use placewright_scheduler::request::rule_text::TOPOLOGY_KEY as NAME;
 
-/// The maximum number of servers that a rule may name. Every claim looks up each of them.
-pub(crate) const RULE_SERVERS_MAX: usize = 100;
+/// A 400 about a rule.
+fn refused(error: BadRequest) -> ApiError {
+    ApiError::bad_request(error.to_string())
+}
 
 /// Parses rules: an object, a text, or a list of objects and texts. A text may have several rules,
 /// separated by `;`.
@@ -38,40 +44,10 @@ pub(crate) fn parse_rules(path: &str, value: &Value) -> ApiResult<Vec<TopologyRu
             rules.push(parse_rule(&path, item)?);
             continue;
         };
-        for text in rule_texts.split(';') {
-            let path = format!("{path}[{}]", rules.len());
-            rules.push(parse_rule(&path, &rule_from_text(&path, text)?)?);
-        }
+        rules.extend(rule_text::parse_rules(path, rules.len(), rule_texts).map_err(refused)?);
     }
-    if rules.len() > RULES_MAX {
-        let message = format!("there are at most {RULES_MAX} rules, not {}", rules.len());
-        return Err(ApiError::field(path, message));
-    }
+    rule_text::check_count(path, rules.len()).map_err(refused)?;
     Ok(rules)
-}
-
-/// Converts the text form of a rule into its object form.
-fn rule_from_text(path: &str, text: &str) -> ApiResult<Value> {
-    let mut rule = Map::new();
-    for field in text.split(',') {
-        let Some((key, value)) = field.split_once('=') else {
-            let message = format!(
-                "{field:?} is not a field with its value, as in relation=different,level=rack"
-            );
-            return Err(ApiError::field(path, message));
-        };
-        let (key, value) = (key.trim(), Value::from(value.trim()));
-        if key == "to" {
-            let servers = rule.entry(key).or_insert_with(|| Value::Array(Vec::new()));
-            servers
-                .as_array_mut()
-                .into_iter()
-                .for_each(|servers| servers.push(value.clone()));
-        } else if rule.insert(key.to_owned(), value).is_some() {
-            return Err(ApiError::field(path, format!("{key} is there twice")));
-        }
-    }
-    Ok(Value::Object(rule))
 }
 
 fn parse_rule(path: &str, value: &Value) -> ApiResult<TopologyRule> {
@@ -85,6 +61,7 @@ fn parse_rule(path: &str, value: &Value) -> ApiResult<TopologyRule> {
         to: parse_servers(&mut parser)?,
         max_skew: parse_positive(&mut parser, "max_skew")?,
         weight: parse_positive(&mut parser, "weight")?,
+        place: parse_places(&mut parser)?,
     };
     parser.finish()?;
     Ok(rule)
@@ -109,18 +86,11 @@ fn parse_positive<'a>(parser: &mut ObjectParser<'a>, key: &'a str) -> ApiResult<
     Ok(number.and_then(|number| u32::try_from(number).ok()))
 }
 
-fn parse_servers(parser: &mut ObjectParser<'_>) -> ApiResult<std::collections::BTreeSet<Uuid>> {
+fn parse_servers(parser: &mut ObjectParser<'_>) -> ApiResult<BTreeSet<Uuid>> {
     let Some(value) = parser.take("to") else {
-        return Ok(std::collections::BTreeSet::new());
+        return Ok(BTreeSet::new());
     };
-    let items = match value {
-        Value::Array(items) => items.as_slice(),
-        item => std::slice::from_ref(item),
-    };
-    if items.is_empty() || items.len() > RULE_SERVERS_MAX {
-        let message = format!("it must name 1 to {RULE_SERVERS_MAX} servers");
-        return Err(parser.field_error("to", message));
-    }
+    let items = parse_items(parser, "to", value, (RULE_SERVERS_MAX, "servers"))?;
     let servers = items.iter().enumerate().map(|(index, item)| {
         let uuid = item.as_str().and_then(|text| Uuid::try_parse(text).ok());
         let path = || format!("{}[{index}]", parser.path_of("to"));
@@ -129,8 +99,40 @@ fn parse_servers(parser: &mut ObjectParser<'_>) -> ApiResult<std::collections::B
     servers.collect()
 }
 
-/// Rejects rules that contradict themselves, that name a level that the topology does not have, or
-/// that name a server that the caller may not see.
+fn parse_places(parser: &mut ObjectParser<'_>) -> ApiResult<BTreeSet<String>> {
+    let Some(value) = parser.take("place") else {
+        return Ok(BTreeSet::new());
+    };
+    let items = parse_items(parser, "place", value, (RULE_PLACES_MAX, "places"))?;
+    let places = items.iter().enumerate().map(|(index, item)| {
+        let name = item.as_str().filter(|name| (1..=255).contains(&name.len()));
+        let path = || format!("{}[{index}]", parser.path_of("place"));
+        let name = name.ok_or_else(|| fields::type_error(&path(), "the name of a place", item))?;
+        Ok(name.to_owned())
+    });
+    places.collect()
+}
+
+/// The items of a list, of which there are 1 to `max`. A value that is no list is its only item.
+fn parse_items<'a>(
+    parser: &ObjectParser<'_>,
+    key: &str,
+    value: &'a Value,
+    (max, what): (usize, &str),
+) -> ApiResult<&'a [Value]> {
+    let items = match value {
+        Value::Array(items) => items.as_slice(),
+        item => std::slice::from_ref(item),
+    };
+    if items.is_empty() || items.len() > max {
+        let message = format!("it must name 1 to {max} {what}");
+        return Err(parser.field_error(key, message));
+    }
+    Ok(items)
+}
+
+/// Rejects rules that contradict themselves, that name a level or a place that the topology does not have or the caller
+/// may not see, or that name a server that the caller may not see.
 pub(crate) fn check_rules(
     request: &RoutedRequest<'_>,
     control: &ControlState,
@@ -138,12 +140,14 @@ pub(crate) fn check_rules(
     rules: &[TopologyRule],
 ) -> ApiResult<()> {
     let levels = control.placement.levels();
+    let visible = VisibleLevels::of(request);
     let is_level = |name: &str| levels.iter().any(|level| level.name == name);
     let mappings = control.conductor.mappings();
     for (index, rule) in rules.iter().enumerate() {
         let path = || format!("{path}[{index}]");
-        check_rule(rule, &path, &is_level)
-            .map_err(|error| ApiError::bad_request(error.to_string()))?;
+        visible.check(rule, &path)?;
+        check_rule(rule, &path, &is_level).map_err(refused)?;
+        check_places(&control.placement, rule, &path).map_err(refused)?;
         for server in &rule.to {
             let mapping = mappings.get(&InstanceId(*server));
             let is_visible = mapping.is_some_and(|mapping| {
@@ -185,15 +189,16 @@ mod tests {
     fn texts_and_objects_with_the_same_fields_are_equal_rules() {
         let text = format!(
             "relation=same, level=row, strength=soft, weight=3, to={SERVER_1}, to={SERVER_2};\
-             relation=spread,level=room,max_skew=2"
+             relation=spread,level=room,max_skew=2;relation=same,level=row,strength=soft,place=a,place=b"
         );
         let objects = json!([
             {"relation": "same", "level": "row", "strength": "soft", "weight": 3, "to": [SERVER_1, SERVER_2]},
             {"relation": "spread", "level": "room", "max_skew": 2},
+            {"relation": "same", "level": "row", "strength": "soft", "place": ["a", "b"]},
         ]);
         let parse = |value: &Value| parse_rules("t", value).unwrap();
         assert_eq!(parse(&json!(text)), parse(&objects));
-        assert_eq!(parse(&json!([text, text])).len(), 4);
+        assert_eq!(parse(&json!([text, text])).len(), 6);
         assert_eq!(parse(&objects[1]).len(), 1);
     }
 
@@ -213,6 +218,8 @@ mod tests {
             ),
             (json!({"relation": "same", "to": "x"}), "t[0].to[0]: "),
             (json!({"relation": "same", "to": []}), "t[0].to: "),
+            (json!({"relation": "same", "place": [7]}), "t[0].place[0]: "),
+            (json!({"relation": "same", "place": []}), "t[0].place: "),
             (json!({"relation": "same", "weight": 0}), "t[0].weight: "),
             (
                 json!({"relation": "same", "max_skew": "x"}),

@@ -109,7 +109,7 @@ async fn the_answer_to_each_action_leads_to_its_record() {
     ];
     expected.reverse();
     assert_eq!(names(&api, id).await, expected);
-    api.site.rest().await;
+    api.site.wait_until_at_rest().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -139,7 +139,7 @@ async fn a_resize_is_over_when_it_waits_for_its_confirmation() {
         resized["request_id"].as_str().unwrap()
     );
     assert_eq!(show(&api, &path).await, resized);
-    api.site.rest().await;
+    api.site.wait_until_at_rest().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -158,7 +158,7 @@ async fn a_move_without_a_host_says_so_in_its_record() {
     assert!(record["message"].is_string(), "{record:#}");
     assert_eq!(record["events"][0]["result"], "Error");
     assert_eq!(names(&api, &id).await, ["migrate", "create"]);
-    api.site.rest().await;
+    api.site.wait_until_at_rest().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

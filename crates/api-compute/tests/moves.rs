@@ -67,7 +67,7 @@ async fn a_resize_is_confirmed_or_reverted() {
     assert!(actions.iter().any(|action| action["action"] == "resize"));
     api.delete(&format!("/servers/{id}")).await.expect(204);
     api.wait_until_deleted(&id).await;
-    api.site.rest().await;
+    api.site.wait_until_at_rest().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -136,7 +136,7 @@ async fn servers_migrate_cold_or_live_to_any_host_or_a_requested_one() {
         migrations["migrations"][0]["dest_compute"],
         other_hosts[0].as_str()
     );
-    api.site.rest().await;
+    api.site.wait_until_at_rest().await;
 }
 
 async fn wait_until_on_host(api: &Api, id: &str, name: &str) {
@@ -180,6 +180,27 @@ async fn servers_are_shelved_unshelved_and_rebuilt() {
     api.run_action(&id, json!({"os-stop": null}))
         .await
         .expect_error(501, "notImplemented");
+    for (method, path) in [
+        ("POST", "remote-consoles"),
+        ("POST", "os-interface"),
+        ("POST", "os-volume_attachments"),
+        ("GET", "diagnostics"),
+        ("GET", "os-server-password"),
+    ] {
+        let body = if method == "POST" {
+            json!({})
+        } else {
+            Value::Null
+        };
+        let path = format!("/servers/{id}/{path}");
+        let response = api.send_in_version("2.96", method, &path, body).await;
+        response.expect_error(501, "notImplemented");
+    }
+    let unknown = "/servers/70ace000-0000-4000-8000-00000000dead/diagnostics";
+    api.get(unknown).await.expect_error(404, "itemNotFound");
+    api.get("/os-simple-tenant-usage")
+        .await
+        .expect_error(501, "notImplemented");
     api.run_action(&id, json!({"dance": null}))
         .await
         .expect_error(400, "badRequest");
@@ -187,7 +208,7 @@ async fn servers_are_shelved_unshelved_and_rebuilt() {
         .await
         .expect(202);
     api.wait_until_deleted(&id).await;
-    api.site.rest().await;
+    api.site.wait_until_at_rest().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -68,6 +68,8 @@ async fn private_flavors_are_limited_to_projects() {
         "id": "p", "name": "p", "ram": 1, "vcpus": 1, "disk": 0, "os-flavor-access:is_public": false,
     }});
     api.post("/flavors", private).await.expect(200);
+    let access = api.get("/flavors/p/os-flavor-access").await.expect(200);
+    assert_eq!(access["flavor_access"], json!([]));
     let bob = [("x-auth-token", "bob:p2"), ("x-roles", "member,reader")];
     let hidden = api.send("GET", "/v2.1/flavors/p", &bob, None).await;
     hidden.expect_error(404, "itemNotFound");

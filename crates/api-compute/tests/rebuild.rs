@@ -96,7 +96,7 @@ async fn a_server_is_not_rebuilt_from_an_image_that_its_host_cannot_run() {
         assert!(message.contains(reason), "{message}");
         assert_eq!(holdings(&api, &id).await, before);
     }
-    api.site.rest().await;
+    api.site.wait_until_at_rest().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -121,7 +121,7 @@ async fn a_server_is_rebuilt_where_it_is_from_an_image_that_its_host_can_run() {
         );
         assert_eq!(holdings(&api, &id).await, before);
     }
-    api.site.rest().await;
+    api.site.wait_until_at_rest().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -138,7 +138,7 @@ async fn an_image_decides_where_a_server_is_built() {
     set_host_trait(&api).await;
     api.create_active_server("b", json!({"imageRef": REQUIRES_TRAIT}))
         .await;
-    api.site.rest().await;
+    api.site.wait_until_at_rest().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -179,5 +179,5 @@ async fn a_rebuild_that_fails_leaves_the_old_image_and_says_why() {
         .conductor
         .read(|control, _| control.conductor.rebuilds().len());
     assert_eq!(reading.await, 0);
-    api.site.rest().await;
+    api.site.wait_until_at_rest().await;
 }

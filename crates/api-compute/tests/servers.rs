@@ -102,7 +102,7 @@ async fn a_server_becomes_active_is_shown_and_is_deleted() {
 
     api.delete(&format!("/servers/{id}")).await.expect(204);
     api.wait_until_deleted(id).await;
-    api.site.rest().await;
+    api.site.wait_until_at_rest().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

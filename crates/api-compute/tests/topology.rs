@@ -8,73 +8,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::Api;
-use placewright_control::submit_placement;
-use placewright_placement::group::Level;
-use placewright_placement::{Command, Timestamp};
-use placewright_testing::site::host;
+use api::racks::{RACK_HOSTS, ROOM_HOSTS, active_host_number, host_name, host_number, start};
 use serde_json::{Value, json};
-use uuid::Uuid;
 
 const HINT: &str = "placewright:topology";
-/// The number of hosts in a rack.
-const RACK_HOSTS: u32 = 2;
-/// The number of hosts in a room.
-const ROOM_HOSTS: u32 = 4;
-/// The first part of the UUIDs of racks.
-const RACK_KIND: u128 = 1;
-/// The first part of the UUIDs of rooms.
-const ROOM_KIND: u128 = 2;
-
-/// An installation with one cell, whose hosts are in racks of two and rooms of two racks.
-async fn start(hosts: u32) -> Api {
-    let api = Api::start(1, hosts).await;
-    api.create_flavor("1", 1).await;
-    let aggregate =
-        |kind: u128, number: u32| Uuid::from_u128((kind << 32) | u128::from(number)).to_string();
-    let engine = api.site.conductor.engine();
-    for number in 0..hosts {
-        let command = Command::SetAggregates {
-            provider: host(0, number).0,
-            generation: None,
-            aggregates: vec![
-                aggregate(RACK_KIND, number / RACK_HOSTS),
-                aggregate(ROOM_KIND, number / ROOM_HOSTS),
-            ],
-            at: Timestamp(1),
-        };
-        submit_placement(engine, command).await.unwrap().unwrap();
-    }
-    let level = |name: &str, kind, hosts_in_each: u32| Level {
-        name: name.to_owned(),
-        aggregates: (0..hosts.div_ceil(hosts_in_each))
-            .map(|number| aggregate(kind, number))
-            .collect(),
-    };
-    let levels = Command::SetLevels {
-        levels: vec![
-            level("rack", RACK_KIND, RACK_HOSTS),
-            level("room", ROOM_KIND, ROOM_HOSTS),
-        ],
-        distances: Vec::new(),
-    };
-    submit_placement(engine, levels).await.unwrap().unwrap();
-    api
-}
-
-fn host_name(number: u32) -> String {
-    format!("host-{}", host(0, number))
-}
-
-/// The number of the host that a server is on.
-fn host_number(server: &Value) -> u32 {
-    let name = server["OS-EXT-SRV-ATTR:host"].as_str().unwrap();
-    (0..64).find(|number| host_name(*number) == name).unwrap()
-}
-
-async fn active_host_number(api: &Api, id: &str) -> u32 {
-    host_number(&api.wait_for_status(id, "ACTIVE").await)
-}
-
+/// The UUID of no server.
+const MISSING: &str = "70ace000-0000-4000-8000-00000000000f";
 async fn create_group(api: &Api, policy: &str, rules: Value) -> Value {
     let body = json!({"server_group": {"name": "g", "policy": policy, "rules": {HINT: rules}}});
     api.post("/os-server-groups", body).await.expect(200)["server_group"].clone()
@@ -145,7 +84,7 @@ async fn members_that_boot_at_once_are_in_racks_of_their_own() {
         .expect(204);
     api.wait_for_status(moving, "ACTIVE").await;
     api.delete(&path).await.expect(204);
-    api.site.rest().await;
+    api.site.wait_until_at_rest().await;
 }
 
 async fn wait_until_built(api: &Api, id: &str) -> Value {
@@ -218,7 +157,7 @@ async fn hints_relate_a_server_to_the_hosts_of_others() {
         message.contains("rules of groups and topology"),
         "{message}"
     );
-    api.site.rest().await;
+    api.site.wait_until_at_rest().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -258,7 +197,7 @@ async fn servers_of_one_request_are_spread_over_rooms() {
         .await
         .expect(202);
     api.wait_for_status(&ids[0], "ACTIVE").await;
-    api.site.rest().await;
+    api.site.wait_until_at_rest().await;
 }
 
 async fn current_host_number(api: &Api, id: &str) -> u32 {
@@ -335,7 +274,7 @@ async fn soft_rules_choose_and_never_refuse() {
         rooms.push(active_host_number(&api, &id).await / ROOM_HOSTS);
     }
     assert_ne!(rooms[0], rooms[1]);
-    api.site.rest().await;
+    api.site.wait_until_at_rest().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -343,7 +282,6 @@ async fn invalid_rules_are_refused_by_their_field() {
     let api = start(2).await;
     let id = api.create_active_server("a", json!({})).await;
     let field = |part: &str| format!("os:scheduler_hints.{HINT}{part}: ");
-    let missing = "70ace000-0000-4000-8000-00000000000f";
     for (rules, path) in [
         (json!("relation=same,level=aisle"), field("[0].level")),
         (
@@ -367,7 +305,7 @@ async fn invalid_rules_are_refused_by_their_field() {
             field("[0].to[0]"),
         ),
         (
-            json!({"relation": "same", "level": "rack", "to": [id, missing]}),
+            json!({"relation": "same", "level": "rack", "to": [id, MISSING]}),
             field("[0].to"),
         ),
         (
@@ -389,7 +327,7 @@ async fn invalid_rules_are_refused_by_their_field() {
     ];
     let body = json!({
         "server": {"name": "b", "flavorRef": "1", "imageRef": api::IMAGE, "networks": "none"},
-        "os:scheduler_hints": {HINT: format!("relation=same,level=rack,to={id}")},
+        "os:scheduler_hints": {HINT: format!("relation=same,level=host,to={id}")},
     });
     let response = api.send("POST", "/v2.1/servers", &bob, Some(body)).await;
     assert!(
@@ -407,7 +345,7 @@ async fn invalid_rules_are_refused_by_their_field() {
             .expect_error(400, "badRequest")
             .contains("make a server group")
     );
-    api.site.rest().await;
+    api.site.wait_until_at_rest().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -419,7 +357,7 @@ async fn a_group_with_invalid_rules_is_refused() {
     for (rules, path) in [
         (json!("relation=same,level=aisle"), field("[0].level")),
         (
-            json!({"relation": "same", "level": "rack", "to": [id]}),
+            json!({"relation": "same", "level": "rack", "to": [id, MISSING]}),
             field("[0].to"),
         ),
         (json!(1), field("[0]")),
@@ -430,5 +368,5 @@ async fn a_group_with_invalid_rules_is_refused() {
     }
     let groups = api.get("/os-server-groups").await.expect(200);
     assert_eq!(groups["server_groups"], json!([]));
-    api.site.rest().await;
+    api.site.wait_until_at_rest().await;
 }

@@ -66,7 +66,7 @@ pub(crate) async fn grant(call: &Call<'_>) -> ApiResult<Reply> {
 }
 
 /// `DELETE` of a role of a user.
-pub(crate) async fn take(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn revoke(call: &Call<'_>) -> ApiResult<Reply> {
     assign(call, false).await
 }
 

@@ -103,15 +103,15 @@ pub(crate) const TABLE: &[Route] = table! {
     "/role_assignments" { GET assignments::list; }
     "/projects/{project_id}/users/{user_id}/roles" { GET assignments::roles; }
     "/projects/{project_id}/users/{user_id}/roles/{role_id}" {
-        GET assignments::check; PUT assignments::grant; DELETE assignments::take;
+        GET assignments::check; PUT assignments::grant; DELETE assignments::revoke;
     }
     "/domains/{domain_id}/users/{user_id}/roles" { GET assignments::roles; }
     "/domains/{domain_id}/users/{user_id}/roles/{role_id}" {
-        GET assignments::check; PUT assignments::grant; DELETE assignments::take;
+        GET assignments::check; PUT assignments::grant; DELETE assignments::revoke;
     }
     "/system/users/{user_id}/roles" { GET assignments::roles; }
     "/system/users/{user_id}/roles/{role_id}" {
-        GET assignments::check; PUT assignments::grant; DELETE assignments::take;
+        GET assignments::check; PUT assignments::grant; DELETE assignments::revoke;
     }
 
     "/domains" { GET domains::list; }

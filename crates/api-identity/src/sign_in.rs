@@ -67,6 +67,7 @@ impl Call<'_> {
         let name = match (&found, given) {
             (Some((id, _)), _) => id.as_str(),
             (None, Named::Id(text) | Named::Name(text)) => text.as_str(),
+            // All guesses at users of other domains count together, because no such user exists.
             (None, Named::Elsewhere) => "",
         };
         let hash = found.as_ref().map(|(_, user)| user.password.0.as_str());

@@ -62,7 +62,7 @@ impl SignInBody {
     }
 }
 
-/// The methods of authentication, each of them on its own.
+/// The supported methods of authentication. A request names exactly one of them, because they cannot be combined.
 pub(crate) const METHODS: [&str; 3] = ["password", "token", "application_credential"];
 
 fn credentials(identity: &mut Fields<'_>) -> ApiResult<Credentials> {
@@ -152,6 +152,7 @@ fn scope(auth: &mut Fields<'_>) -> ApiResult<RequestedScope> {
         match named(&mut project)? {
             Named::Id(id) => RequestedScope::ProjectId(id),
             Named::Name(name) => RequestedScope::ProjectName(name),
+            // No project has an empty id, so this scope is refused like that of any project that does not exist.
             Named::Elsewhere => RequestedScope::ProjectId(String::new()),
         }
     } else if let Some(mut domain) = scope.object("domain")? {
@@ -160,6 +161,7 @@ fn scope(auth: &mut Fields<'_>) -> ApiResult<RequestedScope> {
         match (id, name) {
             (Some(id), _) => RequestedScope::Domain(id.to_owned()),
             (None, Some(DEFAULT_DOMAIN_NAME)) => RequestedScope::Domain(DEFAULT_DOMAIN.to_owned()),
+            // No domain has an empty id, so this scope is refused like that of any domain that does not exist.
             (None, Some(_)) => RequestedScope::Domain(String::new()),
             (None, None) => return Err(domain.error("id", "it is missing, and so is the name")),
         }

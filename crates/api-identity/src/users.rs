@@ -127,6 +127,7 @@ pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
                 name.clone_into(&mut row.name);
             }
             read_fields(&mut user, &mut row)?;
+            // The password is hashed already. It is taken so that `finish` does not refuse the field as unknown.
             user.password("password")?;
             user.finish()?;
             if let Some(password) = &password {

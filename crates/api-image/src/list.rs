@@ -171,6 +171,7 @@ fn parse_order(query: &Query<'_>) -> ApiResult<Vec<SortKey>> {
         let message = format!("there may be at most {SORT_KEYS_MAX} keys");
         return Err(ApiError::field("sort", message));
     }
+    // The keys that break ties have the last `sort_dir` of the query, or else the direction of the last key.
     let descends = match query.get("sort_dir") {
         Some(direction) => descends("sort_dir", direction)?,
         None => order.last().is_none_or(|last| last.descends),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use placewright_conductor::super_conductor::ImageContent;
-use placewright_http::{ApiError, ApiResult, BodySink, Sinking};
+use placewright_http::{ApiError, ApiResult, BodySink, SinkFuture};
 use tempfile::NamedTempFile;
 
 use crate::error;
@@ -143,11 +143,11 @@ impl Upload {
 }
 
 impl BodySink for Upload {
-    fn write(&mut self, piece: Bytes) -> Sinking<'_> {
+    fn write(&mut self, piece: Bytes) -> SinkFuture<'_> {
         Box::pin(self.take(piece))
     }
 
-    fn finish(self: Box<Self>) -> Sinking<'static> {
+    fn finish(self: Box<Self>) -> SinkFuture<'static> {
         Box::pin(self.end())
     }
 }

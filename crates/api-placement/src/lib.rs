@@ -29,4 +29,4 @@ mod uuids;
 
 pub use microversion::{Microversion, VersionError};
 pub use options::{CandidateOptions, PlacementOptions};
-pub use shared::{HandOver, ListFollowers, PlacementService};
+pub use shared::{HandOver, ListFollowers, PlacementService, ReportCellServices};

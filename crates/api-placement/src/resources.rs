@@ -65,7 +65,7 @@ pub(crate) async fn run(
         (Route::ProviderTraits, "DELETE") => traits::delete_of_provider(request).await,
         (Route::Usages, "GET") => usages::of_project(request).await,
         (Route::Reshaper, "POST") => reshaper::reshape(request).await,
-        // The table has no other pair of route and method; a test calls all pairs of the table.
+        // The table has no other pair of route and method.
         _ => Err(ApiError::not_found("")),
     }
 }

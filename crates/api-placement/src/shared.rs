@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use placewright_auth::{Identity, Rule, Target};
-use placewright_control::{Auditor, CommitError, FollowerReport, Placement};
+use placewright_control::{Auditor, CellServices, CommitError, FollowerReport, Placement};
 use placewright_http::{ApiError, ApiResult, Gateway};
 use placewright_placement::{Command, Outcome, Refusal, SearchOptions, Strategy};
 
@@ -19,6 +19,9 @@ pub type HandOver = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + S
 /// Lists the replicas that follow this one; see [`PlacementService::set_followers`].
 pub type ListFollowers = Box<dyn Fn() -> Vec<FollowerReport> + Send + Sync>;
 
+/// Reports the versions of the cells' compute services; see [`PlacementService::set_cell_services`].
+pub type ReportCellServices = Box<dyn Fn() -> Vec<CellServices> + Send + Sync>;
+
 /// The Placement API without sockets: it receives requests and returns responses.
 pub struct PlacementService {
     pub(crate) gateway: Arc<Gateway>,
@@ -31,6 +34,7 @@ pub struct PlacementService {
     /// Makes another replica lead, in a process that is a replica.
     pub(crate) hand_over: OnceLock<HandOver>,
     pub(crate) followers: OnceLock<ListFollowers>,
+    pub(crate) cell_services: OnceLock<ReportCellServices>,
     /// A description of the journal's location, for operators.
     pub(crate) store: OnceLock<String>,
     /// The caches of responses with candidates.
@@ -57,6 +61,7 @@ impl PlacementService {
             auditor: OnceLock::new(),
             hand_over: OnceLock::new(),
             followers: OnceLock::new(),
+            cell_services: OnceLock::new(),
             store: OnceLock::new(),
             candidate_caches: CandidateCaches::default(),
         }
@@ -80,6 +85,13 @@ impl PlacementService {
     pub fn set_followers(&self, followers: ListFollowers) {
         // An error means that the function was set before.
         let _ = self.followers.set(followers);
+    }
+
+    /// Sets the function that reports the versions of the cells' compute services, for `/placewright/v1/status`. Only the
+    /// first call has an effect.
+    pub fn set_cell_services(&self, report: ReportCellServices) {
+        // An error means that the function was set before.
+        let _ = self.cell_services.set(report);
     }
 
     /// Sets where the journal is, without secrets, for `/placewright/v1/status`. Only the first call has an effect.

@@ -64,7 +64,13 @@ struct DistanceBody {
 struct LevelBody {
     name: String,
     aggregates: BTreeSet<Uuid>,
+    /// The names of places, by aggregate.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    names: BTreeMap<Uuid, String>,
 }
+
+/// The longest name of a place, in bytes.
+const PLACE_NAME_BYTES_MAX: usize = 255;
 
 pub(crate) fn list_aggregates(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
     request.api_state.scheduler.read_hosts(|hosts| {
@@ -121,6 +127,11 @@ pub(crate) async fn show_topology(request: &RoutedRequest<'_>) -> HandlerResult<
                 .iter()
                 .filter_map(|uuid| uuid.parse().ok())
                 .collect(),
+            names: level
+                .names
+                .iter()
+                .filter_map(|(uuid, name)| Some((uuid.parse().ok()?, name.clone())))
+                .collect(),
         });
         let distances = state.distances().iter().filter_map(|distance| {
             Some(DistanceBody {
@@ -139,9 +150,13 @@ pub(crate) async fn show_topology(request: &RoutedRequest<'_>) -> HandlerResult<
 
 pub(crate) async fn put_topology(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
     let body: TopologyBody = request.parse_body()?;
+    check_names(&body.levels)?;
     let levels = body.levels.into_iter().map(|level| Level {
         name: level.name,
         aggregates: level.aggregates.iter().map(Uuid::to_string).collect(),
+        names: (level.names.into_iter())
+            .map(|(uuid, name)| (uuid.to_string(), name))
+            .collect(),
     });
     let distances = body.distances.iter().map(|distance| Distance {
         from: distance.from.to_string(),
@@ -164,4 +179,31 @@ pub(crate) async fn put_topology(request: &RoutedRequest<'_>) -> HandlerResult<R
             Err(ErrorResponse::field(field, format!("{field}: {refusal}")))
         }
     }
+}
+
+/// Refuses names of aggregates that are no places of their level, and names that several places of a level have.
+fn check_names(levels: &[LevelBody]) -> HandlerResult<()> {
+    for (index, level) in levels.iter().enumerate() {
+        let refused = |field: String, reason: String| {
+            let detail = format!("{field}: {reason}");
+            Err(ErrorResponse::field(field, detail))
+        };
+        let mut distinct = BTreeSet::new();
+        for (uuid, name) in &level.names {
+            let names = format!("levels[{index}].names");
+            if !level.aggregates.contains(uuid) {
+                // Either list may be the wrong one.
+                let reason = format!("names has {uuid}, which is not among the aggregates");
+                return refused(format!("levels[{index}]"), reason);
+            }
+            if !(1..=PLACE_NAME_BYTES_MAX).contains(&name.len()) {
+                let reason = format!("a name has 1 to {PLACE_NAME_BYTES_MAX} bytes");
+                return refused(names, reason);
+            }
+            if !distinct.insert(name) {
+                return refused(names, format!("{name:?} is there twice"));
+            }
+        }
+    }
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! Allocation requests in the JSON form of the Placement API.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use placewright_placement::AllocationRequest;
@@ -11,7 +12,7 @@ use uuid::Uuid;
 pub(crate) struct AllocationRequestBody<'a> {
     pub(crate) allocations: &'a [AllocationRequest],
     /// Empty for a request without suffixed groups.
-    pub(crate) mappings: &'a [(String, Vec<Uuid>)],
+    pub(crate) mappings: Cow<'a, [(String, Vec<Uuid>)]>,
 }
 
 impl Serialize for AllocationRequestBody<'_> {

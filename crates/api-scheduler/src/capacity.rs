@@ -2,21 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use placewright_control::now;
 use placewright_http::Reply;
 use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::capacity::{
-    Capacity, CapacityCount, LevelCapacity, LimitingFactor,
+    Capacity, CapacityCount, CountSlice, LevelCapacity, LimitingFactor,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::error_response::{ErrorResponse, HandlerResult, code};
-use crate::shared::{RoutedRequest, json_reply};
+use crate::shared::{ApiState, RoutedRequest, json_reply};
+use crate::topology_rules;
 
 /// The most instances whose decisions are simulated, and the largest limit.
 pub(crate) const SIMULATED_MAX: usize = 100_000;
+
+/// The steps of a slice of a count host by host, during which the scheduler and the state are locked: about a
+/// millisecond.
+const STEPS_PER_SLICE: usize = 10_000;
+/// The time after which clients are told to try again while so many counts are simulated or wait.
+const SIMULATION_RETRY_AFTER: Duration = Duration::from_secs(2);
+/// The time after which clients are told to try again when names or the topology change all the time.
+const CHANGES_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The body of `POST /v1/capacity`.
 #[derive(Debug, Deserialize)]
@@ -123,37 +133,84 @@ fn limiting_factor_json((factor, hosts): (LimitingFactor, usize)) -> LimitingFac
 }
 
 pub(crate) async fn count(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
-    let body: CapacityBody = request.parse_body()?;
+    let mut body: CapacityBody = request.parse_body()?;
+    topology_rules::complete(request, &mut body.request).await?;
     if let Some(limit) = body.limit
         && !(1..=SIMULATED_MAX).contains(&limit)
     {
         let detail = format!("limit: {limit} is not 1 to {SIMULATED_MAX}");
         return Err(ErrorResponse::field("limit", detail));
     }
-    // The permit bounds the memory: there is only one copy of the state at a time. An error would mean that the
-    // semaphore was closed, which nothing does.
-    let _permit = request.api_state.capacity_permit.acquire().await;
     let api_state = Arc::clone(request.api_state);
-    // Counting takes long in a large fleet, so it runs on a thread for blocking work.
-    let counting = tokio::task::spawn_blocking(move || -> HandlerResult<Reply> {
-        let counted = api_state.with_scheduler(|scheduler, state| {
-            let prepared = scheduler.prepare_cached(state, &body.request)?;
-            let (request, limit) = (&body.request, body.limit);
-            HandlerResult::Ok(scheduler.begin_capacity(
-                state,
-                request,
-                &prepared,
-                limit,
-                SIMULATED_MAX,
-            )?)
-        })?;
-        let capacity = match counted {
-            CapacityCount::Complete(capacity) => capacity,
-            CapacityCount::Unfinished(rest) => rest.finish(SIMULATED_MAX, now())?,
-        };
-        json_reply(200, &CapacityResponse::from(capacity))
+    let permits = &request.api_state.count_permits;
+    // A permit lasts as long as the work, also if the client does not wait for it. An error would mean that a semaphore
+    // was closed, which nothing does.
+    let permit = Arc::clone(&permits.by_host).acquire_owned().await;
+    let counted = run_blocking(move || {
+        let _permit = permit;
+        count_by_host(&api_state, body)
     });
-    counting
+    let counted = counted.await?;
+    let count = match counted {
+        Counted::Complete(capacity) => return reply(capacity),
+        Counted::NeedsSimulation(count) => count,
+    };
+    let Ok(place) = Arc::clone(&permits.simulations).try_acquire_owned() else {
+        return Err(ErrorResponse::unavailable(
+            "Another count is simulated and one waits for it; try again later.",
+            SIMULATION_RETRY_AFTER,
+        ));
+    };
+    let permit = Arc::clone(&permits.simulation).acquire_owned().await;
+    let api_state = Arc::clone(request.api_state);
+    let capacity = run_blocking(move || {
+        let _permits = (place, permit);
+        let simulation = api_state
+            .with_scheduler(|scheduler, state| count.simulation(scheduler, state, SIMULATED_MAX));
+        HandlerResult::Ok(simulation.run(now())?)
+    });
+    reply(capacity.await?)
+}
+
+/// The result of a count host by host.
+enum Counted {
+    Complete(Capacity),
+    NeedsSimulation(Box<CapacityCount>),
+}
+
+/// Counts host by host, as far as that is possible. Others use the scheduler and the state between the slices.
+fn count_by_host(api_state: &ApiState, body: CapacityBody) -> HandlerResult<Counted> {
+    let prepared =
+        api_state.with_scheduler(|scheduler, state| scheduler.prepare_cached(state, &body.request));
+    let mut count = CapacityCount::new(body.request, prepared?, body.limit);
+    loop {
+        let slice = api_state
+            .with_scheduler(|scheduler, state| count.run_slice(scheduler, state, STEPS_PER_SLICE));
+        match slice? {
+            CountSlice::Unfinished => std::thread::yield_now(),
+            CountSlice::Complete(capacity) => return Ok(Counted::Complete(capacity)),
+            CountSlice::NeedsSimulation => return Ok(Counted::NeedsSimulation(Box::new(count))),
+            CountSlice::GivenUp => {
+                return Err(ErrorResponse::unavailable(
+                    "Names or the topology changed again and again while hosts were counted; try \
+                     again later.",
+                    CHANGES_RETRY_AFTER,
+                ));
+            }
+        }
+    }
+}
+
+/// Counting takes long in a large fleet, so it runs on a thread for blocking work.
+async fn run_blocking<T: Send + 'static>(
+    compute: impl FnOnce() -> HandlerResult<T> + Send + 'static,
+) -> HandlerResult<T> {
+    let computing = tokio::task::spawn_blocking(compute);
+    computing
         .await
         .map_err(|error| ErrorResponse::new(500, code::INTERNAL, error.to_string()))?
+}
+
+fn reply(capacity: Capacity) -> HandlerResult<Reply> {
+    json_reply(200, &CapacityResponse::from(capacity))
 }

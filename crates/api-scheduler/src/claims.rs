@@ -85,7 +85,7 @@ fn claim_response(
             provider: offered.host(),
             allocation_request: AllocationRequestBody {
                 allocations: offered.allocations(),
-                mappings: offered.mappings(),
+                mappings: offered.mappings().into(),
             },
         },
     )

@@ -4,6 +4,7 @@ use placewright_http::Reply;
 
 use crate::error_response::HandlerResult;
 use crate::shared::{RoutedRequest, json_reply};
+use crate::topology_rules;
 
 mod request;
 mod response;
@@ -13,7 +14,8 @@ pub(crate) use request::{ALTERNATES_MAX, EXPLAIN_HOSTS_MAX, INSTANCES_MAX};
 use response::DestinationsResponse;
 
 pub(crate) async fn select(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
-    let body: DestinationsBody = request.parse_body()?;
+    let mut body: DestinationsBody = request.parse_body()?;
+    topology_rules::complete(request, &mut body.request).await?;
     let is_brief = body.brief;
     let destinations_request = request::validate(body)?;
     let is_claimed = destinations_request.with_claim;

@@ -1,5 +1,7 @@
 //! Error responses of the scheduler API: each kind has its own status and code.
 
+use std::time::Duration;
+
 use placewright_control::destinations::{DestinationsError, NoHost};
 use placewright_control::{CommitError, NoHostExplanation, RefusalReason};
 use placewright_http::{ApiError, reason_phrase};
@@ -43,7 +45,7 @@ pub(crate) mod code {
     pub(crate) const CONSUMER_CHANGED: &str = "scheduler.consumer_changed";
     pub(crate) const CANDIDATE_EXPIRED: &str = "scheduler.candidate_expired";
     pub(crate) const GAP: &str = "scheduler.gap";
-    const UNAVAILABLE: &str = "scheduler.unavailable";
+    pub(crate) const UNAVAILABLE: &str = "scheduler.unavailable";
     pub(crate) const INTERNAL: &str = "scheduler.internal";
     const REFUSED: &str = "scheduler.refused";
 
@@ -113,6 +115,15 @@ impl ErrorResponse {
         Self {
             explanation: cause.map(|cause| Explanation::Cause(Box::new(cause))),
             ..Self::new(409, code::NO_CAPACITY, detail)
+        }
+    }
+
+    /// A 503: the request is valid, and may succeed after some time.
+    pub(crate) fn unavailable(detail: impl Into<String>, after: Duration) -> Self {
+        let response = Self::new(503, code::UNAVAILABLE, detail);
+        Self {
+            error: Box::new(response.error.with_retry_after(after)),
+            ..response
         }
     }
 

@@ -59,6 +59,8 @@ struct HostDetailsBody<'a> {
     host: HostBody<'a>,
     incarnation: u64,
     sequence: u64,
+    /// The version of the host's compute service; 0 if the service said none.
+    service_version: u32,
     platform: &'a Platform,
     stats: &'a BTreeMap<String, String>,
     metrics: &'a [Metric],
@@ -176,6 +178,7 @@ pub(crate) fn show(request: &RoutedRequest<'_>, uuid: Uuid) -> HandlerResult<Rep
             host: host_body(hosts, slot, host, now()),
             incarnation,
             sequence,
+            service_version: host.service_version,
             platform: &host.platform,
             stats: &host.stats,
             metrics: &host.metrics,

@@ -7,6 +7,7 @@ mod aggregates;
 mod allocation_request;
 mod capacity;
 mod claims;
+mod count_permits;
 mod decisions;
 mod destinations;
 mod discovery;
@@ -15,6 +16,7 @@ mod hosts;
 mod path;
 mod service;
 mod shared;
+mod topology_rules;
 
 pub use placewright_control::destinations::KeepOptions;
 pub use service::SchedulerService;

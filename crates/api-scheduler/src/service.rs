@@ -12,8 +12,8 @@ use placewright_http::{
     Access, Api, ApiError, ApiResult, Gateway, Reply, RequestContext, Routed, Running, latin1_path,
     require_json,
 };
-use tokio::sync::Semaphore;
 
+use crate::count_permits::CountPermits;
 use crate::error_response::{self, HandlerResult};
 use crate::path::{Operation, Path, Route};
 use crate::shared::{ApiState, RoutedRequest};
@@ -48,7 +48,7 @@ impl SchedulerService {
             scheduler,
             destinations,
             other_replicas: OnceLock::new(),
-            capacity_permit: Semaphore::new(1),
+            count_permits: CountPermits::new(),
         });
         Self { api_state }
     }

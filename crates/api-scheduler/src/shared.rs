@@ -11,8 +11,8 @@ use placewright_scheduler::request::{self, RequestParseError};
 use placewright_scheduler::select::Scheduler;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::Semaphore;
 
+use crate::count_permits::CountPermits;
 use crate::error_response::{ErrorResponse, HandlerResult};
 
 /// The handles that all requests share.
@@ -23,9 +23,8 @@ pub(crate) struct ApiState {
     pub(crate) destinations: DestinationsHandle,
     /// The other replicas, if this process is one of several.
     pub(crate) other_replicas: OnceLock<Arc<dyn OtherReplicas>>,
-    /// A semaphore with one permit: one request at a time copies the state, to count how many more instances
-    /// there is room for.
-    pub(crate) capacity_permit: Semaphore,
+    /// How many requests at a time count how many more instances there is room for.
+    pub(crate) count_permits: CountPermits,
 }
 
 impl ApiState {

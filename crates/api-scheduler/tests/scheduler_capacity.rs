@@ -155,3 +155,31 @@ async fn a_limit_out_of_range_is_refused() {
         (400, &json!("limit"))
     );
 }
+
+#[tokio::test]
+async fn of_counts_that_are_simulated_one_runs_one_waits_and_others_are_to_come_again() {
+    let fleet = Fleet::with_hosts(100).await;
+    let request = destinations_body(1, &[])["request"].clone();
+    let simulated = json!({"request": request, "limit": 400});
+    let by_host = json!({"request": request});
+    let count = || fleet.post("/v1/capacity", &simulated);
+    let by_host = fleet.post("/v1/capacity", &by_host);
+    let (first, second, third, fourth, by_host) =
+        tokio::join!(count(), count(), count(), count(), by_host);
+    assert_eq!(
+        (by_host.status, &by_host.json()["count"]),
+        (200, &json!(400))
+    );
+    let answers = [first, second, third, fourth];
+    let (served, refused): (Vec<_>, Vec<_>) =
+        answers.iter().partition(|answer| answer.status == 200);
+    assert!(!served.is_empty() && !refused.is_empty());
+    for answer in served {
+        assert_eq!(answer.json()["count"], 400);
+    }
+    for answer in refused {
+        assert_eq!(answer.status, 503, "{}", answer.text);
+        assert_eq!(answer.json()["errors"][0]["code"], "scheduler.unavailable");
+        assert!(answer.headers.contains_key("retry-after"));
+    }
+}

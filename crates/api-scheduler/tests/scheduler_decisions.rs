@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use placewright_api_scheduler::{KeepOptions, SchedulerService};
 use placewright_api_testing::{ApiParts, call, get};
-use placewright_conductor::claims;
+use placewright_conductor::{CellId, claims};
+use placewright_control::Options;
 use placewright_http::HttpOptions;
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
-use placewright_testing::site::{Site, Stores, instance};
+use placewright_testing::site::{Site, Stores, cell, host, instance, options};
 use serde_json::{Value, json};
 
 fn service_of(site: &Site) -> Arc<SchedulerService> {
@@ -126,4 +127,51 @@ async fn what_is_asked_wrongly_is_refused() {
     }
     let tenant = get(&path).header("x-auth-token", "somebody:project");
     assert_eq!(tenant.send_to_scheduler(&service).await.status, 403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_was_taken_from_its_cell_says_what_failed_there() {
+    let options = Options {
+        reschedule_across_cells: true,
+        ..options()
+    };
+    let site = Site::start_with(Stores::Memory, (2, 1), Arc::default(), options).await;
+    site.fleet.lock().failing = vec![host(0, 0)];
+    let service = service_of(&site);
+    // One of the servers is placed in the first cell at first.
+    site.create(0..2, 12).await;
+    site.until(
+        "both are in the second cell, or nowhere",
+        |control, views| {
+            let mut mappings = control.conductor.mappings().iter();
+            mappings.all(|(id, mapping)| match mapping.cell {
+                Some(CellId::CELL0) => true,
+                Some(of) if of == cell(1) => views.instance(of, *id).is_some(),
+                _ => false,
+            })
+        },
+    )
+    .await;
+    let mut left = 0;
+    for number in 0..2 {
+        let path = format!("/v1/decisions/{}", instance(number));
+        let shown = get(&path).send_to_scheduler(&service).await.json();
+        let Some(left_cell) = shown["left_cell"].as_object() else {
+            continue;
+        };
+        left += 1;
+        assert_eq!(left_cell["cell"], json!(cell(0).0), "{shown}");
+        let [attempt] = left_cell["attempts"].as_array().unwrap().as_slice() else {
+            panic!("{shown}");
+        };
+        assert_eq!(attempt["provider"], json!(host(0, 0).0));
+        assert!(
+            attempt["reason"].as_str().unwrap().contains("failed"),
+            "{attempt}"
+        );
+        // There is no room for both in the second cell.
+        let message = shown["fault"]["message"].as_str().unwrap();
+        assert!(message.contains("Before, the build failed: "), "{message}");
+    }
+    assert_eq!(left, 1);
 }

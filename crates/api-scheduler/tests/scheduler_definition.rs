@@ -18,7 +18,7 @@ use definition::random_choices::{RandomChoices, cell_uuid, uuid};
 use definition::random_fleet::{Fleet, POLICIES, TRAITS, ZONES, policy_index};
 use placewright_api_testing::call;
 use placewright_scheduler::prepare::{PrepareOptions, prepare};
-use placewright_scheduler::request::{self, RequestSpec};
+use placewright_scheduler::request::{self, RequestSpec, TopologyRule};
 use placewright_testing::random::Rng;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -177,7 +177,8 @@ impl Fleet {
     }
 }
 
-fn draw_request(choices: &mut RandomChoices, fleet: &Fleet) -> Value {
+/// Generates a random request, and the topology rules of its flavor.
+fn draw_request(choices: &mut RandomChoices, fleet: &Fleet) -> (Value, Value) {
     let mut extra_specs = json!({});
     if choices.one_in(3) {
         extra_specs[format!("trait:{}", choices.pick(&TRAITS))] =
@@ -188,6 +189,14 @@ fn draw_request(choices: &mut RandomChoices, fleet: &Fleet) -> Value {
         extra_specs["resources1:VCPU"] = json!("1");
         extra_specs["resources2:VCPU"] = json!((1 + choices.below(2)).to_string());
         extra_specs["group_policy"] = json!(choices.pick(&["none", "isolate"]));
+    }
+    let mut flavor_rules = json!([]);
+    if choices.one_in(4) {
+        let (rules, text) = fleet.topology.draw_flavor_rules(choices);
+        if !text.is_empty() {
+            extra_specs["placewright:topology"] = json!(text);
+        }
+        flavor_rules = rules;
     }
     let mut request = json!({
         "flavor": {"vcpus": 1 + choices.below(3), "memory_mb": 256 * (1 + choices.below(4)),
@@ -217,7 +226,7 @@ fn draw_request(choices: &mut RandomChoices, fleet: &Fleet) -> Value {
     if choices.one_in(2) {
         request["topology_rules"] = fleet.topology.draw_rules(choices);
     }
-    request
+    (request, flavor_rules)
 }
 
 fn parse_provider(offer: &Value) -> Uuid {
@@ -231,9 +240,11 @@ fn is_close(a: f64, b: f64) -> bool {
 
 /// Sends a random request, and compares the response with the definition.
 async fn compare(fleet: &mut Fleet, choices: &mut RandomChoices, number: u64, context: &str) {
-    let request_json = draw_request(choices, fleet);
+    let (request_json, flavor_rules) = draw_request(choices, fleet);
     let context = format!("{context}, request {number}: {request_json}");
-    let request: RequestSpec = request::read(&request_json).unwrap();
+    let mut request: RequestSpec = request::read(&request_json).unwrap();
+    let flavor_rules: Vec<TopologyRule> = request::read(&flavor_rules).unwrap();
+    request.topology_rules.extend(flavor_rules);
     let candidates = fleet.candidates(&request).await;
     let feasible: Vec<Uuid> = candidates
         .keys()

@@ -52,7 +52,7 @@ async fn a_claim_is_replaced_with_put() {
         fleet.allocated_providers(1).await,
         [alternate["provider"].as_str().unwrap()]
     );
-    // Who holds nothing has nothing to replace.
+    // A consumer without allocations has nothing that could be replaced.
     let nobody = format!("/v1/claims/{}", instance(9));
     assert_eq!(fleet.put(&nobody, &candidate).await.status, 404);
     let wrong = fleet.put(&path, &json!({"candidate": 1})).await;

@@ -1,4 +1,4 @@
-//! `http_basic`: a user name and a password, checked against an htpasswd file.
+//! The strategy `http_basic`: a user name and a password, checked against an htpasswd file.
 //!
 //! bcrypt is slow on purpose (0.05 to 1 s at the usual costs). So hashes are checked on threads of
 //! their own, a few at a time, and a verified password is cached for a while as a keyed hash. Wrong

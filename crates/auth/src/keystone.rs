@@ -1,4 +1,4 @@
-//! `keystone`: a token, validated by a Keystone v3 API.
+//! The strategy `keystone`: a token, validated by a Keystone v3 API.
 //!
 //! Valid tokens are cached for a while. Rejected ones are cached for a shorter time, in a cache of
 //! their own, so that a flood of invented tokens cannot evict valid ones. Concurrent requests with the

@@ -1,4 +1,4 @@
-//! `noauth2`: the caller's claims are accepted without a check.
+//! The strategy `noauth2`: the caller's claims are accepted without a check.
 //!
 //! The headers are interpreted as by the reference with `auth_strategy = noauth2`: any
 //! `X-Auth-Token` is accepted, even an empty one, and the other headers complete the identity.

@@ -1,4 +1,4 @@
-//! `identity`: a token that this installation issued itself, checked in this process.
+//! The strategy `identity`: a token that this installation issued itself, checked in this process.
 //!
 //! The implementation of [`TokenCheck`] decides what a token is and whether it is valid. This module reads the headers,
 //! and handles service tokens, which work as with `keystone`.
@@ -24,7 +24,8 @@ pub enum CheckedToken {
     Valid(Arc<Identity>),
     /// The token is not valid, whatever the state is.
     Invalid,
-    /// The token has a valid signature, but the state of this process does not allow it. A newer state might.
+    /// The signature of the token is valid, but by the state of this process the token is not. A newer state, with the
+    /// changes of other processes, might make it valid.
     NotByThisState,
 }
 

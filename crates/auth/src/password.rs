@@ -196,6 +196,7 @@ impl Passwords {
             source,
             name: attempt.name.as_bytes(),
             was_verified,
+            // Names that do not exist have the same priority, so that no waiting time tells which names exist.
             user_exists: true,
         });
         let check = match admitted.await {

@@ -65,6 +65,7 @@ fn create(cell: u128, number: u128, hosts: u128) -> Envelope {
                 provider: host.0,
                 resources: vec![("VCPU".into(), 1), ("MEMORY_MB".into(), 512)],
             }],
+            mappings: Vec::new(),
         }
     };
     Envelope {

@@ -26,6 +26,7 @@
 
 mod active;
 mod agents;
+mod build_span;
 mod cell;
 mod claim_queue;
 mod claim_requests;

@@ -36,7 +36,8 @@ pub struct CellMetrics {
     pub leading: u64,
 }
 
-/// Collects the metrics of a cell; `leading` is the data of the running cell, if this process works as the cell.
+/// Collects the metrics of a cell. `leading` is what exists only while this process leads; `None` for a standby, whose
+/// numbers of instances and hosts are read from its engine.
 pub(crate) fn metrics(parts: &Parts, leading: Option<&Shared>) -> CellMetrics {
     let counts = &parts.counts;
     let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

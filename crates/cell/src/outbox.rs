@@ -7,6 +7,7 @@ use placewright_conductor::cell_conductor::{Change, Effect};
 use placewright_engine::{Entries, FollowError, Follower, Machine as _};
 use placewright_link::ToAgent;
 
+use crate::build_span;
 use crate::counters::add_to;
 use crate::machine::CellMachine;
 use crate::read_model::ReadModel;
@@ -54,6 +55,11 @@ async fn process(shared: &Shared, entries: &Entries) {
         } else {
             shared.engine.read_now(|machine| effects_of(machine, batch))
         };
+        if let Some(tracer) = placewright_spans::tracer() {
+            let engine = &shared.engine;
+            let spans = engine.read_now(|machine| build_span::of_changes(&machine.state, batch));
+            build_span::record(tracer, spans);
+        }
         shared.read_model.lock().apply_changes(batch, at);
         carry_out(shared, effects);
         tokio::task::yield_now().await;

@@ -19,12 +19,12 @@ async fn builds_end_active_and_deletes_leave_nothing() {
     let mut site = Site::new(2, 3, 16);
     site.start(2).await;
     site.create(&(1..=20).collect::<Vec<usize>>());
-    let world = site.rest().await;
+    let world = site.wait_until_at_rest().await;
     assert_eq!(active(&world), 20);
     for number in 1..=20 {
         site.delete(instance(number));
     }
-    let world = site.rest().await;
+    let world = site.wait_until_at_rest().await;
     for number in 1..=20 {
         world.check_nothing_left(instance(number));
     }
@@ -42,7 +42,7 @@ async fn failing_builds_end_on_alternates_with_no_calls_except_to_placement() {
     }
     site.start(3).await;
     site.create(&(1..=300).collect::<Vec<usize>>());
-    let world = site.rest().await;
+    let world = site.wait_until_at_rest().await;
     assert_eq!(active(&world), 300);
     let faults = site.control.faults.lock();
     assert!(faults.claim_requests >= 10, "{faults:?}");
@@ -62,7 +62,7 @@ async fn a_cell_repeats_claim_requests_until_placement_answers() {
     })
     .await;
     site.control.faults.lock().is_down = false;
-    let world = site.rest().await;
+    let world = site.wait_until_at_rest().await;
     assert!(active(&world) >= 20);
     assert!(site.cells[&cell(0)].metrics().claim_requests_failed > 0);
 }

@@ -1,4 +1,5 @@
-//! What goes out because of a change goes out only once the change is durable, one append of the journal after the other.
+//! Orders that follow from a change are sent to agents only once the change is durable. The journal holds its appends back,
+//! and a test lets them through one by one.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -19,7 +20,7 @@ use site::{Site, now, options};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// How long a delivery to a cell may take that cannot be answered, because the journal is held.
+/// How long a test waits for a delivery to a cell that cannot answer it, because the append of its change is held back.
 const DELIVERY: Duration = Duration::from_millis(100);
 
 /// A cell on a journal whose appends a test lets through one by one, and the session of its only host.
@@ -38,7 +39,7 @@ impl HeldCell {
         let options = Options {
             // The host must not be marked down while it is silent.
             host_timeout: Duration::from_secs(600),
-            // Also a single event is decided while an append is held.
+            // Even a single event that arrives while an append is held back is decided at once, not after the append.
             engine: placewright_engine::Options {
                 ahead_commands_min: 1,
                 ..default.engine.clone()
@@ -111,8 +112,8 @@ impl HeldCell {
         tokio::spawn(async move { cell.deliver(vec![envelope]).await })
     }
 
-    /// Checks that the agent gets no order that is too early, also not one that is repeated.
-    async fn orders_none(&mut self, is_too_early: impl Fn(&ToAgent) -> bool) {
+    /// Checks that the agent gets no order that is too early. It waits long enough for repetitions of orders to come, too.
+    async fn expect_no_order(&mut self, is_too_early: impl Fn(&ToAgent) -> bool) {
         let from_cell = &mut self.session.connection.from_cell;
         let receiving = async {
             loop {
@@ -141,7 +142,7 @@ fn is_destruction(order: &ToAgent) -> bool {
     matches!(order, ToAgent::Destroy { .. })
 }
 
-/// A cell that cannot append does not end.
+/// Lets all appends through, because the shutdown of a cell waits for them.
 impl Drop for HeldCell {
     fn drop(&mut self) {
         self.journal.release();
@@ -157,7 +158,7 @@ fn is_active(machine: &CellMachine) -> bool {
 async fn orders_go_out_only_once_their_changes_are_durable() {
     let mut held = HeldCell::open().await;
     held.create_held().await;
-    held.orders_none(|_| true).await;
+    held.expect_no_order(|_| true).await;
     held.append_one().await;
     let attempt = held.next_step().await;
 
@@ -177,7 +178,7 @@ async fn orders_go_out_only_once_their_changes_are_durable() {
     let deleted = held.delete();
     held.until(|machine| !machine.state.doomed().is_empty())
         .await;
-    held.orders_none(is_destruction).await;
+    held.expect_no_order(is_destruction).await;
     held.append_one().await;
     held.wait_for_destruction().await;
     held.journal.release();
@@ -194,7 +195,7 @@ async fn a_durable_change_sends_no_order_of_a_later_one_that_is_not_durable() {
     // The build is durable, and its deletion is not: the step of the build is not needed any more, and the guest must
     // not be destroyed before the deletion is certain.
     held.append_one().await;
-    held.orders_none(is_destruction).await;
+    held.expect_no_order(is_destruction).await;
     held.journal.release();
     held.wait_for_destruction().await;
     timeout(SOON, deleted).await.unwrap().unwrap().unwrap();

@@ -100,7 +100,7 @@ async fn followers_receive_a_listing_and_then_every_change() {
     let mut site = Site::new(1, 3, 32);
     site.start(1).await;
     site.create(&(1..=10).collect::<Vec<usize>>());
-    site.rest().await;
+    site.wait_until_at_rest().await;
     let link = &site.cells[&cell(0)];
     let mut events = link.follow().await.unwrap();
     let mut view = View::default();
@@ -120,7 +120,7 @@ async fn followers_receive_a_listing_and_then_every_change() {
     site.drive().await;
     let mut late = link.follow().await.unwrap();
     let mut late_view = View::default();
-    site.rest().await;
+    site.wait_until_at_rest().await;
     let is_done = |view: &View| {
         view.instances.len() == 29
             && view

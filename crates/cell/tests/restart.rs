@@ -58,7 +58,7 @@ async fn a_cell_that_ends_at_any_moment_continues_from_its_store() {
         reopen(&mut site, directory.path()).await;
     }
     site.start_agents(cell(0));
-    let world = site.rest().await;
+    let world = site.wait_until_at_rest().await;
     assert!(active(&world) > 40, "{}", active(&world));
     // A cell that runs may change its state at any time, also right after its start. So what its store holds is
     // compared with the state that it had at its end.
@@ -89,7 +89,7 @@ async fn agents_that_connect_again_go_on_with_their_builds() {
         site.drive().await;
         site.start_agents(cell(0));
     }
-    let world = site.rest().await;
+    let world = site.wait_until_at_rest().await;
     assert!(active(&world) > 40, "{}", active(&world));
 }
 
@@ -115,7 +115,7 @@ async fn a_silent_host_is_down_and_builds_go_elsewhere_until_it_comes_back() {
     site.start_agents_of(cell(0), vec![silent]);
     site.until("the host is up again", |world| is_up(world) == Some(true))
         .await;
-    let world = site.rest().await;
+    let world = site.wait_until_at_rest().await;
     assert!(world.agents[&silent].guests.is_empty());
 }
 
@@ -142,7 +142,7 @@ async fn two_engines_on_one_store_never_both_win() {
     site.cells.insert(cell(0), new);
     drop(old);
     site.start_agents(cell(0));
-    let world = site.rest().await;
+    let world = site.wait_until_at_rest().await;
     assert_eq!(active(&world), 8);
 }
 

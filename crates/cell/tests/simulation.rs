@@ -87,7 +87,7 @@ async fn simulate(seed: u64) {
     }
     simulation.site.control.faults.lock().is_down = false;
     simulation.site.control.faults.lock().loses_one_in = 0;
-    let world = simulation.site.rest().await;
+    let world = simulation.site.wait_until_at_rest().await;
     assert!(simulation.requests.instances > 20);
     assert!(!world.control.conductor.mappings().is_empty());
 }

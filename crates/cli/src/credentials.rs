@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use placewright_auth::Secret;
 use reqwest::RequestBuilder;
 
 use crate::cloud::CloudArgs;
@@ -18,15 +19,37 @@ const PASSWORD_VARIABLE: &str = "PLACEWRIGHT_PASSWORD";
 /// How many bytes of a file with a password are read at most.
 const PASSWORD_FILE_BYTES_MAX: u64 = 4096;
 
-/// Arguments that authenticate requests.
+/// Arguments that name a token, or a cloud to sign in at for one.
 #[derive(Debug, Args)]
-pub(crate) struct Credentials {
+pub(crate) struct TokenArgs {
     /// The token to send, in place of signing in; `noauth2` takes `admin`, which is sent without --cloud
     #[arg(long, env = "OS_TOKEN", hide_env_values = true)]
     token: Option<String>,
 
     #[command(flatten)]
     cloud: CloudArgs,
+}
+
+impl TokenArgs {
+    /// The token for requests, for which the user of the cloud signs in if a cloud is named and no token.
+    ///
+    /// # Errors
+    ///
+    /// The cloud does not let the user sign in.
+    pub(crate) async fn token(&self) -> anyhow::Result<Secret> {
+        match (&self.token, &self.cloud.cloud) {
+            (Some(token), _) => Ok(Secret::new(token)),
+            (None, Some(cloud)) => Ok(self.cloud.sign_in(cloud).await?.token),
+            (None, None) => Ok(Secret::new(NOAUTH2_ADMINISTRATOR)),
+        }
+    }
+}
+
+/// Arguments that authenticate requests.
+#[derive(Debug, Args)]
+pub(crate) struct Credentials {
+    #[command(flatten)]
+    token: TokenArgs,
 
     /// The user, for `http_basic`. The password is that of --password-file, or of the variable
     /// PLACEWRIGHT_PASSWORD
@@ -57,14 +80,9 @@ impl Credentials {
         &self,
         mut request: RequestBuilder,
     ) -> anyhow::Result<RequestBuilder> {
-        request = match (&self.user, &self.token, &self.cloud.cloud) {
-            (Some(user), _, _) => request.basic_auth(user, Some(self.password()?)),
-            (None, Some(token), _) => request.header("x-auth-token", token),
-            (None, None, Some(cloud)) => {
-                let signed_in = self.cloud.sign_in(cloud).await?;
-                request.header("x-auth-token", signed_in.token.expose())
-            }
-            (None, None, None) => request.header("x-auth-token", NOAUTH2_ADMINISTRATOR),
+        request = match &self.user {
+            Some(user) => request.basic_auth(user, Some(self.password()?)),
+            None => request.header("x-auth-token", self.token.token().await?.expose()),
         };
         for header in &self.headers {
             let (name, value) = header

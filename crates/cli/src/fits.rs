@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use anyhow::Context as _;
 use clap::Args;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use placewright_client::{Capacity, LimitingFactor, server_url};
+use placewright_client::{Capacity, LimitingFactor};
 use serde_json::{Map, Value, json};
 
+use crate::compute_api::ComputeAddress;
 use crate::journal::BadArgument;
 use crate::scheduler_api::Question;
 
@@ -45,14 +46,8 @@ pub(crate) struct Fits {
     #[arg(long, value_name = "NUMBER")]
     limit: Option<usize>,
 
-    /// The compute API's address, where the flavor is
-    #[arg(
-        long,
-        env = "PLACEWRIGHT_COMPUTE_URL",
-        default_value = "http://127.0.0.1:8774",
-        value_parser = server_url
-    )]
-    compute_url: String,
+    #[command(flatten)]
+    compute: ComputeAddress,
 
     #[command(flatten)]
     question: Question,
@@ -112,7 +107,7 @@ impl Fits {
 
     /// A flavor of the compute API as the scheduler takes it.
     fn find_flavor(&self, name_or_id: &str) -> anyhow::Result<Value> {
-        let base = format!("{}/v2.1", self.compute_url.trim_end_matches('/'));
+        let base = format!("{}/v2.1", self.compute.compute_url.trim_end_matches('/'));
         let flavor = self.search_flavors(&base, name_or_id)?;
         let id = flavor["id"].as_str().unwrap_or_default();
         let specs = self

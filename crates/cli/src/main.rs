@@ -6,6 +6,7 @@ mod bench_program;
 mod check;
 mod client;
 mod cloud;
+mod compute_api;
 mod credentials;
 mod explain;
 mod fits;
@@ -16,6 +17,7 @@ mod replicas;
 mod scheduler_api;
 mod secrets;
 mod shell;
+mod top;
 mod topology;
 mod why;
 
@@ -61,6 +63,8 @@ enum Command {
     /// Show what a control process does: which replica leads, since when and why, how far each is; exit code 1 if one
     /// does not answer, or its store has lost entries
     Status(replicas::StatusCommand),
+    /// Show builds, claims a second, conflicts and hosts by load, live; or once, where there is no terminal
+    Top(top::Top),
     /// Make another replica of control lead, before maintenance of this one's machine. Requests go on meanwhile. Ask
     /// the one that leads (`placewright status`). A replica that is ended by SIGTERM hands over by itself
     HandOver(replicas::HandOverCommand),
@@ -178,6 +182,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 return Ok(ExitCode::FAILURE);
             }
         }
+        Command::Top(command) => command.run()?,
         Command::HandOver(command) => command.run()?,
         Command::AppendLost(command) => command.run()?,
         Command::Pki(command) => command.run()?,

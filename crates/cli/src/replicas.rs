@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::client::Client;
+use crate::top::printable;
 
 /// The path at which a replica of control shows its status.
 const STATUS_PATH: &str = "/placewright/v1/status";
@@ -70,6 +71,27 @@ struct Status {
     /// Left out by earlier releases.
     #[serde(default)]
     followers: Vec<Follower>,
+    /// Left out by earlier releases.
+    #[serde(default)]
+    cells: Vec<CellServices>,
+}
+
+/// The versions of the compute services of one cell.
+#[derive(Debug, Deserialize)]
+struct CellServices {
+    cell: String,
+    name: Option<String>,
+    hosts: u64,
+    minimum: u32,
+    newest: u32,
+    behind: u64,
+    behind_hosts: Vec<HostVersion>,
+}
+
+#[derive(Debug, Deserialize)]
+struct HostVersion {
+    node: String,
+    version: u32,
 }
 
 #[derive(Debug, Deserialize)]
@@ -199,6 +221,7 @@ fn describe(text: &mut String, asked: &str, status: &Status) {
             status.applied.saturating_sub(follower.applied)
         );
     }
+    (status.cells.iter()).for_each(|cell| describe_cell(text, cell));
     if let Some(lost) = &status.lost {
         let Lost { first, last, .. } = lost;
         let _ = writeln!(
@@ -214,6 +237,38 @@ fn describe(text: &mut String, asked: &str, status: &Status) {
             ),
         };
     }
+}
+
+/// Appends the versions of a cell's compute services.
+fn describe_cell(text: &mut String, services: &CellServices) {
+    let name = printable(services.name.as_deref().unwrap_or(&services.cell));
+    let hosts = match services.hosts {
+        1 => "1 host".to_owned(),
+        hosts => format!("{hosts} hosts"),
+    };
+    let minimum = services.minimum;
+    let _ = writeln!(
+        text,
+        "  cell      {name}: {hosts}, compute services of version {minimum} at least"
+    );
+    if services.behind == 0 {
+        return;
+    }
+    let named = services.behind_hosts.iter().map(|host| match host.version {
+        0 => format!("{} (says none)", printable(&host.node)),
+        version => format!("{} ({version})", printable(&host.node)),
+    });
+    let mut named: Vec<String> = named.collect();
+    let others = services.behind.saturating_sub(named.len() as u64);
+    if others > 0 {
+        named.push(format!("and {others} more"));
+    }
+    let _ = writeln!(
+        text,
+        "            what version {} brings waits for {}",
+        services.newest,
+        named.join(", ")
+    );
 }
 
 impl HandOverCommand {

@@ -3,6 +3,7 @@
 
 mod apply;
 mod edit;
+mod levels;
 mod merge;
 mod placement;
 mod table;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use placewright_client::server_url;
 
+use crate::credentials::TokenArgs;
 use crate::scheduler_api::SchedulerAddress;
 
 /// Define the places of hosts
@@ -58,6 +60,9 @@ pub(crate) enum TopologyCommand {
     ///   placewright topology remove --row 7
     #[command(verbatim_doc_comment)]
     Remove(Edit),
+    /// List the levels that you may name in topology rules, the smallest first, and their places as far as you may see
+    /// them
+    Levels(levels::Levels),
 }
 
 /// Load the places of hosts from a CSV file
@@ -110,14 +115,8 @@ pub(crate) struct Servers {
     #[command(flatten)]
     scheduler: SchedulerAddress,
 
-    /// The token to send; `noauth2` takes `admin`
-    #[arg(
-        long,
-        env = "OS_TOKEN",
-        default_value = "admin",
-        hide_env_values = true
-    )]
-    token: String,
+    #[command(flatten)]
+    token: TokenArgs,
 
     /// Only say what would change
     #[arg(long)]
@@ -136,6 +135,7 @@ impl TopologyCommand {
             Self::Add(edit) => edit.run(edit::Kind::Add),
             Self::Move(edit) => edit.run(edit::Kind::Move),
             Self::Remove(edit) => edit.run(edit::Kind::Remove),
+            Self::Levels(levels) => levels.run(),
         }
     }
 }

@@ -5,11 +5,12 @@ mod text;
 use anyhow::Context as _;
 use clap::Args;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use placewright_client::{Decisions, server_url};
+use placewright_client::Decisions;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::compute_api::ComputeAddress;
 use crate::journal::BadArgument;
 use crate::scheduler_api::Question;
 
@@ -32,14 +33,8 @@ pub(crate) struct Why {
     /// The server, by its name or UUID
     server: String,
 
-    /// The compute API's address, where servers have names, and their actions are recorded
-    #[arg(
-        long,
-        env = "PLACEWRIGHT_COMPUTE_URL",
-        default_value = "http://127.0.0.1:8774",
-        value_parser = server_url
-    )]
-    compute_url: String,
+    #[command(flatten)]
+    compute: ComputeAddress,
 
     #[command(flatten)]
     question: Question,
@@ -112,7 +107,7 @@ impl Why {
     fn get(&self, path: &str) -> anyhow::Result<Value> {
         self.question
             .client
-            .get_from_compute(&self.compute_url, path)
+            .get_from_compute(&self.compute.compute_url, path)
     }
 
     fn find_by_uuid(&self, uuid: Uuid) -> anyhow::Result<Value> {

@@ -107,6 +107,7 @@ fn create_message() -> Envelope {
                 host: HostId(Uuid::from_u128(2)),
                 zone: Some("nova".into()),
                 amounts: Vec::new(),
+                mappings: Vec::new(),
             },
             alternates: Vec::new(),
             claim_number: 1,

@@ -7,12 +7,15 @@
 
 mod common;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::thread;
 
-use common::{placewright, run};
+use common::{Control, free_address, placewright, run};
+use placewright_client::{Client, Level};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 #[test]
 fn a_token_goes_to_the_server_that_was_named_and_to_no_other() {
@@ -200,4 +203,80 @@ fn answer_once(listener: &TcpListener, body: &str) -> String {
 
 fn listener() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").unwrap()
+}
+
+#[test]
+fn the_topology_is_changed_by_a_user_who_signs_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let (scheduler, identity) = (free_address().to_string(), free_address().to_string());
+    let clouds_file = directory.path().join("clouds.yaml").display().to_string();
+    let flags = [
+        "--auth-strategy",
+        "identity",
+        "--scheduler-listen",
+        &*scheduler,
+        "--identity-listen",
+        &*identity,
+        "--identity-clouds-file",
+        &*clouds_file,
+    ];
+    let server = Control::start(&directory.path().join("store"), &flags);
+    let placement = format!("http://{}", server.address);
+    let scheduler = format!("http://{scheduler}");
+    let servers = ["--url", &placement, "--scheduler-url", &scheduler];
+    let cloud = ["--cloud", "placewright", "--clouds-file", &clouds_file];
+    let remove_with = |credentials: &[&str]| {
+        let words = ["--row", "7"];
+        run(&[&["topology", "remove"], &servers[..], credentials, &words].concat())
+    };
+    let (code, _, error) = remove_with(&cloud);
+    assert_eq!(code, 2, "{error}");
+    assert!(error.contains("there is no level \"row\""), "{error}");
+    let (code, _, error) = remove_with(&["--token", "admin"]);
+    assert_eq!(code, 1, "{error}");
+    assert!(error.contains("401"), "{error}");
+}
+
+#[test]
+fn a_level_whose_places_have_names_of_aggregates_only_is_edited() {
+    let directory = tempfile::tempdir().unwrap();
+    let listen = free_address().to_string();
+    let flags = ["--scheduler-listen", &*listen];
+    let server = Control::start(&directory.path().join("store"), &flags);
+    let host = r#"{"name": "node-1", "uuid": "00000000-0000-0000-0000-0000000000a1"}"#;
+    let response = server.request("POST /resource_providers", host);
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    let scheduler = format!("http://{listen}");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let client = Client::new(&scheduler, "admin").unwrap();
+        let mut topology = client.topology().await.unwrap();
+        let mut places = BTreeSet::new();
+        for (number, name) in [(1, "same"), (2, "same"), (3, "")] {
+            let place = Uuid::from_u128(0xad_0000 + number);
+            let metadata = BTreeMap::new();
+            client.put_aggregate(place, name, &metadata).await.unwrap();
+            places.insert(place);
+        }
+        topology.levels.push(Level {
+            name: "pod".into(),
+            aggregates: places,
+            names: BTreeMap::new(),
+        });
+        client.put_topology(&topology).await.unwrap();
+    });
+    let url = format!("http://{}", server.address);
+    let servers = ["--url", &*url, "--scheduler-url", &*scheduler];
+    let add_to = |pod: &str| {
+        let words = ["--pod", pod, "node-1"];
+        run(&[&["topology", "add"], &servers[..], &words].concat())
+    };
+    let (code, _, error) = add_to("p4");
+    assert_eq!(code, 0, "{error}");
+    let (code, _, error) = add_to("same");
+    assert_eq!(code, 2, "{error}");
+    assert!(error.contains("is not unique"), "{error}");
 }

@@ -16,13 +16,17 @@ use std::process::{Child, ChildStderr, Stdio};
 use common::{Control, free_address, placewright};
 
 /// Metrics that the servers of this test do not show: those of TLS, for which a server needs a certificate
-/// (`tests/tls/run` reads them), and the findings of an audit, of which there are none here.
-const NOT_SHOWN_HERE: [&str; 5] = [
+/// (`tests/tls/run` reads them), the findings of an audit, of which there are none here, and those of
+/// traces, which nobody records here.
+const NOT_SHOWN_HERE: [&str; 8] = [
     "placewright_audit_findings",
     "placewright_tls_certificate_expiry_timestamp_seconds",
     "placewright_tls_handshake_failures_total",
     "placewright_tls_handshakes_total",
+    "placewright_tls_plain_refused_total",
     "placewright_tls_reloads_total",
+    "placewright_trace_spans_dropped_total",
+    "placewright_trace_spans_sent_total",
 ];
 
 /// A cell that is killed in the end.

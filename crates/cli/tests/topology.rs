@@ -172,7 +172,7 @@ fn racks_go_into_a_row_and_out_of_it() {
         "2 of 2 hosts came into rack r1",
     );
     done("add --rack r2 node-3", "1 of 1 hosts came into rack r2");
-    refused("add --rack r2 node-1", "is in rack:r1: move it");
+    refused("add --rack r2 node-1", "is in rack r1: move it");
     refused("add --rack r2 node-9", "no place and no host \"node-9\"");
     refused("add --rack r2", "say what goes into rack r2");
     refused("add row 7 r1", "write it as --LEVEL PLACE MEMBER");
@@ -326,4 +326,152 @@ async fn name_aggregates(url: &str) {
     assert_eq!(find_aggregate().await, None);
     let gone = client.remove_aggregate(uuid).await.unwrap_err();
     assert_eq!(gone.code(), Some(&Code::NotFound));
+}
+
+/// The node on which an instance of this flavor would be claimed first, with these rules.
+async fn first_node(client: &Client, rules: &str, flavor_rules: &str) -> String {
+    let mut request = request(rules);
+    if !flavor_rules.is_empty() {
+        let key = "placewright:topology".to_owned();
+        let specs = &mut request.flavor.extra_specs;
+        specs.insert(key, flavor_rules.to_owned());
+    }
+    let request = DestinationsRequest::without_claim(request, vec![Uuid::from_u128(905)]);
+    let destinations = client.select(&request).await.unwrap();
+    let selected = destinations.selections[0].selected.clone();
+    selected.unwrap().node
+}
+
+/// Wishes for places, and rules of flavors, in the scheduler's API.
+async fn wish_for_places(url: &str) {
+    let client = Client::new(url, "admin").unwrap();
+    send_host_states(&client).await;
+    for number in 1..=4 {
+        let place = format!("north/r{number}");
+        for (name, relation) in [
+            (&*place, "same"),
+            (&place[6..], "same"),
+            ("r4", "different"),
+        ] {
+            let rule = format!(
+                r#"{{"relation": "{relation}", "level": "rack", "strength": "soft", "place": ["{name}"]}}"#
+            );
+            let text = format!("relation={relation},level=rack,strength=soft,place={name}");
+            for (rules, flavor_rules) in [(&*rule, ""), ("", &*text)] {
+                let node = first_node(&client, rules, flavor_rules).await;
+                if relation == "same" {
+                    assert_eq!(node, format!("node-{number}"), "{text}");
+                } else {
+                    assert_ne!(node, "node-4", "{text}");
+                }
+            }
+        }
+    }
+    for (flavor_rules, field) in [
+        ("relation=same,level=aisle", "[0].level"),
+        (
+            "relation=same,level=rack,strength=soft,place=r9",
+            "[0].place",
+        ),
+        ("relation=same,level=rack,place=r1", "[0].strength"),
+        ("same", "[0]"),
+    ] {
+        let mut request = request("");
+        let key = "placewright:topology".to_owned();
+        let specs = &mut request.flavor.extra_specs;
+        specs.insert(key, flavor_rules.to_owned());
+        let refused = client.capacity(&request, None).await.unwrap_err();
+        let selecting = DestinationsRequest::without_claim(request, vec![Uuid::from_u128(906)]);
+        for refused in [refused, client.select(&selecting).await.unwrap_err()] {
+            let text = refused.to_string();
+            let path = format!("flavor.extra_specs[\"placewright:topology\"]{field}");
+            assert!(text.contains(&path), "{text}");
+        }
+    }
+}
+
+#[test]
+fn users_list_what_they_see_and_names_outlive_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let (scheduler, compute) = (free_address().to_string(), free_address().to_string());
+    let flags = [
+        "--scheduler-listen",
+        &*scheduler,
+        "--compute-listen",
+        &*compute,
+        "--compute-topology-levels",
+        "rack,room",
+        "--compute-topology-places",
+        "room",
+    ];
+    let server = Control::start(&store, &flags);
+    add_hosts(&server, 4);
+    let url = format!("http://{scheduler}");
+    let file = directory.path().join("hosts.csv");
+    let lines = (1..=4).map(|number| format!("node-{number},r{number},north\n"));
+    std::fs::write(
+        &file,
+        "host,rack,room\n".to_owned() + &lines.collect::<String>(),
+    )
+    .unwrap();
+    let (code, _, error) = apply(&file, &server, &url, &[]);
+    assert_eq!(code, 0, "{error}");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(wish_for_places(&url));
+
+    let compute_url = format!("http://{compute}");
+    let list = |token: &str, further: &[&str]| {
+        let mut arguments = vec!["topology", "levels", "--compute-url", &compute_url];
+        arguments.extend(["--token", token]);
+        arguments.extend(further);
+        let (code, output, error) = run(&arguments);
+        assert_eq!(code, 0, "{error}");
+        output
+    };
+    let as_user = ["--header", "x-roles: member,reader"];
+    assert_eq!(list("bob:p2", &as_user), "rack\nroom\n  north\n");
+    server.signal(Signal::TERM);
+    server.end();
+
+    let server = Control::start(&store, &flags);
+    let all = "rack\n  north/r1\n  north/r2\n  north/r3\n  north/r4\nroom\n  north\n";
+    assert_eq!(list("admin", &[]), all);
+    let json = list("bob:p2", &["--header", "x-roles: member,reader", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let expected = serde_json::json!([{"name": "rack"}, {"name": "room", "places": ["north"]}]);
+    assert_eq!(json["topology"]["levels"], expected);
+    move_by_name(&format!("http://{}", server.address), &url);
+}
+
+/// Moves hosts into a place that is found by its name.
+fn move_by_name(placement_url: &str, scheduler_url: &str) {
+    let move_into_r2 = |member: &str| {
+        let mut arguments = vec!["topology", "move", "--url", placement_url];
+        arguments.extend(["--scheduler-url", scheduler_url, "--rack", "r2", member]);
+        run(&arguments)
+    };
+    let (code, _, error) = move_into_r2("r1");
+    assert_eq!(code, 2);
+    assert!(error.contains("only places of smaller levels"), "{error}");
+    let (code, output, error) = move_into_r2("node-1");
+    assert_eq!(code, 0, "{error}");
+    assert_eq!(output.trim(), "1 of 1 hosts came into rack r2");
+}
+
+#[test]
+fn places_of_a_level_that_is_not_shown_cannot_be_shown() {
+    let check = |places: &str| {
+        let mut arguments = vec!["config", "check", "--compute-topology-levels", "rack"];
+        arguments.extend(["--compute-topology-places", places]);
+        run(&arguments)
+    };
+    let (code, _, error) = check("row");
+    assert_eq!(code, 2);
+    let expected = "compute.topology_places: \"row\" is not among compute.topology_levels";
+    assert!(error.contains(expected), "{error}");
+    assert_eq!(check("*").0, 0);
+    assert_eq!(check("rack").0, 0);
 }

@@ -123,7 +123,7 @@ fn stores_and_secret_files_that_others_can_read_give_warnings() {
 }
 
 #[test]
-fn the_group_may_read_a_secret_that_an_operator_made_and_no_other() {
+fn the_group_may_read_only_those_secrets_that_an_operator_made() {
     let directory = tempfile::tempdir().unwrap();
     let path_of = |name: &str| directory.path().join(name);
     let check = |mode: u32| {
@@ -220,6 +220,11 @@ fn files_that_roles_rely_on_and_that_everybody_may_write_give_warnings() {
     let path_of = |name: &str| directory.path().join(name);
     let rules = write(&path_of("rules.toml"), "", 0o646);
     let images = write(&path_of("images.json"), r#"{"images": []}"#, 0o666);
+    let profiles = write(
+        &path_of("profiles.json"),
+        r#"{"device_profiles": []}"#,
+        0o646,
+    );
     let policy = write(&path_of("policy.yaml"), "", 0o642);
     let nodes = write(
         &path_of("nodes.csv"),
@@ -231,6 +236,8 @@ fn files_that_roles_rely_on_and_that_everybody_may_write_give_warnings() {
         &rules,
         "--compute-images-file",
         &images,
+        "--compute-device-profiles-file",
+        &profiles,
     ];
     let control = [&control[..], &["--policy-file", &policy]].concat();
     let agent = ["--agent-nodes-file", &nodes];
@@ -238,7 +245,12 @@ fn files_that_roles_rely_on_and_that_everybody_may_write_give_warnings() {
         (
             "control",
             &control[..],
-            &["scheduler.rules_file", "compute.images_file", "policy.file"][..],
+            &[
+                "scheduler.rules_file",
+                "compute.images_file",
+                "compute.device_profiles_file",
+                "policy.file",
+            ][..],
         ),
         ("agent", &agent, &["agent.nodes_file"]),
     ] {
@@ -249,6 +261,24 @@ fn files_that_roles_rely_on_and_that_everybody_may_write_give_warnings() {
             let text = format!("{key}: everybody on this machine may write");
             assert!(stderr.contains(&text), "{text}: {stderr}");
         }
+    }
+}
+
+#[test]
+fn files_of_the_compute_api_are_read_by_the_check() {
+    for (flag, key) in [
+        ("--compute-images-file", "compute.images_file"),
+        (
+            "--compute-device-profiles-file",
+            "compute.device_profiles_file",
+        ),
+    ] {
+        let flag = format!("{flag}=/nowhere/file");
+        let arguments = ["config", "check", "control", "--config", "/dev/null", &flag];
+        let (code, _, stderr) = run(&arguments);
+        assert_eq!(code, 2, "{stderr}");
+        assert!(stderr.contains(key), "{stderr}");
+        assert!(stderr.contains("/nowhere/file"), "{stderr}");
     }
 }
 
@@ -286,7 +316,7 @@ fn help_shows_what_the_command_reads() {
             .map(|line| line.trim_end_matches(':').to_owned())
             .collect::<Vec<_>>()
     };
-    let of_agent = ["[agent]", "[keystone]", "[secrets]", "[log]"];
+    let of_agent = ["[agent]", "[keystone]", "[secrets]", "[traces]", "[log]"];
     assert_eq!(sections("agent"), of_agent);
     let of_cell = [
         "[cell]",
@@ -295,6 +325,7 @@ fn help_shows_what_the_command_reads() {
         "[tls]",
         "[auth]",
         "[audit]",
+        "[traces]",
         "[log]",
     ];
     assert_eq!(sections("cell"), of_cell);

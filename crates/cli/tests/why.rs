@@ -23,6 +23,10 @@ fn weights(ram: f64) -> Value {
 fn decisions() -> Value {
     let host = |number: u32| format!("4f9a1c52-0000-4000-8000-00000000000{number}");
     json!({
+        "left_cell": {
+            "cell": host(8), "at": "2026-11-21T10:00:00Z",
+            "attempts": [{"provider": host(4), "host": "host-4", "reason": "no disk"}],
+        },
         "instance": SERVER, "project": "p", "cell": host(9), "waiting": false,
         "host": {"provider": host(1), "host": "host-1"},
         "decisions": [{
@@ -126,6 +130,7 @@ fn a_server_is_found_by_its_name_and_explained() {
         "2 alternates",
         "compute_create_try_1 on host-3: Error: no disk",
         "compute_create_try_2 on host-1: Success",
+        "Taken from cell 4f9a1c52-0000-4000-8000-000000000008 at 2026-11-21T10:00:00Z, because the build failed on: host-4 (no disk).",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }

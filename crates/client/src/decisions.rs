@@ -23,6 +23,20 @@ pub struct Decisions {
     pub fault: Option<PlacementFault>,
     /// The decisions that led to a host, the latest first: that of the build, and of the latest moves.
     pub decisions: Vec<Decision>,
+    /// The cell that the instance was taken from, because its build failed on every host that the cell might try.
+    #[serde(default)]
+    pub left_cell: Option<LeftCell>,
+}
+
+/// A cell that an instance was taken from.
+#[derive(Clone, Debug, Deserialize)]
+pub struct LeftCell {
+    /// The UUID of the cell.
+    pub cell: Uuid,
+    /// The time at which the instance was taken from the cell.
+    pub at: String,
+    /// The hosts that were tried, each with the reason why the build failed there.
+    pub attempts: Vec<FallenHost>,
 }
 
 /// Why no host was found.
@@ -45,7 +59,7 @@ pub struct DecidedHost {
     pub host: Option<String>,
 }
 
-/// One decision.
+/// Why one build or move of an instance went to its host.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Decision {
     /// What needed the host: `build` or `move`.
@@ -68,13 +82,13 @@ pub struct Decision {
     pub search: Option<DecidedSearch>,
 }
 
-/// A host that did not fit any more.
+/// A host that did not fit any more, or on which an attempt failed.
 #[derive(Clone, Debug, Deserialize)]
 pub struct FallenHost {
     /// The host.
     #[serde(flatten)]
     pub host: DecidedHost,
-    /// Why it did not fit; empty if other instances of the same request took it.
+    /// Why it did not fit, or why the build failed there; empty if other instances of the same request took it.
     pub reason: String,
 }
 
@@ -113,7 +127,7 @@ pub struct DecidedSearch {
 /// One of the best hosts.
 #[derive(Clone, Debug, Deserialize)]
 pub struct DecidedScore {
-    /// The host.
+    /// The host with this score.
     #[serde(flatten)]
     pub host: DecidedHost,
     /// The sum of the weighers' shares, higher is better.

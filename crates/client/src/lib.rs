@@ -39,7 +39,8 @@ use uuid::Uuid;
 
 pub use address::server_url;
 pub use decisions::{
-    DecidedHost, DecidedScore, DecidedSearch, Decision, Decisions, FallenHost, PlacementFault,
+    DecidedHost, DecidedScore, DecidedSearch, Decision, Decisions, FallenHost, LeftCell,
+    PlacementFault,
 };
 pub use error::{Code, Error, ErrorResponse};
 pub use request::{DestinationsRequest, Minimum};

@@ -288,6 +288,9 @@ pub struct Level {
     pub name: String,
     /// The places of this level, each of which is an aggregate of placement.
     pub aggregates: BTreeSet<Uuid>,
+    /// By aggregate: the name of the place, with those of the larger places before it, as in `north/a/r1`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<Uuid, String>,
 }
 
 /// The distance between two places of one level; it is symmetric.

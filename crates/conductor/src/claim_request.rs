@@ -5,7 +5,7 @@
 //! response. A claim request with the same number gets the same response, one with a smaller number gets
 //! [`ClaimResponse::Stale`]: it takes effect once, however often it is delivered (idempotence).
 
-use crate::fault::Fault;
+use crate::fault::{Attempt, Fault};
 use crate::ids::{InstanceId, MigrationId};
 use crate::spec::Candidate;
 
@@ -33,6 +33,10 @@ pub enum ClaimChange {
     Release {
         /// Whether the instance is deleted: then no record of it remains.
         is_deleted: bool,
+        /// The attempts of a first build that failed on every host that the cell may try, where hosts of other cells
+        /// may succeed; empty otherwise. Control may then take the instance from the cell: it answers
+        /// [`ClaimResponse::Gone`].
+        failed_attempts: Vec<Attempt>,
     },
     /// End a move on one of its sides.
     Settle {
@@ -66,7 +70,8 @@ pub enum ClaimResponse {
     NothingFits,
     /// The release or the end of the move is done.
     Done,
-    /// Control has no record of the instance, or none of the move that was to be settled.
+    /// Control has no record of the instance, or none of the move that was to be settled, or has taken the instance
+    /// from the cell.
     Gone,
     /// A claim request or claim that is later than this one was decided before it, so this one has no effect.
     Stale,

@@ -37,7 +37,7 @@ pub struct Decision {
 /// A host that was named in a claim and did not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FallenHost {
-    /// The host.
+    /// The host that did not fit any more when it was to be claimed.
     pub host: HostId,
     /// Why it did not fit; empty if it did but for other instances of the same claim.
     pub reason: String,

@@ -3,7 +3,11 @@
 use placewright_placement::Timestamp;
 use uuid::Uuid;
 
+use crate::decision::cut_reason;
 use crate::ids::HostId;
+
+/// How many attempts are kept of a cell that an instance has left: the latest ones.
+const ATTEMPTS_MAX: usize = 16;
 
 /// Why an instance or a move is not as requested, for its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,4 +53,15 @@ pub struct Attempt {
     pub finished_at: Timestamp,
     /// The reason of a failure; `None` on success.
     pub failure: Option<String>,
+}
+
+/// What is kept of the attempts in a cell that an instance has left. The cell tells control no more of them, and control
+/// keeps no more, whatever the cell tells.
+pub(crate) fn kept_attempts(attempts: &[Attempt]) -> Vec<Attempt> {
+    let latest = &attempts[attempts.len().saturating_sub(ATTEMPTS_MAX)..];
+    let cut = |attempt: &Attempt| Attempt {
+        failure: attempt.failure.clone().map(cut_reason),
+        ..attempt.clone()
+    };
+    latest.iter().map(cut).collect()
 }

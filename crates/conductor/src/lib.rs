@@ -33,4 +33,6 @@ pub use fault::{Action, Attempt, Fault};
 pub use ids::{CellId, HostId, InstanceId, MigrationId};
 pub use message::{Message, MoveDecision, MoveKind, Reply};
 pub use quota::{Resource, Usage, UsageAmounts};
-pub use spec::{Amounts, Candidate, HardRule, Rules, SharedRow, SharedText, Spec, SpecBody};
+pub use spec::{
+    Amounts, Candidate, GroupMapping, HardRule, Rules, SharedRow, SharedText, Spec, SpecBody,
+};

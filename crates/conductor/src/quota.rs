@@ -1,7 +1,7 @@
 //! Quotas: the resources that they limit, and the usage of instances.
 //!
 //! An instance counts from the moment at which its build request is accepted until its last record
-//! is removed, whatever its state is: also without a host, shelved, or being deleted. While it is
+//! is removed, whatever its state is: even without a host, shelved, or being deleted. While it is
 //! resized it counts for the larger of both flavors, resource by resource. These are the rules of
 //! Nova's own driver.
 

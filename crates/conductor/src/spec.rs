@@ -425,6 +425,20 @@ pub struct Candidate {
     pub zone: Option<String>,
     /// The allocations, also from descendants of the host and from sharing providers.
     pub amounts: Vec<Amounts>,
+    /// Which of the allocations serve which request group; see [`GroupMapping`].
+    pub mappings: Vec<GroupMapping>,
+}
+
+/// The providers that serve one request group, as in the mappings of Placement's allocation candidates.
+///
+/// A request of the unsuffixed group alone has no mappings: all allocations serve that group. A release that does not
+/// know mappings drops them, so they may also be missing where a request has more groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupMapping {
+    /// The suffix of the group; empty for the unsuffixed group.
+    pub suffix: String,
+    /// What the group gets of each provider. A provider from which a group asks for no resources is named without any.
+    pub providers: Vec<Amounts>,
 }
 
 /// Amounts of the resources of one provider, to be allocated or allocated already.

@@ -15,6 +15,7 @@ mod decide;
 mod effect;
 mod image;
 mod image_usages;
+mod limit_check;
 mod listing;
 mod project_usages;
 mod quotas;
@@ -22,19 +23,18 @@ mod record_sizes;
 mod rows;
 mod state;
 
-pub use command::{
-    Command, LimitCheck, NewBuild, Outcome, RankedCandidates, RebuildEvent, Refusal,
-};
+pub use command::{Command, NewBuild, Outcome, RankedCandidates, RebuildEvent, Refusal};
 pub use decide::decide;
 pub use effect::Effect;
 pub use image::{Image, ImageContent, Member, MemberStatus, Visibility};
 pub use image_usages::ImageUsage;
+pub use limit_check::LimitCheck;
 pub use listing::{ListKey, Listing};
 pub use quotas::DEFAULT_QUOTA_CLASS;
 pub use record_sizes::{INSTANCE_BYTES, labels_bytes, spec_bytes};
 pub use rows::{
     Aggregate, BuildRequest, BuildStage, Buried, Cell, Deletion, Flavor, GroupTopology,
-    HostMapping, Keypair, Labels, Lock, Mapping, Migration, MigrationStatus, Move, MoveStage,
-    Rebuild, ServerGroup, Service,
+    HostMapping, Keypair, Labels, LeftCell, Lock, Mapping, Migration, MigrationStatus, Move,
+    MoveStage, Rebuild, Reschedule, ServerGroup, Service,
 };
 pub use state::{Change, State, Undo};

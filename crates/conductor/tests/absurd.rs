@@ -64,6 +64,7 @@ fn an_instance_with_the_greatest_numbers_can_be_shelved_and_deleted() {
         fault: None,
         created_at: AT,
         updated_at: AT,
+        mappings: Vec::new(),
     };
     state.apply(&Change::Instance(instance, Some(Box::new(row))));
     happen(&mut state, &started(host, 5)).unwrap();

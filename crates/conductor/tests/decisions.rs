@@ -26,15 +26,9 @@ fn placed() -> World {
     };
     let filler = ranked(2, vec![candidate(host(0, 0), 8)]);
     let candidates = [0, 1, 2, 3].map(|number| candidate(host(0, number), 2));
-    let outcome = world.try_conduct(Command::Place {
-        ranked_candidates: vec![filler],
-        least: 1,
-    });
+    let outcome = world.try_place(vec![filler], 1);
     assert_eq!(outcome, Ok(Outcome::Placed(vec![Some(0)])));
-    let outcome = world.try_conduct(Command::Place {
-        ranked_candidates: vec![ranked(1, candidates.into())],
-        least: 1,
-    });
+    let outcome = world.try_place(vec![ranked(1, candidates.into())], 1);
     assert_eq!(outcome, Ok(Outcome::Placed(vec![Some(1)])));
     world
 }
@@ -74,10 +68,7 @@ fn a_host_that_another_instance_of_the_claim_took_needs_no_reason() {
     world.create(&[1, 2]);
     let candidates = vec![candidate(host(0, 0), 8), candidate(host(0, 1), 8)];
     let ranked = |number| RankedCandidates::new(instance(number), candidates.clone(), 0);
-    let outcome = world.try_conduct(Command::Place {
-        ranked_candidates: vec![ranked(2), ranked(1)],
-        least: 2,
-    });
+    let outcome = world.try_place(vec![ranked(2), ranked(1)], 2);
     assert_eq!(outcome, Ok(Outcome::Placed(vec![Some(0), Some(1)])));
     let fallen = FallenHost {
         host: host(0, 0),
@@ -90,7 +81,7 @@ fn a_host_that_another_instance_of_the_claim_took_needs_no_reason() {
 fn the_build_and_the_latest_moves_are_kept_until_the_instance_goes() {
     let mut world = placed();
     let id = instance(1);
-    world.conduct(Command::CreateAccepted { instance: id });
+    world.accept_create(id);
     for number in 1..=5 {
         let migration = migration(number);
         world.conduct(Command::StartMove {

@@ -7,10 +7,13 @@ use std::hash::{DefaultHasher, Hasher as _};
 use placewright_conductor::cell_conductor::Event;
 use placewright_conductor::super_conductor::Command;
 use placewright_placement::Timestamp;
-use placewright_testing::world::{World, cell, host, instance};
+use placewright_testing::random::Rng;
+use placewright_testing::world::{World, host, instance};
 
 /// A time after which each step that is under way has timed out, in microseconds.
 const STEP_TIME_OUT_US: i64 = 601_000_000;
+/// How many random orders are tried of a build in two cells.
+const WALKS: u64 = 5000;
 
 /// How many disturbances of each kind may still be injected: deletes, messages that arrive twice,
 /// messages that are lost, and time-outs.
@@ -20,6 +23,14 @@ struct Budget {
     doubled: u32,
     lost: u32,
     late: u32,
+}
+
+/// Lets every cell look at the time.
+fn tick(world: &mut World) {
+    let cells: Vec<_> = world.cells.keys().copied().collect();
+    for id in cells {
+        world.decide_event(id, &Event::Tick);
+    }
 }
 
 struct Explorer {
@@ -65,7 +76,7 @@ impl Explorer {
             if budget.late > 0 {
                 let mut world = world.clone();
                 world.at = Timestamp(world.at.0 + STEP_TIME_OUT_US);
-                world.decide_event(cell(0), &Event::Tick);
+                tick(&mut world);
                 let late = budget.late - 1;
                 unexplored.push((world, Budget { late, ..budget }));
             }
@@ -109,6 +120,20 @@ fn explore(failing_hosts: &[u32], budget: Budget) -> (usize, usize) {
     world.alternates = 1;
     let failing = failing_hosts.iter().map(|number| host(0, *number));
     world.failing = failing.collect();
+    explore_build(world, budget)
+}
+
+/// Two cells with a host each; a build that fails in the first one goes on in the second one.
+fn two_cells(failing_cells: &[u32]) -> World {
+    let mut world = World::new(2, 1, 4);
+    world.alternates = 0;
+    world.may_reschedule = true;
+    let failing = failing_cells.iter().map(|number| host(*number, 0));
+    world.failing = failing.collect();
+    world
+}
+
+fn explore_build(mut world: World, budget: Budget) -> (usize, usize) {
     world.create(&[1]);
     let mut explorer = Explorer {
         seen: BTreeSet::new(),
@@ -162,5 +187,99 @@ fn a_delete_leaves_nothing_if_a_message_is_doubled_lost_or_late() {
             states > 100 && final_states > 0,
             "{states} states, {final_states} final_states"
         );
+    }
+}
+
+#[test]
+fn a_delete_at_any_point_of_a_build_in_two_cells_leaves_nothing() {
+    let one_delete = Budget {
+        deletes: 1,
+        doubled: 0,
+        lost: 0,
+        late: 0,
+    };
+    let (states, final_states) = explore_build(two_cells(&[0]), one_delete);
+    assert!(
+        states > 1000 && final_states > 0,
+        "{states} states, {final_states} final states"
+    );
+}
+
+/// One random order of the messages of a build in two cells: messages are doubled, lost and late, and the instance is
+/// deleted at some point. Returns where it was by then.
+fn walk_two_cells(seed: u64) -> Whereabouts {
+    let mut rng = Rng(seed);
+    let failing_cells: &[u32] = if rng.one_in(3) { &[0, 1] } else { &[0] };
+    let mut world = two_cells(failing_cells);
+    world.create(&[1]);
+    let mut steps_to_delete = rng.below(40);
+    while !world.network.is_empty() && steps_to_delete > 0 {
+        steps_to_delete -= 1;
+        step_at_random(&mut world, &mut rng);
+    }
+    let mapping = &world.control.conductor.mappings()[&instance(1)];
+    let whereabouts = match (mapping.left_cell(), mapping.cell) {
+        (None, _) => Whereabouts::FirstCell,
+        (Some(_), None) => Whereabouts::Between,
+        (Some(_), Some(_)) => Whereabouts::SecondCell,
+    };
+    world.conduct(Command::Delete {
+        instance: instance(1),
+    });
+    for _ in 0..30 {
+        step_at_random(&mut world, &mut rng);
+    }
+    world.come_to_rest();
+    world.check_at_rest();
+    world.check_nothing_left(instance(1));
+    whereabouts
+}
+
+/// Delivers one of the messages at random, once, twice or never, now and then after a time-out.
+fn step_at_random(world: &mut World, rng: &mut Rng) {
+    world.check();
+    if rng.one_in(20) {
+        world.at = Timestamp(world.at.0 + STEP_TIME_OUT_US);
+        tick(world);
+    }
+    if rng.one_in(20) {
+        world.send_all();
+    }
+    if world.network.is_empty() {
+        return;
+    }
+    let packet = world.network.remove(rng.below(world.network.len()));
+    if rng.one_in(10) {
+        world.network.push(packet.clone());
+    }
+    if !rng.one_in(10) {
+        world.deliver(packet);
+    }
+}
+
+/// Where an instance was when it was deleted.
+#[derive(Clone, Copy, PartialEq)]
+enum Whereabouts {
+    FirstCell,
+    /// It has left the first cell, and waits for a host in another one.
+    Between,
+    SecondCell,
+}
+
+#[test]
+fn a_delete_leaves_nothing_in_two_cells_if_messages_are_doubled_lost_or_late() {
+    let walks: Vec<Whereabouts> = (0..WALKS)
+        .map(|seed| {
+            std::panic::catch_unwind(|| walk_two_cells(seed))
+                .unwrap_or_else(|_| panic!("seed {seed}"))
+        })
+        .collect();
+    for wanted in [
+        Whereabouts::FirstCell,
+        Whereabouts::Between,
+        Whereabouts::SecondCell,
+    ] {
+        let count = walks.iter().filter(|walk| **walk == wanted).count();
+        assert!(count > 50, "{count}");
     }
 }

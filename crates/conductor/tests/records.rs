@@ -88,16 +88,18 @@ fn settle(world: &mut World, number: u64, keep: MoveSide) -> ClaimResponse {
 fn world_with_move(before_gb: i64, after_gb: i64) -> World {
     let mut world = with_storage();
     world.create(&[1]);
-    world.conduct(Command::Place {
-        ranked_candidates: vec![RankedCandidates::new(
-            instance(1),
-            vec![on_storage(host(0, 0), before_gb)],
-            0,
-        )],
-        least: 1,
-    });
+    world
+        .try_place(
+            vec![RankedCandidates::new(
+                instance(1),
+                vec![on_storage(host(0, 0), before_gb)],
+                0,
+            )],
+            1,
+        )
+        .unwrap();
     let (instance, migration) = (instance(1), migration(1));
-    world.conduct(Command::CreateAccepted { instance });
+    world.accept_create(instance);
     world.conduct(Command::StartMove {
         migration,
         instance,
@@ -341,10 +343,7 @@ fn a_rule_without_others_is_about_the_members_of_the_group() {
     // All three instances prefer the same host, in one command. Each instance excludes the later ones from its host.
     let candidates = vec![candidate(host(0, 0), 1), candidate(host(0, 1), 1)];
     let ranked = |number| RankedCandidates::new(instance(number), candidates.clone(), 0);
-    let placed = world.try_conduct(Command::Place {
-        ranked_candidates: vec![ranked(1), ranked(2), ranked(3)],
-        least: 1,
-    });
+    let placed = world.try_place(vec![ranked(1), ranked(2), ranked(3)], 1);
     assert_eq!(placed, Ok(Outcome::Placed(vec![Some(0), Some(1), None])));
 }
 

@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
+use std::collections::BTreeSet;
+
 use placewright_conductor::cell_conductor::Event;
 use placewright_conductor::super_conductor::Command;
 use placewright_conductor::{CellId, HostId, InstanceId, MoveDecision, MoveKind};
@@ -225,6 +227,37 @@ fn nothing_is_lost_stuck_or_left_over_whatever_fails() {
         });
         assert!(caught.is_ok(), "seed {seed}");
     }
+}
+
+/// As above, with so many failures that many builds go on in another cell.
+#[test]
+fn nothing_is_lost_stuck_or_left_over_when_builds_go_to_other_cells() {
+    let mut rescheduled = 0;
+    for seed in 0..40 {
+        let caught = std::panic::catch_unwind(|| {
+            let mut rescheduled = BTreeSet::new();
+            let mut simulation = Simulation::new(1_000 + seed);
+            simulation.world.may_reschedule = true;
+            simulation.world.alternates = 1;
+            simulation.world.fails_one_in = 3;
+            for step in 0..STEPS {
+                simulation.step();
+                if step % 8 == 0 {
+                    simulation.world.check();
+                    let mappings = simulation.world.control.conductor.mappings().iter();
+                    let left = mappings.filter(|(_, mapping)| mapping.left_cell().is_some());
+                    rescheduled.extend(left.map(|(instance, _)| *instance));
+                }
+            }
+            simulation.check_end();
+            rescheduled.len()
+        });
+        rescheduled += caught.unwrap_or_else(|_| panic!("seed {seed}"));
+    }
+    assert!(
+        rescheduled > 100,
+        "{rescheduled} instances went on in another cell"
+    );
 }
 
 /// With 10 % of builds failing and 2 alternates, 1 of 1,000 builds fails three times.

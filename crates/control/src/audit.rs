@@ -257,7 +257,7 @@ fn finding_of_mapping(
         None => {
             let what = "The instance waits for a host, and control neither selects one nor fails the \
                         request.";
-            let is_stuck = stuck.is_exceeded(mapping.created_at);
+            let is_stuck = stuck.is_exceeded(mapping.waits_since());
             return is_stuck.then(|| finding(FindingKind::Stuck, what, Repair::Bury));
         }
         Some(CellId::CELL0) => {
@@ -277,7 +277,7 @@ fn finding_of_mapping(
     }
     if build.is_some() {
         let what = "The instance has a host, and its cell does not accept it.";
-        let is_stuck = stuck.is_exceeded(mapping.created_at);
+        let is_stuck = stuck.is_exceeded(mapping.waits_since());
         return is_stuck.then(|| finding(FindingKind::Stuck, what, Repair::Resend));
     }
     let Some(view) = views.instance(cell, instance) else {
@@ -355,6 +355,11 @@ fn finding_of_view(
     let finding = |kind, what: &str, repair_kind| {
         Finding::new(kind, instance.0, what, repair_kind).at(Some(cell), host)
     };
+    let left = mapping.and_then(Mapping::left_cell);
+    if left.is_some_and(|left| left.cell == cell) && !stuck.is_exceeded(view.updated_at) {
+        // The cell is deleting it.
+        return None;
+    }
     if mapping.and_then(|mapping| mapping.cell) != Some(cell) {
         let what = match mapping {
             None => "The cell has an instance that control does not know.",

@@ -14,6 +14,7 @@ use placewright_scheduler::host_state::HostUpdate;
 use placewright_scheduler::host_table::HostTable;
 use tokio::sync::mpsc;
 
+use crate::first_builds;
 use crate::foreign;
 use crate::handle::{ControlHandle, now};
 use crate::leading::Leading;
@@ -175,6 +176,9 @@ impl CellFollower {
             self.map_hosts(&batch).await;
             let is_gapless = self.report_to_scheduler(&batch);
             self.end_rebuilds(&batch).await;
+            if self.leading.is_own() {
+                first_builds::end(self.control(), &self.leading, self.cell, &batch).await;
+            }
             if ends_listing {
                 self.set_down(false).await;
                 self.context.resend_messages(self.cell);
@@ -211,6 +215,7 @@ impl CellFollower {
         };
         self.map_hosts(&events).await;
         self.end_rebuilds(&events).await;
+        first_builds::end_all(self.control(), &self.leading, self.cell).await;
         if is_up {
             self.set_down(false).await;
         }
@@ -280,7 +285,7 @@ impl CellFollower {
                         }
                     }
                     CellEvent::Instance { instance, view } => {
-                        remove_pending_elsewhere(hosts, *instance, view.as_deref());
+                        remove_pending_elsewhere(hosts, self.cell, *instance, view.as_deref());
                     }
                     CellEvent::Complete | CellEvent::Heartbeat => {}
                 }
@@ -454,9 +459,10 @@ impl CellFollower {
     }
 }
 
-/// Removes a pending instance from the hosts to which it is no longer going.
+/// Removes a pending instance from the hosts of its cell to which it is no longer going.
 fn remove_pending_elsewhere(
     hosts: &mut HostTable,
+    cell: CellId,
     instance: InstanceId,
     view: Option<&InstanceView>,
 ) {
@@ -468,8 +474,9 @@ fn remove_pending_elsewhere(
         .and_then(|view| view.job.as_ref()?.target)
         .map(|host| host.0);
     for slot in hosts.hosts_of(instance.0).to_vec() {
-        let host = hosts.get(slot).map(|host| host.uuid);
-        if host != guest && host != target {
+        let of_cell = hosts.get(slot).filter(|host| host.names.cell == cell.0);
+        let host = of_cell.map(|host| host.uuid);
+        if host.is_some() && host != guest && host != target {
             hosts.remove_pending_instance(slot, instance.0);
         }
     }

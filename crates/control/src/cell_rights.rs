@@ -30,9 +30,13 @@ fn authorize_request(
     request: &ClaimRequest,
 ) -> Result<(), String> {
     let conductor = &control.state.conductor;
-    // A request for an instance that control does not know is answered with `Gone` to every cell.
+    // A request for an instance that control does not know is answered with `Gone` to every cell, and so are those that
+    // a cell still has for an instance that was taken from it.
     if let Some(mapping) = conductor.mappings().get(&request.instance)
         && mapping.cell != Some(own_cell)
+        && !mapping
+            .left_cell()
+            .is_some_and(|left| left.cell == own_cell && request.number < left.first_number)
     {
         return Err(format!(
             "the instance {} is not of this cell",

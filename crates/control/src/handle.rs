@@ -17,6 +17,7 @@ use crate::clock::Clock;
 pub(crate) use crate::clock::now;
 use crate::machine::ControlMachine;
 use crate::options::Options;
+use crate::placement_metrics::PlacementMetrics;
 use crate::views::Views;
 
 /// The answer to a command of the conductor: its outcome or refusal, or why there is neither.
@@ -39,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) clock: Clock,
     pub(crate) sealer: Sealer,
+    pub(crate) metrics: PlacementMetrics,
 }
 
 impl fmt::Debug for ControlHandle {
@@ -60,13 +62,19 @@ impl ControlHandle {
     /// As [`new`](Self::new), with the caller's clock.
     #[must_use]
     pub fn with_clock(engine: Engine<ControlMachine>, options: Options, clock: Clock) -> Self {
-        Self::with_parts(engine, options, clock, Sealer::default())
+        let (sealer, metrics) = (Sealer::default(), PlacementMetrics::default());
+        Self::with_parts(engine, options, clock, sealer, metrics)
     }
 
-    /// As [`new`](Self::new), with the keys that seal the secrets of instances.
+    /// As [`new`](Self::new), with the keys that seal the secrets of instances, and registered metrics.
     #[must_use]
-    pub fn with_sealer(engine: Engine<ControlMachine>, options: Options, sealer: Sealer) -> Self {
-        Self::with_parts(engine, options, Clock::default(), sealer)
+    pub fn with_sealer(
+        engine: Engine<ControlMachine>,
+        options: Options,
+        sealer: Sealer,
+        metrics: PlacementMetrics,
+    ) -> Self {
+        Self::with_parts(engine, options, Clock::default(), sealer, metrics)
     }
 
     fn with_parts(
@@ -74,6 +82,7 @@ impl ControlHandle {
         options: Options,
         clock: Clock,
         sealer: Sealer,
+        metrics: PlacementMetrics,
     ) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -83,6 +92,7 @@ impl ControlHandle {
                 options,
                 clock,
                 sealer,
+                metrics,
             }),
         }
     }

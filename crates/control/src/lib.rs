@@ -14,6 +14,7 @@
 //! - [`destinations`] selects and claims hosts for instances that other systems build.
 //! - [`accounts`]: the first accounts, and tokens that control issues itself, for an installation without Keystone.
 //! - Quotas: the usage of instances, and the limits of the configuration and of Keystone (`quotas`).
+//! - [`PastStates`] rebuilds earlier states from what the journal still holds.
 //! - Audits search for inconsistencies (`audit`), which are repaired on request ([`Auditor`],
 //!   `repair`).
 
@@ -24,11 +25,14 @@ mod availability;
 mod body;
 mod cell_follower;
 mod cell_rights;
+mod cell_services;
 mod claim_requests;
 mod clock;
+mod decisions;
 pub mod destinations;
 mod explanation;
 mod finding;
+mod first_builds;
 mod fleet;
 mod foreign;
 mod handle;
@@ -37,9 +41,12 @@ mod machine;
 mod options;
 mod other_replicas;
 mod outbox;
+mod past;
 mod pending_work;
 mod placement;
+mod placement_metrics;
 mod placement_queue;
+mod placement_span;
 pub mod placer;
 mod plan;
 mod quotas;
@@ -55,14 +62,18 @@ mod secrets;
 mod views;
 
 pub use auditor::{AuditMetrics, AuditReport, Auditor};
+pub use cell_services::{CellServices, HostVersion};
 pub use clock::{Clock, now};
+pub use decisions::{ShownDecisions, shown_decisions};
 pub use explanation::to_json as explanation_json;
 pub use finding::{Finding, FindingKind};
 pub use handle::{CommandAnswer, ControlHandle};
 pub use machine::ControlMachine;
 pub use options::{Options, RepairOptions};
 pub use other_replicas::OtherReplicas;
+pub use past::{HeldRange, Moment, PastFailure, PastStates};
 pub use placement::{ClaimMetrics, CommitError, Placement, submit_placement};
+pub use placement_metrics::PlacementMetrics;
 pub use quotas::{LimitSource, UnifiedLimits, usage_of};
 pub use replica_metrics::register_replica_metrics;
 pub use replica_report::{FollowerReport, Leader, LostEntries, ReplicaReport, Role};

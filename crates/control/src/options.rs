@@ -7,6 +7,9 @@ use std::time::Duration;
 pub struct Options {
     /// How many alternate hosts of the same cell an instance gets, for builds that fail. Default 2.
     pub alternates: usize,
+    /// Whether an instance is built in another cell, once, when its build failed on every host that its cell may try.
+    /// Default false.
+    pub reschedule_across_cells: bool,
     /// Whether a resize may stay on the instance's host. Default true.
     pub resize_to_same_host: bool,
     /// The time after which a silent cell is marked down. Default 5 s.
@@ -34,6 +37,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             alternates: 2,
+            reschedule_across_cells: false,
             resize_to_same_host: true,
             cell_down_after: Duration::from_secs(5),
             answer_timeout: Duration::from_secs(10),

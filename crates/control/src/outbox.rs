@@ -236,6 +236,8 @@ fn command_for_reply(message: &Message, reply: Reply) -> Option<Command> {
     Some(match (message, reply) {
         (Message::Create(create), Reply::Accepted) => Command::CreateAccepted {
             instance: create.instance,
+            claim_number: create.claim_number,
+            is_built: false,
         },
         (Message::Reserve { migration, .. }, Reply::Accepted) => Command::MoveReserved {
             migration: *migration,

@@ -167,6 +167,7 @@ mod tests {
             move_number: 0,
             migrations: Vec::new(),
             decisions: Vec::new(),
+            reschedule: Default::default(),
         };
         let rows = [
             ConductorChange::Mapping(instance(1), Some(Box::new(mapping))),

@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use crate::body::BodyCache;
 use crate::options::Options;
+use crate::placement_span::PlacementSpan;
 
 mod fault;
 mod moves;
@@ -45,6 +46,8 @@ pub(crate) struct OngoingPlacement {
     pub(crate) migration: Option<MigrationId>,
     /// The project of the instances.
     pub(crate) project: String,
+    /// The span of what is done now, for traces.
+    pub(crate) span: PlacementSpan,
 }
 
 /// A command to submit.
@@ -196,6 +199,7 @@ impl Planner {
                 .push_back(PlanningWork::Builds(others.collect()));
         }
         Some(Box::new(OngoingPlacement {
+            span: PlacementSpan::begin_ranking(&first.body, instances.len()),
             placing: Placing::new(Demand {
                 least,
                 group: first.group,
@@ -237,6 +241,7 @@ impl Planner {
         // A move stays in its cell.
         if migration.is_none() {
             closed = closed_cells(control);
+            closed.extend(left_cell(control, &ongoing.placing.unclaimed()));
             avoided = self.silent_cells.iter().map(|CellId(cell)| *cell).collect();
         }
         let mut search = SearchContext {
@@ -261,17 +266,20 @@ impl Planner {
                 }
             }
             Ok(SearchResults::NoHost { .. }) => {
+                ongoing.span.fail("no host is feasible");
                 ongoing.placing.discard_found(context.scheduler, state);
                 let plan = self.no_host_plan(context, &ongoing, ongoing.placing.unclaimed());
                 context.plans.push(plan);
             }
             Err(SearchRefusal::Prepare(refusal)) => {
+                ongoing.span.fail("the request cannot be translated");
                 let fault = PlanFault::Known(unprepared_fault(&refusal));
                 let plan = failure_plan(&ongoing, ongoing.placing.unclaimed(), fault);
                 context.plans.push(plan);
             }
             // A request that cannot be searched fails like a request without a feasible host.
             Err(SearchRefusal::Select(_)) => {
+                ongoing.span.fail("the request cannot be searched");
                 let plan = self.no_host_plan(context, &ongoing, ongoing.placing.unclaimed());
                 context.plans.push(plan);
             }
@@ -330,4 +338,12 @@ fn closed_cells(control: &ControlState) -> Vec<Uuid> {
     let cells = control.conductor.cells().iter();
     let closed = cells.filter(|(_, cell)| !cell.accepts_instances());
     closed.map(|(CellId(cell), _)| *cell).collect()
+}
+
+/// The cell that an instance was taken from, because its build failed on every host that the cell might try. Such an
+/// instance is placed on its own.
+fn left_cell(control: &ControlState, instances: &[Uuid]) -> Option<Uuid> {
+    let [instance] = instances else { return None };
+    let mapping = control.conductor.mappings().get(&InstanceId(*instance))?;
+    Some(mapping.left_cell()?.cell.0)
 }

@@ -234,7 +234,12 @@ fn find_candidates(
         .hosts()
         .by_uuid(host.0)
         .ok_or("the scheduler does not know its host")?;
-    let found = scheduler.candidates(&control.placement, &prepared, slot, CANDIDATES_PER_HOST);
+    let found = scheduler.candidates_with_mappings(
+        &control.placement,
+        &prepared,
+        slot,
+        CANDIDATES_PER_HOST,
+    );
     let found = found.map_err(|error| error.to_string())?;
     if found.is_empty() {
         return Err("its host has no room for what it needs".to_owned());
@@ -242,6 +247,6 @@ fn find_candidates(
     let zone = scheduler.hosts().aggregates().zone(slot);
     let converted = found
         .iter()
-        .map(|candidate| claim::candidate(zone, candidate));
+        .map(|(candidate, mappings)| claim::candidate(zone, candidate, mappings));
     Ok(converted.collect())
 }

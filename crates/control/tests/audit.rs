@@ -62,7 +62,7 @@ async fn orphans_are_found_and_released_and_others_are_left_alone() {
         (0..6).filter(is_active).count() == 6
     })
     .await;
-    site.rest().await;
+    site.wait_until_at_rest().await;
     let audited = site.runtime.audit(Some(RepairOptions::default())).await;
     assert_eq!(without_guests(audited.findings), []);
 

@@ -38,7 +38,7 @@ async fn instances_become_active_and_are_deleted_completely() {
         active_count(control, views, 20) == 20
     })
     .await;
-    let world = site.rest().await;
+    let world = site.wait_until_at_rest().await;
     let hosts: BTreeSet<HostId> = world
         .cells
         .values()
@@ -61,7 +61,7 @@ async fn instances_become_active_and_are_deleted_completely() {
             && views.cells.values().all(|view| view.instances.is_empty())
     })
     .await;
-    site.rest().await;
+    site.wait_until_at_rest().await;
     site.shutdown().await;
 }
 
@@ -77,7 +77,7 @@ async fn builds_that_fail_go_to_alternates_of_the_same_cell() {
         active_count(control, views, 30) == 30
     })
     .await;
-    let world = site.rest().await;
+    let world = site.wait_until_at_rest().await;
     for failing in &site.fleet.lock().failing {
         let guest_count = world.agents[failing].guests.len();
         assert_eq!(guest_count, 0, "{failing} has guests");
@@ -101,7 +101,7 @@ async fn an_instance_whose_builds_all_failed_counts_on_no_host() {
         view.is_some_and(|view| view.vm_state == VmState::Error && view.job.is_none())
     })
     .await;
-    site.rest().await;
+    site.wait_until_at_rest().await;
     let scheduler = site.runtime.scheduler();
     let hosts =
         || scheduler.with_state(|scheduler, _| scheduler.hosts().hosts_of(instance(0).0).len());
@@ -126,7 +126,7 @@ async fn an_instance_without_a_host_is_buried_with_the_explanation() {
         control.conductor.buried().len() == 14 + 1
     })
     .await;
-    site.rest().await;
+    site.wait_until_at_rest().await;
     let faults = site.conductor.read(|control, _| {
         let fault = |number| control.conductor.buried()[&instance(number)].fault.clone();
         [fault(0), fault(1), fault(14)]
@@ -158,7 +158,7 @@ async fn an_instance_without_a_host_is_buried_with_the_explanation() {
         (20..33).filter(is_active).count() == 12 && buried.count() == 1
     })
     .await;
-    site.rest().await;
+    site.wait_until_at_rest().await;
     site.shutdown().await;
 }
 
@@ -210,7 +210,7 @@ async fn a_cell_that_is_down_keeps_its_instances_and_gets_no_new_ones() {
             && !control.conductor.mappings().contains_key(&deleted)
     })
     .await;
-    site.rest().await;
+    site.wait_until_at_rest().await;
     site.shutdown().await;
 }
 
@@ -237,7 +237,7 @@ async fn work_under_way_continues_after_a_restart() {
         control.conductor.builds().is_empty()
     })
     .await;
-    let world = site.rest().await;
+    let world = site.wait_until_at_rest().await;
     let last = (60..80).filter(|number| {
         let mapping = &world.control.conductor.mappings()[&instance(*number)];
         mapping.cell.is_some_and(|cell| cell != CellId::CELL0)
@@ -295,7 +295,7 @@ async fn moves_find_a_host_in_the_cell_of_their_instance() {
         control.conductor.moves().is_empty() && active_count(control, views, 6) == 6
     })
     .await;
-    site.rest().await;
+    site.wait_until_at_rest().await;
     // The resize may have stayed on its host.
     let rows = site.conductor.read(|control, _| {
         let rows = control.conductor.migrations();

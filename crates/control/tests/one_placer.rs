@@ -72,9 +72,9 @@ const EXCEPTIONS: [(&str, &[&str], &str); 15] = [
         "the form in which replicas hand a command to the one that leads",
     ),
     (
-        "refusals.rs",
+        "bench/src/bench/fleet.rs",
         &["Command::Claim"],
-        "a bench of refused claims knows the hosts that refuse them",
+        "a bench over HTTP fills its fleet with claims of which it knows the hosts",
     ),
     (
         "testing/src/world/scheduling.rs",
@@ -82,7 +82,7 @@ const EXCEPTIONS: [(&str, &[&str], &str); 15] = [
         "tests of the conductor's state machine say where instances go",
     ),
     (
-        "fleet.rs",
+        "bench/src/bench/in_process.rs",
         &["Command::Claim"],
         "benches fill their fleets with claims of which they know the hosts",
     ),

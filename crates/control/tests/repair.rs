@@ -31,7 +31,7 @@ async fn create_active(site: &Site, count: usize, vcpus: u32) {
     for number in 0..count {
         until(site, number, |view| view.vm_state == VmState::Active).await;
     }
-    site.rest().await;
+    site.wait_until_at_rest().await;
     for number in 0..count {
         let guest = view(site, number).await.unwrap().guest.unwrap();
         report_guest(site, guest.host.0, instance(number).0);
@@ -94,7 +94,7 @@ async fn missing_allocations_are_claimed_again() {
     let mut site = start_site(1).await;
     create_active(&site, 2, 2).await;
     check_no_findings(&site).await;
-    let before = site.rest().await;
+    let before = site.wait_until_at_rest().await;
     release_allocations(&site, 1).await;
     let finding = repair_only_finding(&site, default_repairs()).await;
     assert_eq!(
@@ -117,7 +117,7 @@ async fn missing_allocations_are_claimed_again() {
         !control.conductor.mappings().contains_key(&instance(1))
     })
     .await;
-    site.rest().await;
+    site.wait_until_at_rest().await;
     site.shutdown().await;
 }
 
@@ -219,7 +219,7 @@ async fn an_instance_that_its_host_has_not_reported_yet_is_left_alone() {
     );
     assert!(is_active(&site, 0).await);
     site.start_agents(0, 1);
-    site.rest().await;
+    site.wait_until_at_rest().await;
     for _ in 0..1000 {
         if site.runtime.audit(None).await.findings.is_empty() {
             break;
@@ -278,7 +278,7 @@ async fn an_unknown_guest_is_destroyed_only_when_that_is_allowed() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(!is_there(&site));
-    let world = site.rest().await;
+    let world = site.wait_until_at_rest().await;
     let mut guests = world.agents[&on_host].guests.keys();
     assert!(guests.all(|(of_instance, _)| *of_instance == instance(0)));
     site.shutdown().await;
@@ -322,7 +322,7 @@ async fn a_move_that_control_lost_is_forgotten_by_its_cell() {
         spec: None,
     };
     site.conductor.submit(begin).await.unwrap().unwrap();
-    site.rest().await;
+    site.wait_until_at_rest().await;
     site.shutdown().await;
 }
 
@@ -341,6 +341,6 @@ async fn a_step_whose_order_was_lost_is_requested_again() {
         (FindingKind::Stuck, instance(1).0)
     );
     until(&site, 1, |view| view.vm_state == VmState::Active).await;
-    site.rest().await;
+    site.wait_until_at_rest().await;
     site.shutdown().await;
 }

@@ -21,7 +21,7 @@ const REQUEST_MAX: usize = 6;
 /// Checks that each instance that was requested and not deleted runs in one cell, that no deleted instance has a
 /// mapping, and that an audit by each replica finds nothing.
 async fn check(site: &ReplicatedSite, created: &[InstanceId], deleted: &[InstanceId]) -> World {
-    let world = site.rest().await;
+    let world = site.wait_until_at_rest().await;
     let mappings = world.control.conductor.mappings();
     for id in created.iter().filter(|id| !deleted.contains(id)) {
         let mapping = &mappings[id];
@@ -120,7 +120,7 @@ async fn nothing_is_lost_or_done_twice_whatever_happens_to_replicas() {
             tokio::time::sleep(Duration::from_millis(rng.below(20) as u64)).await;
         }
         site.network.heal();
-        site.rest().await;
+        site.wait_until_at_rest().await;
         // A deletion that was lost when its replica was killed is repeated, as a client would do.
         for id in &deleted {
             site.replicas[0].delete(*id).await;

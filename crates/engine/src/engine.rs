@@ -57,7 +57,7 @@ struct Threads {
     snapshot: JoinHandle<()>,
     /// Reads old entries for followers.
     history: JoinHandle<()>,
-    /// Set to interrupt a snapshot.
+    /// Set to interrupt a snapshot, and rebuilding a state of the past.
     stop: Arc<AtomicBool>,
 }
 
@@ -141,6 +141,12 @@ impl<M: Machine> Engine<M> {
 
     pub(crate) fn shared(&self) -> &Arc<Shared<M>> {
         &self.inner.shared
+    }
+
+    /// The flag that interrupts background work when the engine shuts down; `None` once it has shut down.
+    pub(crate) fn stop_flag(&self) -> Option<Arc<AtomicBool>> {
+        let threads = self.inner.threads.lock();
+        threads.as_ref().map(|threads| Arc::clone(&threads.stop))
     }
 
     /// A handle with which the links between replicas reach this engine.

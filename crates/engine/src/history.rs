@@ -27,6 +27,8 @@ pub(crate) enum HistoryRequest {
     },
     /// Asks for the last entry that will not be lost.
     End(oneshot::Sender<Result<u64, Arc<StoreError>>>),
+    /// Asks for another handle on the journal.
+    Open(oneshot::Sender<Result<Box<dyn Journal>, JournalError>>),
     /// Ends the thread that reads.
     Stop,
 }
@@ -57,6 +59,11 @@ pub(crate) fn run(
             HistoryRequest::End(reply) => {
                 postponed.extend(requests.try_iter());
                 answer_end(journal.as_mut(), reply, &mut postponed);
+                continue;
+            }
+            HistoryRequest::Open(reply) => {
+                // Sending fails if nobody waits for it any more.
+                let _ = reply.send(journal.try_clone());
                 continue;
             }
             HistoryRequest::Stop => return,

@@ -95,7 +95,7 @@ pub(crate) fn recover_until<M: Machine>(
 
 /// Loads the newest usable snapshot that is not after `until`; without one, starts with the empty state. It is an error
 /// if there are only unusable snapshots and the journal no longer has its first entries.
-fn load_newest<M: Machine>(
+pub(crate) fn load_newest<M: Machine>(
     journal: &mut dyn Journal,
     until: u64,
     observer: &dyn Observer,
@@ -144,7 +144,7 @@ fn load_newest<M: Machine>(
     }
 }
 
-/// Whether the error means that the work was interrupted by a shutdown.
+/// Whether the error means that the throttle ended the work.
 fn is_stop(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Stopped>())
 }
@@ -159,12 +159,13 @@ fn load<M: Machine>(
     let machine = M::load(&mut reader)?;
     // The journal verifies a snapshot's checksums only when it is read to its end.
     if io::copy(&mut reader, &mut io::sink())? > 0 {
-        return Err(LoadError::Damaged("it goes on behind its end".into()));
+        return Err(LoadError::Damaged("it has bytes after its end".into()));
     }
     Ok(machine)
 }
 
-fn replay<M: Machine>(
+/// Applies the entries up to `end`.
+pub(crate) fn replay<M: Machine>(
     journal: &mut dyn Journal,
     recovered: &mut Recovered<M>,
     end: u64,

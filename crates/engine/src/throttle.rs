@@ -13,18 +13,20 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The interval between two checks for a stop during a pause.
 const STOP_CHECK_EVERY: Duration = Duration::from_millis(10);
 
-/// The error of work that was stopped.
+/// The error of work that was stopped, by the shutdown or because its time was up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("interrupted by the shutdown")]
+#[error("interrupted")]
 pub(crate) struct Stopped;
 
-/// Throttles background work, and ends it when the engine shuts down.
+/// Throttles background work, and ends it when the engine shuts down or its time is up.
 pub(crate) struct Throttle {
     stop: Arc<AtomicBool>,
     /// The ratio of the time in pauses to the time at work.
     pause_ratio: f64,
     /// When the work began, or continued after the last pause.
     resumed_at: Instant,
+    /// When the work has to end; `None` if it may take any time.
+    end: Option<Instant>,
 }
 
 impl Throttle {
@@ -35,6 +37,15 @@ impl Throttle {
             stop,
             pause_ratio,
             resumed_at: Instant::now(),
+            end: None,
+        }
+    }
+
+    /// Also ends the work at this time.
+    pub(crate) fn with_end(self, end: Instant) -> Self {
+        Self {
+            end: Some(end),
+            ..self
         }
     }
 
@@ -49,7 +60,8 @@ impl Throttle {
         let pause = self.resumed_at.elapsed().mul_f64(self.pause_ratio);
         let until = Instant::now() + pause.min(PAUSE_MAX);
         loop {
-            if self.stop.load(Ordering::Relaxed) {
+            let is_over = self.end.is_some_and(|end| Instant::now() >= end);
+            if is_over || self.stop.load(Ordering::Relaxed) {
                 return Err(Stopped);
             }
             let remaining = until.saturating_duration_since(Instant::now());

@@ -1,4 +1,4 @@
-//! Commands that are made from what a reading saw, before that is durable.
+//! Commands that callers make from what they read, and submit before the changes that they read are durable.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

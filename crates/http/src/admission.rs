@@ -131,14 +131,15 @@ impl AdmissionControl {
         registry.register_collector(Box::new(AdmissionCollector(self.clone())));
     }
 
-    /// Whether several projects of tenants send requests at present. Always false if admission control is disabled.
+    /// Whether several projects of tenants send requests at present, and so share the seats. Always false if admission
+    /// control is disabled.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.0.is_enabled && self.0.tenants.is_shared()
     }
 
-    /// The pace at which instances may be requested while several projects send requests, as the time for each
-    /// instance; see [`TenantLevel::instance_time`](placewright_admission::TenantLevel::instance_time).
+    /// The time that one requested instance takes of the pace to which requests for instances are limited while several
+    /// projects send requests; see [`TenantLevel::instance_time`](placewright_admission::TenantLevel::instance_time).
     #[must_use]
     pub fn instance_time(&self) -> Duration {
         self.0.tenants.instance_time()

@@ -14,6 +14,7 @@ use hyper::{Request, Response, StatusCode, Uri};
 use placewright_admission::Kind;
 use placewright_audit_log::with_note;
 use placewright_auth::Identity;
+use placewright_spans::with_context;
 
 use crate::access_log::method_label;
 use crate::admission::{Admission, Permit, RETRY_AFTER, Waiting, measure};
@@ -30,6 +31,7 @@ use crate::percent::latin1_path;
 use crate::reply::Reply;
 use crate::request_context::RequestContext;
 use crate::request_id::REQUEST_ID;
+use crate::request_span::RequestSpan;
 use crate::server::{Client, HttpService, Responding};
 use crate::streamed::{self, BodySink};
 use crate::tls::scheme;
@@ -215,6 +217,7 @@ where
 {
     let (parts, mut body) = request.into_parts();
     let gateway = api.gateway();
+    context.span = RequestSpan::begin(&parts, method_label(&parts.method));
     if audit::is_write(&parts.method) {
         context.audit = gateway.audit_entry(&parts, A::NAME);
     }
@@ -256,6 +259,11 @@ where
         response.headers_mut().insert(REQUEST_ID, value);
     }
     gateway.record(&parts, &response, &context);
+    let (route, status) = (context.route(), response.status().as_u16());
+    let RequestContext {
+        span, request_id, ..
+    } = &mut context;
+    span.end(route, request_id.as_str(), Some(status));
     response
 }
 
@@ -273,6 +281,7 @@ where
     gateway.check_head(parts)?;
     if let Some(page) = Page::find(&latin1_path(parts.uri.path())) {
         context.is_page = true;
+        context.span.forget();
         context.set_route(page.path());
         return page.show(gateway, parts);
     }
@@ -292,10 +301,11 @@ where
         Some(limit) => read_content(&**api, &request, body, (identity.as_deref(), limit)).await?,
     };
     let note = context.audit.as_ref().map(AuditEntry::note);
+    let span = context.span.context();
     let Some(identity) = identity else {
         // Requests without authentication cost next to nothing, so they need no permit.
         let running = api.run(&request, &parts.uri, None, &content);
-        return with_note(note, running).await;
+        return with_context(span, with_note(note, running)).await;
     };
     if api.reads_newest(&request) {
         gateway.confirm_state().await?;
@@ -319,11 +329,12 @@ where
         let (api, uri) = (Arc::clone(api), parts.uri.clone());
         let caller = Arc::clone(&identity);
         let work = async move { api.run(&request, &uri, Some(&caller), &content).await };
-        let work = with_note(note, measure(busy_time, work));
+        let work = with_context(span, with_note(note, measure(busy_time, work)));
         permit.run(gateway.run_costly(&identity, work)).await
     } else {
         let work = api.run(&request, &parts.uri, Some(&identity), &content);
-        permit.run(with_note(note, measure(busy_time, work))).await
+        let work = with_context(span, with_note(note, measure(busy_time, work)));
+        permit.run(work).await
     }
 }
 

@@ -39,10 +39,10 @@ type Readiness = Box<dyn Fn() -> Option<&'static str> + Send + Sync>;
 
 /// Waits for the store to confirm that the state has every acknowledged change. An error is a sentence with the
 /// reason why that is not certain.
-pub type Confirming = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+pub type ConfirmFuture = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// Begins a confirmation of the state; `None` if there is nothing to wait for.
-type Confirm = Box<dyn Fn() -> Option<Confirming> + Send + Sync>;
+type Confirm = Box<dyn Fn() -> Option<ConfirmFuture> + Send + Sync>;
 
 /// How long a request waits for the store to confirm that the state is the newest.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
@@ -153,7 +153,7 @@ impl Gateway {
     #[must_use]
     pub fn with_confirmation(
         mut self,
-        confirm: impl Fn() -> Option<Confirming> + Send + Sync + 'static,
+        confirm: impl Fn() -> Option<ConfirmFuture> + Send + Sync + 'static,
     ) -> Self {
         self.confirm = Box::new(confirm);
         self

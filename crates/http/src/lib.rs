@@ -2,8 +2,8 @@
 //!
 //! - [`Server`] accepts connections and serves HTTP/1.1 on them; [`Health`] is the listener for health checks. A
 //!   [`Successor`] takes over the idle connections of a server that stops.
-//! - [`TlsAcceptor`] carries out the TLS handshakes of a listener; [`TlsSession`] has the facts of a session that
-//!   requests can read.
+//! - [`TlsAcceptor`] carries out the TLS handshakes of a listener; [`TlsSession`] has the parameters of a
+//!   connection's TLS, which handlers find among the extensions of a request.
 //! - [`Gateway`] has the checks and limits that every request passes: identity, policies, limits of bodies, of large
 //!   responses and of costly work, admission control, CORS, metrics, and the access log.
 //! - [`AdmissionControl`] decides which request runs next, so that each project gets a fair share.
@@ -39,6 +39,7 @@ mod query;
 mod reply;
 mod request_context;
 mod request_id;
+mod request_span;
 mod server;
 mod static_document;
 mod streamed;
@@ -53,7 +54,7 @@ pub use cors::Cors;
 pub use costly::{Caller, CostlyError, CostlyExecutor, CostlyOptions};
 pub use dispatch::{Access, Api, Cost, Routed, Running, handle};
 pub use error::{ApiError, ApiResult, reason_phrase};
-pub use gateway::{Confirming, Gateway};
+pub use gateway::{ConfirmFuture, Gateway};
 pub use health::Health;
 pub use health_source::{HealthSource, metrics_text};
 pub use json_error::{json_error_body, keystone_error};
@@ -71,5 +72,5 @@ pub use reply::Reply;
 pub use request_context::RequestContext;
 pub use server::{Client, HttpService, Responding, Server, Stopped, Successor};
 pub use static_document::static_document;
-pub use streamed::{BodySink, FileBody, Sinking};
+pub use streamed::{BodySink, FileBody, SinkFuture};
 pub use tls::{ListenerTlsMetrics, TlsAcceptor, TlsMetrics, TlsSession, scheme};

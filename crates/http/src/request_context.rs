@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::audit::{AuditEntry, AuditResult, EndedRequest};
 use crate::peer_watch::PeerWatch;
 use crate::request_id::RequestId;
+use crate::request_span::RequestSpan;
 use crate::server::Client;
 
 /// The context of a request while it is handled. `V` is the microversion of the API.
@@ -32,6 +33,8 @@ pub struct RequestContext<V = ()> {
     pub(crate) audit: Option<AuditEntry>,
     /// The request's result, for the audit log.
     pub(crate) result: AuditResult,
+    /// The request's span, if it is recorded.
+    pub(crate) span: RequestSpan,
 }
 
 impl<V: Copy> RequestContext<V> {
@@ -49,6 +52,7 @@ impl<V: Copy> RequestContext<V> {
             is_page: false,
             audit: None,
             result: AuditResult::default(),
+            span: RequestSpan::default(),
         }
     }
 
@@ -115,8 +119,10 @@ impl<V: Copy> RequestContext<V> {
 }
 
 impl<V> Drop for RequestContext<V> {
-    /// Ends the request's entry of the audit log: the request was answered, or its client went away before.
+    /// Ends the request's span, and its entry of the audit log: the request was answered, or its client went away
+    /// before.
     fn drop(&mut self) {
+        self.span.end(self.route, self.request_id.as_str(), None);
         if let Some(entry) = self.audit.take() {
             entry.end(EndedRequest {
                 route: self.route,

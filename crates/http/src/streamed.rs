@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use crate::error::{ApiError, ApiResult};
 
 /// The future in which a body sink handles a piece, or the end of the body.
-pub type Sinking<'a> = Pin<Box<dyn Future<Output = ApiResult<()>> + Send + 'a>>;
+pub type SinkFuture<'a> = Pin<Box<dyn Future<Output = ApiResult<()>> + Send + 'a>>;
 
 /// The destination of a request body that is too large for memory. If the client closes its connection early, it is
 /// dropped without [`Self::finish`].
@@ -27,14 +27,14 @@ pub trait BodySink: Send {
     /// # Errors
     ///
     /// The request is refused, and nothing more of its body is read.
-    fn write(&mut self, piece: Bytes) -> Sinking<'_>;
+    fn write(&mut self, piece: Bytes) -> SinkFuture<'_>;
 
     /// Takes the end of the body.
     ///
     /// # Errors
     ///
     /// The request is refused.
-    fn finish(self: Box<Self>) -> Sinking<'static>;
+    fn finish(self: Box<Self>) -> SinkFuture<'static>;
 }
 
 /// The number of bytes that have to arrive within the time-out of a body, so that a client that sends next to nothing

@@ -136,6 +136,10 @@ impl Journal for EtcdJournal {
         Ok(self.known.head.end.last)
     }
 
+    fn appended_at(&mut self, sequence: u64) -> Result<Option<i64>, JournalError> {
+        self.find_appended_at(sequence)
+    }
+
     fn first_held(&mut self) -> Result<u64, JournalError> {
         Ok(self.store.read_trimmed("read")?.last + 1)
     }

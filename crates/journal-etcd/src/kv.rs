@@ -1,4 +1,4 @@
-//! Short forms of etcd's messages.
+//! Functions that build etcd's requests and read its responses.
 
 use prost::bytes::Bytes;
 
@@ -114,7 +114,7 @@ pub(crate) fn exists(key: Bytes) -> Compare {
     }
 }
 
-/// The transaction that does all operations at one revision, under no condition.
+/// The transaction that carries out all operations at one revision, unconditionally.
 pub(crate) fn all(success: Vec<RequestOp>) -> TxnRequest {
     TxnRequest {
         compare: Vec::new(),
@@ -143,7 +143,7 @@ pub(crate) fn ranges(response: TxnResponse) -> impl Iterator<Item = RangeRespons
         })
 }
 
-/// The one key of a result.
+/// The key with its value in the result of a read of at most one key; `None` if the key does not exist.
 pub(crate) fn one(range: Option<RangeResponse>) -> Option<KeyValue> {
     range.and_then(|range| range.kvs.into_iter().next())
 }

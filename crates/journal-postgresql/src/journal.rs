@@ -127,6 +127,10 @@ impl Journal for PostgresqlJournal {
         Ok(end.last)
     }
 
+    fn appended_at(&mut self, sequence: u64) -> Result<Option<i64>, JournalError> {
+        self.find_appended_at(sequence)
+    }
+
     fn first_held(&mut self) -> Result<u64, JournalError> {
         Ok(self.read_state("read")?.trimmed.last + 1)
     }

@@ -131,6 +131,10 @@ pub(crate) const READ_BATCHES: &str = "
 pub(crate) const FIND_BATCH: &str =
     "SELECT first FROM batch WHERE first <= $1 ORDER BY first DESC LIMIT 1";
 
+/// The end of the last batch that starts at $1 or before, and when it was appended.
+pub(crate) const FIND_TIME: &str =
+    "SELECT last, appended_at FROM batch WHERE first <= $1 ORDER BY first DESC LIMIT 1";
+
 /// The end of the last batch that begins before $1.
 pub(crate) const READ_END_BEFORE: &str = "
     SELECT last, checksum, record_bytes FROM batch WHERE first < $1 ORDER BY first DESC LIMIT 1";

@@ -251,6 +251,15 @@ fn entries_are_numbered_without_gaps_and_read_in_order(journal: &mut dyn Journal
     journal.append(4, &[&[0xff; 100_000]]).unwrap();
     append_numbered(journal, 5, 30);
     assert_eq!(journal.end().unwrap(), 30);
+    let times: Vec<i64> = (1..=30)
+        .map(|sequence| journal.appended_at(sequence).unwrap().unwrap())
+        .collect();
+    assert!(times.is_sorted() && times[0] == times[2], "{times:?}");
+    let age = placewright_journal::batch::now() - times[0];
+    assert!((0..3_600_000_000).contains(&age), "{age}");
+    for sequence in [0, 31, u64::MAX] {
+        assert_eq!(journal.appended_at(sequence).unwrap(), None, "{sequence}");
+    }
     let all = read_from(journal, 1);
     assert_eq!(
         all[..3],
@@ -413,6 +422,8 @@ fn only_entries_that_a_snapshot_covers_are_trimmed(journal: &mut dyn Journal) {
     journal.trim(200).unwrap();
     assert_eq!(journal.first_held().unwrap(), 301);
     assert_eq!(read_from(journal, 301).len(), 100);
+    assert_eq!(journal.appended_at(300).unwrap(), None);
+    assert!(journal.appended_at(301).unwrap().is_some());
     assert!(matches!(
         journal.read(300, &mut |_, _| ControlFlow::Continue(())),
         Err(JournalError::Trimmed {

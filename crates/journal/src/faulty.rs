@@ -302,6 +302,10 @@ impl Journal for Faulty {
         self.inner.end()
     }
 
+    fn appended_at(&mut self, sequence: u64) -> Result<Option<i64>, JournalError> {
+        self.inner.appended_at(sequence)
+    }
+
     fn first_held(&mut self) -> Result<u64, JournalError> {
         self.inner.first_held()
     }

@@ -164,7 +164,7 @@ pub trait Journal: Send {
     fn begin_after(&mut self, sequence: u64) -> Result<(), JournalError>;
 
     /// Seals the store, because its installation was moved to the store at `moved_to`: every append fails with
-    /// [`JournalError::Sealed`] from now on, also those of other handles and processes. There is no way back. Returns
+    /// [`JournalError::Sealed`] from now on, even appends of other handles and processes. There is no way back. Returns
     /// the last entry.
     ///
     /// # Errors
@@ -206,6 +206,13 @@ pub trait Journal: Send {
     fn checkpoint(&mut self) -> Result<(), JournalError> {
         Ok(())
     }
+
+    /// When an entry was appended, in microseconds since 1970 by the clock of the process that appended it. `None` if
+    /// the entry is not held, or the store does not say.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn appended_at(&mut self, sequence: u64) -> Result<Option<i64>, JournalError>;
 
     /// Opens another handle on the same store, for another thread.
     ///
@@ -305,6 +312,10 @@ impl<J: Journal + ?Sized> Journal for Box<J> {
 
     fn checkpoint(&mut self) -> Result<(), JournalError> {
         (**self).checkpoint()
+    }
+
+    fn appended_at(&mut self, sequence: u64) -> Result<Option<i64>, JournalError> {
+        (**self).appended_at(sequence)
     }
 
     fn try_clone(&self) -> Result<Box<dyn Journal>, JournalError> {

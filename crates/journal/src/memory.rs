@@ -34,6 +34,8 @@ struct Store {
     batches: u64,
     /// The checksum of each batch, by the last entry of the batch.
     checksums: BTreeMap<u64, u32>,
+    /// When each batch was appended, by the last entry of the batch.
+    times: BTreeMap<u64, i64>,
     snapshots: BTreeMap<u64, Arc<[u8]>>,
     /// The address of the store that replaces this one, if this one is sealed.
     moved_to: Option<String>,
@@ -83,6 +85,7 @@ impl MemoryJournal {
             .truncate(usize::try_from(kept).unwrap_or(usize::MAX));
         store.snapshots.retain(|at, _| *at <= sequence);
         store.checksums.retain(|at, _| *at <= sequence);
+        store.times.retain(|at, _| *at <= sequence);
     }
 
     fn visit_entries(&self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
@@ -156,6 +159,7 @@ impl Journal for MemoryJournal {
         store.entries.extend(records.iter().map(|r| Arc::from(*r)));
         store.batches += 1;
         store.checksums.insert(last, checksum);
+        store.times.insert(last, batch::now());
         drop(store);
         self.verified = (last, checksum);
         self.appended = Some(Link {
@@ -196,6 +200,13 @@ impl Journal for MemoryJournal {
     fn take_end(&mut self) -> Result<u64, JournalError> {
         self.verified = self.store.lock().last_batch();
         Ok(self.verified.0)
+    }
+
+    fn appended_at(&mut self, sequence: u64) -> Result<Option<i64>, JournalError> {
+        let store = self.store.lock();
+        let is_held = sequence > store.trimmed && sequence <= store.end();
+        let mut from = store.times.range(sequence..);
+        Ok(from.next().map(|(_, at)| *at).filter(|_| is_held))
     }
 
     fn first_held(&mut self) -> Result<u64, JournalError> {
@@ -251,6 +262,7 @@ impl Journal for MemoryJournal {
         }
         let trimmed = store.trimmed;
         store.checksums.retain(|at, _| *at >= trimmed);
+        store.times.retain(|at, _| *at > trimmed);
         Ok(())
     }
 

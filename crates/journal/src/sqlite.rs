@@ -324,6 +324,11 @@ impl Journal for SqliteJournal {
             .last)
     }
 
+    fn appended_at(&mut self, sequence: u64) -> Result<Option<i64>, JournalError> {
+        self.find_appended_at(sequence)
+            .map_err(self.store.sqlite_error("read"))
+    }
+
     fn first_held(&mut self) -> Result<u64, JournalError> {
         let trimmed_end = trimmed_end(&self.connection).map_err(self.store.sqlite_error("read"))?;
         Ok(trimmed_end.last + 1)

@@ -490,7 +490,7 @@ mod read_only {
     use std::os::unix::process::CommandExt;
     use std::process::Command;
 
-    const CHILD: &str = "PLACEWRIGHT_TEST_READ_ONLY_STORE";
+    const CHILD_STORE_VARIABLE: &str = "PLACEWRIGHT_TEST_READ_ONLY_STORE";
 
     fn protect(path: &Path, mode: u32) {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -499,10 +499,10 @@ mod read_only {
     /// The user and group `nobody`.
     const NOBODY: u32 = 65_534;
 
-    /// Root can write everywhere, so if root runs the test, it runs itself again as another user.
+    /// Root can write everywhere, so if root runs the test, the test starts its own program again as another user.
     #[test]
     fn a_read_only_store_can_be_read_and_writing_is_an_error() {
-        if let Some(directory) = std::env::var_os(CHILD) {
+        if let Some(directory) = std::env::var_os(CHILD_STORE_VARIABLE) {
             return check(Path::new(&directory));
         }
         let directory = store();
@@ -519,7 +519,7 @@ mod read_only {
             let name = "read_only::a_read_only_store_can_be_read_and_writing_is_an_error";
             let status = Command::new(program)
                 .args(["--exact", name])
-                .env(CHILD, directory.path())
+                .env(CHILD_STORE_VARIABLE, directory.path())
                 .current_dir("/")
                 .uid(NOBODY)
                 .gid(NOBODY)

@@ -5,6 +5,7 @@
 //! this server.
 
 mod rows;
+mod topology;
 
 use uuid::Uuid;
 

@@ -22,7 +22,7 @@ mod smallest;
 mod tree_classes;
 
 pub use constraint::{Constraint, Subject};
-pub use first_failed::first_failed;
+pub use first_failed::{FirstFailed, first_failed};
 pub use misses::NearMiss;
 pub use shortfall::Shortfall;
 

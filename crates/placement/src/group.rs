@@ -3,6 +3,8 @@
 //! A *place* is a host, or one aggregate of a named level of the topology
 //! (rack, row, room, …): operators load levels as disjoint sets of aggregates.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -76,6 +78,22 @@ pub struct Level {
     pub name: String,
     /// The aggregates of the level, in alphabetical order.
     pub aggregates: Vec<String>,
+    /// By aggregate: the name of the place for people, with the names of the larger places before it, as in
+    /// `north/a/r1`. Not every place has one. In snapshots the names follow the row.
+    #[serde(skip)]
+    pub names: BTreeMap<String, String>,
+}
+
+impl Level {
+    /// A level whose places have no names.
+    #[must_use]
+    pub fn unnamed(name: &str, aggregates: Vec<String>) -> Self {
+        Self {
+            name: name.to_owned(),
+            aggregates,
+            names: BTreeMap::new(),
+        }
+    }
 }
 
 /// The distance between two places of one level, or between the hosts of one place.

@@ -39,6 +39,7 @@ pub mod ids;
 pub mod intern;
 pub mod inventory;
 pub mod names;
+pub mod place_names;
 mod places;
 pub mod provider_query;
 pub mod refusal;
@@ -52,9 +53,9 @@ pub mod tree_changes;
 
 pub use apply::Undo;
 pub use candidates::{
-    CandidateQuery, CandidateSearch, CandidateView, Candidates, GroupPolicy, HostSearch, HostWord,
-    PreparedQuery, ProviderUuids, QueryRefusal, RequestGroup, SearchOptions, Strategy,
-    find_candidates,
+    CandidateQuery, CandidateSearch, CandidateView, Candidates, GroupPolicy, HostRoom, HostSearch,
+    HostWord, PreparedQuery, ProviderUuids, QueryRefusal, RequestGroup, RoomLimits, SearchOptions,
+    Strategy, Taken, TreeRoom, find_candidates,
 };
 pub use change::Change;
 pub use command::{

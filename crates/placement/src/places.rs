@@ -3,11 +3,14 @@
 //! A rule is checked in the same step as the claim, against the same state, so that parallel
 //! claims cannot break it.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 use uuid::Uuid;
 
 use crate::group::{Distance, Group, Level, Place, Relation, Rule, RuleScope};
 use crate::ids::{AggregateId, ConsumerId, ConsumerUuid, GroupId, ProviderId};
+use crate::place_names::PlaceNames;
 use crate::rows::{Consumer, Provider};
 use crate::state::State;
 
@@ -33,6 +36,12 @@ impl State {
     #[must_use]
     pub fn levels(&self) -> &[Level] {
         &self.levels
+    }
+
+    /// The names of the places of each level, in the order of [`Self::levels`].
+    #[must_use]
+    pub fn place_names(&self) -> &[Arc<PlaceNames>] {
+        &self.place_names
     }
 
     /// The operator's distances between places, each pair once.

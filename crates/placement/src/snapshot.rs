@@ -5,6 +5,7 @@
 //! types) as indexes into a table of names. Each row is a length (u32, little endian) and that many
 //! bytes of postcard. A later release can add fields to a row (`framing.rs`).
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
@@ -100,6 +101,20 @@ struct ConsumerRow {
     allocated_at: Timestamp,
     host_assignment: Option<(u32, Option<u32>)>,
     allocations: Vec<(u32, ClassId, u32)>,
+}
+
+/// What was added to the row of a level.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+struct LevelNames {
+    names: BTreeMap<String, String>,
+}
+
+impl LevelNames {
+    fn of(level: &Level) -> Self {
+        Self {
+            names: level.names.clone(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -205,7 +220,7 @@ impl State {
             rows.write(&provider_row(slot, provider, &aggregates))?;
         }
         for level in &self.levels {
-            rows.write(level)?;
+            rows.write_with(level, &LevelNames::of(level))?;
         }
         for (slot, group) in self.groups.iter() {
             let (uuid, rules) = (group.uuid, group.rules.clone());
@@ -287,8 +302,11 @@ impl State {
             .collect();
         load_providers(&mut state, &mut rows, header.providers, &aggregates)?;
         let levels = (0..header.levels)
-            .map(|_| rows.read())
-            .collect::<Result<Vec<Level>, _>>()?;
+            .map(|_| {
+                let (level, LevelNames { names }) = rows.read_with()?;
+                Ok(Level { names, ..level })
+            })
+            .collect::<Result<Vec<Level>, SnapshotError>>()?;
         state.replace_levels(levels);
         for _ in 0..header.groups {
             let GroupRow { slot, uuid, rules } = rows.read()?;

@@ -1,5 +1,7 @@
 //! The whole state in memory, laid out for the decision.
 
+use std::sync::Arc;
+
 use uuid::Uuid;
 
 use crate::column::ClassColumn;
@@ -12,6 +14,7 @@ use crate::ids::{
 };
 use crate::intern::Interner;
 use crate::names;
+use crate::place_names::PlaceNames;
 use crate::rows::{Consumer, Named, Provider};
 use crate::slot_set::SlotSet;
 use crate::slots::Slots;
@@ -48,6 +51,8 @@ pub struct State {
     pub(crate) groups: Slots<Group>,
     pub(crate) group_by_uuid: Map<Uuid, GroupId>,
     pub(crate) levels: Vec<Level>,
+    /// By index of a level: the names of its places.
+    pub(crate) place_names: Vec<Arc<PlaceNames>>,
     pub(crate) distances: Vec<Distance>,
     /// By number of an aggregate: the index of its level in `levels`.
     pub(crate) level_of_aggregate: Vec<Option<u16>>,

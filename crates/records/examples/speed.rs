@@ -57,6 +57,7 @@ fn build() -> Vec<Change> {
         move_number: 0,
         migrations: Vec::new(),
         decisions: Vec::new(),
+        reschedule: Default::default(),
     };
     let instance = InstanceId(Uuid::from_u128(1 << 100));
     let mapping_change = super_conductor::Change::Mapping(instance, Some(Box::new(mapping)));

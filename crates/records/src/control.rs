@@ -2,12 +2,14 @@
 //!
 //! | version | content of a record after its version |
 //! | --- | --- |
-//! | 1 | placement's changes, as a positional list |
-//! | 2 | changes of both, as a positional list |
-//! | 3 | changes of both, as positional packed elements |
-//! | 4 | a byte of flags, then changes of both as growing rows or as packed elements |
+//! | 1 | a list of placement's changes; positional |
+//! | 2 | a list of changes of both; positional |
+//! | 3 | packed elements with changes of both; positional |
+//! | 4 | a byte of flags, then changes of both, as rows or as packed elements; growing |
 //!
-//! This release writes version 4 and reads all versions. Packed elements are described in `packed.rs`.
+//! In the positional layout rows have no lengths, so no field can be added to them; in the growing layout they have.
+//! Packed elements have what several specs share only once; they are described in `packed.rs`. This release writes
+//! version 4 and reads all versions.
 
 use std::io;
 
@@ -30,7 +32,7 @@ const CONCERNS_CONDUCTOR: u8 = 1;
 /// The flag of records with packed elements.
 const IS_PACKED: u8 = 2;
 
-/// A number (0 for placement, 1 for the conductor), then the change, which is a row already.
+/// A number (0 for placement, 1 for the conductor), then the change, as a row.
 impl Form for Change {
     fn write(&self, out: &mut Writer) {
         match self {
@@ -73,6 +75,7 @@ pub fn encode(changes: &[Change], out: &mut Vec<u8>) {
     writer.raw(&[RECORD_VERSION, flags]);
     for change in changes {
         if packer.has_shared_parts() {
+            // A record is written whole, so nothing is done after the single elements.
             let Ok(()) = packer.write(change, &mut writer, |_| {
                 Ok::<_, std::convert::Infallible>(())
             });
@@ -178,7 +181,8 @@ pub fn load(input: &mut dyn io::Read) -> Result<ControlState, ReadError> {
     })
 }
 
-/// A digest of the whole state: equal states have equal digests.
+/// A digest of the whole state: equal states have equal digests. Specs are therefore hashed in full, whether or not
+/// they share parts in memory.
 #[must_use]
 pub fn digest(control: &ControlState) -> u128 {
     tables::digest(|out| {

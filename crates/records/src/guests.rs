@@ -39,7 +39,7 @@ pub struct GuestRow {
     pub image_properties: Vec<(String, String)>,
 }
 
-/// The state of a guest as the log has it.
+/// The state of a guest in the form of the log: the variants of the agent's `GuestState`, which this crate cannot use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
     missing_docs,

@@ -69,6 +69,27 @@ fn read_row(row: &SharedRow) -> Result<ServerBody, FormError> {
     })
 }
 
+/// The span of the API request that created the server, if it is recorded and the body can be read. Of a row only the
+/// fields of the server are read.
+#[must_use]
+pub fn traceparent(body: &SpecBody) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Body {
+        server: Server,
+    }
+    #[derive(Deserialize)]
+    struct Server {
+        traceparent: Option<String>,
+    }
+    match body {
+        SpecBody::Row(row) => CommonParts::of(row).ok()?.server.traceparent,
+        SpecBody::Json(text) => {
+            let body: Body = serde_json::from_str(&text.text()).ok()?;
+            body.server.traceparent
+        }
+    }
+}
+
 /// The secret fields of a server, in the clear.
 #[derive(Default)]
 pub struct OpenSecrets {
@@ -135,7 +156,7 @@ impl<'b> CommonParts<'b> {
     }
 
     /// The common part after `change` was applied to the fields of the server. All other bytes stay as they
-    /// are, also those of fields that a later release added.
+    /// are, even those of fields that a later release added.
     fn with_server(mut self, change: impl FnOnce(&mut ServerFields)) -> Option<Vec<u8>> {
         // The row begins with the fields that this release knows; the bytes after these are of a later release.
         let later_of_server = self.row_of_server.strip_prefix(&*unframed(&self.server)?)?;

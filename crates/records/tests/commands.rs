@@ -77,6 +77,23 @@ fn commands_of_each_version_read_as_they_always_did() {
 }
 
 #[test]
+fn fields_that_were_added_to_commands_read_as_they_always_did() {
+    let commands = || values::reschedule::commands().into_iter().map(of_conductor);
+    let version = 3;
+    let mut out = Writer::new(Vec::new(), Layout::Growing);
+    for command in commands() {
+        out.bytes(&encode(version, &command).unwrap());
+    }
+    assert_writes("commands_3_reschedule", &out.into_bytes());
+    let bytes = golden("commands_3_reschedule");
+    let mut from = Reader::new(&bytes, Layout::Growing);
+    for command in commands() {
+        assert_eq!(decode(version, from.bytes().unwrap()), Ok(command));
+    }
+    assert!(from.is_at_end());
+}
+
+#[test]
 fn an_offered_candidate_reads_as_it_always_did() {
     let bytes = offer::encode(&values::commands::offer());
     assert_writes("offer", &bytes);

@@ -17,8 +17,9 @@ use std::sync::Arc;
 
 use common::{assert_writes, golden};
 use placewright_conductor::{
-    ControlState, SharedText, SpecBody, cell_conductor, control, super_conductor,
+    ClaimRequest, ControlState, SharedText, SpecBody, cell_conductor, control, super_conductor,
 };
+use placewright_link::CellEvent;
 use placewright_placement as placement;
 use placewright_records::control as control_records;
 use placewright_records::message::{self, Versions};
@@ -188,6 +189,34 @@ fn messages_of_each_version_read_as_they_always_did() {
     assert_message("answers", &values::claim_responses());
     assert_message("actions", &values::requests::actions());
     assert_message("news", &values::cell_events());
+}
+
+/// What is recorded and said of instances that are built in another cell, and of the versions of compute services.
+#[test]
+fn fields_that_were_added_read_as_they_always_did() {
+    let changes = values::reschedule::mapping_changes();
+    let mut bytes = Vec::new();
+    control_records::encode(&changes, &mut bytes);
+    assert_writes("control_4_reschedule", &bytes);
+    let read = control_records::decode(&golden("control_4_reschedule")).unwrap();
+    assert_eq!(read, changes);
+    let changes = values::reschedule::cell_changes();
+    let mut bytes = Vec::new();
+    cell::encode(&changes, &mut bytes);
+    assert_writes("cell_2_reschedule", &bytes);
+    let read = cell::decode(&golden("cell_2_reschedule")).unwrap();
+    assert_eq!(read, changes);
+    let version = 3;
+    let requests = values::reschedule::claim_requests();
+    let parts = message::encode_parts(version, &requests, usize::MAX).unwrap();
+    assert_writes("asks_3_reschedule", &parts[0].bytes);
+    let read: Vec<ClaimRequest> = message::decode(version, &golden("asks_3_reschedule")).unwrap();
+    assert_eq!(read, requests);
+    let events = values::hosts::cell_events_with_service_version();
+    let parts = message::encode_parts(version, &events, usize::MAX).unwrap();
+    assert_writes("news_3_service_version", &parts[0].bytes);
+    let read: Vec<CellEvent> = message::decode(version, &golden("news_3_service_version")).unwrap();
+    assert_eq!(read, events);
 }
 
 /// Control and cells of different releases compare these digests.

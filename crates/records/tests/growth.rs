@@ -32,18 +32,11 @@ const INSTANCE_CHANGE: u64 = 2;
 const PUT_ENTRY: u64 = 0;
 
 fn mapping() -> Mapping {
-    values::decisions::mapping()
+    values::reschedule::mapping()
 }
 
 fn instance() -> Instance {
-    let changes = values::cell_changes();
-    changes
-        .into_iter()
-        .find_map(|row| match row {
-            cell_conductor::Change::Instance(_, row) => row.map(|row| *row),
-            _ => None,
-        })
-        .unwrap()
+    values::mappings::instance()
 }
 
 fn guest() -> GuestRow {
@@ -86,13 +79,13 @@ fn a_row_of_each_kind_grows() {
     for operation in values::requests::cell_operations() {
         assert_grows(operation);
     }
-    for request in values::claim_requests() {
+    for request in values::reschedule::claim_requests() {
         assert_grows(request);
     }
-    for event in values::cell_events() {
+    for event in values::hosts::cell_events_with_service_version() {
         assert_grows(event);
     }
-    for change in values::cell_changes() {
+    for change in values::reschedule::cell_changes() {
         assert_grows(change);
     }
 }

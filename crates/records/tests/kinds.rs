@@ -10,9 +10,7 @@ mod bodies;
 mod next;
 mod values;
 
-use std::collections::BTreeSet;
-use std::path::Path;
-
+use next::declared::declared_types;
 use next::tested_rows::TestedRows;
 use next::{WithAddedField, fields};
 use placewright_conductor::cell_conductor::{self as cell, Continuation, GuestRef, JobKind, Stage};
@@ -48,32 +46,6 @@ const NOT_ROWS: [&str; 11] = [
     "requests::ImageProperties",
 ];
 
-/// The names of all types that are declared as rows or have a form of their own, in the files of `src` and `src/forms`;
-/// each with its file.
-fn declared_types() -> BTreeSet<String> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut types = BTreeSet::new();
-    for folder in [src.join("forms"), src] {
-        for file in std::fs::read_dir(folder).unwrap() {
-            let path = file.unwrap().path();
-            if path.extension().is_none_or(|extension| extension != "rs") {
-                continue;
-            }
-            let module = path.file_stem().unwrap().to_str().unwrap().to_owned();
-            for line in std::fs::read_to_string(&path).unwrap().lines() {
-                let declaration = ["row!(", "choice!(", "impl Form for "]
-                    .iter()
-                    .find_map(|start| line.strip_prefix(start));
-                if let Some(declaration) = declaration {
-                    let name = declaration.split([' ', '{']).next().unwrap();
-                    types.insert(format!("{module}::{name}"));
-                }
-            }
-        }
-    }
-    types
-}
-
 fn test_placement_changes(tested: &mut TestedRows) {
     let inventory = Inventory {
         total: 64,
@@ -91,6 +63,7 @@ fn test_placement_changes(tested: &mut TestedRows) {
     let level = Level {
         name: "rack".into(),
         aggregates: vec!["a".into()],
+        names: [("a".to_owned(), "north/r1".to_owned())].into(),
     };
     let distance = Distance {
         from: "a".into(),
@@ -138,6 +111,9 @@ fn test_control_rows(tested: &mut TestedRows) {
         Labels, Service);
     tested.test("control_rows", [values::requests::move_with_request()]);
     tested.test("control_rows", [bodies::topology()]);
+    tested.test("control_rows", [values::reschedule::left_cell()]);
+    tested.test("control_rows", values::reschedule::reschedules());
+    tested.test("control_rows", [values::reschedule::mapping()]);
     tested.test("control_rows", all());
     let locks = all().into_iter().filter_map(|change| match change {
         super_conductor::Change::Labels(_, Some(labels)) => labels.lock,
@@ -184,7 +160,7 @@ fn test_accounts(tested: &mut TestedRows) {
 }
 
 fn test_cell_rows(tested: &mut TestedRows) {
-    rows_of!(tested, "cell_rows", values::cell_changes(), cell::Change: Meta, Host, Instance, Job);
+    rows_of!(tested, "cell_rows", values::cell_changes(), cell::Change: Meta, Host);
     tested.test("cell_rows", values::cell_changes());
     let targets = values::cell_changes()
         .into_iter()
@@ -231,7 +207,6 @@ fn test_instances(tested: &mut TestedRows) {
     let actions = values::requests::actions_with_request();
     tested.test("instances", [bodies::spec_with_added_fields()]);
     tested.test("instances", values::spec().rules.to_vec());
-    tested.test("instances", [values::candidate()]);
     tested.test("instances", values::amounts());
     tested.test("instances", [values::fault()]);
     tested.test(
@@ -260,16 +235,19 @@ fn test_messages(tested: &mut TestedRows) {
         _ => None,
     });
     tested.test("messages", orders.collect::<Vec<_>>());
-    tested.test("messages", values::claim_requests());
+    tested.test("messages", values::reschedule::claim_requests());
     tested.test(
         "messages",
-        values::claim_requests()
+        values::reschedule::claim_requests()
             .into_iter()
             .map(|request| request.change),
     );
     tested.test("messages", values::replies());
     tested.test("messages", values::requests::cell_operations());
-    tested.test("messages", values::cell_events());
+    tested.test(
+        "messages",
+        values::hosts::cell_events_with_service_version(),
+    );
     let views = || {
         values::cell_events()
             .into_iter()
@@ -293,7 +271,7 @@ fn test_messages(tested: &mut TestedRows) {
 }
 
 fn test_hosts(tested: &mut TestedRows) {
-    let numbered = values::cell_events()
+    let numbered = values::hosts::cell_events_with_service_version()
         .into_iter()
         .filter_map(|event| match event {
             CellEvent::State { update, .. } => Some(*update),
@@ -342,7 +320,7 @@ fn test_requests(tested: &mut TestedRows) {
     tested.test("requests", request.image.clone());
     tested.test("requests", request.requested_destination.clone());
     tested.test("requests", request.instance_group.clone());
-    tested.test("requests", request.topology_rules.clone());
+    tested.test("requests", [bodies::rule_with_place()]);
     tested.test("requests", request.requested_resources.clone());
     tested.test("requests", [request.request_level_params.clone()]);
     tested.test("requests", request.pci_requests.clone());
@@ -388,7 +366,7 @@ fn test_commands(tested: &mut TestedRows) {
         "placement_commands",
         [ConsumerGeneration::Any, ConsumerGeneration::Is(Some(3))],
     );
-    tested.test("conductor_commands", values::requests::commands());
+    tested.test("conductor_commands", values::reschedule::commands());
     tested.test("conductor_commands", commands::rebuild_events());
     tested.test("conductor_commands", values::images::all_limit_checks());
     tested.test("conductor_commands", commands::builds(2));
@@ -403,6 +381,7 @@ fn test_servers(tested: &mut TestedRows) {
         [ServerFields {
             secrets_mark: Some("mark".into()),
             request_id: Some("req-1".into()),
+            traceparent: Some("00-1".into()),
             ..body.server
         }],
     );
@@ -432,6 +411,7 @@ fn every_kind_of_row_grows() {
     test_quotas_and_images(&mut tested);
     test_commands(&mut tested);
     next::decisions::test(&mut tested);
+    next::mappings::test(&mut tested);
     let mut names = tested.names;
     names.extend(NOT_ROWS.map(str::to_owned));
     let missing: Vec<_> = declared_types().difference(&names).cloned().collect();

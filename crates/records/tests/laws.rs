@@ -10,7 +10,6 @@ use placewright_conductor::cell_conductor::{
     Change as CellChange, GuestRef, Instance, Job, JobKind, Stage, Step, Target, VmState,
 };
 use placewright_conductor::message::{Create, Envelope};
-use placewright_conductor::quota::{QuotaScope, QuotaSet, Resource};
 use placewright_conductor::super_conductor::{Change, Labels, Lock, Mapping, Migration};
 use placewright_conductor::{
     CellId, ClaimResponse, HostId, InstanceId, Message, MigrationId, MoveKind, SharedRow,
@@ -28,7 +27,9 @@ use proptest::option::of;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use crate::drawn::{Draw, amounts, candidate, decision, fault, text, time, usage, uuid};
+use crate::drawn::{
+    Draw, amounts, candidate, decision, fault, mappings, quota, reschedule, text, time, usage, uuid,
+};
 
 fn spec(draw: Draw) -> impl Strategy<Value = Spec> {
     let row = (vec(any::<u8>(), 1..200), vec(any::<u8>(), 0..9));
@@ -58,23 +59,6 @@ fn spec(draw: Draw) -> impl Strategy<Value = Spec> {
     )
 }
 
-fn quota() -> impl Strategy<Value = (QuotaScope, QuotaSet)> {
-    let scope = prop_oneof![
-        Just(QuotaScope::Configured),
-        text().prop_map(QuotaScope::Class),
-        text().prop_map(QuotaScope::Project),
-        Just(QuotaScope::Registered),
-        text().prop_map(QuotaScope::Unified),
-    ];
-    let resource = prop_oneof![
-        Just(Resource::Ram),
-        Just(Resource::ServerGroupMembers),
-        "[A-Z0-9_]{1,9}".prop_map(|class| Resource::Class(class.into())),
-    ];
-    let limits = btree_map(resource, any::<i64>(), 0..3);
-    (scope, limits.prop_map(|limits| QuotaSet { limits }))
-}
-
 fn mapping(draw: Draw) -> impl Strategy<Value = Mapping> {
     let ids = vec(uuid().prop_map(MigrationId), 0..3);
     let claim_response = of(any::<u32>().prop_map(|index| ClaimResponse::Swapped { index }));
@@ -88,6 +72,7 @@ fn mapping(draw: Draw) -> impl Strategy<Value = Mapping> {
         any::<u32>(),
         ids,
         draw.added(vec(decision(), 0..3)),
+        draw.added(reschedule()),
     )
         .prop_map(
             |(
@@ -100,6 +85,7 @@ fn mapping(draw: Draw) -> impl Strategy<Value = Mapping> {
                 move_number,
                 migrations,
                 decisions,
+                reschedule,
             )| Mapping {
                 cell: cell.map(CellId),
                 user: project.clone(),
@@ -111,6 +97,7 @@ fn mapping(draw: Draw) -> impl Strategy<Value = Mapping> {
                 move_number,
                 migrations,
                 decisions,
+                reschedule,
             },
         )
 }
@@ -239,7 +226,7 @@ fn guest_ref() -> impl Strategy<Value = GuestRef> {
     })
 }
 
-fn instance() -> impl Strategy<Value = Instance> {
+fn instance(draw: Draw) -> impl Strategy<Value = Instance> {
     (
         of(guest_ref()),
         of(text()),
@@ -247,9 +234,10 @@ fn instance() -> impl Strategy<Value = Instance> {
         any::<u32>(),
         of(fault()),
         time(),
+        draw.added(mappings()),
     )
         .prop_map(
-            |(guest, zone, claim_number, attempt, fault, created_at)| Instance {
+            |(guest, zone, claim_number, attempt, fault, created_at, mappings)| Instance {
                 vm_state: VmState::Error,
                 guest,
                 zone,
@@ -260,24 +248,26 @@ fn instance() -> impl Strategy<Value = Instance> {
                 fault,
                 created_at,
                 updated_at: created_at,
+                mappings,
             },
         )
 }
 
 fn job(draw: Draw) -> impl Strategy<Value = Job> {
-    let target = (candidate(), any::<u32>());
+    let target = (candidate(draw), any::<u32>());
     let target = target.prop_map(|(candidate, number)| Target { candidate, number });
     let guest_refs = vec(guest_ref(), 0..3);
     (
         of(uuid()),
         time(),
         of(target),
-        vec(candidate(), 0..3),
+        vec(candidate(draw), 0..3),
         of(spec(draw)),
         guest_refs,
+        draw.added((mappings(), any::<bool>())),
     )
         .prop_map(
-            |(migration, since, target, alternates, spec, awaited_destructions)| Job {
+            |(migration, since, target, alternates, spec, awaited_destructions, added)| Job {
                 kind: JobKind::Move(MoveKind::Resize),
                 migration: migration.map(MigrationId),
                 stage: Stage::Step(Step::Arrive),
@@ -291,13 +281,15 @@ fn job(draw: Draw) -> impl Strategy<Value = Job> {
                 is_broken: migration.is_some(),
                 fault: None,
                 awaited_destructions,
+                origin_mappings: added.0,
+                may_go_elsewhere: added.1,
             },
         )
 }
 
 fn cell_changes(draw: Draw) -> impl Strategy<Value = CellChange> {
     prop_oneof![
-        (uuid(), of(instance()))
+        (uuid(), of(instance(draw)))
             .prop_map(|(id, row)| CellChange::Instance(InstanceId(id), row.map(Box::new))),
         (uuid(), of(job(draw)))
             .prop_map(|(id, row)| CellChange::Job(InstanceId(id), row.map(Box::new))),
@@ -316,8 +308,8 @@ fn envelope(draw: Draw) -> impl Strategy<Value = Envelope> {
     (
         uuid(),
         spec(draw),
-        candidate(),
-        vec(candidate(), 0..3),
+        candidate(draw),
+        vec(candidate(draw), 0..3),
         any::<u64>(),
         time(),
     )

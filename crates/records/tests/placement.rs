@@ -107,10 +107,7 @@ fn one_of_each() -> Vec<Change> {
             group: Uuid::from_u128(0x44),
         },
         Change::LevelsSet {
-            levels: vec![Level {
-                name: "rack".into(),
-                aggregates: vec!["agg".into()],
-            }],
+            levels: vec![Level::unnamed("rack", vec!["agg".into()])],
         },
         Change::ConsumerPlaced {
             consumer,

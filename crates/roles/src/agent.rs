@@ -23,7 +23,7 @@ use crate::control::signals::{self, wait_for_stops};
 use crate::control::{logs, option_conversion, systemd};
 use crate::identities::{self, ManagedCredentials};
 use crate::options::{AgentOptions, DriverKind, Number, Options};
-use crate::{secrets, warnings};
+use crate::{secrets, traces, warnings};
 
 /// Arguments of `placewright agent`.
 #[derive(Debug, Args)]
@@ -55,6 +55,7 @@ pub fn run(arguments: &AgentArgs) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let serve = serve(options, arguments.enrol.as_deref(), checked, start);
+    let serve = traces::exporting(&config.options.traces, serve);
     let result = runtime.block_on(supervise(Task::Main, serve));
     runtime.shutdown_background();
     drop(log);

@@ -42,7 +42,7 @@ use crate::identities::{self, ManagedCredentials};
 use crate::options::{CellOptions, Number, Options};
 use crate::replica::ReplicaGroup;
 use crate::store::Store;
-use crate::{replica, secrets, warnings};
+use crate::{replica, secrets, traces, warnings};
 
 /// Arguments of `placewright cell`.
 #[derive(Debug, Args)]
@@ -72,10 +72,9 @@ pub fn run(arguments: &CellArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(supervise(
-        Task::Main,
-        serve(&config, arguments.enrol.as_deref(), token, start),
-    ));
+    let serve = serve(&config, arguments.enrol.as_deref(), token, start);
+    let serve = traces::exporting(&config.options.traces, serve);
+    let result = runtime.block_on(supervise(Task::Main, serve));
     audit_log::close();
     // If the store is still being loaded, the thread that loads it is not waited for.
     runtime.shutdown_background();
@@ -197,6 +196,7 @@ async fn serve(
     let directory = options.directory();
     let id = uuid_file::read_or_create(&directory, options.uuid)?;
     let mut registry = Registry::default();
+    placewright_spans::register(registry.sub_registry_with_prefix("placewright"));
     let observer = LoggingObserver(JournalMetrics::new(&mut registry));
     let cell_options = placewright_cell::Options {
         sealer: open_sealer(config, &mut registry).await?,

@@ -7,6 +7,7 @@ mod access;
 mod api_servers;
 mod api_threads;
 mod catalog;
+mod compute_settings;
 pub(crate) mod descriptors;
 mod first_accounts;
 pub(crate) mod health;
@@ -51,7 +52,7 @@ use crate::config::{Config, ConfigErrors, ControlFlags, Environment};
 use crate::identities::{self, ControlIdentity};
 use crate::options::{AuthStrategy, Options};
 use crate::store::Store;
-use crate::{secrets, warnings};
+use crate::{secrets, traces, warnings};
 
 /// Runs control until a signal ends it.
 ///
@@ -68,7 +69,8 @@ pub fn run(flags: &ControlFlags) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(supervise(Task::Main, serve(&config, start)));
+    let serve = traces::exporting(&config.options.traces, serve(&config, start));
+    let result = runtime.block_on(supervise(Task::Main, serve));
     // If the store is still being loaded, the thread that loads it is not waited for.
     runtime.shutdown_background();
     drop(log);
@@ -113,6 +115,7 @@ impl Checked {
         let tls = tls::TlsFiles::load(options, &mut warnings)?;
         // This only checks the options; `quotas::start` creates the reader that is used.
         quotas::create_reader(options)?;
+        compute_settings::ComputeSettings::read(options)?;
         warnings.extend(warnings::control_warnings(config));
         let store = Store::of_control(&options.store, option_conversion::journal(options))?;
         crate::replica::check_control(options, &store)?;

@@ -26,6 +26,7 @@ mod replica;
 pub mod secrets;
 mod small_pages;
 mod store;
+mod traces;
 pub mod up;
 mod warnings;
 

@@ -19,6 +19,7 @@ mod scheduler;
 mod secrets;
 mod spec;
 mod store;
+mod traces;
 mod ui;
 
 pub use agent::AgentOptions;
@@ -31,7 +32,7 @@ pub use identity::IdentityOptions;
 pub use image::ImageApiOptions;
 pub use kinds::{
     Addresses, AuditDestination, AuthStrategy, CandidateStrategy, CellAddresses,
-    ClientCertificateMode, DriverKind, LogFormat, Number, OptionType, PlainMode, QuotaDefaults,
+    ClientCertificateMode, DriverKind, LogFormat, Number, OptionType, PlainHttpMode, QuotaDefaults,
     QuotaDriver, Ratio, UserDataUntil, UserGrants, ValueSyntax,
 };
 pub use listeners::{AdmissionControlOptions, CorsOptions, HealthOptions, TlsOptions};
@@ -43,6 +44,7 @@ pub use secrets::SecretsOptions;
 use spec::options;
 pub use spec::{OptionSpec, SectionSpec};
 pub use store::StoreOptions;
+pub use traces::TraceOptions;
 pub use ui::UiOptions;
 
 options! {
@@ -67,6 +69,7 @@ options! {
     agent: AgentOptions;
     secrets: SecretsOptions;
     audit: AuditLogOptions;
+    traces: TraceOptions;
     log: LogOptions;
 }
 

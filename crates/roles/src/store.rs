@@ -78,7 +78,7 @@ impl Store {
                 )),
                 false => Ok(Self::Directory(directory, sqlite)),
             },
-            Some(url) => Self::on_servers(url).map_err(error),
+            Some(url) => Self::parse_server_url(url).map_err(error),
         }
     }
 
@@ -90,7 +90,7 @@ impl Store {
     pub fn parse(address: &str) -> Result<Self, String> {
         let directory = match address.strip_prefix(SQLITE_SCHEME) {
             Some(directory) => directory,
-            None if address.contains("://") => return Self::on_servers(address),
+            None if address.contains("://") => return Self::parse_server_url(address),
             None => address,
         };
         if directory.is_empty() {
@@ -100,7 +100,7 @@ impl Store {
     }
 
     /// Reads a URL of etcd or PostgreSQL.
-    fn on_servers(url: &str) -> Result<Self, String> {
+    fn parse_server_url(url: &str) -> Result<Self, String> {
         match url.split_once("://") {
             Some(("etcd" | "etcds", _)) => {
                 let options = EtcdOptions::parse(url);
@@ -123,7 +123,8 @@ impl Store {
         !matches!(self, Self::Directory(..))
     }
 
-    /// The maximum size in bytes of the records in one append that the store takes at once.
+    /// The maximum size in bytes of the records in one append, for the engine's option of this name. A single record
+    /// may be larger.
     pub(crate) fn batch_bytes_max(&self) -> usize {
         match self {
             Self::Directory(..) => usize::MAX,
@@ -145,6 +146,7 @@ impl Store {
                 for notice in journal.notices() {
                     log_notice(notice.is_warning(), &notice.to_string());
                 }
+                // Without this, appends are slow until SQLite's log has reached its full length.
                 journal.grow_log()?;
                 Ok(Box::new(journal))
             }

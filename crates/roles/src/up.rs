@@ -36,8 +36,8 @@ use crate::control::own_identity::OwnIdentity;
 use crate::control::running::{self, RunningControl};
 use crate::control::signals::{self, wait_for_stops};
 use crate::control::{BACKLOG, bind, check_open_listeners, logs, option_conversion, systemd};
-use crate::options::{self, AuthStrategy, Options, PlainMode};
-use crate::secrets;
+use crate::options::{self, AuthStrategy, Options, PlainHttpMode};
+use crate::{secrets, traces};
 use certificates::Certificates;
 use hosts::Simulation;
 
@@ -113,7 +113,7 @@ pub fn run(up: &Up) -> anyhow::Result<()> {
     let tokio_runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let serve = up.serve(&config, simulation, start);
+    let serve = traces::exporting(&config.options.traces, up.serve(&config, simulation, start));
     let result = tokio_runtime.block_on(supervise(Task::Main, serve));
     // The thread of a store that is still being loaded is not waited for.
     tokio_runtime.shutdown_background();
@@ -163,7 +163,7 @@ impl Up {
             ])
             .into());
         }
-        if options.placement.tls_plain == PlainMode::Refuse && self.simulates() {
+        if options.placement.tls_plain == PlainHttpMode::Refuse && self.simulates() {
             return Err(ConfigErrors(vec![
                 "simulated hosts write to placement over HTTP, so with placement.tls_plain refuse \
                  there are none: say --hosts 0"

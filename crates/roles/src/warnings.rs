@@ -54,6 +54,10 @@ pub(crate) fn control_warnings(config: &Config) -> Vec<String> {
             ("policy.file", &options.policy.file),
             ("scheduler.rules_file", &options.scheduler.rules_file),
             ("compute.images_file", &options.compute.images_file),
+            (
+                "compute.device_profiles_file",
+                &options.compute.device_profiles_file,
+            ),
             ("placement.tls_client_ca", &options.placement.tls_client_ca),
             ("scheduler.tls_client_ca", &options.scheduler.tls_client_ca),
             ("compute.tls_client_ca", &options.compute.tls_client_ca),

@@ -208,6 +208,12 @@ pub struct HostFacts {
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
+    /// The version of the compute service that manages the host. It is said once placement has what that
+    /// version writes there: from 73 on the trait OWNER_NOVA, on the root provider and on the providers of
+    /// the host's own devices. Until then, and if the agent does not know such versions, it is left out.
+    /// What a version brings is used in a cell when no host of it is of an earlier one.
+    #[prost(uint32, tag = "11")]
+    pub service_version: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SupportedInstance {
@@ -341,6 +347,10 @@ pub struct StepOrder {
     /// The guest on the target.
     #[prost(message, optional, tag = "11")]
     pub target: ::core::option::Option<Place>,
+    /// Which providers serve which request group for the guest that the step is for; empty if everything is asked for in
+    /// the group without a suffix, or if the cell does not know.
+    #[prost(message, repeated, tag = "12")]
+    pub mappings: ::prost::alloc::vec::Vec<GroupMapping>,
 }
 /// What an instance is to be.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -386,6 +396,15 @@ pub struct Amounts {
     pub provider: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "2")]
     pub resources: ::prost::alloc::vec::Vec<Amount>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GroupMapping {
+    /// The suffix of the request group: `_GPU` of `resources_GPU:CUSTOM_GPU`. Empty for the group without one.
+    #[prost(string, tag = "1")]
+    pub suffix: ::prost::alloc::string::String,
+    /// What the group gets of each provider that serves it.
+    #[prost(message, repeated, tag = "2")]
+    pub providers: ::prost::alloc::vec::Vec<Amounts>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Amount {

@@ -57,7 +57,10 @@ fn claim_request() -> ClaimRequest {
     ClaimRequest {
         instance: instance(1),
         number: 7,
-        change: ClaimChange::Release { is_deleted: true },
+        change: ClaimChange::Release {
+            is_deleted: true,
+            failed_attempts: Vec::new(),
+        },
     }
 }
 

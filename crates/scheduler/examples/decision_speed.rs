@@ -184,10 +184,10 @@ fn fleet(host_count: u32, numbers: &mut RandomNumbers) -> State {
         execute(&mut state, &command);
     }
     let racks = 0..host_count.div_ceil(RACK_HOSTS);
-    let levels = vec![Level {
-        name: "rack".into(),
-        aggregates: racks.map(|number| rack(number).to_string()).collect(),
-    }];
+    let levels = vec![Level::unnamed(
+        "rack",
+        racks.map(|number| rack(number).to_string()).collect(),
+    )];
     execute(
         &mut state,
         &Command::SetLevels {

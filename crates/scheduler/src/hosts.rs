@@ -10,6 +10,7 @@ pub mod fragmentation_data;
 pub mod places;
 pub mod platform;
 pub mod property_counts;
+pub mod service_versions;
 pub mod state;
 pub mod table;
 pub mod verdict;

@@ -125,7 +125,7 @@ impl Policy {
         warnings.extend(malformed.map(|(aggregate, key, value)| Warning {
             option: key.to_owned(),
             text: format!(
-                "aggregate {:?} says {value:?}, which is no number; the configured value counts",
+                "aggregate {:?} says {value:?}, which is no finite number; the configured value counts",
                 aggregate.name
             ),
         }));

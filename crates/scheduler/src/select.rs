@@ -28,6 +28,7 @@ use crate::translate::prefilter::Environment;
 use crate::translate::prepare::{PrepareOptions, PrepareRefusal, Prepared, prepare};
 use crate::translate::target::{ComputeNode, Target};
 
+mod candidate_rules;
 mod candidates;
 pub mod capacity;
 mod class_cache;
@@ -40,7 +41,7 @@ mod search_context;
 mod tree_results;
 
 pub use crate::rank::{basis, weights};
-pub use candidates::Mappings;
+pub use candidates::{Mappings, providers_of_groups};
 pub use scope::{Scope, SelectRefusal};
 
 use class_cache::ClassCache;
@@ -56,15 +57,12 @@ pub struct Scheduler {
     hosts: HostTable,
     class_cache: ClassCache,
     scores: SharedScores,
-    /// The version of the oldest compute service.
-    compute_version_min: u32,
 }
 
 /// The environment of the pre-filters, read from placement and the host table.
 struct StateEnvironment<'a> {
     state: &'a State,
     hosts: &'a HostTable,
-    compute_version_min: u32,
 }
 
 impl Environment for StateEnvironment<'_> {
@@ -84,7 +82,15 @@ impl Environment for StateEnvironment<'_> {
     }
 
     fn compute_version_min(&self) -> u32 {
-        self.compute_version_min
+        self.hosts.service_versions().minimum()
+    }
+
+    fn has_reported_hosts_only(&self) -> bool {
+        true
+    }
+
+    fn compute_version_min_of_newest_cell(&self) -> u32 {
+        self.hosts.service_versions().highest_minimum()
     }
 
     fn compute_nodes(&self, target: Target<'_>) -> Vec<ComputeNode> {
@@ -118,7 +124,6 @@ impl Scheduler {
             options,
             class_cache: ClassCache::default(),
             scores: SharedScores::default(),
-            compute_version_min: 0,
         })
     }
 
@@ -145,11 +150,6 @@ impl Scheduler {
         self.options.translate.clone()
     }
 
-    /// Sets the version of the oldest compute service, on which some pre-filters depend.
-    pub fn set_compute_version_min(&mut self, version: u32) {
-        self.compute_version_min = version;
-    }
-
     /// Applies the changes of placement and of the hosts since the last call.
     pub fn observe(&mut self, state: &State, now: Timestamp) {
         self.hosts.catch_up_with_placement(state);
@@ -157,8 +157,8 @@ impl Scheduler {
         self.scores.append(self.hosts.drain_changes());
     }
 
-    /// Prepares a request for [`Self::rank`], without a cache. The result depends on the aggregates
-    /// and, for a request that names a host, on the hosts.
+    /// Prepares a request for [`Self::rank`], without a cache. The result depends on the aggregates, on the versions
+    /// of the compute services and, for a request that names a host, on the hosts.
     ///
     /// # Errors
     ///
@@ -171,7 +171,6 @@ impl Scheduler {
         let environment = StateEnvironment {
             state,
             hosts: &self.hosts,
-            compute_version_min: self.compute_version_min,
         };
         prepare(request, &self.options, &environment)
     }
@@ -190,9 +189,12 @@ impl Scheduler {
         let environment = StateEnvironment {
             state,
             hosts: &self.hosts,
-            compute_version_min: self.compute_version_min,
         };
-        let version = (self.hosts.aggregates().version(), self.compute_version_min);
+        let hosts = &self.hosts;
+        let version = (
+            hosts.aggregates().version(),
+            hosts.service_versions().revision(),
+        );
         let options = &self.options;
         let prepare_now = || prepare(request, options, &environment);
         self.class_cache

@@ -39,6 +39,7 @@ fn facts(name: &str, platform_number: u8) -> HostFacts {
     facts.names.service_host = name.to_owned();
     facts.names.cell = Uuid::from_u128(u128::from(platform_number % 2));
     facts.platform.hypervisor_version = Some(i32::from(platform_number));
+    facts.service_version = u32::from(platform_number);
     facts
 }
 
@@ -359,6 +360,11 @@ fn content(table: &HostTable) -> String {
         hosts.sort_unstable();
         let _ = writeln!(text, "{hosts:?}");
     }
+    let versions = table.service_versions();
+    let cells = versions.minima().map(|(cell, _)| cell);
+    let minima = cells.filter_map(|cell| Some((cell, versions.present_minimum(cell)?)));
+    let minima: Vec<_> = minima.collect();
+    let _ = writeln!(text, "{minima:?}");
     let members: Vec<Uuid> = table.members_of(Uuid::from_u128(0x900)).collect();
     let _ = writeln!(text, "{members:?}");
     text
@@ -376,6 +382,7 @@ fn rebuilt(table: &HostTable) -> HostTable {
                 names: (*state.names).clone(),
                 platform: (*state.platform).clone(),
                 stats: state.stats.clone(),
+                service_version: state.service_version,
             },
             load: state.load,
             metrics: state.metrics.clone(),

@@ -115,11 +115,7 @@ fn fleet(sizes: &[u8]) -> State {
             },
         );
     }
-    let aggregates = (0..7).map(rack).collect();
-    let levels = vec![Level {
-        name: "rack".into(),
-        aggregates,
-    }];
+    let levels = vec![racks()];
     execute(
         &mut state,
         &Command::SetLevels {
@@ -147,7 +143,26 @@ const GRANULAR: u8 = 0;
 const DIFFERENT_RACKS: u8 = 1;
 const SPREAD_OVER_RACKS: u8 = 2;
 const SOFT_RULES: u8 = 3;
+const NAMED_RACKS: u8 = 4;
 const KINDS: u8 = 12;
+
+/// The level of the racks, with their names.
+fn racks() -> Level {
+    let aggregates: Vec<String> = (0..7).map(rack).collect();
+    let names = aggregates.iter().enumerate();
+    Level {
+        name: "rack".into(),
+        names: names
+            .map(|(number, uuid)| (uuid.clone(), rack_name(number)))
+            .collect(),
+        aggregates,
+    }
+}
+
+/// The name of a rack, whose end `r1` names it as well.
+fn rack_name(number: usize) -> String {
+    format!("north/r{number}")
+}
 
 /// The topology rules of a kind of requests.
 fn topology_rules(kind: u8) -> Vec<TopologyRule> {
@@ -173,6 +188,14 @@ fn topology_rules(kind: u8) -> Vec<TopologyRule> {
             let mut near = rule.clone();
             (near.level, near.relation) = (None, TopologyRelation::Near);
             vec![rule, near]
+        }
+        NAMED_RACKS => {
+            rule.strength = Strength::Soft;
+            rule.place = [rack_name(2), "nowhere".to_owned()].into();
+            let mut wanted = rule.clone();
+            wanted.relation = TopologyRelation::Same;
+            wanted.place = ["r1".to_owned(), rack_name(5)].into();
+            vec![rule, wanted]
         }
         _ => Vec::new(),
     }

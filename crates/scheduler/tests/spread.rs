@@ -85,10 +85,7 @@ fn fleet(sizes: &[u8]) -> State {
     }
     // A room without hosts does not count for the rule.
     let aggregates = (0..=ROOMS).map(|room| room_uuid(room).to_string());
-    let levels = vec![Level {
-        name: "room".into(),
-        aggregates: aggregates.collect(),
-    }];
+    let levels = vec![Level::unnamed("room", aggregates.collect())];
     let distances = Vec::new();
     execute(&mut state, &Command::SetLevels { levels, distances }).unwrap();
     state

@@ -92,6 +92,7 @@ fn only_the_owner_can_read_a_key_file_and_it_is_not_overwritten() {
     ));
     let source = KeySource::File(path.clone());
     let sealer = Sealer::open(source, UserDataRetention::default()).unwrap();
+    // The interval of `refresh` is for keys that a command prints; a key file is read whenever it has changed.
     assert!(!sealer.refresh(Duration::ZERO).unwrap());
     let rotated = keys.rotated(Key::random().unwrap());
     replace_key_file(&path, &rotated).unwrap();

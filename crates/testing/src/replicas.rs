@@ -65,7 +65,7 @@ impl<M: Machine> Default for Network<M> {
 }
 
 impl<M: Machine<Command: Clone>> Network<M> {
-    /// The options of the replica with this number, whose engine joins with [`Network::join`] once it is open.
+    /// The options of the replica with this number. Once its engine is open, pass the replica to [`Network::join`].
     pub fn options(&self, origin: u64) -> ReplicaOptions<M> {
         ReplicaOptions {
             origin,
@@ -87,11 +87,11 @@ impl<M: Machine> Network<M> {
             std::thread::spawn(move || {
                 let mut epoch = 0;
                 while let Some(batch) = next_batch(&mut appended) {
-                    let now = leadership.borrow();
-                    if now.is_own {
-                        epoch = now.epoch;
+                    let current = leadership.borrow();
+                    if current.is_own {
+                        epoch = current.epoch;
                     }
-                    drop(now);
+                    drop(current);
                     network.send_batch(origin, epoch, &batch);
                 }
             });
@@ -147,11 +147,11 @@ impl<M: Machine> Network<M> {
                 }
             }
             2 => {
-                // An old batch, as if the leader of now had sent it.
-                let leadership = target
+                // An old batch, as if the present leader had sent it.
+                let current_epoch = target
                     .leadership()
                     .map(|leadership| leadership.borrow().epoch);
-                if let (Some(epoch), Some(repeated)) = (leadership, repeated) {
+                if let (Some(epoch), Some(repeated)) = (current_epoch, repeated) {
                     target.take_appended(epoch, repeated);
                 }
             }
@@ -177,9 +177,11 @@ impl<M: Machine> Network<M> {
             replicas.values().cloned().collect()
         };
         for other in others {
-            let leadership = other.leadership().map(|now| now.borrow().clone());
-            if let Some(now) = leadership.filter(|now| now.epoch > 0 && now.origin == origin) {
-                other.leader_is_gone(now.epoch);
+            let leadership = other.leadership().map(|watch| watch.borrow().clone());
+            if let Some(current) =
+                leadership.filter(|current| current.epoch > 0 && current.origin == origin)
+            {
+                other.leader_is_gone(current.epoch);
             }
         }
     }

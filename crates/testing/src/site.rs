@@ -47,11 +47,13 @@ pub struct Fleet {
 /// A running installation with control, cells and agents.
 pub struct Site {
     pub runtime: Arc<Runtime>,
+    /// What control's APIs use: it takes commands and reads the state.
     pub conductor: ControlHandle,
     /// The time of day for control, which a test can advance.
     pub clock: Clock,
     pub cells: BTreeMap<CellId, Arc<Cell>>,
     pub fleet: Arc<Mutex<Fleet>>,
+    /// The task that runs the agents of a cell.
     agents: BTreeMap<CellId, JoinHandle<()>>,
 }
 
@@ -69,7 +71,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Control reports a job as stuck after this time.
 pub const STUCK_AFTER: Duration = Duration::from_secs(3600);
 
-fn options() -> Options {
+/// The options of control in a site, with short time-outs.
+#[must_use]
+pub fn options() -> Options {
     Options {
         cell_down_after: Duration::from_secs(2),
         answer_timeout: Duration::from_secs(2),
@@ -93,6 +97,16 @@ impl Site {
         hosts: u32,
         fleet: Arc<Mutex<Fleet>>,
     ) -> Self {
+        Self::start_with(stores, (cells, hosts), fleet, options()).await
+    }
+
+    /// As [`Self::start`], with these options of control.
+    pub async fn start_with(
+        stores: Stores<'_>,
+        (cells, hosts): (u32, u32),
+        fleet: Arc<Mutex<Fleet>>,
+        options: Options,
+    ) -> Self {
         let engine = match stores {
             Stores::Memory => engine_on(MemoryJournal::new()),
             Stores::In(path) => {
@@ -107,7 +121,7 @@ impl Site {
             Scheduler::new(SchedulerConfig::default(), PrepareOptions::default()).unwrap();
         let scheduler = SchedulerHandle::new(engine.clone(), scheduler);
         let clock = Clock::movable();
-        let conductor = ControlHandle::with_clock(engine.clone(), options(), clock.clone());
+        let conductor = ControlHandle::with_clock(engine.clone(), options, clock.clone());
         let runtime = Runtime::start(conductor.clone(), scheduler).unwrap();
         let mut site = Self {
             runtime,
@@ -256,7 +270,7 @@ impl Site {
                 views
             )
         });
-        panic!("it never came to: {what}\n{}", state.await);
+        panic!("the condition never held: {what}\n{}", state.await);
     }
 
     /// Waits until the scheduler has the states of `hosts` hosts. A host's state arrives with the event that the
@@ -278,7 +292,7 @@ impl Site {
     }
 
     /// Waits until nothing is under way, and checks that nothing is lost or left over.
-    pub async fn rest(&self) -> World {
+    pub async fn wait_until_at_rest(&self) -> World {
         for _ in 0..POLLS_MAX {
             let world = self.world().await;
             if world.is_at_rest() {
@@ -297,6 +311,7 @@ impl Site {
     }
 
     async fn world(&self) -> World {
+        // Empty at first: the states of this site are filled in below.
         let mut world = World::new(0, 0, 0);
         world.at = now();
         world.control = self.conductor.read(|control, _| control.clone()).await;

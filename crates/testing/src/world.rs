@@ -60,6 +60,8 @@ pub struct World {
     pub failing: Vec<HostId>,
     /// How many alternates each ranking asks for.
     pub alternates: usize,
+    /// Whether instances may be built in another cell if theirs cannot.
+    pub may_reschedule: bool,
     pub options: Options,
 }
 
@@ -104,6 +106,7 @@ pub fn candidate(host: HostId, vcpus: i64) -> Candidate {
             provider: host.0,
             resources: vec![(CPU.into(), vcpus), (RAM.into(), 512 * vcpus)],
         }],
+        mappings: agent::mappings_on(host),
     }
 }
 
@@ -121,6 +124,7 @@ impl World {
             fails_one_in: 0,
             failing: Vec::new(),
             alternates: 2,
+            may_reschedule: false,
             options: Options::default(),
         };
         let at = world.at;
@@ -334,6 +338,7 @@ impl World {
             }
             Packet::ToControl(message, reply) => self.handle_reply(&message, reply),
             Packet::ToAgent(host, effect) => {
+                agent::check_mappings(host, &effect);
                 let fails_at_random = self.fails_one_in > 0 && self.rng.one_in(self.fails_one_in);
                 let fails = fails_at_random || self.failing.contains(&host);
                 let agent = self.agents.get_mut(&host).unwrap();
@@ -368,6 +373,8 @@ impl World {
         let command = match (message, reply) {
             (Message::Create(create), Reply::Accepted) => Command::CreateAccepted {
                 instance: create.instance,
+                claim_number: create.claim_number,
+                is_built: false,
             },
             (Message::Reserve { migration, .. }, Reply::Accepted) => Command::MoveReserved {
                 migration: *migration,

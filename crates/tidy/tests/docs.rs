@@ -1,7 +1,7 @@
-//! Every path and source file that the checked pages name exists, and has the identifiers that a page says it has.
-//! Every crate and decision record is listed.
+//! Every path, source file and identifier that the checked pages name exists, and a file has the identifiers that a page says
+//! it has. Every crate and decision record is listed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::Path;
 
@@ -21,6 +21,9 @@ const PAGES: [&str; 7] = [
 
 /// The pages that name source files without their folders.
 const PAGES_WITH_FILE_NAMES: [&str; 3] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/ranking.md"];
+
+/// The pages whose identifiers are all those of the project.
+const PAGES_WITH_IDENTIFIERS: [&str; 2] = ["ARCHITECTURE.md", "CONTRIBUTING.md"];
 
 /// The prefixes of paths from the root of the workspace.
 const FOLDERS: [&str; 5] = ["crates/", "tests/", "docs/", "packaging/", "examples/"];
@@ -65,10 +68,14 @@ fn every_path_in_a_page_exists() {
     );
 }
 
-/// Appends the paths of all files below a folder.
+/// Appends the paths of all files below a folder. Folders whose names begin with a dot have files of tools.
 fn collect_files(folder: &Path, files: &mut Vec<String>) {
     for entry in fs::read_dir(folder).expect("it can be read") {
-        let path = entry.expect("it can be read").path();
+        let entry = entry.expect("it can be read");
+        let path = entry.path();
+        if entry.file_name().to_string_lossy().starts_with('.') {
+            continue;
+        }
         if path.is_dir() {
             collect_files(&path, files);
         } else {
@@ -119,14 +126,41 @@ fn names_in_files(page: &str) -> Vec<(String, String)> {
     names
 }
 
+fn is_identifier(name: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_:".contains(c);
+    !name.is_empty() && name.chars().all(is_allowed)
+}
+
+#[test]
+fn every_identifier_in_a_page_is_somewhere_in_the_source() {
+    let mut files = Vec::new();
+    for folder in ["crates", "tests", "packaging"] {
+        collect_files(&workspace().join(folder), &mut files);
+    }
+    let mut words = HashSet::new();
+    for file in files {
+        // Files that are no texts have no identifiers.
+        let text = fs::read_to_string(file).unwrap_or_default();
+        let found = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.extend(found.map(str::to_owned));
+    }
+    let is_known = |name: &str| name.split("::").all(|part| words.contains(part));
+    let missing_of = |page: &str| -> Vec<String> {
+        let names = code_and_links(&read(page)).into_iter();
+        let missing = names.filter(|name| is_identifier(name) && !is_known(name));
+        missing.map(|name| format!("{page} names {name}")).collect()
+    };
+    let missing: Vec<String> = PAGES_WITH_IDENTIFIERS
+        .into_iter()
+        .flat_map(missing_of)
+        .collect();
+    assert!(missing.is_empty(), "not there any more: {missing:?}");
+}
+
 #[test]
 fn every_identifier_that_a_page_places_in_a_source_file_is_there() {
     let mut files = Vec::new();
     collect_files(&workspace().join("crates"), &mut files);
-    let is_identifier = |name: &str| {
-        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_:".contains(c);
-        !name.is_empty() && name.chars().all(is_allowed)
-    };
     let mut checked = 0;
     let mut missing = Vec::new();
     for page in PAGES {

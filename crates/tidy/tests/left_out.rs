@@ -1,11 +1,12 @@
-//! A crate whose manifest leaves out the tests of its sources, or the examples of its documentation, has none. Without
-//! them it is not compiled once more for each, only to run nothing.
+//! A library with `test = false` in its manifest has no unit tests, and one with `doctest = false` has no examples in its
+//! documentation. These settings save compiling a library once more for each of the two when there is nothing to run, but
+//! with them tests and examples that somebody adds later would silently never run.
 
 use placewright_tidy::manifests::read_toml;
 use placewright_tidy::source::{SourceFile, rust_files, workspace};
 
-/// The first words after the quotes that open a block of code which rustdoc runs.
-const RUST: &[&str] = &[
+/// The first word after the fence of a code block, if rustdoc compiles the block as an example.
+const EXAMPLE_LANGUAGES: &[&str] = &[
     "",
     "rust",
     "no_run",
@@ -14,8 +15,8 @@ const RUST: &[&str] = &[
     "ignore",
 ];
 
-/// Whether the manifest at this path from the root says `key = false` for its library.
-fn is_left_out(manifest: &str, key: &str) -> bool {
+/// Whether the manifest has `key = false` for its library. The path is relative to the root of the workspace.
+fn is_disabled(manifest: &str, key: &str) -> bool {
     let manifest = read_toml(&workspace().join(manifest)).expect("it can be read");
     let value = manifest.get("lib").and_then(|library| library.get(key));
     value.and_then(toml::Value::as_bool) == Some(false)
@@ -42,26 +43,26 @@ fn has_examples(file: &SourceFile) -> bool {
         };
         if let Some(kind) = text.trim_start().strip_prefix("```") {
             let first_word = kind.split(',').next().unwrap_or_default().trim();
-            found |= !is_open && RUST.contains(&first_word);
+            found |= !is_open && EXAMPLE_LANGUAGES.contains(&first_word);
             is_open = !is_open;
         }
     }
     found
 }
 
-/// The sources that have what the manifest of their crate leaves out.
-fn forgotten(key: &str, has: fn(&SourceFile) -> bool) -> Vec<String> {
+/// The source files that have tests or examples although the manifest of their crate disables them with this key.
+fn files_with_disabled(key: &str, has: fn(&SourceFile) -> bool) -> Vec<String> {
     let files = rust_files(&workspace()).expect("they can be read");
     let in_sources = files.into_iter().filter(|file| {
         let (directory, _) = file.path.split_once("/src/").unwrap_or_default();
-        !directory.is_empty() && is_left_out(&format!("{directory}/Cargo.toml"), key) && has(file)
+        !directory.is_empty() && is_disabled(&format!("{directory}/Cargo.toml"), key) && has(file)
     });
     in_sources.map(|file| file.path).collect()
 }
 
 #[test]
-fn a_library_whose_tests_are_left_out_has_none() {
-    let files = forgotten("test", has_tests);
+fn a_library_with_disabled_tests_has_none() {
+    let files = files_with_disabled("test", has_tests);
     assert!(
         files.is_empty(),
         "these have tests, which do not run because their manifest has `test = false`: {files:?}"
@@ -69,8 +70,8 @@ fn a_library_whose_tests_are_left_out_has_none() {
 }
 
 #[test]
-fn a_library_whose_examples_are_left_out_has_none() {
-    let files = forgotten("doctest", has_examples);
+fn a_library_with_disabled_examples_has_none() {
+    let files = files_with_disabled("doctest", has_examples);
     assert!(
         files.is_empty(),
         "these have examples, which do not run because their manifest has `doctest = false`: {files:?}"

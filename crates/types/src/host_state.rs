@@ -12,6 +12,19 @@ use uuid::Uuid;
 
 use crate::platform::Platform;
 
+/// The versions of the compute service with which services begin to do something that others may only count on once all
+/// services of a cell do it, in rising order.
+pub const SERVICE_VERSIONS: [u32; 1] = [OWNER_TRAIT_SINCE];
+
+/// The version of this release's compute service: the last one of [`SERVICE_VERSIONS`].
+pub const SERVICE_VERSION: u32 = SERVICE_VERSIONS[SERVICE_VERSIONS.len() - 1];
+
+/// The first version of the compute service that sets [`OWNER_TRAIT`]; the number is Nova's.
+pub const OWNER_TRAIT_SINCE: u32 = 73;
+
+/// The trait of the providers that belong to the compute service, and not to another service of the same host.
+pub const OWNER_TRAIT: &str = "OWNER_NOVA";
+
 /// The names and addresses of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -38,6 +51,18 @@ pub struct HostFacts {
     pub platform: Platform,
     /// Further statistics that the host reports, by name.
     pub stats: BTreeMap<String, String>,
+    /// The version of the compute service that manages the host, as far as placement has what that version writes
+    /// there. 0 if the service said none, because it is of an earlier release or has not written the host yet.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub service_version: u32,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// The load of a host.

@@ -50,8 +50,11 @@ use crate::text;
 
 pub mod device;
 pub mod group;
+pub mod rule_text;
 
-pub use device::{DeviceProfile, PciNumaPolicy, PciRequest, PortResourceRequest, RequestedNetwork};
+pub use device::{
+    DeviceGroup, DeviceProfile, PciNumaPolicy, PciRequest, PortResourceRequest, RequestedNetwork,
+};
 pub use group::{GroupPolicy, RequestGroupPolicy, ServerGroup, TopologyRelation, TopologyRule};
 
 /// A request to place one or more equal instances: everything that decides where they go.

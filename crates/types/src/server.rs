@@ -87,6 +87,10 @@ pub struct ServerFields {
     /// The id of the API request that created the server, `req-` and a UUID; `None` if an older release created it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+    /// The span of the API request that created the server, as the header `traceparent` of W3C Trace Context; `None` if
+    /// it is not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 /// The fields that differ between the servers of one request.

@@ -20,17 +20,26 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 /// How many failed hosts the log names; the others are counted.
 const FAILURES_NAMED: usize = 5;
 
+/// What the tasks of this module tell the runner of the hosts.
+#[derive(Debug)]
+pub(super) enum HostsNews {
+    /// The driver describes the hosts like this.
+    Described(Vec<HostDescription>),
+    /// Placement has these hosts as they are described.
+    Written(Vec<HostId>),
+}
+
 /// Lets the driver inspect its hosts periodically, and sends their descriptions to the runner.
 pub(super) async fn inspect_periodically(
     driver: Arc<dyn Driver>,
     interval: Duration,
-    to_runner: mpsc::Sender<Vec<HostDescription>>,
+    to_runner: mpsc::Sender<HostsNews>,
 ) {
     loop {
         sleep(interval).await;
         match driver.inspect().await {
             Ok(hosts) => {
-                if to_runner.send(hosts).await.is_err() {
+                if to_runner.send(HostsNews::Described(hosts)).await.is_err() {
                     return;
                 }
             }
@@ -40,10 +49,12 @@ pub(super) async fn inspect_periodically(
 }
 
 /// Writes hosts to placement when they have changed, and all hosts once in each `resync_interval`, unless that is
-/// zero. Hosts that could not be written are tried again until they are written.
+/// zero. Hosts that could not be written are tried again until they are written. The runner is told which hosts
+/// placement has.
 pub(super) async fn write_changed(
     placement: PlacementWriter,
     mut changed: mpsc::UnboundedReceiver<Arc<HostDescription>>,
+    to_runner: mpsc::Sender<HostsNews>,
     resync_interval: Duration,
     readiness: Arc<watch::Sender<Readiness>>,
 ) {
@@ -84,6 +95,10 @@ pub(super) async fn write_changed(
             let name = all.get(host).map_or("", |host| host.name.as_str());
             tracing::warn!(%host, name, %error, "placement does not have the host as described");
         }
+        let written = hosts.iter().map(|host| host.id());
+        let written = written.filter(|id| !report.failed.contains_key(id));
+        // An agent that has ended takes no news.
+        let _ = to_runner.send(HostsNews::Written(written.collect())).await;
         if report.failed.is_empty() {
             next_retry = None;
             backoff = RETRY_MIN;

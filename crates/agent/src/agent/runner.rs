@@ -8,11 +8,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::future::{AbortHandle, FutureExt as _, abortable};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use placewright_conductor::HostId;
-use placewright_link::{AgentConnection, AgentLink, LinkError, ToAgent, ToCell};
+use placewright_link::{AgentLink, ToAgent, ToCell};
 use placewright_tasks::{ContainedWork, contain_panic};
+use placewright_types::host_state::SERVICE_VERSION;
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use super::connection::{connect, receive, wait_for_capacity};
+use super::inventory::HostsNews;
 use super::work::WorkContext;
 use super::{Options, Readiness, check_hosts};
 use crate::description::HostDescription;
@@ -22,8 +25,6 @@ use crate::host::{Action, Host, Outcome, PhysicalCapacity, WorkResult};
 
 /// The result of a piece of work, and the host that it was done on.
 type HostWorkResult = (HostId, WorkResult);
-/// An attempt to connect to the cell.
-type Connecting = Pin<Box<dyn Future<Output = Result<AgentConnection, LinkError>> + Send>>;
 
 /// The maximum number of received messages, and of ended pieces of work, that are handled before
 /// anything is sent.
@@ -106,13 +107,13 @@ impl Runner {
         let _ = self.to_placement.send(description);
     }
 
-    /// Runs until the agent is stopped. If the driver is asked for its hosts periodically, the task that does so, the
-    /// inspector, sends `descriptions`.
+    /// Runs until the agent is stopped. The tasks that ask the driver for its hosts, and write them to placement, send
+    /// `news`, if there are any.
     pub(super) async fn run(
         mut self,
         link: Arc<dyn AgentLink>,
         mut stopped: watch::Receiver<bool>,
-        mut descriptions: mpsc::Receiver<Vec<HostDescription>>,
+        mut news: mpsc::Receiver<HostsNews>,
     ) {
         let mut to_cell: Option<mpsc::Sender<ToCell>> = None;
         let mut from_cell: Option<mpsc::Receiver<ToAgent>> = None;
@@ -128,7 +129,7 @@ impl Runner {
         let mut update_interval = interval(self.options.gather_time.max(Duration::from_millis(1)));
         update_interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut drain_deadline: Option<Instant> = None;
-        let mut has_inspector = !self.options.inspect_interval.is_zero();
+        let mut has_news = true;
         loop {
             if drain_deadline.is_some() && self.running_work.is_empty() && self.outbox.is_empty() {
                 return;
@@ -165,9 +166,9 @@ impl Runner {
                 () = wait_for_capacity(to_cell.as_ref()), if is_connection_full => {}
                 _ = update_interval.tick(), if !self.changed_hosts.is_empty() => self.queue_updates(),
                 _ = heartbeat.tick() => self.queue_heartbeats(to_cell.is_some()),
-                hosts = descriptions.recv(), if has_inspector => match hosts {
-                    Some(hosts) => self.update_descriptions(hosts, to_cell.is_some()),
-                    None => has_inspector = false,
+                received = news.recv(), if has_news => match received {
+                    Some(news) => self.handle_news(news, to_cell.is_some()),
+                    None => has_news = false,
                 },
                 stop = stopped.changed(), if drain_deadline.is_none() => {
                     // An error means that the `Agent` was dropped, which stops its runner too.
@@ -417,6 +418,26 @@ impl Runner {
         }
     }
 
+    fn handle_news(&mut self, news: HostsNews, is_connected: bool) {
+        match news {
+            HostsNews::Described(hosts) => self.update_descriptions(hosts, is_connected),
+            HostsNews::Written(hosts) => self.report_version(&hosts),
+        }
+    }
+
+    /// Has hosts that placement has report the version of this release's compute service.
+    fn report_version(&mut self, hosts: &[HostId]) {
+        for id in hosts {
+            let Some(entry) = self.hosts.get_mut(id) else {
+                continue;
+            };
+            entry.host.set_service_version(SERVICE_VERSION);
+            if entry.host.has_updates() {
+                self.changed_hosts.insert(*id);
+            }
+        }
+    }
+
     /// Applies the driver's new descriptions of its hosts. Hosts that it does not describe any more are kept.
     fn update_descriptions(&mut self, hosts: Vec<HostDescription>, is_connected: bool) {
         let hosts = match check_hosts(hosts) {
@@ -449,30 +470,6 @@ impl Runner {
     /// Milliseconds since the agent started.
     fn now_ms(&self) -> u64 {
         u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
-fn connect(link: &Arc<dyn AgentLink>, delay: Duration) -> Connecting {
-    let link = Arc::clone(link);
-    Box::pin(async move {
-        sleep(delay).await;
-        link.connect().await
-    })
-}
-
-/// Receives the cell's next message; none if the connection has ended. Without a connection it waits for ever.
-async fn receive(from_cell: &mut Option<mpsc::Receiver<ToAgent>>) -> Option<ToAgent> {
-    match from_cell {
-        Some(from_cell) => from_cell.recv().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits until the connection has capacity or has ended.
-async fn wait_for_capacity(to_cell: Option<&mpsc::Sender<ToCell>>) {
-    if let Some(to_cell) = to_cell {
-        // If the connection has ended, receiving from the cell reports that.
-        let _ = to_cell.reserve().await;
     }
 }
 

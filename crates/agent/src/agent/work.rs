@@ -11,6 +11,8 @@ use tokio::time::timeout;
 use crate::driver::{Driver, DriverError, DriverRequest, Operation};
 use crate::host::{Outcome, Work};
 
+use super::build_span::BuildSpan;
+
 /// The context in which work on one host is carried out.
 pub(super) struct WorkContext {
     pub(super) driver: Arc<dyn Driver>,
@@ -22,21 +24,29 @@ pub(super) struct WorkContext {
 }
 
 impl WorkContext {
+    /// Carries out the work, with a span for it if its request is recorded.
     pub(super) async fn carry_out(self, work: Work) -> Outcome {
+        let span = BuildSpan::begin(&work, &self.host_name);
+        let outcome = self.run_all(&work).await;
+        span.end(&outcome);
+        outcome
+    }
+
+    async fn run_all(&self, work: &Work) -> Outcome {
         // `acquire` fails only for a closed semaphore, and this one is never closed.
         let _permit = match work.makes_guest {
             true => self.build_permits.acquire().await.ok(),
             false => None,
         };
         for operation in &work.operations {
-            let Err(error) = self.run(*operation, &work).await else {
+            let Err(error) = self.run(*operation, work).await else {
                 continue;
             };
             if !work.makes_guest {
                 let was_undone = false;
                 return Outcome::Failed { error, was_undone };
             }
-            let undone = self.run(Operation::Destroy, &work).await;
+            let undone = self.run(Operation::Destroy, work).await;
             let (instance, _) = work.guest;
             if let Err(error) = &undone {
                 tracing::warn!(

@@ -26,6 +26,10 @@ pub(super) struct ReportedState {
     changed_instances: BTreeSet<InstanceId>,
     /// Whether a full report is due.
     is_full_report_due: bool,
+    /// The version of the compute service that is reported; 0 until placement has the host.
+    service_version: u32,
+    /// Whether a report of the facts is due.
+    are_facts_due: bool,
     /// The number of the last update of this session.
     sequence: u64,
 }
@@ -105,11 +109,18 @@ impl Host {
         self.reported.is_full_report_due = true;
     }
 
+    /// Sets the version of the compute service, which is reported from now on.
+    pub fn set_service_version(&mut self, version: u32) {
+        self.reported.are_facts_due |= self.reported.service_version != version;
+        self.reported.service_version = version;
+    }
+
     /// Whether an update is due.
     #[must_use]
     pub fn has_updates(&self) -> bool {
         let reported = &self.reported;
         reported.is_full_report_due
+            || reported.are_facts_due
             || reported.load != reported.reported_load
             || !reported.changed_instances.is_empty()
     }
@@ -132,9 +143,14 @@ impl Host {
         let mut updates = Vec::new();
         if self.reported.is_full_report_due {
             self.reported.is_full_report_due = false;
+            self.reported.are_facts_due = false;
             self.reported.changed_instances.clear();
             let report = self.full_report(description, service_host);
             updates.push(HostUpdate::Full(Box::new(report)));
+        }
+        if std::mem::take(&mut self.reported.are_facts_due) {
+            let facts = description.facts(service_host, self.reported.service_version);
+            updates.push(HostUpdate::Facts(Box::new(facts)));
         }
         let load = self.reported.load;
         for instance in std::mem::take(&mut self.reported.changed_instances) {
@@ -181,7 +197,7 @@ impl Host {
         let instances = self.reported.reported_instances.iter();
         let instances = instances.filter_map(|instance| self.instance_report(*instance));
         placewright_types::host_state::HostReport {
-            facts: description.facts(service_host),
+            facts: description.facts(service_host, self.reported.service_version),
             load: self.reported.load,
             metrics: description.metrics.clone(),
             instances: instances.collect(),

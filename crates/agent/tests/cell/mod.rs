@@ -9,7 +9,7 @@ use std::sync::Arc;
 use placewright_agent::HostDescription;
 use placewright_agent::simulated::IdenticalHosts;
 use placewright_conductor::cell_conductor::{Failure, GuestRef, Order, Step};
-use placewright_conductor::{Amounts, HostId, InstanceId, Spec};
+use placewright_conductor::{Amounts, Candidate, HostId, InstanceId, Spec};
 use placewright_link::{
     AgentConnection, AgentLink, LinkError, LinkFuture, SessionStart, ToAgent, ToCell,
 };
@@ -154,6 +154,16 @@ pub fn instance(number: u32) -> InstanceId {
     InstanceId(Uuid::from_u128(0x1057_0000 + u128::from(number)))
 }
 
+/// A candidate without mappings.
+pub fn candidate(host: HostId, amounts: Vec<Amounts>) -> Candidate {
+    Candidate {
+        host,
+        zone: None,
+        amounts,
+        mappings: Vec::new(),
+    }
+}
+
 /// An order for a step with an instance that has `memory_mb` MiB of a host.
 pub fn order(host: HostId, instance: InstanceId, step: Step, memory_mb: i64) -> Order {
     Order {
@@ -183,6 +193,7 @@ pub fn order(host: HostId, instance: InstanceId, step: Step, memory_mb: i64) -> 
             host,
             number: GUEST_NUMBER,
         }),
+        mappings: Vec::new(),
     }
 }
 

@@ -11,7 +11,8 @@ use crate::fields::ObjectParser;
 use crate::routed_request::RoutedRequest;
 use crate::{error, page, time};
 
-/// The maximum length of a public key in characters. An RSA key of 16,384 bits has 2,800.
+/// The maximum length of a public key in characters. OpenSSH's largest RSA key, of 16,384 bits, has about 2,800
+/// characters.
 const KEY_CHARS_MAX: usize = 16_384;
 
 /// The user to whom the key pairs of a request belong. From version 2.10 on this may be another

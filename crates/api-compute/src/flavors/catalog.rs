@@ -81,8 +81,8 @@ struct ListOptions {
 
 impl ListOptions {
     fn parse(request: &RoutedRequest<'_>) -> ApiResult<Self> {
-        // As in Nova, only who may see all flavors can choose between public and private ones. [`is_visible`] reads the
-        // same rule.
+        // As in Nova, only callers who may see all flavors can choose between public and private ones. [`is_visible`]
+        // reads the same rule.
         let sees_all_flavors = request.is_allowed(Rule::FlavorAccessList);
         let is_public = match request.query.get("is_public") {
             _ if !sees_all_flavors => None,
@@ -209,6 +209,7 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::FlavorsCreate)?;
     let body = request.json()?;
     let (id, flavor) = parse_flavor(request, &body)?;
+    // The expected row is none: the command is refused if there is a flavor with this id already.
     let command = Command::Guarded {
         expected: vec![Change::Flavor(id.clone(), None)],
         command: Box::new(Command::SetFlavor {
@@ -277,11 +278,6 @@ fn parse_flavor(request: &RoutedRequest<'_>, body: &Value) -> ApiResult<(String,
     };
     parser.finish()?;
     body_parser.finish()?;
-    let projects = if is_public {
-        Vec::new()
-    } else {
-        vec![request.project().to_owned()]
-    };
     let flavor = Flavor {
         name: name.to_owned(),
         vcpus,
@@ -290,7 +286,8 @@ fn parse_flavor(request: &RoutedRequest<'_>, body: &Value) -> ApiResult<(String,
         ephemeral_gb,
         swap_mb,
         is_public,
-        projects,
+        // As in Nova, the project of the caller has no access to a private flavor until it is given.
+        projects: Vec::new(),
         description: description.map(str::to_owned),
         extra_specs: std::collections::BTreeMap::new(),
     };

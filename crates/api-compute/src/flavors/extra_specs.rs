@@ -9,6 +9,7 @@ use super::{catalog, change_flavor, find};
 use crate::error;
 use crate::fields::{self, ObjectParser};
 use crate::routed_request::RoutedRequest;
+use crate::topology::flavor_rules;
 
 /// The maximum number of extra specs of a flavor.
 const SPECS_MAX: usize = 1000;
@@ -64,6 +65,7 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let mut parser = ObjectParser::of_body(&body)?;
     let specs = parse_specs(request, "extra_specs", parser.take_required("extra_specs")?)?;
     parser.finish()?;
+    flavor_rules::check_extra_specs(request, "extra_specs", &specs).await?;
     change_flavor(request, |flavor| add_specs(flavor, &specs)).await?;
     Reply::value(200, &body)
 }
@@ -89,6 +91,7 @@ pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
             return Err(ApiError::bad_request(message));
         }
     }
+    flavor_rules::check_extra_specs(request, "", &specs).await?;
     change_flavor(request, |flavor| add_specs(flavor, &specs)).await?;
     Reply::value(200, &body)
 }

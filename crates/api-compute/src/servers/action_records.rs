@@ -7,7 +7,8 @@
 use std::collections::{HashMap, HashSet};
 
 use placewright_conductor::super_conductor::{Migration, MigrationStatus};
-use placewright_conductor::{Action, InstanceId};
+use placewright_conductor::{Action, Attempt, InstanceId};
+use placewright_placement::Timestamp;
 use uuid::Uuid;
 
 use super::body;
@@ -28,6 +29,8 @@ pub(super) struct ControlRecords {
     create_id: Option<String>,
     /// The creation of the server, while no cell has reported the server.
     pub(super) pending_create: Option<Action>,
+    /// The time of the request and the attempts in the cell that the server was taken from, if it was.
+    before: Option<(Timestamp, Vec<Attempt>)>,
     /// The moves of the server, the oldest first, and the decision about the latest one.
     moves: Vec<Action>,
 }
@@ -47,6 +50,8 @@ impl ControlRecords {
                 .server
                 .request_id,
             pending_create: pending_create(server),
+            before: (server.mapping.left_cell())
+                .map(|left| (server.mapping.created_at, left.attempts.clone())),
             moves,
         }
     }
@@ -54,6 +59,13 @@ impl ControlRecords {
     /// All records of the server, the oldest first. `recorded` are those of its cell, in their order.
     pub(super) fn combine(self, mut recorded: Vec<Action>) -> Vec<ActionRecord> {
         self.identify(&mut recorded);
+        // The cell that built the server knows nothing of the one before.
+        if let Some(((since, attempts), create)) = self.before.as_ref().zip(recorded.first_mut())
+            && create.name == CREATE
+        {
+            create.started_at = *since;
+            create.attempts.splice(0..0, attempts.iter().cloned());
+        }
         let numbered = recorded.into_iter().enumerate();
         let mut records: Vec<ActionRecord> = numbered
             .map(|(number, action)| ActionRecord {
@@ -229,7 +241,6 @@ fn decision(server: &ServerView<'_>) -> Option<Action> {
 #[cfg(test)]
 mod tests {
     use placewright_conductor::Fault;
-    use placewright_placement::Timestamp;
 
     use super::*;
 
@@ -249,6 +260,7 @@ mod tests {
             instance: InstanceId(Uuid::from_u128(7)),
             create_id: Some("req-1".to_owned()),
             pending_create: None,
+            before: None,
             moves,
         };
         of_control.combine(recorded)

@@ -33,6 +33,8 @@ pub(crate) fn for_move(mut body: ServerBody) -> ServerBody {
     body.request.force_nodes.clear();
     body.request.ignore_hosts.clear();
     body.request.requested_destination = None;
+    // A move is not part of the request that created the server.
+    body.server.traceparent = None;
     body
 }
 

@@ -99,6 +99,7 @@ fn make_builds(
     };
     body.server.reservation_id.clone_from(&reservation_id);
     body.server.request_id = Some(action_records::format_id(request.request_uuid));
+    body.server.traceparent = placewright_spans::current().map(|span| span.to_string());
     body.server.public_key = public_key;
     let has_secrets = !create_request.secrets.is_empty();
     body.server.secrets_mark = has_secrets.then(secrets::new_mark);
@@ -269,6 +270,12 @@ fn look_up(
     request.project().clone_into(&mut request_spec.project_id);
     request.user().clone_into(&mut request_spec.user_id);
     request_spec.num_instances = create_request.count;
+    request_spec
+        .requested_networks
+        .clone_from(&create_request.port_requests);
+    let device_profiles = &request.api_state.options.device_profiles;
+    request_spec.device_profiles =
+        device_profiles.of_flavor(&request_spec.flavor, "server.flavorRef")?;
     request_spec.is_bfv = create_request.is_bfv;
     create_request
         .hints

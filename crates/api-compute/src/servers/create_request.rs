@@ -2,7 +2,7 @@
 
 use placewright_auth::Rule;
 use placewright_http::{ApiError, ApiResult};
-use placewright_scheduler::request::Destination;
+use placewright_scheduler::request::{Destination, RequestedNetwork};
 use placewright_secrets::SecretFields;
 use placewright_types::server::ServerFields;
 use serde_json::Value;
@@ -36,6 +36,8 @@ pub(super) struct CreateRequest<'a> {
     /// Whether the server boots from a volume.
     pub(super) is_bfv: bool,
     pub(super) hostname: Option<String>,
+    /// The ports that come with a resource request.
+    pub(super) port_requests: Vec<RequestedNetwork>,
     pub(super) server: ServerFields,
     pub(super) secrets: SecretFields,
 }
@@ -65,7 +67,7 @@ pub(super) fn parse<'a>(
         flavor_id: flavor_id.clone(),
         ..ServerFields::default()
     };
-    parse_devices(request, &mut parser, &mut server)?;
+    let port_requests = parse_devices(request, &mut parser, &mut server)?;
     let is_bfv = boots_from_volume(&server.block_device_mapping_v2);
     parse_image(&mut parser, &mut server)?;
     if let Some(value) = parser.take("metadata") {
@@ -96,6 +98,9 @@ pub(super) fn parse<'a>(
     if count_min.is_some_and(|count_min| count_min > count_max) {
         return Err(parser.field_error("min_count", "it must not be more than max_count"));
     }
+    if count_max > 1 && !port_requests.is_empty() {
+        return Err(parser.field_error("max_count", "a port is that of one server"));
+    }
     let wants_reservation = parser.boolean("return_reservation_id")?.unwrap_or(false);
     parser.finish()?;
     let count = u32::try_from(count_max).unwrap_or(1);
@@ -113,6 +118,7 @@ pub(super) fn parse<'a>(
         destination,
         is_bfv,
         hostname,
+        port_requests,
         server,
         secrets,
     })

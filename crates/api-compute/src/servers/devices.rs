@@ -2,7 +2,10 @@
 
 use std::net::IpAddr;
 
+use placewright_auth::Rule;
 use placewright_http::{ApiError, ApiResult};
+use placewright_scheduler::request::{self, PortResourceRequest, RequestedNetwork};
+use placewright_scheduler::translate::port;
 use placewright_types::server::{BlockDevice, ScalarValue, ServerFields};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -13,16 +16,20 @@ use crate::routed_request::RoutedRequest;
 /// The maximum number of networks, of block devices and of security groups of a server.
 pub(super) const LIST_ITEMS_MAX: usize = 128;
 
+/// The maximum number of request groups of all ports of a server.
+const PORT_GROUPS_MAX: usize = 64;
+
 /// The maximum number of fields of a block device.
 const DEVICE_FIELDS_MAX: usize = 32;
 
 /// Parses networks and block devices. They are stored as the request has them, except that block devices in the older
-/// form, `block_device_mapping`, are converted to the newer one.
+/// form, `block_device_mapping`, are converted to the newer one. Returns the ports that come with a resource request.
 pub(super) fn parse_devices(
     request: &RoutedRequest<'_>,
     parser: &mut ObjectParser<'_>,
     server: &mut ServerFields,
-) -> ApiResult<()> {
+) -> ApiResult<Vec<RequestedNetwork>> {
+    let mut port_requests = Vec::new();
     match parser.take("networks") {
         None if request.version.since(37) => {
             let message = "it is missing: a list, or auto or none";
@@ -30,8 +37,8 @@ pub(super) fn parse_devices(
         }
         None => {}
         Some(value) => {
-            check_networks(request, &parser.path_of("networks"), value)?;
-            check_served(request, parser, value)?;
+            port_requests = check_networks(request, &parser.path_of("networks"), value)?;
+            check_served(request, parser, value, port_requests.len())?;
             let networks = serde_json::from_value(value.clone());
             server.networks =
                 Some(networks.map_err(|error| parser.field_error("networks", error))?);
@@ -61,7 +68,7 @@ pub(super) fn parse_devices(
         let devices = serde_json::from_value(devices);
         server.block_device_mapping_v2 = devices.map_err(|error| parser.field_error(key, error))?;
     }
-    Ok(())
+    Ok(port_requests)
 }
 
 /// Checks that a block device has few fields, each with a simple value.
@@ -133,14 +140,17 @@ pub(super) fn text<'d>(device: &'d BlockDevice, name: &str) -> Option<&'d str> {
     device.get(name).and_then(ScalarValue::text)
 }
 
-/// Refuses a list of networks that is not empty, if control itself serves the Network API: such an installation has no
-/// networks.
+/// Refuses networks and ports without a resource request, if control itself serves the Network API: such an installation
+/// has no networks.
 fn check_served(
     request: &RoutedRequest<'_>,
     parser: &ObjectParser<'_>,
     networks: &Value,
+    port_requests: usize,
 ) -> ApiResult<()> {
-    let asks_for_one = networks.as_array().is_some_and(|list| !list.is_empty());
+    let asks_for_one = networks
+        .as_array()
+        .is_some_and(|list| list.len() > port_requests);
     if request.api_state.options.serves_networks && asks_for_one {
         let message = "this installation has no networks: it must be empty, auto or none";
         return Err(parser.field_error("networks", message));
@@ -148,13 +158,19 @@ fn check_served(
     Ok(())
 }
 
-fn check_networks(request: &RoutedRequest<'_>, path: &str, value: &Value) -> ApiResult<()> {
+/// Checks the networks of a request. Returns those of which the request has the resource request of a port.
+fn check_networks(
+    request: &RoutedRequest<'_>,
+    path: &str,
+    value: &Value,
+) -> ApiResult<Vec<RequestedNetwork>> {
+    let mut port_requests: Vec<RequestedNetwork> = Vec::new();
     let items = match value {
         Value::Array(_) => fields::parse_list(path, value, LIST_ITEMS_MAX)?,
         Value::String(word)
             if request.version.since(37) && matches!(word.as_str(), "auto" | "none") =>
         {
-            return Ok(());
+            return Ok(port_requests);
         }
         other => return Err(fields::type_error(path, "a list", other)),
     };
@@ -176,7 +192,52 @@ fn check_networks(request: &RoutedRequest<'_>, path: &str, value: &Value) -> Api
         if request.version.since(32) {
             network.nullable_text("tag", 1..=60)?;
         }
+        let resource_request = network.take("resource_request");
+        if let Some(value) = resource_request.filter(|value| !value.is_null()) {
+            request.authorize(Rule::ServersCreatePortRequest)?;
+            port_requests.push(port_request(&path, item, value)?);
+        }
         network.finish()?;
     }
-    Ok(())
+    if port_requests.iter().map(group_count).sum::<usize>() > PORT_GROUPS_MAX {
+        let message =
+            format!("all ports together must have at most {PORT_GROUPS_MAX} request groups");
+        return Err(ApiError::field(path, message));
+    }
+    Ok(port_requests)
+}
+
+fn group_count(network: &RequestedNetwork) -> usize {
+    let resource_request = network.resource_request.as_ref();
+    let groups = resource_request.and_then(|request| request.request_groups.as_ref());
+    groups.map_or(1, Vec::len)
+}
+
+/// Parses the resource request of a port, as the Network API shows it (extension `port-resource-request-groups`).
+fn port_request(path: &str, item: &Value, value: &Value) -> ApiResult<RequestedNetwork> {
+    let port = item.get("port").and_then(Value::as_str);
+    let Some(port_id) = port.and_then(|port| Uuid::try_parse(port).ok()) else {
+        let message = "it is missing: the resource request is that of a port";
+        return Err(ApiError::field(&format!("{path}.port"), message));
+    };
+    let request_path = format!("{path}.resource_request");
+    let resource_request: PortResourceRequest = request::read(value).map_err(|error| {
+        let path = match error.field.as_str() {
+            "." => request_path.clone(),
+            field => format!("{request_path}.{field}"),
+        };
+        ApiError::field(&path, error.message)
+    })?;
+    port::check(&resource_request, path)
+        .map_err(|error| ApiError::bad_request(format!("{error}.")))?;
+    let groups = resource_request.request_groups.as_deref().unwrap_or(&[]);
+    if let Some(index) = groups.iter().position(|group| group.id.is_empty()) {
+        let path = format!("{request_path}.request_groups[{index}].id");
+        return Err(ApiError::field(&path, "it must not be empty"));
+    }
+    Ok(RequestedNetwork {
+        port_id: Some(port_id),
+        resource_request: Some(resource_request),
+        ..RequestedNetwork::default()
+    })
 }

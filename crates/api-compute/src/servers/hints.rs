@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use placewright_conductor::{ControlState, HardRule, InstanceId};
 use placewright_http::{ApiError, ApiResult};
 use placewright_placement::group::{self, Relation, RuleScope};
+use placewright_scheduler::request::rule_text::RULE_SERVERS_MAX;
 use placewright_scheduler::request::{RequestSpec, TopologyRule};
 use serde_json::Value;
 use uuid::Uuid;
@@ -12,7 +13,7 @@ use uuid::Uuid;
 use crate::admin::server_groups;
 use crate::fields::{self, ObjectParser};
 use crate::routed_request::RoutedRequest;
-use crate::topology::{self, RULE_SERVERS_MAX};
+use crate::topology::{self, flavor_rules};
 
 /// The keys under which a body may have hints. An error in the shape or the size of the hints names the key that the
 /// body has; an error in a topology rule, a UUID or the group names the first key.
@@ -61,8 +62,8 @@ impl Hints {
             // Fewer than one of these servers may be on the host, that is, none.
             host_rules.push(host_rule(Relation::FewerThan(1), different_hosts));
         }
-        let names_no_servers = topology_rules.iter().any(|rule| rule.to.is_empty());
-        if names_no_servers && group.is_none() && server_count as usize > RULE_SERVERS_MAX {
+        let is_about_siblings = topology_rules.iter().any(TopologyRule::is_about_siblings);
+        if is_about_siblings && group.is_none() && server_count as usize > RULE_SERVERS_MAX {
             let message = format!(
                 "a rule without \"to\" is about all servers of the request: for more than \
                  {RULE_SERVERS_MAX} make a server group"
@@ -93,25 +94,17 @@ impl Hints {
                 .flatten()
             {
                 if Uuid::try_parse(text).is_ok_and(|id| is_invisible(request, control, id)) {
+                    // No server has the nil UUID, so the hint has the same effect as one that names a missing server.
                     *text = Uuid::nil().to_string();
                 }
             }
         }
         topology::check_rules(request, control, &topology_path(), &self.topology_rules)?;
         request_spec.topology_rules.clone_from(&self.topology_rules);
-        let Some(group) = self.group else {
-            return Ok(());
-        };
-        let group_row = control.conductor.groups().get(&group);
-        let group_row = group_row.filter(|group_row| {
-            group_row.project == request.project() || request.sees_all_projects()
-        });
-        let group_row = group_row.ok_or_else(|| {
-            let message = format!("there is no group {group}");
-            ApiError::field("os:scheduler_hints.group", message)
-        })?;
-        request_spec.instance_group = Some(server_groups::for_scheduler(control, group, group_row));
-        Ok(())
+        if let Some(group) = self.group {
+            add_group(request, control, group, request_spec)?;
+        }
+        flavor_rules::add(control, "server.flavorRef", request_spec)
     }
 
     /// Returns the hard rules that the claim of each of these instances has to satisfy. Topology rules that
@@ -140,13 +133,38 @@ impl Hints {
         }
         if self.group.is_none() && instances.len() > 1 {
             let topology_rules = request_spec.topology_rules.iter_mut();
-            for rule in topology_rules.filter(|rule| rule.to.is_empty()) {
+            for rule in topology_rules.filter(|rule| rule.is_about_siblings()) {
                 rule.to = instances.iter().map(|instance| instance.0).collect();
             }
         }
         let hard_topology_rules = topology::hard_rules(&request_spec.topology_rules);
         host_rules.into_iter().chain(hard_topology_rules).collect()
     }
+}
+
+/// Adds a server group, with its rules, to the scheduler's request.
+fn add_group(
+    request: &RoutedRequest<'_>,
+    control: &ControlState,
+    group: Uuid,
+    request_spec: &mut RequestSpec,
+) -> ApiResult<()> {
+    let group_row = control.conductor.groups().get(&group);
+    let group_row = group_row
+        .filter(|group_row| group_row.project == request.project() || request.sees_all_projects());
+    let group_row = group_row.ok_or_else(|| {
+        let message = format!("there is no group {group}");
+        ApiError::field("os:scheduler_hints.group", message)
+    })?;
+    let mut group = server_groups::for_scheduler(control, group, group_row);
+    // Rules that name servers are no rules between the members: each member has them as its own.
+    let (about_others, about_members) =
+        (group.topology_rules.into_iter()).partition(|rule| !rule.to.is_empty());
+    group.topology_rules = about_members;
+    let about_others: Vec<TopologyRule> = about_others;
+    request_spec.topology_rules.extend(about_others);
+    request_spec.instance_group = Some(group);
+    Ok(())
 }
 
 /// Parses a request's hints: those for filters, and the topology rules.

@@ -6,6 +6,7 @@
     reason = "each test uses another part of it"
 )]
 
+pub mod racks;
 pub mod test_cell;
 
 use std::sync::Arc;
@@ -61,6 +62,11 @@ impl Api {
 
     pub async fn start_with(cells: u32, hosts_per_cell: u32, options: ComputeOptions) -> Self {
         let site = Site::start(Stores::Memory, cells, hosts_per_cell, Arc::default()).await;
+        Self::on_site(site, options)
+    }
+
+    /// The compute API of a site.
+    pub fn on_site(site: Site, options: ComputeOptions) -> Self {
         let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
         let (policy, _) = Policy::load(&PolicyConfig::default()).unwrap();
         let mut registry = Registry::default();

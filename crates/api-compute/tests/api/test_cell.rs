@@ -1,4 +1,4 @@
-//! A cell between which and control a test stands.
+//! A cell whose messages and replies a test holds back, so that control and the cell know only what the test lets them.
 
 use std::sync::Arc;
 

@@ -333,6 +333,15 @@ fn write_level(writer: &mut Writer, level: &Level) {
         .iter()
         .for_each(|aggregate| writer.text(aggregate));
     writer.close_array();
+    if !level.names.is_empty() {
+        writer.key("names");
+        writer.open_object();
+        for (aggregate, name) in &level.names {
+            writer.key(aggregate);
+            writer.text(name);
+        }
+        writer.close_object();
+    }
     writer.close_object();
 }
 

@@ -9,13 +9,16 @@ use serde_json::json;
 
 use crate::shared::PlacementService;
 
-/// Shows whether this process leads, which entries it has, and where its journal is.
+/// Shows whether this process leads, which entries it has, where its journal is, and which versions the compute services
+/// of its cells have.
 pub(super) fn status(service: &PlacementService) -> ApiResult<Reply> {
     let report = ReplicaReport::of(service.placement.engine());
     let mut value = json!(report);
     value["store"] = json!(service.store.get());
     let followers = service.followers.get().map(|followers| followers());
     value["followers"] = json!(followers.unwrap_or_default());
+    let cells = service.cell_services.get().map(|report| report());
+    value["cells"] = json!(cells.unwrap_or_default());
     Reply::value(200, &value)
 }
 

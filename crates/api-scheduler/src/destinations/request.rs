@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use placewright_control::destinations::DestinationsRequest;
-use placewright_scheduler::request::RequestSpec;
+use placewright_scheduler::request::{RequestSpec, TopologyRule};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use uuid::Uuid;
@@ -27,7 +27,7 @@ const NAME_BYTES_MAX: usize = 255;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DestinationsBody {
-    request: RequestSpec,
+    pub(super) request: RequestSpec,
     instances: Vec<Uuid>,
     /// How many alternates each instance is to have.
     #[serde(default)]
@@ -92,7 +92,7 @@ pub(super) fn validate(body: DestinationsBody) -> HandlerResult<DestinationsRequ
     let group_rules = request.instance_group.iter();
     let group_rules = group_rules.flat_map(|group| &group.topology_rules);
     let mut rules = request.topology_rules.iter().chain(group_rules);
-    if count > 1 && rules.any(|rule| rule.to.is_empty()) {
+    if count > 1 && rules.any(TopologyRule::is_about_siblings) {
         request.siblings = body.instances.iter().copied().collect();
     }
     if body.claim {

@@ -4,6 +4,7 @@ use placewright_control::destinations::{Destinations, Offer, Selection};
 use placewright_control::placer::{
     EXPLAINED_MAX, Exclusion, HostStanding, RequestedHost, ScoreExplanation,
 };
+use placewright_scheduler::select::providers_of_groups;
 use placewright_scheduler::select::weights::Weight;
 use serde::Serialize;
 use uuid::Uuid;
@@ -246,7 +247,7 @@ impl<'a> CandidateBody<'a> {
         let host = &offer.host;
         let allocation_request = AllocationRequestBody {
             allocations: &host.candidates.get(offer.chosen)?.allocations,
-            mappings: host.mappings.get(offer.chosen)?,
+            mappings: providers_of_groups(host.mappings.get(offer.chosen)?).into(),
         };
         Some(Self {
             candidate: offer.candidate,

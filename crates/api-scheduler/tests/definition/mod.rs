@@ -19,6 +19,19 @@ const LEVELS: [(&str, u32, u64); 2] = [("rack", 0xb0, 4), ("room", 0xb1, 2)];
 /// The number of hops between hosts that are in no common aggregate.
 const HOPS_MAX: u32 = 6;
 
+/// The name of a place of a level.
+fn place_name(number: usize) -> String {
+    format!("north/p{number}")
+}
+
+/// A field of a rule in its text.
+fn field_text(key: &str, value: &Value) -> String {
+    match value.as_str() {
+        Some(text) => format!("{key}={text}"),
+        None => format!("{key}={value}"),
+    }
+}
+
 /// The topology of a fleet, and the hosts of all instances.
 #[derive(Default)]
 pub(crate) struct Topology {
@@ -39,7 +52,11 @@ impl Topology {
         let levels = LEVELS.map(|(name, kind, count)| {
             // The last aggregate has no hosts.
             let level_aggregates: Vec<Uuid> = aggregates(kind, count + 1).collect();
-            json!({"name": name, "aggregates": level_aggregates})
+            let names = level_aggregates.iter().enumerate();
+            let names: BTreeMap<Uuid, String> = names
+                .map(|(number, uuid)| (*uuid, place_name(number)))
+                .collect();
+            json!({"name": name, "aggregates": level_aggregates, "names": names})
         });
         let mut distances = Vec::new();
         for (_, kind, count) in LEVELS {
@@ -90,10 +107,49 @@ impl Topology {
         }
     }
 
+    /// Generates random rules of a flavor, and their text in its extra specs.
+    pub(crate) fn draw_flavor_rules(&self, choices: &mut RandomChoices) -> (Value, String) {
+        let rules = self.draw_rules(choices);
+        let texts = rules.as_array().unwrap().iter().map(|rule| {
+            let fields = rule.as_object().unwrap().iter();
+            let fields = fields.flat_map(|(key, value)| match value {
+                Value::Array(items) => items.iter().map(|item| field_text(key, item)).collect(),
+                value => vec![field_text(key, value)],
+            });
+            fields.collect::<Vec<String>>().join(",")
+        });
+        let text = texts.collect::<Vec<String>>().join(";");
+        (rules, text)
+    }
+
+    /// Generates a random wish about named places. Some places are named by the whole name, others by its end or the
+    /// UUID.
+    fn draw_place_rule(choices: &mut RandomChoices) -> Value {
+        let (level, kind, count) = choices.pick(&LEVELS);
+        let place = (0..1 + choices.below(2)).map(|_| {
+            let number = choices.below(count + 1);
+            let name = place_name(usize::try_from(number).unwrap());
+            match choices.below(3) {
+                0 => name,
+                1 => name.trim_start_matches("north/").to_owned(),
+                _ => uuid(kind, number).to_string(),
+            }
+        });
+        let place: BTreeSet<String> = place.collect();
+        json!({
+            "level": level, "relation": choices.pick(&["same", "different"]), "strength": "soft",
+            "weight": 1 + choices.below(3), "place": place,
+        })
+    }
+
     /// Generates random rules of a request.
     pub(crate) fn draw_rules(&self, choices: &mut RandomChoices) -> Value {
         let mut rules = Vec::new();
         for _ in 0..choices.below(3) {
+            if choices.one_in(4) {
+                rules.push(Self::draw_place_rule(choices));
+                continue;
+            }
             let instances: Vec<Uuid> = self.instances.keys().copied().collect();
             let count = if instances.is_empty() {
                 0
@@ -249,6 +305,22 @@ impl Topology {
         let Some(own_place) = self.place_at_level(level, host) else {
             return 0.0;
         };
+        if !rule.place.is_empty() {
+            let (_, kind, count) = LEVELS
+                .into_iter()
+                .find(|(name, ..)| *name == level)
+                .unwrap();
+            let number = (0..=count).find(|number| uuid(kind, *number) == own_place);
+            let name = place_name(usize::try_from(number.unwrap()).unwrap());
+            let names = [
+                &name,
+                name.trim_start_matches("north/"),
+                &own_place.to_string(),
+            ];
+            let is_named = names.iter().any(|name| rule.place.contains(*name));
+            let is_wanted = rule.relation == TopologyRelation::Same;
+            return f64::from(u8::from(is_named == is_wanted));
+        }
         let counts = self.counts(level, &other_hosts);
         let total: u32 = counts.values().sum();
         let (min, max) = (

@@ -186,15 +186,13 @@ rules! {
     ProviderTraitsUpdate = "placement:resource_providers:traits:update", "rule:admin_or_service_api",
         "Say which traits a resource provider has.", ["PUT" "/resource_providers/{uuid}/traits"];
     ProviderTraitsDelete = "placement:resource_providers:traits:delete", "rule:admin_or_service_api",
-        "Take all traits from a resource provider.",
-        ["DELETE" "/resource_providers/{uuid}/traits"];
+        "Take all traits from a resource provider.", ["DELETE" "/resource_providers/{uuid}/traits"];
     AllocationsManage = "placement:allocations:manage", "rule:admin_or_service_api",
         "Replace the allocations of several consumers at once.", ["POST" "/allocations"];
     AllocationsList = "placement:allocations:list", "rule:admin_or_service_api",
         "See what a consumer holds.", ["GET" "/allocations/{consumer_uuid}"];
     AllocationsUpdate = "placement:allocations:update", "rule:admin_or_service_api",
-        "Claim resources for a consumer, or replace what it holds.",
-        ["PUT" "/allocations/{consumer_uuid}"];
+        "Claim resources for a consumer, or replace what it holds.", ["PUT" "/allocations/{consumer_uuid}"];
     AllocationsDelete = "placement:allocations:delete", "rule:admin_or_service_api",
         "Give back what a consumer holds.", ["DELETE" "/allocations/{consumer_uuid}"];
     ProviderAllocationsList = "placement:resource_providers:allocations:list",
@@ -220,9 +218,11 @@ rules! {
     ReplicasManage = "placewright:replicas:manage", "rule:admin_api",
         "Have another replica lead, or lost entries appended again. Not part of Placement.",
         ["POST" "/placewright/v1/hand-over", "POST" "/placewright/v1/lost-entries/append"];
+    PastShow = "placewright:past:show", "rule:admin_api",
+        "See the fleet as it was, and why servers were where they were. Not part of Placement.",
+        ["GET" "/ui/api/past", "GET" "/ui/api/past/{sequence}/fleet", "GET" "/ui/api/past/{sequence}/decisions/{instance}"];
     ServersIndex = "os_compute_api:servers:index", "rule:project_reader_or_admin",
-        "List servers.",
-        ["GET" "/servers"];
+        "List servers.", ["GET" "/servers"];
     ServersDetail = "os_compute_api:servers:detail", "rule:project_reader_or_admin",
         "List servers with their details.",
         ["GET" "/servers/detail"];
@@ -255,6 +255,9 @@ rules! {
         ["POST" "/servers"];
     ServersCreateZeroDisk = "os_compute_api:servers:create:zero_disk_flavor", "rule:context_is_admin",
         "Create a server from an image with a flavor whose disk is 0.",
+        ["POST" "/servers"];
+    ServersCreatePortRequest = "compute:servers:create:port_resource_request", "rule:context_is_admin",
+        "Give the resource request of a port with a new server. Not part of Nova.",
         ["POST" "/servers"];
     ServersUpdate = "os_compute_api:servers:update", "rule:project_member_or_admin",
         "Change the name or the description of a server.",
@@ -454,6 +457,12 @@ rules! {
     ZonesDetail = "os_compute_api:os-availability-zone:detail", "rule:context_is_admin",
         "List the availability zones with their hosts.",
         ["GET" "/os-availability-zone/detail"];
+    TopologyList = "os_compute_api:placewright-topology:list", "@",
+        "List the levels of the topology that `compute.topology_levels` shows. Not part of Nova.",
+        ["GET" "/placewright/topology"];
+    TopologyListAll = "os_compute_api:placewright-topology:list_all", "rule:context_is_admin",
+        "See and name all levels and places of the topology. Not part of Nova.",
+        ["GET" "/placewright/topology"];
     ServicesList = "os_compute_api:os-services:list", "rule:context_is_admin",
         "List the services.",
         ["GET" "/os-services"];

@@ -95,6 +95,9 @@ impl PlacementLink for Control {
 pub struct Site {
     pub control: Control,
     pub cells: BTreeMap<CellId, Arc<Cell>>,
+    /// Finds the replica that works as the cell, if there are several of it. While this finds none, the one in `cells`
+    /// is called.
+    pub leader: Option<Box<dyn Fn() -> Option<Arc<Cell>> + Send + Sync>>,
     agents: Vec<JoinHandle<()>>,
 }
 
@@ -127,6 +130,7 @@ impl Site {
         Self {
             control,
             cells: BTreeMap::new(),
+            leader: None,
             agents: Vec::new(),
         }
     }
@@ -198,6 +202,12 @@ impl Site {
         self.cells.remove(&id);
     }
 
+    /// The cell that control calls, if it runs.
+    fn cell(&self, id: CellId) -> Option<Arc<Cell>> {
+        let leader = self.leader.as_ref().and_then(|find| find());
+        leader.or_else(|| self.cells.get(&id).cloned())
+    }
+
     /// Delivers control's messages, and schedules the instances that wait in control; each once.
     pub async fn drive(&self) {
         let to_cells = {
@@ -220,7 +230,7 @@ impl Site {
             to_cells
         };
         for (id, messages) in to_cells {
-            let Some(cell) = self.cells.get(&id) else {
+            let Some(cell) = self.cell(id) else {
                 continue;
             };
             let sent_at = now();
@@ -260,7 +270,8 @@ impl Site {
     /// The world in memory, with the present states of the cells.
     pub async fn world_now(&self) -> World {
         let mut cells = BTreeMap::new();
-        for (id, cell) in &self.cells {
+        for id in self.cells.keys() {
+            let Some(cell) = self.cell(*id) else { continue };
             let state = cell.engine().read(|machine| machine.state.clone()).await;
             cells.insert(*id, state);
         }
@@ -270,7 +281,7 @@ impl Site {
     }
 
     /// Drives until nothing is under way, and checks that nothing is lost or left over.
-    pub async fn rest(&self) -> World {
+    pub async fn wait_until_at_rest(&self) -> World {
         self.until("rest", World::is_at_rest).await;
         // An agent's last message may be under way.
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -133,11 +133,13 @@ impl Group {
 
     /// The replica that works as the cell. If several believe that they do, the one with the newest epoch.
     pub fn leader(&self) -> Option<Member> {
-        let members = self.members();
-        let leading = members
-            .into_iter()
-            .filter(|member| member.cell.is_leading());
-        leading.max_by_key(|member| member.leadership().epoch)
+        leader(&self.members)
+    }
+
+    /// Finds the replica that works as the cell at each call.
+    pub fn leader_finder(&self) -> Box<dyn Fn() -> Option<Arc<Cell>> + Send + Sync> {
+        let members = Arc::clone(&self.members);
+        Box::new(move || leader(&members).map(|member| member.cell))
     }
 
     pub async fn wait_for_leader(&self) -> Member {
@@ -150,10 +152,34 @@ impl Group {
         panic!("no replica leads");
     }
 
+    /// Waits until every replica has read in the journal which one leads: until then one that knows of no leader may
+    /// still take over.
+    pub async fn wait_for_known_leader(&self) -> Member {
+        for _ in 0..2000 {
+            let leader = self.wait_for_leader().await;
+            let of_leader = (leader.origin, leader.leadership().epoch);
+            let mut of_all = (self.members().into_iter()).map(|member| member.leadership());
+            if of_all.all(|known| (known.origin, known.epoch) == of_leader) {
+                return leader;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("the replicas do not agree on which one leads");
+    }
+
     /// A link for agents, which finds the replica that leads.
     pub fn agent_link(&self) -> Arc<dyn AgentLink> {
         Arc::new(Finder(Arc::clone(&self.members)))
     }
+}
+
+/// See [`Group::leader`].
+fn leader(members: &Members) -> Option<Member> {
+    let members = members.read().clone();
+    let leading = members
+        .into_iter()
+        .filter(|member| member.cell.is_leading());
+    leading.max_by_key(|member| member.leadership().epoch)
 }
 
 /// Tells each replica when its leader is gone.

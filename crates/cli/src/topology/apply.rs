@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::merge::merge;
 use super::placement::{Placement, Provider};
-use super::table::Table;
+use super::table::{Table, TableLevel};
 use super::{Apply, Servers};
 
 /// The number of hosts between two lines of progress.
@@ -30,21 +30,15 @@ impl Apply {
     }
 
     async fn apply_table(&self, table: &Table, distances: Vec<Distance>) -> anyhow::Result<()> {
-        // `Client::new` also sets up TLS for the client of the Placement API.
         let servers = &self.servers;
-        let scheduler = Client::new(&servers.scheduler.scheduler_url, &servers.token)?;
-        let placement = Placement::new(servers);
+        let token = servers.token.token().await?;
+        let scheduler = Client::new(&servers.scheduler.scheduler_url, token.expose())?;
+        let placement = Placement::new(servers, token);
         let roots = placement.roots().await?;
         let places_of_hosts = places_of_hosts(table, &roots)?;
         let old_topology = scheduler.topology().await?;
-        let levels = table.levels.iter().map(|level| Level {
-            name: level.name.clone(),
-            aggregates: level.places.keys().copied().collect(),
-        });
-        let new_topology = Topology {
-            levels: levels.collect(),
-            distances,
-        };
+        let levels = table.levels.iter().map(TableLevel::to_level).collect();
+        let new_topology = Topology { levels, distances };
         // In these levels, a host keeps only its places in the file: the file's levels, or all with `--replace`.
         let is_covered = |level: &&Level| self.replace || table.has_level(&level.name);
         let covered_levels = old_topology.levels.iter().filter(is_covered);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use placewright_client::{Client, Topology};
+use placewright_client::{Client, Level, Topology};
 use placewright_roles::config::ConfigErrors;
 use placewright_roles::outln;
 use uuid::Uuid;
@@ -21,11 +21,12 @@ pub(super) enum Kind {
     Remove,
 }
 
-/// The topology, and the names by which its places are found.
+/// The topology, whose places are found by their names.
 struct Places {
     topology: Topology,
-    /// The name of each aggregate that has one, by its UUID; not all of them are places.
-    names: BTreeMap<Uuid, String>,
+    /// The names of aggregates, without that of their level: those of places that the topology does not name. Unlike names
+    /// in the topology they may be empty, or the same for several places, so they are not written to it.
+    aggregate_names: BTreeMap<Uuid, String>,
 }
 
 /// A member of a place: a smaller place or a host.
@@ -59,16 +60,13 @@ impl Edit {
             wrong(format!("say what goes into {level} {place}"))?;
         }
         let servers = &self.servers;
-        let scheduler = Client::new(&servers.scheduler.scheduler_url, &servers.token)?;
-        let placement = Placement::new(servers);
+        let token = servers.token.token().await?;
+        let scheduler = Client::new(&servers.scheduler.scheduler_url, token.expose())?;
+        let placement = Placement::new(servers, token);
         let roots = placement.roots().await?;
         let aggregates = scheduler.aggregates().await?.aggregates.into_iter();
-        let mut places = Places {
-            topology: scheduler.topology().await?,
-            names: aggregates
-                .map(|aggregate| (aggregate.uuid, aggregate.name))
-                .collect(),
-        };
+        let names = aggregates.map(|aggregate| (aggregate.uuid, aggregate.name));
+        let mut places = Places::new(scheduler.topology().await?, &names.collect());
         let members = members.iter().map(|name| places.member(name, &roots));
         let members = members.collect::<Result<Vec<Member>, ConfigErrors>>()?;
         let level_index = places.level(level, &members, kind)?;
@@ -87,7 +85,8 @@ impl Edit {
             Kind::Move => {}
             Kind::Remove => left_places = BTreeSet::from([target]),
         }
-        let is_new = places.set_place(level_index, target, !removes_place);
+        let name = (!removes_place).then_some(place);
+        let is_new = places.set_place(level_index, target, name);
         if !servers.dry_run {
             if is_new {
                 let name = name_of(level, place);
@@ -143,10 +142,13 @@ impl Edit {
         for other in level_places.iter().filter(|place| **place != target) {
             let members = placement.members(*other).await?;
             if let Some(host) = members.iter().find(|host| hosts.contains(host)) {
-                let name = places
-                    .names
-                    .get(other)
-                    .map_or("another place", String::as_str);
+                let mut levels = places.topology.levels.iter();
+                let name = levels.find_map(|level| {
+                    let is_of_level = level.aggregates.contains(other);
+                    let name = places.name(level, *other).filter(|_| is_of_level)?;
+                    Some(format!("{} {name}", level.name))
+                });
+                let name = name.unwrap_or_else(|| "another place".to_owned());
                 wrong(format!("host {host} is in {name}: move it"))?;
             }
         }
@@ -167,13 +169,42 @@ async fn hosts_of(placement: &Placement<'_>, members: &[Member]) -> anyhow::Resu
 }
 
 impl Places {
-    /// Adds a place to a level or, if `is_present` is false, removes it with its distances. Then removes levels that have
-    /// no places. Returns whether the place was added.
-    fn set_place(&mut self, level: usize, place: Uuid, is_present: bool) -> bool {
-        let aggregates = &mut self.topology.levels[level].aggregates;
-        let is_new = is_present && aggregates.insert(place);
-        if !is_present {
-            aggregates.remove(&place);
+    /// The places of a topology. A place that the topology does not name has the name of its aggregate, without that of
+    /// its level before it.
+    fn new(topology: Topology, names: &BTreeMap<Uuid, String>) -> Self {
+        let mut aggregate_names = BTreeMap::new();
+        for level in &topology.levels {
+            let prefix = name_of(&level.name, "");
+            for place in &level.aggregates {
+                if let Some(name) = names.get(place) {
+                    let name = name.strip_prefix(&prefix).unwrap_or(name);
+                    aggregate_names.insert(*place, name.to_owned());
+                }
+            }
+        }
+        Self {
+            topology,
+            aggregate_names,
+        }
+    }
+
+    /// The name of a place of a level, if it has one.
+    fn name<'a>(&'a self, level: &'a Level, place: Uuid) -> Option<&'a String> {
+        let named = level.names.get(&place);
+        named.or_else(|| self.aggregate_names.get(&place))
+    }
+
+    /// Adds a place with this name to a level or, without a name, removes it with its distances. Then removes levels that
+    /// have no places. Returns whether the place was added.
+    fn set_place(&mut self, level: usize, place: Uuid, name: Option<&str>) -> bool {
+        let level = &mut self.topology.levels[level];
+        let is_new = name.is_some() && level.aggregates.insert(place);
+        if let Some(name) = name.filter(|_| is_new) {
+            level.names.insert(place, name.to_owned());
+        }
+        if name.is_none() {
+            level.aggregates.remove(&place);
+            level.names.remove(&place);
             let distances = &mut self.topology.distances;
             distances.retain(|entry| entry.from != place && entry.to != place);
         }
@@ -187,15 +218,12 @@ impl Places {
         let Some(level) = self.topology.levels.get(level) else {
             return Vec::new();
         };
-        let full_name = name_of(&level.name, name);
         let ending = format!("/{name}");
         let places = level.aggregates.iter().copied();
         places
             .filter(|place| {
-                let named = self.names.get(place);
-                named.is_some_and(|named| {
-                    *named == full_name || *named == name || named.ends_with(&ending)
-                })
+                let named = self.name(level, *place);
+                named.is_some_and(|named| named == name || named.ends_with(&ending))
             })
             .collect()
     }

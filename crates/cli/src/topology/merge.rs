@@ -1,6 +1,6 @@
 //! Merges a new topology into the present one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use placewright_client::{Distance, Level, Topology};
 use placewright_roles::config::ConfigErrors;
@@ -25,6 +25,7 @@ pub(super) fn merge(old: Topology, new: Topology) -> Result<Topology, ConfigErro
             }
             Some(found) => {
                 levels[found].aggregates.extend(level.aggregates);
+                levels[found].names.extend(level.names);
                 position = found + 1;
             }
             None => {
@@ -50,6 +51,7 @@ pub(super) fn insert_level(topology: &mut Topology, name: &str, above: Option<us
     let level = Level {
         name: name.to_owned(),
         aggregates: BTreeSet::new(),
+        names: BTreeMap::new(),
     };
     topology.levels.insert(index, level);
     index
@@ -65,6 +67,7 @@ mod tests {
         let levels = levels.iter().map(|(name, places)| Level {
             name: (*name).to_owned(),
             aggregates: places.iter().copied().map(Uuid::from_u128).collect(),
+            names: BTreeMap::new(),
         });
         let distances = distances.iter().map(|(from, to, distance)| Distance {
             from: Uuid::from_u128(*from),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, bail};
+use placewright_auth::Secret;
 use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
@@ -17,7 +18,6 @@ struct Providers {
     resource_providers: Vec<Provider>,
 }
 
-/// A resource provider.
 #[derive(Deserialize)]
 pub(super) struct Provider {
     pub(super) uuid: Uuid,
@@ -35,14 +35,16 @@ struct Aggregates {
 pub(super) struct Placement<'a> {
     http: reqwest::Client,
     servers: &'a Servers,
+    token: Secret,
 }
 
 impl<'a> Placement<'a> {
-    /// A client for these servers.
-    pub(super) fn new(servers: &'a Servers) -> Self {
+    /// A client for these servers, which sends this token. It uses the TLS that `placewright_client::Client::new` sets up.
+    pub(super) fn new(servers: &'a Servers, token: Secret) -> Self {
         Self {
             http: reqwest::Client::new(),
             servers,
+            token,
         }
     }
 
@@ -59,7 +61,7 @@ impl<'a> Placement<'a> {
         let url = format!("{}{path}", self.servers.url.trim_end_matches('/'));
         let request = self.http.request(method, url);
         request
-            .header("x-auth-token", &self.servers.token)
+            .header("x-auth-token", self.token.expose())
             .header("openstack-api-version", "placement 1.39")
     }
 

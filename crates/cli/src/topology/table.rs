@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use placewright_client::Distance;
+use placewright_client::{Distance, Level};
 use placewright_roles::config::ConfigErrors;
 use uuid::Uuid;
 
@@ -28,6 +28,22 @@ pub(super) struct TableLevel {
     pub(super) name: String,
     /// Its places: the aggregate, and the name for people.
     pub(super) places: BTreeMap<Uuid, String>,
+}
+
+impl TableLevel {
+    /// The level of the topology. Places have no name of the level before theirs there.
+    pub(super) fn to_level(&self) -> Level {
+        let prefix = name_of(&self.name, "");
+        let names = self.places.iter().map(|(uuid, name)| {
+            let path = name.strip_prefix(&prefix).unwrap_or(name);
+            (*uuid, path.to_owned())
+        });
+        Level {
+            name: self.name.clone(),
+            aggregates: self.places.keys().copied().collect(),
+            names: names.collect(),
+        }
+    }
 }
 
 impl Table {

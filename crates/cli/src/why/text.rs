@@ -15,6 +15,18 @@ impl Answer {
         for decision in &self.decisions.decisions {
             add_decision(&mut text, decision);
         }
+        if let Some(left) = &self.decisions.left_cell {
+            let tried = left.attempts.iter();
+            let tried: Vec<String> = tried
+                .map(|attempt| format!("{} ({})", name_of(&attempt.host), attempt.reason))
+                .collect();
+            let (cell, at) = (&left.cell, &left.at);
+            let tried = tried.join(", ");
+            let _ = writeln!(
+                text,
+                "\nTaken from cell {cell} at {at}, because the build failed on: {tried}."
+            );
+        }
         if self.decisions.decisions.is_empty() && self.decisions.host.is_some() {
             text += "\nWhy is not known: a release that did not keep it placed the server, or another system did.\n";
         }

@@ -9,6 +9,9 @@
     reason = "each test program uses another part of this module"
 )]
 
+pub(crate) mod collector;
+pub(crate) mod pty;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;

@@ -5,11 +5,12 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use placewright_placement::Timestamp;
 
-use super::state::{Change, Continuation, GuestRef, Job, JobKind, Stage, State, Step};
+use super::state::{Change, Continuation, GuestRef, Instance, Job, JobKind, Stage, State, Step};
 use crate::claim_request::{ClaimChange, ClaimRequest};
+use crate::fault::{Attempt, kept_attempts};
 use crate::ids::{HostId, InstanceId};
 use crate::message::MoveKind;
-use crate::spec::{Amounts, Spec};
+use crate::spec::{Amounts, GroupMapping, Spec};
 
 /// An external action that the state requires. It is required until an event removes its reason,
 /// and must be idempotent.
@@ -73,6 +74,8 @@ pub struct Order {
     pub origin: Option<GuestRef>,
     /// The guest that is built, or to which the instance is moved.
     pub target: Option<GuestRef>,
+    /// Which providers serve which request group for the guest that the step concerns.
+    pub mappings: Vec<GroupMapping>,
 }
 
 impl State {
@@ -140,7 +143,7 @@ impl State {
     /// Later changes may have been applied already. A row that a later change has replaced has no
     /// effect here: its effects come with that change. So a caller that waits until these changes are durable carries out
     /// no effect of a later change that is not durable yet. If they change a host, all effects on that host are among
-    /// the results, also those of later changes: then the caller has to wait until the whole state is durable.
+    /// the results, even effects of later changes: then the caller has to wait until the whole state is durable.
     #[must_use]
     pub fn effects_of(&self, changes: &[Change]) -> Vec<Effect> {
         let mut effects = Vec::new();
@@ -237,6 +240,13 @@ impl State {
         Some(host.session)
     }
 
+    /// The attempts of a failed build that other cells may succeed with; empty otherwise.
+    fn failed_attempts(&self, id: InstanceId, row: &Instance, job: &Job) -> Vec<Attempt> {
+        let action = self.actions.get(&(id, row.action_count));
+        let action = action.filter(|_| job.may_go_elsewhere);
+        action.map_or_else(Vec::new, |action| kept_attempts(&action.attempts))
+    }
+
     /// The effect of a job; `None` if the job waits for control, for the instance's owner or for the
     /// destruction of guests, or if the host of its step is down.
     fn job_effect(&self, id: InstanceId, job: &Job) -> Option<Effect> {
@@ -258,6 +268,7 @@ impl State {
             }),
             Stage::AwaitClaim(Continuation::Release) => request_claim(ClaimChange::Release {
                 is_deleted: job.kind == JobKind::Delete,
+                failed_attempts: self.failed_attempts(id, row, job),
             }),
             Stage::AwaitClaim(Continuation::Settle(keep)) => request_claim(ClaimChange::Settle {
                 migration: job.migration?,
@@ -278,6 +289,7 @@ impl State {
                     amounts: target.map_or_else(Vec::new, |to| to.candidate.amounts.clone()),
                     origin: job.origin,
                     target: target.map(super::state::Target::guest),
+                    mappings: job.mappings_of(step).to_vec(),
                 };
                 Some(Effect::RequestStep {
                     host: guest.host,

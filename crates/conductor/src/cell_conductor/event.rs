@@ -101,8 +101,8 @@ pub enum Event {
     },
     /// Time has passed: deadlines are checked against the time of the event.
     Tick,
-    /// The cell forgets deletions before a time. It then refuses to create instances from messages that
-    /// were sent before that time.
+    /// The cell forgets deletions before a time. It then refuses to create instances from messages that were sent
+    /// before that time, because it does not know any more whether such an instance was deleted.
     Forget {
         /// The time before which deletions are forgotten.
         before: Timestamp,

@@ -6,7 +6,7 @@ use crate::claim_request::MoveSide;
 use crate::fault::{Action, Fault};
 use crate::ids::{HostId, InstanceId, MigrationId};
 use crate::message::MoveKind;
-use crate::spec::{Candidate, Spec};
+use crate::spec::{Candidate, GroupMapping, Spec};
 use crate::table::tables;
 
 tables! {
@@ -76,6 +76,8 @@ pub struct Instance {
     pub created_at: Timestamp,
     /// The time of the last change of this row.
     pub updated_at: Timestamp,
+    /// Which providers serve which request group for the guest of the instance.
+    pub mappings: Vec<GroupMapping>,
 }
 
 /// The lifecycle state of an instance.
@@ -132,6 +134,10 @@ pub struct Job {
     pub fault: Option<Fault>,
     /// The guests that have to be destroyed before the job continues.
     pub awaited_destructions: Vec<GuestRef>,
+    /// The mappings of [`Self::origin`].
+    pub origin_mappings: Vec<GroupMapping>,
+    /// Whether a first build that failed here may succeed on hosts of other cells.
+    pub may_go_elsewhere: bool,
 }
 
 /// The kind of a job.
@@ -222,6 +228,18 @@ impl Job {
         match step {
             Step::Prepare | Step::Arrive => self.target.as_ref().map(Target::guest),
             Step::Leave | Step::Return | Step::Offload | Step::Rebuild => self.origin,
+        }
+    }
+
+    /// Which providers serve which request group for the guest that a step concerns.
+    #[must_use]
+    pub fn mappings_of(&self, step: Step) -> &[GroupMapping] {
+        match step {
+            Step::Prepare | Step::Arrive => {
+                let target = self.target.as_ref();
+                target.map_or(&[], |target| &target.candidate.mappings)
+            }
+            Step::Leave | Step::Return | Step::Offload | Step::Rebuild => &self.origin_mappings,
         }
     }
 }

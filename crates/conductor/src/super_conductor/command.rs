@@ -6,6 +6,7 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::image::Image;
+use super::limit_check::LimitCheck;
 use super::rows::{Aggregate, Flavor, GroupTopology, Keypair, Labels, ServerGroup, Service};
 use super::state::Change;
 use crate::accounts::AccountCommand;
@@ -67,6 +68,8 @@ pub enum Command {
         ranked_candidates: Vec<RankedCandidates>,
         /// How many instances must find a host; with fewer, nothing changes at all.
         least: usize,
+        /// Whether the instances may be built in another cell, once, if all hosts fail that their cell may try.
+        may_reschedule: bool,
     },
     /// Moves instances without a host to cell0.
     Bury {
@@ -79,6 +82,10 @@ pub enum Command {
     CreateAccepted {
         /// The UUID of the instance.
         instance: InstanceId,
+        /// The number of the claim in the message that the cell accepted; 0 from releases that do not say it.
+        claim_number: u64,
+        /// Whether the first build is over, too, so that the instance stays in its cell.
+        is_built: bool,
     },
     /// Restores the allocations of an instance that is on a host and has no allocations there.
     Reclaim {
@@ -276,66 +283,6 @@ pub enum Command {
     },
     /// Changes users, projects, roles, and the rows that belong to them.
     Accounts(AccountCommand),
-}
-
-/// A check that a command keeps the number or size of something within a limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LimitCheck {
-    /// The number of a user's key pairs, including the new one.
-    Keypairs {
-        /// The user who owns the key pairs.
-        user: String,
-        /// How many key pairs the user may have.
-        max: usize,
-    },
-    /// The number of a project's server groups, including the new one.
-    Groups {
-        /// The project that owns the groups.
-        project: String,
-        /// How many groups the project may have.
-        max: usize,
-    },
-    /// The quota of a project for the key pairs of each user, including the new one.
-    KeypairQuota {
-        /// The project whose quota is checked.
-        project: String,
-        /// The user who owns the key pairs.
-        user: String,
-    },
-    /// The size of the records of a project's instances, including the new ones.
-    InstanceBytes {
-        /// The project that owns the instances.
-        project: String,
-        /// The number of bytes to be added.
-        added: u64,
-        /// The maximum number of bytes.
-        max: u64,
-    },
-    /// The number of a project's images, including the new one.
-    Images {
-        /// The project that owns the images.
-        project: String,
-        /// How many images the project may have.
-        max: u64,
-    },
-    /// The size of a project's images in bytes, including the new bytes.
-    ImageBytes {
-        /// The project that owns the images.
-        project: String,
-        /// The number of bytes to be added.
-        added: u64,
-        /// The maximum number of bytes.
-        max: u64,
-    },
-    /// The number of a server group's members, including the new ones.
-    Members {
-        /// The UUID of the group.
-        group: Uuid,
-        /// The number of members to be added.
-        added: usize,
-        /// How many members the group may have.
-        max: usize,
-    },
 }
 
 /// The progress of a rebuild, as control sees it.

@@ -15,7 +15,8 @@ mod table;
 
 use placewright_placement::{self as placement, Timestamp};
 
-use super::command::{Command, LimitCheck, NewBuild, Outcome, RankedCandidates, Refusal};
+use super::command::{Command, NewBuild, Outcome, RankedCandidates, Refusal};
+use super::limit_check::LimitCheck;
 use super::rows::{Cell, Mapping};
 use super::state::{Change, State};
 use crate::ids::{CellId, HostId, InstanceId};
@@ -78,16 +79,14 @@ impl<'a> DecisionContext<'a> {
             Command::SetCellDown { cell, is_down } => self.set_cell_down(*cell, *is_down),
             Command::MapHosts { cell, hosts } => self.map_hosts(*cell, hosts),
             Command::UnmapHost { host } => self.unmap_host(*host),
-            Command::CreateBuilds {
-                reservation,
-                builds,
-            } => self.create_builds(*reservation, builds),
+            Command::CreateBuilds { .. }
+            | Command::Bury { .. }
+            | Command::CreateAccepted { .. } => self.decide_build(command),
             Command::Place {
                 ranked_candidates,
                 least,
-            } => self.place(ranked_candidates, *least),
-            Command::Bury { instances, fault } => self.bury(instances, fault),
-            Command::CreateAccepted { instance } => Ok(self.create_accepted(*instance)),
+                may_reschedule,
+            } => self.place(ranked_candidates, *least, *may_reschedule),
             Command::Reclaim {
                 instance,
                 host,

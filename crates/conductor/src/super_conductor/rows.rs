@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::claim_request::{ClaimResponse, MoveSide};
 use crate::decision::Decision;
-use crate::fault::Fault;
+use crate::fault::{Attempt, Fault};
 use crate::ids::{CellId, HostId, InstanceId, MigrationId};
 use crate::message::{MoveDecision, MoveKind};
 use crate::quota::Usage;
@@ -90,6 +90,51 @@ pub struct Mapping {
     /// Why the instance was placed where it was: that of its build, then those of its latest moves. None for an
     /// instance that is being deleted, or that an older release placed.
     pub decisions: Vec<Decision>,
+    /// Whether the instance may be built in another cell, or was taken from one.
+    pub reschedule: Reschedule,
+}
+
+/// Whether an instance may be built in another cell when its build failed on every host that its cell may try.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Reschedule {
+    /// The instance stays in its cell.
+    #[default]
+    Never,
+    /// The instance may be taken from its cell, once. Its first build is not over.
+    Allowed,
+    /// The instance was taken from a cell.
+    Done(Box<LeftCell>),
+}
+
+/// A cell that an instance was taken from, because its build failed on every host that the cell might try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftCell {
+    /// The cell. The instance is not placed there again.
+    pub cell: CellId,
+    /// The time at which the instance was taken from the cell.
+    pub at: Timestamp,
+    /// What was tried in the cell: the latest attempts, each with its reason cut to a length.
+    pub attempts: Vec<Attempt>,
+    /// The number from which on control counts claims and claim requests since then. Lower numbers are those of the
+    /// cell that the instance has left.
+    pub first_number: u64,
+}
+
+impl Mapping {
+    /// The cell that the instance was taken from, if it was.
+    #[must_use]
+    pub fn left_cell(&self) -> Option<&LeftCell> {
+        match &self.reschedule {
+            Reschedule::Done(left) => Some(left),
+            Reschedule::Never | Reschedule::Allowed => None,
+        }
+    }
+
+    /// Since when the instance waits for its build: since it was requested, or taken from a cell.
+    #[must_use]
+    pub fn waits_since(&self) -> Timestamp {
+        self.left_cell().map_or(self.created_at, |left| left.at)
+    }
 }
 
 /// An instance of cell0, for which no host was found.

@@ -36,13 +36,19 @@ pub fn random_audit_number() -> Result<[u8; 16], &'static str> {
     random()
 }
 
-/// A random password or secret of 43 characters.
+/// A random password or secret of 43 characters. It does not begin with `-`, so that commands do not take it for an
+/// option.
 ///
 /// # Errors
 ///
 /// The system has no random numbers.
 pub fn random_secret() -> Result<String, &'static str> {
-    Ok(URL_SAFE_NO_PAD.encode(random::<32>()?))
+    loop {
+        let secret = URL_SAFE_NO_PAD.encode(random::<32>()?);
+        if !secret.starts_with('-') {
+            return Ok(secret);
+        }
+    }
 }
 
 fn random<const N: usize>() -> Result<[u8; N], &'static str> {
@@ -150,5 +156,19 @@ fn first_accounts(passwords: FirstPasswords, now: Timestamp) -> FirstAccounts {
         users: vec![admin, demo],
         projects: vec![admins, demos, services],
         roles,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::random_secret;
+
+    #[test]
+    fn no_secret_looks_like_an_option() {
+        // One in 64 would, if nothing prevented it.
+        for _ in 0..2_000 {
+            let secret = random_secret().expect("the system has random numbers");
+            assert!(!secret.starts_with('-'));
+        }
     }
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use placewright_placement::group::Rule;
 use placewright_placement::{AllocationRequest, IntentCandidate, IntentRule};
 use placewright_records::offer::Offer as OfferRecord;
-use placewright_scheduler::select::Mappings;
 use uuid::Uuid;
 
 /// How many candidates can still be claimed after they were offered, and for how long.
@@ -50,7 +49,7 @@ pub struct OfferedCandidate {
     pub(super) claim_data: Arc<CommonClaimData>,
     pub(super) rules: Arc<IntentRules>,
     pub(super) candidate: IntentCandidate,
-    pub(super) mappings: Mappings,
+    pub(super) mappings: Vec<(String, Vec<Uuid>)>,
 }
 
 impl OfferedCandidate {

@@ -53,7 +53,7 @@ impl SelectionRequest {
     pub(super) async fn run(mut self) -> Result<Destinations, DestinationsError> {
         let demand = self.request.demand();
         let mut selected_hosts = if self.request.with_claim {
-            (self.shared.check_hold_nothing(&self.request.instances)).await?;
+            (self.shared.check_no_allocations(&self.request.instances)).await?;
             let placing = self.claim_all(Placing::new(demand)).await?;
             let instances = self.request.instances.iter();
             let rules: Vec<IntentRules> = instances
@@ -133,6 +133,7 @@ impl SelectionRequest {
                     scheduler_number: self.shared.scheduler.number(),
                     excluded_cells: &[],
                     avoided_cells: &[],
+                    // No record of the ranking is kept, because the instances are not this installation's own.
                     kept_sequence: None,
                 };
                 placing.find_hosts(&mut context, &TimeSlice::begin())
@@ -186,7 +187,7 @@ impl SelectionRequest {
             .with_scheduler(|scheduler, state| placing.discard_found(scheduler, state));
     }
 
-    /// The refusal when the instance with this index found no host, with the reasons.
+    /// The refusal with its reasons, when no host was found for the instance with this index.
     async fn no_host(&self, index: usize, placing: &Placing) -> DestinationsError {
         let instance = self.request.instances[index];
         let request = &self.request.request_spec;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use placewright_scheduler::select::providers_of_groups;
 use uuid::Uuid;
 
 use super::offered::{CommonClaimData, IntentRules, OfferedCandidate};
@@ -95,7 +96,7 @@ impl Shared {
                 claim_data: Arc::clone(claim_data),
                 rules: Arc::clone(rules),
                 candidate: host.candidates.get(chosen)?.clone(),
-                mappings: host.mappings.get(chosen)?.clone(),
+                mappings: providers_of_groups(host.mappings.get(chosen)?),
             };
             let candidate = offered.keep(now, candidate);
             Some(Offer {

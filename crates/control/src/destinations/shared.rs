@@ -18,6 +18,7 @@ use crate::scheduler::SchedulerHandle;
 pub(super) struct Shared {
     pub(super) placement: Placement,
     pub(super) scheduler: SchedulerHandle,
+    /// How many of the offered candidates are kept for later claims, and for how long.
     pub(super) keep_options: KeepOptions,
     /// The candidates that were offered. This lock and that of the scheduler are never held
     /// together.
@@ -65,21 +66,21 @@ impl Shared {
 
     /// Refuses a request if one of these consumers has allocations. Another replica may have released the allocations
     /// already, so in that case this process first catches up with the journal.
-    pub(super) async fn check_hold_nothing(
+    pub(super) async fn check_no_allocations(
         &self,
         consumers: &[Uuid],
     ) -> Result<(), DestinationsError> {
-        let checked = self.check_hold_nothing_now(consumers);
+        let checked = self.check_no_allocations_now(consumers);
         match self.placement.confirm() {
             Some(confirming) if checked.is_err() => {
                 confirming.await.map_err(|error| CommitError::of(&error))?;
-                self.check_hold_nothing_now(consumers)
+                self.check_no_allocations_now(consumers)
             }
             _ => checked,
         }
     }
 
-    fn check_hold_nothing_now(&self, consumers: &[Uuid]) -> Result<(), DestinationsError> {
+    fn check_no_allocations_now(&self, consumers: &[Uuid]) -> Result<(), DestinationsError> {
         let holding = self.placement.engine().read_now(|machine| {
             let mut consumers = consumers.iter().copied();
             consumers.find(|uuid| {

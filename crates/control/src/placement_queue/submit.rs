@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::Shared;
 use crate::handle::CommandAnswer;
+use crate::placement_metrics::PlacementMetrics;
 use crate::plan::{OngoingPlacement, PlacementPlan, lost_to_other_claims};
 
 /// A command that was submitted, with the future of its answer.
@@ -43,22 +44,32 @@ impl Shared {
                 None
             }
             PlacementPlan::Claim(mut ongoing) => {
+                ongoing.span.begin_claim(ongoing.placing.named_host_count());
                 let command = match ongoing.migration {
                     Some(migration) => ongoing.placing.place_move(migration),
-                    None => ongoing.placing.place_builds(),
+                    None => {
+                        let may_reschedule = self.control.options().reschedule_across_cells;
+                        ongoing.placing.place_builds(may_reschedule)
+                    }
                 };
                 Some(self.submit_command(command, AnswerHandler::Claim(ongoing), claims))
             }
             PlacementPlan::Bury { instances, fault } => {
+                self.metrics().count_without_host(instances.len());
                 let fault = fault.explained(&self.scheduler, planned_at);
                 Some(self.bury(instances, fault))
             }
             PlacementPlan::FailMove { migration, fault } => {
+                self.metrics().count_without_host(1);
                 let fault = fault.explained(&self.scheduler, planned_at);
                 let handler = AnswerHandler::MarkNotBusy(vec![migration.0]);
                 Some(self.submit_command(Command::FailMove { migration, fault }, handler, 1))
             }
         }
+    }
+
+    fn metrics(&self) -> &PlacementMetrics {
+        &self.control.shared.metrics
     }
 
     fn bury(&self, instances: Vec<InstanceId>, fault: Fault) -> Submitted {
@@ -96,6 +107,8 @@ impl Shared {
         mut ongoing: Box<OngoingPlacement>,
     ) -> Option<Submitted> {
         let placing = &mut ongoing.placing;
+        let before = (placing.claimed().count(), placing.missed_slots().len());
+        let claiming = placing.claiming().count();
         let corrections = match answer {
             Ok(Ok(Outcome::Placed(chosen))) => self
                 .scheduler
@@ -106,38 +119,58 @@ impl Shared {
             // One of the instances was deleted meanwhile; hosts are searched again for the other instances.
             Ok(Err(_)) if ongoing.migration.is_none() => {
                 self.correct(&ongoing.placing.reopen_claiming());
+                ongoing.span.rank_again(0, 0);
                 self.requeue(ongoing);
                 return None;
             }
             Ok(_) | Err(_) => {
                 self.correct(&ongoing.placing.reopen_claiming());
+                ongoing.span.fail("the claim was not decided");
                 self.mark_not_busy(&ongoing.ids_of(ongoing.placing.unclaimed()));
                 return None;
             }
         };
         self.correct(&corrections);
         let claimed: Vec<Uuid> = ongoing.placing.claimed().collect();
+        let newly_claimed = claimed.len().saturating_sub(before.0);
+        let missed = ongoing
+            .placing
+            .missed_slots()
+            .len()
+            .saturating_sub(before.1);
+        let lost = claiming.saturating_sub(newly_claimed);
+        self.metrics().count_claim(newly_claimed, missed, lost);
         if !claimed.is_empty() {
             self.mark_not_busy(&ongoing.ids_of(claimed));
         }
         match ongoing.placing.end_round() {
-            RoundEnd::Done => None,
+            RoundEnd::Done => {
+                ongoing.span.end_claim(newly_claimed, lost);
+                None
+            }
             RoundEnd::SearchAgain => {
+                ongoing.span.rank_again(newly_claimed, lost);
                 self.requeue(ongoing);
                 None
             }
-            RoundEnd::RoundsExhausted => Some(self.fail_unclaimed(&ongoing)),
+            RoundEnd::RoundsExhausted => {
+                ongoing
+                    .span
+                    .fail("other claims took all hosts that were named");
+                Some(self.fail_unclaimed(&ongoing))
+            }
         }
     }
 
     /// Fails the instances that have no claimed host after the last round.
     fn fail_unclaimed(&self, ongoing: &OngoingPlacement) -> Submitted {
         let fault = lost_to_other_claims(ongoing.placing.last_refusal());
+        let unclaimed = ongoing.placing.unclaimed();
+        self.metrics().count_without_host(unclaimed.len());
         if let Some(migration) = ongoing.migration {
             let handler = AnswerHandler::MarkNotBusy(vec![migration.0]);
             return self.submit_command(Command::FailMove { migration, fault }, handler, 1);
         }
-        let unclaimed = ongoing.placing.unclaimed();
         self.bury(unclaimed.into_iter().map(InstanceId).collect(), fault)
     }
 

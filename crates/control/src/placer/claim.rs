@@ -1,11 +1,14 @@
 //! The commands that claim hosts, and that release claims.
 
 use placewright_conductor::super_conductor::{Command as ConductorCommand, RankedCandidates};
-use placewright_conductor::{Amounts, Candidate, HostId, InstanceId, MigrationId, RankingRecord};
-use placewright_placement::{
-    Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Intent, IntentCandidate, IntentRule,
-    Timestamp,
+use placewright_conductor::{
+    Amounts, Candidate, GroupMapping, HostId, InstanceId, MigrationId, RankingRecord,
 };
+use placewright_placement::{
+    AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Intent,
+    IntentCandidate, IntentRule, Timestamp,
+};
+use placewright_scheduler::select::Mappings;
 use uuid::Uuid;
 
 /// The consumer of a claim, with its owner.
@@ -69,10 +72,12 @@ pub fn claim_first(intents: Vec<Intent>, least: usize, at: Timestamp) -> Command
 pub(super) fn place_builds(
     ranked_candidates: Vec<RankedCandidates>,
     least: usize,
+    may_reschedule: bool,
 ) -> ConductorCommand {
     ConductorCommand::Place {
         ranked_candidates,
         least,
+        may_reschedule,
     }
 }
 
@@ -108,15 +113,23 @@ pub(super) fn ranked_candidates(
 
 /// A candidate for a claim in placement, as the conductor's commands have it.
 #[must_use]
-pub fn candidate(zone: Option<&str>, found: &IntentCandidate) -> Candidate {
-    let amounts = found.allocations.iter().map(|request| Amounts {
-        provider: request.provider,
-        resources: request.resources.clone(),
+pub fn candidate(zone: Option<&str>, found: &IntentCandidate, mappings: &Mappings) -> Candidate {
+    let amounts = |requests: &[AllocationRequest]| {
+        let requests = requests.iter().map(|request| Amounts {
+            provider: request.provider,
+            resources: request.resources.clone(),
+        });
+        requests.collect()
+    };
+    let mappings = mappings.iter().map(|(suffix, requests)| GroupMapping {
+        suffix: suffix.clone(),
+        providers: amounts(requests),
     });
     Candidate {
         host: HostId(found.host),
         zone: zone.map(str::to_owned),
-        amounts: amounts.collect(),
+        amounts: amounts(&found.allocations),
+        mappings: mappings.collect(),
     }
 }
 

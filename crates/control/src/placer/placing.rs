@@ -9,7 +9,7 @@ use placewright_placement::{
     Command, ConsumerUuid, IntentCandidate, ProviderId, Refusal, State, Timestamp,
 };
 use placewright_scheduler::prepare::Prepared;
-use placewright_scheduler::select::Scheduler;
+use placewright_scheduler::select::{Mappings, Scheduler};
 use uuid::Uuid;
 
 use super::claim::{self, ClaimConsumer};
@@ -108,15 +108,14 @@ pub enum RoundEnd {
 }
 
 impl Selected {
-    /// The candidates that a claim names, each with its host.
-    fn named_candidates(&self) -> impl Iterator<Item = (&FeasibleHost, &IntentCandidate)> {
+    /// The candidates that a claim names, each with its host and its mappings.
+    fn named_candidates(
+        &self,
+    ) -> impl Iterator<Item = (&FeasibleHost, &IntentCandidate, &Mappings)> {
         let hosts = self.found.hosts.iter();
-        let all = hosts.flat_map(|host| {
-            host.candidates
-                .iter()
-                .map(move |candidate| (host, candidate))
-        });
-        all.skip(self.first_named)
+        hosts
+            .flat_map(FeasibleHost::candidates_with_mappings)
+            .skip(self.first_named)
     }
 
     /// The slots of the hosts that a claim tries before it comes to the host of a candidate.
@@ -331,7 +330,7 @@ impl Placing {
         let intents = self.claiming_selected().map(|(instance, selected)| {
             let candidates = selected
                 .named_candidates()
-                .map(|(_, candidate)| candidate.clone());
+                .map(|(_, candidate, _)| candidate.clone());
             let rules = self.demand.rules_of(instance);
             let consumer = ClaimConsumer::new(instance, project, user);
             consumer.intent(self.demand.group, rules, candidates.collect())
@@ -340,15 +339,15 @@ impl Placing {
         claim::claim_first(intents, least, at)
     }
 
-    /// Begins a claim: returns the command that claims the found hosts for builds, all at once.
-    pub fn place_builds(&mut self) -> ConductorCommand {
+    /// Begins a claim: returns the command that claims the found hosts for builds; see [`ConductorCommand::Place`].
+    pub fn place_builds(&mut self, may_reschedule: bool) -> ConductorCommand {
         let least = self.begin_claim();
         let ranked_candidates = self.claiming_selected().map(|(instance, selected)| {
             let candidates = conductor_candidates(selected);
             let ranking = selected.ranking.clone();
             claim::ranked_candidates(instance, candidates, self.demand.alternate_count, ranking)
         });
-        claim::place_builds(ranked_candidates.collect(), least)
+        claim::place_builds(ranked_candidates.collect(), least, may_reschedule)
     }
 
     /// Begins a claim: returns the command that claims the found host for a move.
@@ -494,7 +493,8 @@ impl Placing {
 
 fn conductor_candidates(selected: &Selected) -> Vec<placewright_conductor::Candidate> {
     let candidates = selected.named_candidates();
-    let converted =
-        candidates.map(|(host, candidate)| claim::candidate(host.zone.as_deref(), candidate));
+    let converted = candidates.map(|(host, candidate, mappings)| {
+        claim::candidate(host.zone.as_deref(), candidate, mappings)
+    });
     converted.collect()
 }

@@ -9,7 +9,6 @@ use placewright_scheduler::rank::Ranked;
 use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::basis::Basis;
 use placewright_scheduler::select::{Mappings, Scheduler, Scope, SelectRefusal};
-use placewright_types::ranking::RANKED_HOSTS_MAX;
 use uuid::Uuid;
 
 use super::contention::{HOSTS_MIN, spread};
@@ -45,8 +44,9 @@ pub struct Search<'a> {
     pub explain: bool,
     /// The names or UUIDs of hosts that are explained besides the best ones, whatever their rank.
     pub explain_hosts: &'a [String],
-    /// Whether it is wanted what the order of the best hosts rests on.
-    pub with_basis: bool,
+    /// For how many of the best hosts the search also returns the basis of the ranking: what their order rests on. 0 for
+    /// no basis.
+    pub basis_hosts: usize,
 }
 
 /// A feasible host with its candidates.
@@ -91,6 +91,14 @@ impl FeasibleHost {
     pub fn cell(&self) -> Uuid {
         self.names.cell
     }
+
+    /// The candidates of the host, each with the host and its mappings.
+    pub(super) fn candidates_with_mappings(
+        &self,
+    ) -> impl Iterator<Item = (&Self, &IntentCandidate, &Mappings)> {
+        let candidates = self.candidates.iter().zip(&self.mappings);
+        candidates.map(move |(candidate, mappings)| (self, candidate, mappings))
+    }
 }
 
 impl CandidatesFound {
@@ -127,7 +135,7 @@ impl<'a> Search<'a> {
             scheduler_number: 0,
             explain: false,
             explain_hosts: &[],
-            with_basis: false,
+            basis_hosts: 0,
         }
     }
 }
@@ -171,10 +179,10 @@ impl Search<'_> {
             };
             let (ranked, score_explanation) = search.rank(scheduler, state)?;
             (ranked, Some(score_explanation))
-        } else if self.with_basis {
+        } else if self.basis_hosts > 0 {
             let (request, prepared) = (self.request, self.prepared);
             let result =
-                scheduler.rank_with_basis(state, request, prepared, &scope, RANKED_HOSTS_MAX)?;
+                scheduler.rank_with_basis(state, request, prepared, &scope, self.basis_hosts)?;
             basis = Some(result.1);
             (result.0, None)
         } else {

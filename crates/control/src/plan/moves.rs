@@ -7,6 +7,8 @@ use placewright_conductor::control::ControlState;
 use placewright_conductor::super_conductor::MoveStage;
 use placewright_conductor::{MigrationId, MoveKind};
 
+use crate::placement_span::PlacementSpan;
+
 use super::{OngoingPlacement, PlacementPlan, PlanContext, PlanFault, Planner};
 
 /// Whether a move still waits for a target host.
@@ -70,6 +72,7 @@ impl Planner {
                 ..Demand::new(request, vec![row.instance.0])
             }),
             migration: Some(migration),
+            span: PlacementSpan::default(),
             project: context.project.to_owned(),
         }))
     }

@@ -17,7 +17,7 @@ use placewright_types::ranking::Ranking;
 
 use crate::live::{Past, Request};
 
-/// What was checked.
+/// The numbers of decisions that were checked, by kind.
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
     /// Decisions that are equal to those made again.
@@ -36,8 +36,8 @@ pub(crate) struct Checked {
     pub(crate) ranking_bytes: usize,
 }
 
-/// The number of decisions that an alternate count of the default options gives.
-const ALTERNATES: usize = 2;
+/// How many alternates an instance gets with control's default options.
+const ALTERNATE_COUNT: usize = 2;
 
 /// Makes the decisions of all requests again, until as many as wanted are checked.
 pub(crate) fn check(past: &Past, wanted: usize, checked: &mut Checked) {
@@ -84,7 +84,7 @@ fn check_request(past: &Past, request: &Request, checked: &mut Checked) {
     assert_eq!(found, Ok(SearchResults::Ready));
     let command = match request.migration {
         Some(migration) => placing.place_move(migration),
-        None => placing.place_builds(),
+        None => placing.place_builds(false),
     };
     let again = decide_again(past, entry, command, decision.at);
     for (instance, decision) in &kept {
@@ -139,7 +139,7 @@ fn scheduler_of(past: &Past, request: &Request, state: &ControlState) -> Schedul
         };
         hosts.aggregates_mut().put([(*uuid, aggregate)]);
     }
-    for (host, update) in &past.soft[..request.soft_count] {
+    for (host, update) in &past.host_updates[..request.host_update_count] {
         hosts.apply(host.0, now(), update);
     }
     scheduler.observe(&state.placement, now());
@@ -165,7 +165,7 @@ fn demand(
     let instances = request.instances.iter().map(|instance| instance.0);
     let demand = Demand {
         group: spec.group,
-        alternate_count: ALTERNATES,
+        alternate_count: ALTERNATE_COUNT,
         ..Demand::new(Arc::clone(&asked), instances.collect())
     };
     let demand = match request.migration {

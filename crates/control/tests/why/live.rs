@@ -1,4 +1,4 @@
-//! Control at work on a random fleet, with all that is not in its journal written down.
+//! Control at work on a random fleet. What the scheduler knows and the journal does not have is recorded beside it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,9 +48,9 @@ pub(crate) struct Live {
     /// Instances that were placed on a host whose agent has not reported them.
     unreported: BTreeMap<InstanceId, (HostId, InstanceReport)>,
     loads: BTreeMap<HostId, Load>,
-    soft: Vec<(HostId, HostUpdate)>,
+    host_updates: Vec<(HostId, HostUpdate)>,
     requests: Vec<Request>,
-    /// How often claims were in vain lately.
+    /// How often other claims have recently taken the selected hosts first.
     contention: Contention,
     pub(crate) placed: usize,
     pub(crate) tries: usize,
@@ -63,22 +63,22 @@ pub(crate) struct Request {
     pub(crate) instances: Vec<InstanceId>,
     /// The move, if it is one.
     pub(crate) migration: Option<MigrationId>,
-    /// How many of the updates of hosts the scheduler had.
-    pub(crate) soft_count: usize,
+    /// How many of [`Past::host_updates`] the scheduler had received before it ranked hosts for this request.
+    pub(crate) host_update_count: usize,
     pub(crate) contention: Contention,
     /// The instances that were counted on hosts that had not reported them.
     pub(crate) unreported: Vec<(HostId, InstanceReport)>,
 }
 
-/// What is left of it a day later.
+/// The journal and the recorded inputs of the scheduler after control has ended: all that decisions are made again from.
 pub(crate) struct Past {
     pub(crate) config: SchedulerConfig,
     /// The state at the end.
     pub(crate) end: ControlState,
     /// The changes of each entry of the journal, the first of which has the sequence 1.
     pub(crate) entries: Vec<Vec<Change>>,
-    /// What hosts said, in order.
-    pub(crate) soft: Vec<(HostId, HostUpdate)>,
+    /// All updates of host states, in order.
+    pub(crate) host_updates: Vec<(HostId, HostUpdate)>,
     pub(crate) requests: Vec<Request>,
 }
 
@@ -105,7 +105,7 @@ impl Live {
             settled: Vec::new(),
             unreported: BTreeMap::new(),
             loads: BTreeMap::new(),
-            soft: Vec::new(),
+            host_updates: Vec::new(),
             requests: Vec::new(),
             contention: Contention::default(),
             placed: 0,
@@ -319,7 +319,12 @@ impl Live {
         .await;
         for instance in instances {
             self.note_placed(instance, 1, group);
-            self.submit(Command::CreateAccepted { instance }).await;
+            self.submit(Command::CreateAccepted {
+                instance,
+                claim_number: 0,
+                is_built: false,
+            })
+            .await;
         }
     }
 
@@ -357,7 +362,7 @@ impl Live {
         self.requests.push(Request {
             instances,
             migration,
-            soft_count: self.soft.len(),
+            host_update_count: self.host_updates.len(),
             contention: self.contention,
             unreported: self.unreported.values().cloned().collect(),
         });
@@ -403,7 +408,7 @@ impl Live {
             config: self.config,
             end: self.engine.read_now(|machine| machine.state.clone()),
             entries,
-            soft: self.soft,
+            host_updates: self.host_updates,
             requests: self.requests,
         }
     }
@@ -412,7 +417,7 @@ impl Live {
     fn say(&mut self, id: HostId, update: HostUpdate) {
         let scheduler = self.runtime.scheduler();
         scheduler.change_hosts(|hosts| hosts.apply(id.0, now(), &update));
-        self.soft.push((id, update));
+        self.host_updates.push((id, update));
     }
 
     async fn submit(&self, command: Command) {
@@ -433,6 +438,6 @@ impl Live {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        panic!("it never came to: {what}");
+        panic!("the condition never held: {what}");
     }
 }

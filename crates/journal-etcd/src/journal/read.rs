@@ -135,6 +135,20 @@ impl EtcdJournal {
         })
     }
 
+    /// When the batch that holds an entry was appended.
+    pub(super) fn find_appended_at(&self, sequence: u64) -> Result<Option<i64>, JournalError> {
+        let trimmed = self.store.read_trimmed("read")?.last;
+        if sequence <= trimmed {
+            return Ok(None);
+        }
+        let keys = &self.store.keys;
+        let range = kv::last(keys.batch(0), keys.batch(sequence.saturating_add(1)));
+        let found = kv::one(self.store.read("read", [range])?.next());
+        let header = found.and_then(|found| BatchHeader::decode_damaged(&found.value));
+        let header = header.filter(|header| sequence <= header.end.last);
+        Ok(header.map(|header| header.appended_at))
+    }
+
     /// The end of the batch before the one that starts at `first`; `None` if it cannot be found out.
     fn end_before(&self, first: u64, trimmed: LogEnd) -> Result<Option<LogEnd>, JournalError> {
         for known in [trimmed, self.verified] {

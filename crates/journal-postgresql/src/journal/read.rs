@@ -7,7 +7,7 @@ use placewright_journal::{JournalError, Visit};
 
 use super::PostgresqlJournal;
 use crate::rows::{BatchHeader, int};
-use crate::schema::{FIND_BATCH, READ_BATCHES, READ_END_BEFORE};
+use crate::schema::{FIND_BATCH, FIND_TIME, READ_BATCHES, READ_END_BEFORE};
 use crate::store::Store;
 
 /// The number of batches in the first page of a read, and the least and the most in later pages.
@@ -109,6 +109,19 @@ impl PostgresqlJournal {
         });
         let found = found.map_err(|failure| self.store.error("read", failure))?;
         Ok(found.unwrap_or(sequence))
+    }
+
+    /// When the batch that holds an entry was appended.
+    pub(super) fn find_appended_at(&mut self, sequence: u64) -> Result<Option<i64>, JournalError> {
+        let found = self.connection.repeat(|session| async move {
+            let rows = session.query(FIND_TIME, &[&int(sequence)]).await?;
+            let Some(row) = rows.first() else {
+                return Ok(None);
+            };
+            let time: i64 = session.get(row, 1)?;
+            Ok((sequence <= session.uint(row, 0)?).then_some(time))
+        });
+        found.map_err(|failure| self.store.error("read", failure))
     }
 
     /// The end of the batch before the one that starts at `first`, or of the trimmed entries if no batch is before it.

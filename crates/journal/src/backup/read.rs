@@ -64,7 +64,7 @@ impl Reader {
         };
         match base {
             Some(base) => Ok((reader, base)),
-            None => Err(reader.damaged("it does not begin with what it is based on")),
+            None => Err(reader.damaged("its first section does not name its entries")),
         }
     }
 
@@ -92,14 +92,14 @@ impl Reader {
         let sections_before = self.sections;
         self.sections += 1;
         match section::decode(kind, &self.bytes) {
-            None => Err(damaged("a section of it makes no sense")),
+            None => Err(damaged("one of its sections cannot be decoded")),
             Some(Section::End { sections }) => {
                 let mut byte_after_end = [0];
                 let read = self.file.read(&mut byte_after_end);
                 if sections != sections_before {
                     Err(damaged("its number of sections does not match"))
                 } else if read.map_err(BackupError::io(&self.path, "read"))? > 0 {
-                    Err(damaged("it goes on behind its end"))
+                    Err(damaged("it has bytes after its last section"))
                 } else {
                     self.has_ended = true;
                     Ok(None)
@@ -150,7 +150,7 @@ pub struct BackupContents {
     pub first: u64,
     /// When the entry `first` was appended, in microseconds since the epoch, if that is known.
     pub first_at: Option<i64>,
-    /// The last entry of the backup.
+    /// The last entry of the backup, inclusive.
     pub end: u64,
     /// The names of the files that the backup has beside the journal.
     pub files: Vec<String>,
@@ -192,6 +192,7 @@ pub fn inspect(
             None => break,
             Some(Section::File { name, .. }) => files.push(name.to_owned()),
             Some(Section::Batch(row)) => {
+                // The check verifies the checksum; the records that it returns are not needed.
                 let _records = row
                     .check(end)
                     .map_err(|reason| damaged(format!("entry {}: {reason}", row.first)))?;
@@ -208,8 +209,10 @@ pub fn inspect(
             Some(Section::Base(_) | Section::Piece(_) | Section::End { .. }) => {}
         }
     }
+    // The entries have to begin no later than right after the snapshot, and to reach the end that the base names. The
+    // snapshot is not after that end.
     if end.last != base.end || base.before.last > base.snapshot || base.snapshot > base.end {
-        return Err(reader.damaged("its entries are not those that it names"));
+        return Err(reader.damaged("it does not have the entries that its first section names"));
     }
     Ok(BackupContents {
         made_at: reader.made_at,

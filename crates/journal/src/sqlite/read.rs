@@ -85,6 +85,21 @@ impl SqliteJournal {
         }
     }
 
+    /// When the batch that holds an entry was appended, if there is one, and it says so.
+    pub(super) fn find_appended_at(&self, sequence: u64) -> rusqlite::Result<Option<i64>> {
+        if !open::has_times(&self.connection)? {
+            return Ok(None);
+        }
+        let mut statement = self.connection.prepare_cached(
+            "SELECT last, appended_at FROM batch WHERE first <= ?1 ORDER BY first DESC LIMIT 1",
+        )?;
+        let found = statement.query_row([int(sequence)], |row| {
+            Ok((uint(row.get(0)?), row.get::<_, Option<i64>>(1)?))
+        });
+        let found = found.optional()?;
+        Ok(found.and_then(|(last, appended_at)| appended_at.filter(|_| sequence <= last)))
+    }
+
     fn visit_batches(
         &mut self,
         select: &'static str,

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{ListEdit, UndoStep};
 use crate::change::Change;
-use crate::group::{Distance, Group, HostAssignment, Level, Member};
+use crate::group::{Group, HostAssignment, Member};
 use crate::ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProjectId, ProviderId, Timestamp,
     TraitId, TypeId, UserId,
@@ -299,7 +299,7 @@ impl State {
     }
 
     /// Releases aggregates; those without another holder are freed and returned for undo.
-    fn release_aggregates(&mut self, ids: impl Iterator<Item = u32>) -> FreedNames {
+    pub(super) fn release_aggregates(&mut self, ids: impl Iterator<Item = u32>) -> FreedNames {
         let aggregates = &mut self.aggregates;
         let freed: FreedNames = ids.filter_map(|id| aggregates.release(id)).collect();
         if !freed.is_empty() {
@@ -573,31 +573,5 @@ impl State {
         {
             assignment.group = group;
         }
-    }
-
-    pub(crate) fn replace_levels(&mut self, levels: Vec<Level>) -> (Vec<Level>, FreedNames) {
-        self.tree_changes.increment_structure();
-        self.level_of_aggregate.clear();
-        for (number, level) in (0u16..).zip(&levels) {
-            for uuid in &level.aggregates {
-                let id = self.intern_aggregate(uuid);
-                self.aggregates.hold(id.0);
-                if self.level_of_aggregate.len() <= id.index() {
-                    self.level_of_aggregate.resize(id.index() + 1, None);
-                }
-                self.level_of_aggregate[id.index()] = Some(number);
-            }
-        }
-        let previous = std::mem::replace(&mut self.levels, levels);
-        let released: Vec<u32> = (previous.iter().flat_map(|level| &level.aggregates))
-            .filter_map(|uuid| self.aggregates.find(uuid))
-            .collect();
-        let freed = self.release_aggregates(released.into_iter());
-        (previous, freed)
-    }
-
-    pub(crate) fn replace_distances(&mut self, distances: Vec<Distance>) -> Vec<Distance> {
-        self.tree_changes.increment_structure();
-        std::mem::replace(&mut self.distances, distances)
     }
 }

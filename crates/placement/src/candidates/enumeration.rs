@@ -6,12 +6,13 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use super::answer::Candidates;
-use super::plan::Plan;
+use super::plan::{CompiledQuery, Plan};
 use super::query::{SearchOptions, Strategy};
 use super::root_iterator::{RootIterator, SelectedRoot, ShuffledRoots};
 use super::root_selection::RootSelection;
 use super::scratch::Scratch;
 use super::shuffle::Shuffle;
+use super::taken::Taken;
 use super::tree::TreeSearch;
 use crate::hash::{Map, hash_of};
 use crate::ids::ProviderId;
@@ -75,6 +76,11 @@ enum Phase {
 /// Cost of one root, and of one candidate for each of its variables, in steps of about 10 ns.
 const ROOT_STEPS: usize = 4;
 const VARIABLE_STEPS: usize = 6;
+
+/// The cost of one candidate in steps of about 10 ns.
+pub(crate) fn candidate_steps(plan: &CompiledQuery) -> usize {
+    ROOT_STEPS + plan.variables.len() * VARIABLE_STEPS
+}
 
 /// If more candidates than this were found in a tree before it changed, it is not searched again and
 /// its further candidates are left out: to find so many again would take longer than a slice may.
@@ -142,7 +148,7 @@ impl Enumeration {
             has_state_changed: false,
             has_left_out_candidates: false,
             steps_left: 0,
-            candidate_steps: ROOT_STEPS + plan.variables.len() * VARIABLE_STEPS,
+            candidate_steps: candidate_steps(plan),
         }
     }
 
@@ -411,7 +417,7 @@ impl Enumeration {
     /// Opens the search of a tree; false if it is clear at once that the tree has no candidate.
     fn open_tree(&mut self, plan: &Plan<'_>, search: &mut TreeSearch, root: ProviderId) -> bool {
         let (matches, sharing) = (&self.selection.matches, &self.selection.sharing);
-        let is_open = search.open(plan, matches, sharing, root);
+        let is_open = search.open(plan, matches, sharing, &Taken::default(), root);
         self.steps_left = self.steps_left.saturating_sub(search.opening_steps(plan));
         if let Some(seed) = self.seed {
             // Each tree is shuffled in another way.

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use super::lookup::{SetFilter, capacity_word, room_for_total};
 use super::plan::Plan;
+use super::taken::Taken;
 use crate::ids::{ClassId, ProviderId};
 
 /// A query compiled for flat hosts, each of which has to serve all of it alone.
@@ -100,6 +101,12 @@ impl FlatQuery {
             mask = room_for_total(plan.state, *class, *amount, word, mask);
         }
         mask
+    }
+
+    /// Whether a feasible host stays feasible when `taken` is taken from it.
+    pub(crate) fn fits_without(&self, plan: &Plan<'_>, host: ProviderId, taken: &Taken) -> bool {
+        taken.leaves(plan.state, host, &self.single)
+            && taken.leaves(plan.state, host, &self.contended_total)
     }
 
     /// How many consumers a feasible host can serve one after another, and the class of which it then has too little;

@@ -12,6 +12,7 @@ use super::prepare;
 use super::query::{CandidateQuery, QueryRefusal};
 use super::root_selection::RootSelection;
 use super::scratch::Scratch;
+use super::taken::Taken;
 use super::tree::TreeSearch;
 use crate::ids::{ClassId, ProviderId};
 use crate::state::State;
@@ -22,8 +23,8 @@ const TREES_BEFORE_MASK: u32 = 64;
 
 /// A prepared query that can be evaluated host by host.
 pub struct HostSearch<'a> {
-    plan: Plan<'a>,
-    root_selection: Arc<RootSelection>,
+    pub(super) plan: Plan<'a>,
+    pub(super) root_selection: Arc<RootSelection>,
     /// Buffers of a tree search, reused by the next one.
     buffers: RefCell<Option<Box<(TreeSearch, Scratch)>>>,
     /// The number of trees searched so far, up to [`TREES_BEFORE_MASK`].
@@ -173,7 +174,9 @@ impl<'a> HostSearch<'a> {
         classified.hosts != 0
             || (classified.trees != 0
                 && self.is_possible(host)
-                && self.search_tree(host, |search, scratch| search.next(&self.plan, scratch)))
+                && self.search_tree(host, &Taken::default(), |search, scratch| {
+                    search.next(&self.plan, scratch)
+                }))
     }
 
     /// The candidates of a host, at most `max_count`, without provider summaries.
@@ -184,7 +187,7 @@ impl<'a> HostSearch<'a> {
         if classified.hosts != 0 {
             found.push_host(host, &self.root_selection.flat.total, self.plan.group_count);
         } else if classified.trees != 0 && self.is_possible(host) {
-            self.search_tree(host, |search, scratch| {
+            self.search_tree(host, &Taken::default(), |search, scratch| {
                 while found.len() < max_count && search.next(&self.plan, scratch) {
                     found.push_assignment(&self.plan, search);
                 }
@@ -194,11 +197,12 @@ impl<'a> HostSearch<'a> {
         found
     }
 
-    /// Opens a tree and evaluates the search of it; false if the tree has no provider for some
-    /// condition.
-    fn search_tree(
+    /// Opens a tree, from which `taken` is taken, and evaluates the search of it; false if the tree has no provider for
+    /// some condition.
+    pub(super) fn search_tree(
         &self,
         root: ProviderId,
+        taken: &Taken,
         evaluate: impl FnOnce(&mut TreeSearch, &mut Scratch) -> bool,
     ) -> bool {
         let buffers = self.buffers.borrow_mut().take();
@@ -211,6 +215,7 @@ impl<'a> HostSearch<'a> {
             &self.plan,
             &root_selection.matches,
             &root_selection.sharing,
+            taken,
             root,
         ) && evaluate(search, scratch);
         *self.buffers.borrow_mut() = Some(buffers);

@@ -54,6 +54,11 @@ impl Scratch {
         self.steps = STEPS;
     }
 
+    /// The steps that were used since the budget was reset.
+    pub(crate) fn used_steps(&self) -> usize {
+        (STEPS - self.steps) as usize
+    }
+
     /// Whether some branch was abandoned because the budget ran out.
     pub(crate) fn ran_out_of_steps(&self) -> bool {
         self.steps == 0

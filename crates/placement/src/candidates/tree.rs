@@ -1,11 +1,12 @@
 //! One tree in the search: its suppliers, the variables that each can serve, and the assignment so far.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::bits::Bits;
 use super::plan::{Plan, ProviderCondition};
 use super::sharing::Sharing;
 use super::shuffle::Shuffle;
+use super::taken::Taken;
 use crate::hash::Map;
 use crate::ids::ProviderId;
 
@@ -170,9 +171,15 @@ impl TreeSearch {
         is_current
     }
 
-    /// Adds the members of the tree that may serve some variable.
-    pub(super) fn add_members(&mut self, plan: &Plan<'_>, matches: &Matches, root: ProviderId) {
-        let mut stack = vec![root];
+    /// Adds the members of the tree that may serve some variable after something was taken from them.
+    pub(super) fn add_members(
+        &mut self,
+        plan: &Plan<'_>,
+        matches: &Matches,
+        taken: &Taken,
+        root: ProviderId,
+    ) {
+        let mut stack: SmallVec<[ProviderId; 16]> = smallvec![root];
         while let Some(id) = stack.pop() {
             self.add_supplier(
                 matches,
@@ -183,9 +190,10 @@ impl TreeSearch {
                         || condition.provider_or_root.admits(plan.state, root)
                 },
                 plan,
+                taken,
             );
             if let Some(provider) = plan.state.provider(id) {
-                stack.extend(provider.children.iter().rev());
+                stack.extend(provider.children.iter().rev().copied());
             }
         }
     }
@@ -196,6 +204,7 @@ impl TreeSearch {
         plan: &Plan<'_>,
         matches: &Matches,
         sharing: &Sharing,
+        taken: &Taken,
         root: ProviderId,
     ) {
         let mut sharers = Vec::new();
@@ -213,6 +222,7 @@ impl TreeSearch {
                         condition.takes_shared && condition.provider_or_root.admits(plan.state, id)
                     },
                     plan,
+                    taken,
                 );
             }
         }
@@ -224,6 +234,7 @@ impl TreeSearch {
         id: ProviderId,
         may_serve: impl Fn(&ProviderCondition) -> bool,
         plan: &Plan<'_>,
+        taken: &Taken,
     ) {
         let (word, bit) = (id.index() / 64, id.0 % 64);
         let supplier = u32::try_from(self.suppliers.len()).unwrap_or(UNASSIGNED);
@@ -233,7 +244,10 @@ impl TreeSearch {
                 Some(words) => words[word] >> bit & 1 == 1,
                 None => condition.admits(plan.state, id),
             };
-            if is_match && may_serve(condition) {
+            if is_match
+                && may_serve(condition)
+                && taken.leaves(plan.state, id, &condition.resources)
+            {
                 self.domains[number].push(supplier);
                 served_conditions.insert(number);
             }

@@ -6,26 +6,28 @@
 use super::plan::{Plan, headroom};
 use super::scratch::Scratch;
 use super::sharing::Sharing;
+use super::taken::Taken;
 use super::tree::{Matches, TreeSearch};
-use crate::ids::ProviderId;
+use crate::ids::{ClassId, ProviderId};
 
 impl TreeSearch {
-    /// Starts the search of a tree. False if it is clear at once that the tree has no candidate: some
-    /// variable has no supplier, or all suppliers together have too little capacity.
+    /// Starts the search of a tree, from whose suppliers `taken` is taken. False if it is clear at once that the tree has
+    /// no candidate: some variable has no supplier, or all suppliers together have too little capacity.
     pub(crate) fn open(
         &mut self,
         plan: &Plan<'_>,
         matches: &Matches,
         sharing: &Sharing,
+        taken: &Taken,
         root: ProviderId,
     ) -> bool {
         self.clear();
         self.root = root;
         self.position = plan.state.tree_changes().position();
         self.sharing_version = plan.state.tree_changes().sharing_version();
-        self.add_members(plan, matches, root);
+        self.add_members(plan, matches, taken, root);
         if !sharing.is_empty() {
-            self.add_sharing(plan, matches, sharing, root);
+            self.add_sharing(plan, matches, sharing, taken, root);
         }
         if self.domains.iter().any(Vec::is_empty) {
             return false;
@@ -40,11 +42,12 @@ impl TreeSearch {
         );
         for id in &self.suppliers {
             let provider = plan.state.provider(*id);
-            self.capacity_left.extend(
-                plan.contended
-                    .iter()
-                    .map(|class| provider.map_or(-1, |provider| headroom(provider, *class))),
-            );
+            self.capacity_left.extend(plan.contended.iter().map(
+                |class| match taken.of(*id, *class) {
+                    0 => provider.map_or(-1, |provider| headroom(provider, *class)),
+                    _ => headroom_left(plan, *id, *class, taken),
+                },
+            ));
             if !plan.nested {
                 self.tree_of
                     .push(provider.map_or(*id, |provider| provider.root));
@@ -122,4 +125,11 @@ impl TreeSearch {
         }
         false
     }
+}
+
+/// As [`headroom`], of a provider from which something is taken.
+fn headroom_left(plan: &Plan<'_>, id: ProviderId, class: ClassId, taken: &Taken) -> i64 {
+    let provider = plan.state.provider(id);
+    let headroom = provider.map_or(-1, |provider| headroom(provider, class));
+    headroom.min(taken.free(plan.state, id, class))
 }

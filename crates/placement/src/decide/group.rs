@@ -50,9 +50,12 @@ pub(super) fn set_levels(
     changes: &mut Vec<Change>,
 ) -> Result<Outcome, Refusal> {
     let mut levels = levels.to_vec();
-    levels
-        .iter_mut()
-        .for_each(|level| level.aggregates.sort_unstable());
+    for level in &mut levels {
+        level.aggregates.sort_unstable();
+        let aggregates = &level.aggregates;
+        let names = &mut level.names;
+        names.retain(|uuid, _| aggregates.binary_search(uuid).is_ok());
+    }
     if let Some(level) = levels
         .iter()
         .find(|level| level.name.is_empty() || level.name == HOST)

@@ -10,7 +10,8 @@ use crate::state::State;
 /// The lowest number of a custom class. The numbers between the standard classes and this one are for
 /// standard classes of later releases, so that each has its number in os-resource-classes.
 const FIRST_CUSTOM_CLASS: u16 = 1_000;
-/// The lowest number of a custom trait; lower numbers are for standard traits, also of later releases.
+/// The lowest number of a custom trait; lower numbers are for standard traits, including those of later
+/// releases.
 const FIRST_CUSTOM_TRAIT: u16 = 4_000;
 
 /// Adds the standard resource classes and traits that the state does not have yet.

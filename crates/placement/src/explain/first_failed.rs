@@ -2,7 +2,7 @@
 
 use super::constraint::{Constraint, ConstraintList};
 use super::relaxed::RelaxedQuery;
-use crate::candidates::{CandidateQuery, QueryRefusal};
+use crate::candidates::{CandidateQuery, QueryRefusal, Taken};
 use crate::ids::ProviderId;
 use crate::state::State;
 
@@ -17,24 +17,113 @@ pub fn first_failed(
     query: &CandidateQuery,
     root: ProviderId,
 ) -> Result<Option<Constraint>, QueryRefusal> {
-    let mut constraint_list = ConstraintList::new(state, query)?;
-    let serves = |length: usize| {
-        let relaxed = RelaxedQuery::new(state, query, &constraint_list, |index| index < length);
-        relaxed.is_some_and(|mut relaxed| relaxed.root_fits(root))
-    };
-    let count = constraint_list.resolved.len();
-    if count == 0 || serves(count) {
-        return Ok(None);
+    let mut first_failed = FirstFailed::new(state, query)?;
+    Ok(first_failed.of(root, &Taken::default()).cloned())
+}
+
+/// Finds the first constraint that a root does not pass, for many roots: what does not depend on the root is kept.
+pub struct FirstFailed<'a> {
+    state: &'a State,
+    query: &'a CandidateQuery,
+    constraint_list: ConstraintList,
+    /// By number of constraints: the query that consists of so many of the first ones.
+    prefixes: Vec<Prefix<'a>>,
+    /// The number of constraints up to the one that the root before did not pass. Many roots fail at the same constraint,
+    /// so it is tried first.
+    last_failed: usize,
+}
+
+/// The query that consists of the first constraints.
+enum Prefix<'a> {
+    NotPrepared,
+    /// No provider can serve it.
+    Infeasible,
+    Prepared(Box<RelaxedQuery<'a>>),
+}
+
+impl<'a> FirstFailed<'a> {
+    /// Prepares a query.
+    ///
+    /// # Errors
+    ///
+    /// As [`explain`](super::explain).
+    pub fn new(state: &'a State, query: &'a CandidateQuery) -> Result<Self, QueryRefusal> {
+        let constraint_list = ConstraintList::new(state, query)?;
+        let count = constraint_list.resolved.len();
+        Ok(Self {
+            state,
+            query,
+            constraint_list,
+            prefixes: (0..=count).map(|_| Prefix::NotPrepared).collect(),
+            last_failed: count,
+        })
     }
-    // Binary search: the first `low` constraints can be served, the first `high` cannot.
-    let (mut low, mut high) = (0, count);
-    while high - low > 1 {
-        let middle = low.midpoint(high);
-        if serves(middle) {
-            low = middle;
+
+    /// The first constraint that a root cannot serve together with those before it, when `taken` is taken from the
+    /// providers of its tree; `None` if it can serve all.
+    pub fn of(&mut self, root: ProviderId, taken: &Taken) -> Option<&Constraint> {
+        self.find(root, taken, false)
+    }
+
+    /// As [`Self::of`], for a root of which a search has found that it cannot serve all constraints together: so that
+    /// search is not made again.
+    pub fn of_infeasible(&mut self, root: ProviderId, taken: &Taken) -> Option<&Constraint> {
+        self.find(root, taken, true)
+    }
+
+    fn find(
+        &mut self,
+        root: ProviderId,
+        taken: &Taken,
+        is_infeasible: bool,
+    ) -> Option<&Constraint> {
+        let count = self.constraint_list.resolved.len();
+        if count == 0 {
+            return None;
+        }
+        // The first `low` constraints can be served, the first `high` cannot.
+        let (mut low, mut high) = (0, count);
+        let guess = self.last_failed;
+        let is_known = is_infeasible && guess == count;
+        if is_known || !self.serves(guess, root, taken) {
+            high = guess;
+            if guess > 1 && self.serves(guess - 1, root, taken) {
+                low = guess - 1;
+            }
+        } else if guess == count || !is_infeasible && self.serves(count, root, taken) {
+            return None;
         } else {
-            high = middle;
+            low = guess;
+        }
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            if self.serves(middle, root, taken) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        self.last_failed = high;
+        self.constraint_list.constraints.get(high - 1)
+    }
+
+    /// Whether a root can serve the first constraints, so many of them.
+    fn serves(&mut self, length: usize, root: ProviderId, taken: &Taken) -> bool {
+        let prefix = &mut self.prefixes[length];
+        if matches!(prefix, Prefix::NotPrepared) {
+            let is_included = |index: usize| index < length;
+            let relaxed =
+                RelaxedQuery::new(self.state, self.query, &self.constraint_list, is_included);
+            *prefix = relaxed.map_or(Prefix::Infeasible, |relaxed| {
+                Prefix::Prepared(Box::new(relaxed))
+            });
+        }
+        match prefix {
+            Prefix::NotPrepared | Prefix::Infeasible => false,
+            Prefix::Prepared(relaxed) => {
+                relaxed.renew_steps();
+                relaxed.root_fits_without(root, taken)
+            }
         }
     }
-    Ok(Some(constraint_list.constraints.swap_remove(high - 1)))
 }

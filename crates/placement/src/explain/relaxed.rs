@@ -2,11 +2,11 @@
 
 use super::constraint::ConstraintList;
 use super::lineage::Lineage;
-use crate::candidates::CandidateQuery;
 use crate::candidates::plan::{Plan, Relaxation};
 use crate::candidates::root_selection::RootSelection;
 use crate::candidates::scratch::Scratch;
 use crate::candidates::tree::TreeSearch;
+use crate::candidates::{CandidateQuery, Taken};
 use crate::ids::ProviderId;
 use crate::slot_set::bits;
 use crate::state::State;
@@ -56,21 +56,36 @@ impl<'a> RelaxedQuery<'a> {
         self.root_selection.word(&self.plan, word).hosts
     }
 
+    /// Gives the next search the whole budget of steps, of which all searches since the last call have one together.
+    pub(super) fn renew_steps(&mut self) {
+        self.scratch.renew();
+    }
+
     /// Whether a root can serve the query, as a tree or as a flat host.
     pub(super) fn root_fits(&mut self, root: ProviderId) -> bool {
-        let bit = 1 << (root.0 % 64);
-        let word = self.root_selection.word(&self.plan, root.index() / 64);
+        self.root_fits_without(root, &Taken::default())
+    }
+
+    /// As [`Self::root_fits`], when `taken` is taken from the providers of the root's tree.
+    pub(super) fn root_fits_without(&mut self, root: ProviderId, taken: &Taken) -> bool {
+        let root_mask = self.root_selection.classify(&self.plan, root);
         // A root in reach of a sharing provider counts as a flat host when nothing shared is
         // requested.
-        word.hosts & bit != 0
-            || word.trees & bit != 0
-                && (self.plan.variables.is_empty()
-                    || self.search.open(
-                        &self.plan,
-                        &self.root_selection.matches,
-                        &self.root_selection.sharing,
-                        root,
-                    ) && self.search.next(&self.plan, &mut self.scratch))
+        if root_mask.hosts != 0 {
+            return self
+                .root_selection
+                .flat
+                .fits_without(&self.plan, root, taken);
+        }
+        root_mask.trees != 0
+            && (self.plan.variables.is_empty()
+                || self.search.open(
+                    &self.plan,
+                    &self.root_selection.matches,
+                    &self.root_selection.sharing,
+                    taken,
+                    root,
+                ) && self.search.next(&self.plan, &mut self.scratch))
     }
 }
 

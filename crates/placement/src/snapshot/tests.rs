@@ -76,6 +76,7 @@ fn topology_and_consumers() -> Vec<Change> {
     let level = Level {
         name: "rack".into(),
         aggregates: vec!["agg".into()],
+        names: [("agg".to_owned(), "north/r1".to_owned())].into(),
     };
     let distance = Distance {
         from: "agg".into(),

@@ -180,6 +180,18 @@ fn replacement() -> impl Strategy<Value = InventoryReplacement> {
     })
 }
 
+/// A level of one or two aggregates. A name of no aggregate of the level is dropped.
+fn level(has_two_aggregates: bool) -> Level {
+    if !has_two_aggregates {
+        return Level::unnamed("rack", vec!["x".into()]);
+    }
+    Level {
+        name: "rack".into(),
+        aggregates: vec!["y".into(), "x".into()],
+        names: [("y".into(), "r1".into()), ("z".into(), "r2".into())].into(),
+    }
+}
+
 /// Generates commands of every kind, valid and invalid.
 pub(crate) fn command() -> impl Strategy<Value = Command> {
     let names = prop::sample::subsequence(TRAITS.map(str::to_owned).to_vec(), 0..4);
@@ -233,10 +245,7 @@ pub(crate) fn command() -> impl Strategy<Value = Command> {
             .prop_map(|(group, rules)| Command::SetGroup { group, rules }),
         1 => group_uuid().prop_map(|group| Command::DeleteGroup { group }),
         1 => (any::<bool>(), prop::option::of(1u32..4)).prop_map(|(has_two_aggregates, distance)| Command::SetLevels {
-            levels: vec![Level {
-                name: "rack".into(),
-                aggregates: if has_two_aggregates { vec!["y".into(), "x".into()] } else { vec!["x".into()] },
-            }],
+            levels: vec![level(has_two_aggregates)],
             // Refused if there is only one aggregate.
             distances: distance.into_iter().map(|distance| Distance {
                 from: "y".into(),

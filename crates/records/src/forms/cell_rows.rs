@@ -17,7 +17,8 @@ row!(Instance {
     action_count,
     fault,
     created_at,
-    updated_at,
+    updated_at;
+    mappings
 });
 row!(GuestRef { host, number });
 row!(Job {
@@ -33,7 +34,9 @@ row!(Job {
     state_before,
     is_broken,
     fault,
-    awaited_destructions,
+    awaited_destructions;
+    origin_mappings,
+    may_go_elsewhere
 });
 row!(Target { candidate, number });
 

@@ -2,8 +2,8 @@
 
 use placewright_conductor::super_conductor::{
     Aggregate, BuildRequest, BuildStage, Buried, Cell, Change, Deletion, Flavor, GroupTopology,
-    HostMapping, Keypair, Labels, Lock, Mapping, Migration, MigrationStatus, Move, MoveStage,
-    Rebuild, ServerGroup, Service,
+    HostMapping, Keypair, Labels, LeftCell, Lock, Mapping, Migration, MigrationStatus, Move,
+    MoveStage, Rebuild, Reschedule, ServerGroup, Service,
 };
 use placewright_conductor::{Decision, FallenHost, RankingRecord};
 use placewright_types::request::TopologyRule;
@@ -27,7 +27,14 @@ row!(Mapping {
     claim_response,
     move_number,
     migrations;
-    decisions
+    decisions,
+    reschedule
+});
+row!(LeftCell {
+    cell,
+    at,
+    attempts,
+    first_number
 });
 row!(Decision {
     host,
@@ -122,6 +129,12 @@ row!(Service {
 choice!(BuildStage {
     0 Waiting,
     1 Placed { selection, alternates },
+});
+
+choice!(Reschedule {
+    0 Never,
+    1 Allowed,
+    2 Done(left),
 });
 
 choice!(MoveStage {

@@ -21,7 +21,8 @@ row!(HostReport {
 row!(HostFacts {
     names,
     platform,
-    stats
+    stats;
+    service_version
 });
 row!(HostNames {
     service_host,

@@ -2,8 +2,8 @@
 
 use placewright_conductor::fault::{Action, Attempt, Fault};
 use placewright_conductor::{
-    Amounts, Candidate, CellId, ClaimResponse, HardRule, HostId, InstanceId, MigrationId,
-    MoveDecision, MoveKind, MoveSide, Rules, SharedRow, SharedText, Spec, SpecBody,
+    Amounts, Candidate, CellId, ClaimResponse, GroupMapping, HardRule, HostId, InstanceId,
+    MigrationId, MoveDecision, MoveKind, MoveSide, Rules, SharedRow, SharedText, Spec, SpecBody,
 };
 
 use crate::form::{Form, FormError, Layout, Reader, Writer};
@@ -15,8 +15,10 @@ row!(HardRule { rule, others });
 row!(Candidate {
     host,
     zone,
-    amounts
+    amounts;
+    mappings
 });
+row!(GroupMapping { suffix, providers });
 row!(Amounts {
     provider,
     resources

@@ -63,7 +63,7 @@ choice!(Reply {
 
 choice!(ClaimChange {
     0 Swap { candidates },
-    1 Release { is_deleted },
+    1 Release { is_deleted; failed_attempts },
     2 Settle { migration, keep, fault },
 });
 

@@ -31,7 +31,7 @@ row!(NewAllocation {
     class,
     amount
 });
-row!(Level { name, aggregates });
+row!(Level { name, aggregates; names });
 row!(Distance { from, to, distance });
 row!(Rule { scope, relation });
 

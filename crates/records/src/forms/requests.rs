@@ -76,7 +76,8 @@ row!(TopologyRule {
     strength,
     to,
     max_skew,
-    weight
+    weight;
+    place
 });
 row!(RequestGroup {
     requester_id,

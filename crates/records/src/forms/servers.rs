@@ -24,7 +24,8 @@ row!(ServerFields {
     trusted_image_certificates,
     disk_config;
     secrets_mark,
-    request_id
+    request_id,
+    traceparent
 });
 row!(OwnFields {
     launch_index,

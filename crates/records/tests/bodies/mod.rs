@@ -38,6 +38,15 @@ pub fn rule() -> TopologyRule {
         to: [OTHER].into(),
         max_skew: Some(2),
         weight: Some(3),
+        place: BTreeSet::new(),
+    }
+}
+
+/// A rule with a value in its added field.
+pub fn rule_with_place() -> TopologyRule {
+    TopologyRule {
+        place: ["north/r1".to_owned()].into(),
+        ..rule()
     }
 }
 
@@ -239,6 +248,7 @@ pub fn body() -> ServerBody {
             disk_config: "AUTO".into(),
             secrets_mark: None,
             request_id: None,
+            traceparent: None,
         },
         own: OwnFields {
             launch_index: 7,

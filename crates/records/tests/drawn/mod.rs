@@ -2,14 +2,16 @@
 
 use std::fmt::Debug;
 
-use placewright_conductor::quota::{Usage, UsageAmounts};
+use placewright_conductor::quota::{QuotaScope, QuotaSet, Resource, Usage, UsageAmounts};
+use placewright_conductor::super_conductor::{LeftCell, Reschedule};
 use placewright_conductor::{
-    Amounts, Candidate, Decision, FallenHost, Fault, HostId, MigrationId, RankingRecord,
+    Amounts, Attempt, Candidate, CellId, Decision, FallenHost, Fault, GroupMapping, HostId,
+    MigrationId, RankingRecord,
 };
 use placewright_placement::Timestamp;
 use placewright_records::ranking::KNOWN_WEIGHERS;
 use placewright_types::ranking::{RankedHost, RankedWeigher, Ranking};
-use proptest::collection::vec;
+use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -59,11 +61,21 @@ pub(crate) fn amounts() -> impl Strategy<Value = Vec<Amounts>> {
     vec(of_provider, 0..3)
 }
 
-pub(crate) fn candidate() -> impl Strategy<Value = Candidate> {
-    (uuid(), of(text()), amounts()).prop_map(|(host, zone, amounts)| Candidate {
+pub(crate) fn mappings() -> impl Strategy<Value = Vec<GroupMapping>> {
+    let group = (text(), amounts());
+    vec(
+        group.prop_map(|(suffix, providers)| GroupMapping { suffix, providers }),
+        0..3,
+    )
+}
+
+pub(crate) fn candidate(draw: Draw) -> impl Strategy<Value = Candidate> {
+    let parts = (uuid(), of(text()), amounts(), draw.added(mappings()));
+    parts.prop_map(|(host, zone, amounts, mappings)| Candidate {
         host: HostId(host),
         zone,
         amounts,
+        mappings,
     })
 }
 
@@ -181,4 +193,46 @@ pub(crate) fn ranking() -> impl Strategy<Value = Ranking> {
                 }
             },
         )
+}
+
+/// Whether an instance may be built in another cell, or was taken from one.
+pub(crate) fn reschedule() -> impl Strategy<Value = Reschedule> {
+    let attempt = (uuid(), any::<u32>(), time(), of(text()));
+    let attempt = attempt.prop_map(|(host, attempt, at, failure)| Attempt {
+        host: HostId(host),
+        attempt,
+        started_at: at,
+        finished_at: at,
+        failure,
+    });
+    let left = (uuid(), time(), vec(attempt, 0..3), any::<u64>());
+    let left = left.prop_map(|(cell, at, attempts, first_number)| LeftCell {
+        cell: CellId(cell),
+        at,
+        attempts,
+        first_number,
+    });
+    prop_oneof![
+        Just(Reschedule::Never),
+        Just(Reschedule::Allowed),
+        left.prop_map(|left| Reschedule::Done(Box::new(left))),
+    ]
+}
+
+/// Limits of a scope.
+pub(crate) fn quota() -> impl Strategy<Value = (QuotaScope, QuotaSet)> {
+    let scope = prop_oneof![
+        Just(QuotaScope::Configured),
+        text().prop_map(QuotaScope::Class),
+        text().prop_map(QuotaScope::Project),
+        Just(QuotaScope::Registered),
+        text().prop_map(QuotaScope::Unified),
+    ];
+    let resource = prop_oneof![
+        Just(Resource::Ram),
+        Just(Resource::ServerGroupMembers),
+        "[A-Z0-9_]{1,9}".prop_map(|class| Resource::Class(class.into())),
+    ];
+    let limits = btree_map(resource, any::<i64>(), 0..3);
+    (scope, limits.prop_map(|limits| QuotaSet { limits }))
 }

@@ -5,7 +5,6 @@ use crate::values::decisions;
 
 /// Tests them.
 pub fn test(tested: &mut TestedRows) {
-    tested.test("control_rows", [decisions::mapping()]);
     tested.test("control_rows", [decisions::decision()]);
     tested.test("control_rows", [decisions::fallen()]);
     tested.test("conductor_commands", [decisions::ranked_candidates()]);

@@ -9,6 +9,8 @@
 )]
 
 pub mod decisions;
+pub mod declared;
+pub mod mappings;
 pub mod tested_rows;
 
 use std::fmt::Debug;

@@ -192,10 +192,7 @@ fn commands_to_names_and_consumers() -> Vec<placement::Command> {
         },
         Placement::DeleteGroup { group },
         Placement::SetLevels {
-            levels: vec![Level {
-                name: "rack".into(),
-                aggregates: vec!["agg".into()],
-            }],
+            levels: vec![Level::unnamed("rack", vec!["agg".into()])],
             distances: vec![Distance {
                 from: "agg".into(),
                 to: "other".into(),
@@ -268,12 +265,17 @@ fn commands_to_cells_and_builds() -> Vec<Command> {
         Command::Place {
             ranked_candidates: vec![ranked_candidates()],
             least: 1,
+            may_reschedule: false,
         },
         Command::Bury {
             instances: vec![instance],
             fault: fault(),
         },
-        Command::CreateAccepted { instance },
+        Command::CreateAccepted {
+            instance,
+            claim_number: 0,
+            is_built: false,
+        },
         Command::Reclaim {
             instance,
             host: HOST,

@@ -91,6 +91,7 @@ pub fn mapping() -> Mapping {
         move_number: 2,
         migrations: vec![MIGRATION],
         decisions: vec![decision()],
+        reschedule: Default::default(),
     }
 }
 

@@ -10,9 +10,12 @@
 pub mod accounts;
 pub mod commands;
 pub mod decisions;
+pub mod hosts;
 pub mod images;
+pub mod mappings;
 pub mod quotas;
 pub mod requests;
+pub mod reschedule;
 
 use std::sync::Arc;
 
@@ -33,10 +36,7 @@ use placewright_conductor::{
 use placewright_link::{CellEvent, CellOperation, HostView, InstanceView, JobView};
 use placewright_placement::group::{Relation, Rule, RuleScope};
 use placewright_placement::{self as placement, Timestamp};
-use placewright_types::host_state::{
-    HostFacts, HostNames, HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate,
-};
-use placewright_types::platform::Platform;
+use placewright_types::host_state::NumberedUpdate;
 use uuid::Uuid;
 
 pub const AT: Timestamp = Timestamp(1_700_000_000_000_000);
@@ -77,6 +77,7 @@ pub fn candidate() -> Candidate {
         host: HOST,
         zone: Some("z".into()),
         amounts: amounts(),
+        mappings: vec![],
     }
 }
 
@@ -121,6 +122,7 @@ pub fn instances_of_control() -> Vec<Change> {
         move_number: 2,
         migrations: vec![MIGRATION],
         decisions: vec![],
+        reschedule: Default::default(),
     };
     let move_row = Move {
         instance: INSTANCE,
@@ -244,6 +246,23 @@ pub fn tables_of_control() -> Vec<Change> {
     ]
 }
 
+fn action() -> Action {
+    Action {
+        name: "create".into(),
+        started_at: AT,
+        finished_at: Some(AT),
+        attempts: vec![Attempt {
+            host: HOST,
+            attempt: 1,
+            started_at: AT,
+            finished_at: AT,
+            failure: Some("f".into()),
+        }],
+        fault: None,
+        request: None,
+    }
+}
+
 pub fn cell_changes() -> Vec<cell::Change> {
     use cell::Change;
     let guest_ref = GuestRef {
@@ -261,6 +280,7 @@ pub fn cell_changes() -> Vec<cell::Change> {
         fault: Some(fault()),
         created_at: AT,
         updated_at: AT,
+        mappings: vec![],
     };
     let job = Job {
         kind: JobKind::Move(MoveKind::LiveMigrate),
@@ -279,20 +299,8 @@ pub fn cell_changes() -> Vec<cell::Change> {
         is_broken: true,
         fault: Some(fault()),
         awaited_destructions: vec![guest_ref],
-    };
-    let action = Action {
-        name: "create".into(),
-        started_at: AT,
-        finished_at: Some(AT),
-        attempts: vec![Attempt {
-            host: HOST,
-            attempt: 1,
-            started_at: AT,
-            finished_at: AT,
-            failure: Some("f".into()),
-        }],
-        fault: None,
-        request: None,
+        origin_mappings: vec![],
+        may_go_elsewhere: false,
     };
     let host = Host {
         session: 4,
@@ -309,7 +317,7 @@ pub fn cell_changes() -> Vec<cell::Change> {
         Change::Job(INSTANCE, some(job)),
         Change::Guest((HOST, INSTANCE, 7), some(AT)),
         Change::Doomed((HOST, INSTANCE, 7), some(AT)),
-        Change::Action((INSTANCE, 1), some(action)),
+        Change::Action((INSTANCE, 1), some(action())),
         Change::Tombstone(INSTANCE, some(AT)),
         Change::Job(INSTANCE, None),
     ]
@@ -425,7 +433,10 @@ pub fn claim_requests() -> Vec<ClaimRequest> {
         ClaimChange::Swap {
             candidates: vec![candidate()],
         },
-        ClaimChange::Release { is_deleted: true },
+        ClaimChange::Release {
+            is_deleted: true,
+            failed_attempts: vec![],
+        },
         ClaimChange::Settle {
             migration: MIGRATION,
             keep: MoveSide::Target,
@@ -450,60 +461,6 @@ pub fn claim_responses() -> Vec<ClaimResponse> {
         ClaimResponse::Done,
         ClaimResponse::Gone,
         ClaimResponse::Stale,
-    ]
-}
-
-/// One of each update of a host's soft state.
-fn updates() -> Vec<HostUpdate> {
-    let facts = HostFacts {
-        names: HostNames {
-            service_host: "s".into(),
-            node: "n".into(),
-            cell: CELL.0,
-            ip: Some("192.0.2.1".into()),
-            hypervisor_hostname: Some("h".into()),
-        },
-        platform: Platform {
-            hypervisor_type: Some("QEMU".into()),
-            hypervisor_version: Some(-2),
-            cpu_info: Some("{}".into()),
-            supported_instances: vec![["a".into(), "b".into(), "c".into()]],
-        },
-        stats: [("a".to_owned(), "b".to_owned())].into(),
-    };
-    let load = Load {
-        io_ops: 1,
-        running_builds: 2,
-        failed_builds: 300,
-    };
-    let metrics = vec![Metric {
-        name: "cpu.percent".into(),
-        value: 0.5,
-    }];
-    let instance = InstanceReport {
-        uuid: INSTANCE.0,
-        group: Some(OTHER),
-        image_properties: [("a".to_owned(), "b".to_owned())].into(),
-    };
-    let report = HostReport {
-        facts: facts.clone(),
-        load,
-        metrics: metrics.clone(),
-        instances: vec![instance.clone()],
-        disabled: Some("d".into()),
-        is_forced_down: true,
-    };
-    vec![
-        HostUpdate::Full(Box::new(report)),
-        HostUpdate::Alive,
-        HostUpdate::Facts(Box::new(facts)),
-        HostUpdate::Load(load),
-        HostUpdate::Metrics(metrics),
-        HostUpdate::InstanceCame(Box::new(instance), load),
-        HostUpdate::InstanceWent(INSTANCE.0, load),
-        HostUpdate::Disabled(Some("d".into())),
-        HostUpdate::ForcedDown(true),
-        HostUpdate::Gone,
     ]
 }
 
@@ -545,7 +502,7 @@ pub fn cell_events() -> Vec<CellEvent> {
         CellEvent::Complete,
         CellEvent::Heartbeat,
     ];
-    cell_events.extend(updates().into_iter().map(|update| CellEvent::State {
+    cell_events.extend(hosts::updates().into_iter().map(|update| CellEvent::State {
         host: HOST,
         update: Box::new(NumberedUpdate {
             incarnation: 300,

@@ -135,7 +135,7 @@ pub(crate) fn grpc_of_cell(options: &Options, limits: Limits) -> ServeOptions {
     }
 }
 
-/// How long the scheduler API remembers ranked candidates, and for how many requests.
+/// How many offered candidates the scheduler API keeps for later claims, and for how long.
 pub(super) fn candidate_retention(options: &Options) -> KeepOptions {
     KeepOptions {
         candidates_max: options.scheduler.candidates_kept_max.count(),
@@ -148,6 +148,7 @@ pub(super) fn conductor(options: &Options) -> placewright_control::Options {
     let control = &options.control;
     placewright_control::Options {
         alternates: control.alternates.count(),
+        reschedule_across_cells: control.reschedule_across_cells,
         resize_to_same_host: control.resize_to_same_host,
         cell_down_after: milliseconds(control.cell_down_after_ms),
         answer_timeout: milliseconds(control.cell_answer_timeout_ms),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use placewright_api_placement::PlacementService;
 use placewright_auth::{Authenticator, Policy};
 use placewright_control::{
-    AuditMetrics, ControlHandle, ControlMachine, Runtime, SchedulerHandle, register_replica_metrics,
+    AuditMetrics, ControlHandle, ControlMachine, PlacementMetrics, Runtime, SchedulerHandle,
+    register_replica_metrics,
 };
 use placewright_engine::Engine;
 use placewright_http::{AdmissionControl, Gateway, HttpMetrics, HttpOptions};
@@ -52,13 +53,17 @@ pub(super) fn start_conductor(
     engine: &Engine<ControlMachine>,
     scheduler: SchedulerHandle,
     placement_service: &PlacementService,
-    (audits, sealer, admission): (AuditMetrics, Option<Sealer>, AdmissionControl),
+    ((audits, placements), sealer, admission): (
+        (AuditMetrics, PlacementMetrics),
+        Option<Sealer>,
+        AdmissionControl,
+    ),
 ) -> anyhow::Result<Option<Arc<Runtime>>> {
     let Some(sealer) = sealer else {
         return Ok(None);
     };
     let options = option_conversion::conductor(options);
-    let control = ControlHandle::with_sealer(engine.clone(), options, sealer);
+    let control = ControlHandle::with_sealer(engine.clone(), options, sealer, placements);
     let runtime = Runtime::start(control, scheduler)?;
     runtime.limit_pace(admission.instance_time(), move || admission.is_shared());
     placement_service.set_audit(runtime.start_audits(audits));

@@ -126,8 +126,8 @@ pub(crate) struct HandOver {
     successor: Mutex<Option<Arc<dyn Successor>>>,
     /// A channel that is disconnected when the successor has all connections.
     all_passed: Mutex<Option<Receiver<()>>>,
-    /// The sockets for a successor. `None` once this process ends without one, because clients would wait
-    /// in vain for a socket that still listens.
+    /// The sockets for a successor. `None` once this process ends without one: a socket that is still open accepts
+    /// connections, and nothing would serve them.
     listeners: Mutex<Option<Vec<TcpListener>>>,
 }
 

@@ -9,13 +9,13 @@ use std::time::Instant;
 use anyhow::Context as _;
 use placewright_conductor::CellId;
 use placewright_control::{
-    AuditMetrics, CellConfig, ClaimMetrics, ControlMachine, Placement, Runtime, SchedulerHandle,
+    AuditMetrics, CellConfig, ClaimMetrics, ControlMachine, Placement, PlacementMetrics, Runtime,
+    SchedulerHandle,
 };
 use placewright_engine::Engine;
 use placewright_http::{AdmissionControl, Gateway, HttpMetrics, Stopped, TlsMetrics};
 use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
 use placewright_tasks::Task;
-use placewright_ui::FleetHandle;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::signal::unix::Signal;
@@ -32,7 +32,7 @@ use super::own_identity::OwnIdentity;
 use super::parts::{grpc_options, new_gateway, open_sealer, start_conductor};
 use super::replica::ControlReplica;
 use super::restart::{self, HandOver, InheritedSockets};
-use super::services::{CommonServices, add_apis, complete_gateway, placement_api, scheduler_api};
+use super::services::{CommonServices, add_apis, complete_gateway};
 use super::signals::wait_for_stops;
 use super::sockets::Sockets;
 use super::tls::Tls;
@@ -80,6 +80,7 @@ struct Metrics {
     admission: AdmissionControl,
     tls: TlsMetrics,
     claims: ClaimMetrics,
+    placements: PlacementMetrics,
     audits: AuditMetrics,
     journal: JournalMetrics,
 }
@@ -91,11 +92,13 @@ impl Metrics {
         let admission = AdmissionControl::new(&option_conversion::admission(options));
         admission.register(&mut registry);
         panics::register(&mut registry);
+        placewright_spans::register(registry.sub_registry_with_prefix("placewright"));
         let metrics = Self {
             http: HttpMetrics::new(&mut registry),
             admission,
             tls: TlsMetrics::new(&mut registry),
             claims: ClaimMetrics::new(&mut registry),
+            placements: PlacementMetrics::new(&mut registry),
             audits: AuditMetrics::new(&mut registry),
             journal: JournalMetrics::new(&mut registry),
         };
@@ -154,13 +157,11 @@ impl RunningControl {
         let gateway = new_gateway(http, &engine, checked.authenticator, checked.policy);
         let gateway = complete_gateway(gateway, (&metrics.admission, log), &threads, &placement);
         let scheduler = SchedulerHandle::new(engine.clone(), checked.scheduler);
-        let services = CommonServices {
-            scheduler: scheduler_api(options, &gateway, &placement, &scheduler, &loaded.replica),
-            placement: placement_api(options, &gateway, placement, &loaded.replica),
-            fleet: FleetHandle::new(scheduler.clone()),
-        };
-        let audits = (metrics.audits, sealer, metrics.admission);
-        let runtime = start_conductor(options, &engine, scheduler, &services.placement, audits)?;
+        let handles = (placement, &scheduler);
+        let services = CommonServices::new(options, &gateway, handles, &loaded.replica);
+        let conductor_metrics = (metrics.audits, metrics.placements);
+        let more = (conductor_metrics, sealer, metrics.admission);
+        let runtime = start_conductor(options, &engine, scheduler, &services.placement, more)?;
         let mut parts = ListenerParts {
             limits,
             tls: &tls,

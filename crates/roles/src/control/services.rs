@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use placewright_api_compute::{ComputeOptions, ComputeService, Images, Limits};
+use placewright_api_compute::{ComputeOptions, ComputeService, Limits};
 use placewright_api_image::{FolderError, ImageFolder, ImageService};
 use placewright_api_network::NetworkService;
 use placewright_api_placement::PlacementService;
@@ -18,6 +18,7 @@ use uuid::Uuid;
 use super::api_servers::{ApiServers, ListenerParts};
 use super::api_threads::ApiThreads;
 use super::catalog::catalog;
+use super::compute_settings::ComputeSettings;
 use super::option_conversion;
 use super::own_identity::OwnIdentity;
 use super::replica::ControlReplica;
@@ -43,16 +44,18 @@ pub(super) fn complete_gateway(
     Arc::new(gateway.with_readiness(readiness))
 }
 
-/// The Placement API on the handle of placement.
-pub(super) fn placement_api(
+/// The Placement API on the handles of placement and of the scheduler.
+fn placement_api(
     options: &Options,
     gateway: &Arc<Gateway>,
     placement: Placement,
+    scheduler: SchedulerHandle,
     replica: &Option<ControlReplica>,
 ) -> Arc<PlacementService> {
     let gateway = Arc::clone(gateway);
     let service = PlacementService::new(gateway, placement, option_conversion::placement(options));
     service.set_store(options.store.location());
+    service.set_cell_services(Box::new(move || scheduler.cell_services()));
     if let Some(replica) = replica {
         service.set_hand_over(replica.hand_over());
         service.set_followers(replica.followers());
@@ -61,7 +64,7 @@ pub(super) fn placement_api(
 }
 
 /// The scheduler API on the handles of placement and of the scheduler.
-pub(super) fn scheduler_api(
+fn scheduler_api(
     options: &Options,
     gateway: &Arc<Gateway>,
     placement: &Placement,
@@ -83,6 +86,22 @@ pub(super) struct CommonServices {
     pub(super) scheduler: Arc<SchedulerService>,
     /// The view of the hosts for the page.
     pub(super) fleet: FleetHandle,
+}
+
+impl CommonServices {
+    /// The services on the handles of placement and of the scheduler.
+    pub(super) fn new(
+        options: &Options,
+        gateway: &Arc<Gateway>,
+        (placement, scheduler): (Placement, &SchedulerHandle),
+        replica: &Option<ControlReplica>,
+    ) -> Self {
+        Self {
+            scheduler: scheduler_api(options, gateway, &placement, scheduler, replica),
+            placement: placement_api(options, gateway, placement, scheduler.clone(), replica),
+            fleet: FleetHandle::new(scheduler.clone()),
+        }
+    }
 }
 
 /// The servers of all APIs that have a socket, and the parts of the identity API besides its server. The compute, image
@@ -199,13 +218,7 @@ fn compute_api(
     gateway: &Arc<Gateway>,
     runtime: &Runtime,
 ) -> anyhow::Result<ComputeService> {
-    let images = match &options.compute.images_file {
-        Some(path) => Images::load(path.clone()).map_err(|error| {
-            let error = crate::config::chain(&error);
-            ConfigErrors(vec![format!("compute.images_file: {error}")])
-        })?,
-        None => Images::default(),
-    };
+    let settings = ComputeSettings::read(options)?;
     let limits = limits(&options.compute);
     let compute = ComputeOptions {
         public_url: options.compute.public_url.clone(),
@@ -213,9 +226,11 @@ fn compute_api(
         translate: runtime
             .scheduler()
             .with_state(|scheduler, _| scheduler.translate_options()),
-        images: Arc::new(images),
+        images: Arc::new(settings.images),
+        device_profiles: Arc::new(settings.device_profiles),
         serves_images: options.image.listen.is_some(),
         serves_networks: options.network.listen.is_some(),
+        visible_topology: settings.visible_topology,
     };
     Ok(ComputeService::new(Arc::clone(gateway), runtime, compute))
 }

@@ -15,7 +15,7 @@ use placewright_tls::{
 use crate::config::ConfigErrors;
 use crate::handshakes::HandshakeThreads;
 use crate::identities::ControlIdentity;
-use crate::options::{ClientCertificateMode, Options, PlainMode};
+use crate::options::{ClientCertificateMode, Options, PlainHttpMode};
 
 /// The protocol of the REST services over TLS, as ALPN names it.
 const HTTP_1_1: &[u8] = b"http/1.1";
@@ -29,7 +29,7 @@ struct ListenerOptions<'a> {
     key: Option<&'a Path>,
     client_ca: Option<&'a Path>,
     client_certificates: ClientCertificateMode,
-    plain: PlainMode,
+    plain: PlainHttpMode,
 }
 
 /// The TLS options of all listeners that can have TLS.
@@ -91,7 +91,7 @@ impl TlsFiles {
                         loaded.push(Listener {
                             section: listener.section,
                             server: Arc::new(server),
-                            allows_plain: listener.plain == PlainMode::Allow,
+                            allows_plain: listener.plain == PlainHttpMode::Allow,
                         });
                     }
                     Err(error) => problems.push(format!("[{}] TLS: {error}", listener.section)),
@@ -135,7 +135,7 @@ impl ListenerOptions<'_> {
         let Some(certificate) = self.certificate else {
             return match () {
                 () if self.key.is_some() => Err("tls_key: goes with tls_certificate".to_owned()),
-                () if self.plain == PlainMode::Refuse => {
+                () if self.plain == PlainHttpMode::Refuse => {
                     Err("tls_plain: to refuse HTTP takes a tls_certificate for HTTPS".to_owned())
                 }
                 () if self.client_certificates != ClientCertificateMode::Off => Err(
@@ -193,7 +193,7 @@ impl ListenerOptions<'_> {
                  clients are not asked for a certificate"
             ));
         }
-        if self.plain == PlainMode::Allow
+        if self.plain == PlainHttpMode::Allow
             && self.client_certificates == ClientCertificateMode::Required
         {
             warnings.push(format!(

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::kinds::{ClientCertificateMode, Number, PlainMode, QuotaDefaults, QuotaDriver};
+use super::kinds::{ClientCertificateMode, Number, PlainHttpMode, QuotaDefaults, QuotaDriver};
 use super::spec::section;
 
 section! {
@@ -19,6 +19,9 @@ section! {
         /// choosing hosts and in deciding about rebuilds. Read again when it changes. Not set: every UUID is an image
         /// without properties.
         images_file: Option<PathBuf> = "";
+        /// A file with the device profiles that flavors name (`accel:device_profile`), as the accelerator service lists
+        /// them (`GET /v2/device_profiles`). Read again when it changes. Not set: a flavor that names one cannot be used.
+        device_profiles_file: Option<PathBuf> = "";
         /// The longest body of a request that creates a server or does something with one (`POST
         /// /servers`, `POST /servers/{server_id}/action`). User data have 65,535 bytes of it at most.
         #[unit("bytes")]
@@ -55,6 +58,13 @@ section! {
         server_groups_max: Number<0, 1_000_000> = "1000";
         /// The most members that a server group may have.
         server_group_members_max: Number<1, 1_000_000> = "2000";
+        /// The levels of the topology that users see (`GET /v2.1/placewright/topology`) and may name in topology rules:
+        /// `rack`, `row` …, or `*` for all. Rules that name another level are refused. Single hosts (`host`) may always
+        /// be meant, and administrators see all levels. Rules in flavors, which administrators make, may name any.
+        topology_levels: Vec<String> = "";
+        /// The levels among `topology_levels` whose places users see by name and may name as wishes (`place=rack-12`),
+        /// or `*` for all of these.
+        topology_places: Vec<String> = "";
         /// A file with the certificate (PEM) that the compute API shows, then those of the authorities between it
         /// and the root. With it the port takes HTTPS; docs/operations.md, "TLS". Not set: HTTP only.
         tls_certificate: Option<PathBuf> = "";
@@ -66,7 +76,7 @@ section! {
         /// valid, `required` also refuses clients without one.
         tls_client_certificates: ClientCertificateMode = "off";
         /// Whether HTTP without TLS is served on the same port, or refused with 400.
-        tls_plain: PlainMode = "allow";
+        tls_plain: PlainHttpMode = "allow";
         /// Where the quotas of projects come from: `local` is this API (`/os-quota-sets`) with
         /// `quota_defaults`, `unified` is Keystone's limits for the service of type `compute`.
         quota_driver: QuotaDriver = "local";

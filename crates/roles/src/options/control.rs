@@ -47,6 +47,10 @@ section! {
         /// build fails.
         #[unit("hosts")]
         alternates: Number<0, 100> = "2";
+        /// Whether a server is built in another cell, once, when its build failed on the chosen host and on all
+        /// alternates for reasons that other hosts need not have. The secrets for its build are kept, sealed, until the
+        /// build is over.
+        reschedule_across_cells: bool = "false";
         /// Whether a resize may choose the host where the instance is.
         resize_to_same_host: bool = "true";
         /// A cell that sent nothing for this long is down: its instances are UNKNOWN, and new ones go elsewhere.

@@ -344,7 +344,7 @@ choices! {
 
 choices! {
     /// How a listener with a certificate treats clients that use HTTP without TLS.
-    PlainMode {
+    PlainHttpMode {
         /// The listener serves such clients.
         Allow = "allow",
         /// The listener refuses such clients.

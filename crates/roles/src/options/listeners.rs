@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::kinds::{ClientCertificateMode, Number, PlainMode};
+use super::kinds::{ClientCertificateMode, Number, PlainHttpMode};
 use super::spec::section;
 
 section! {
@@ -27,7 +27,7 @@ section! {
         /// valid, `required` also refuses clients without one.
         tls_client_certificates: ClientCertificateMode = "off";
         /// Whether HTTP without TLS is served on the same port, or refused with 400.
-        tls_plain: PlainMode = "allow";
+        tls_plain: PlainHttpMode = "allow";
     }
 }
 
@@ -65,8 +65,8 @@ section! {
         /// Requests of administrators and services that run at a time. Further ones wait.
         #[unit("requests")]
         operator_seats: Number<1, 1_000_000> = "4096";
-        /// Requests of tenants that run at a time, of kinds that take less than a millisecond of a processor; at most
-        /// half of these seats for one project. 0: four for each processor, at least eight.
+        /// Requests of tenants that run at a time, of kinds that take less than a millisecond of processor time; at
+        /// most half of these seats for one project. 0: four for each processor, at least eight.
         #[unit("requests")]
         tenant_seats: Number<0, 1_000_000> = "0";
         /// Requests of tenants that run at a time, of kinds that take longer; one project may have all but one of

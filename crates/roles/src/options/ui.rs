@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::kinds::{ClientCertificateMode, PlainMode};
+use super::kinds::{ClientCertificateMode, PlainHttpMode};
 use super::spec::section;
 
 section! {
@@ -25,6 +25,6 @@ section! {
         /// valid, `required` also refuses clients without one.
         tls_client_certificates: ClientCertificateMode = "off";
         /// Whether HTTP without TLS is served on the same port, or refused with 400.
-        tls_plain: PlainMode = "allow";
+        tls_plain: PlainHttpMode = "allow";
     }
 }

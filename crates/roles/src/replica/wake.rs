@@ -118,6 +118,10 @@ impl Journal for WakingJournal {
         }))
     }
 
+    fn appended_at(&mut self, sequence: u64) -> Result<Option<i64>, JournalError> {
+        self.inner.appended_at(sequence)
+    }
+
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
         self.inner.append(next_sequence, records)
     }

@@ -1,7 +1,9 @@
 //! Decodes messages of the agents' protocol, and checks them against the limits.
 
 use placewright_conductor::cell_conductor::{Failure, GuestRef, Order, Step};
-use placewright_conductor::{Amounts, HardRule, HostId, InstanceId, SharedText, Spec, Usage};
+use placewright_conductor::{
+    Amounts, GroupMapping, HardRule, HostId, InstanceId, SharedText, Spec, Usage,
+};
 use placewright_link::{SessionStart, ToAgent, ToCell};
 use placewright_placement::Timestamp;
 use placewright_placement::group::{Relation, Rule, RuleScope};
@@ -134,6 +136,7 @@ fn facts(message: proto::HostFacts) -> Result<HostFacts, Status> {
             supported_instances: supported.collect(),
         },
         stats: message.stats.into_iter().collect(),
+        service_version: message.service_version,
     })
 }
 
@@ -263,10 +266,15 @@ fn order(message: proto::StepOrder) -> Result<Option<Order>, Status> {
         amounts: message
             .amounts
             .into_iter()
-            .map(amounts)
+            .map(|message| amounts("step.amounts.provider", message))
             .collect::<Result<_, _>>()?,
         origin: guest_ref("step.origin.host", message.origin)?,
         target: guest_ref("step.target.host", message.target)?,
+        mappings: message
+            .mappings
+            .into_iter()
+            .map(group_mapping)
+            .collect::<Result<_, _>>()?,
     }))
 }
 
@@ -320,11 +328,20 @@ fn rule(message: proto::HardRule) -> Result<HardRule, Status> {
     })
 }
 
-fn amounts(message: proto::Amounts) -> Result<Amounts, Status> {
+fn group_mapping(message: proto::GroupMapping) -> Result<GroupMapping, Status> {
+    let providers = message.providers.into_iter();
+    let providers = providers.map(|message| amounts("step.mappings.providers.provider", message));
+    Ok(GroupMapping {
+        suffix: message.suffix,
+        providers: providers.collect::<Result<_, _>>()?,
+    })
+}
+
+fn amounts(field: &str, message: proto::Amounts) -> Result<Amounts, Status> {
     let resources = message.resources.into_iter();
     let resources = resources.map(|resource| (resource.resource_class, resource.amount));
     Ok(Amounts {
-        provider: uuid("step.amounts.provider", &message.provider)?,
+        provider: uuid(field, &message.provider)?,
         resources: resources.collect(),
     })
 }

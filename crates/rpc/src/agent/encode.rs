@@ -1,7 +1,7 @@
 //! Encodes messages of the agents' protocol.
 
 use placewright_conductor::cell_conductor::{GuestRef, Order, Step};
-use placewright_conductor::{Amounts, HardRule, Spec};
+use placewright_conductor::{Amounts, GroupMapping, HardRule, Spec};
 use placewright_link::{ToAgent, ToCell};
 use placewright_placement::group::{Relation, RuleScope};
 use placewright_types::host_state::{
@@ -132,6 +132,7 @@ fn facts(facts: HostFacts) -> proto::HostFacts {
             )
             .collect(),
         stats: facts.stats.into_iter().collect(),
+        service_version: facts.service_version,
     }
 }
 
@@ -207,6 +208,7 @@ fn step_order(host: String, session: u64, order: Order) -> proto::StepOrder {
         amounts: order.amounts.into_iter().map(amounts).collect(),
         origin: order.origin.map(guest_ref),
         target: order.target.map(guest_ref),
+        mappings: order.mappings.into_iter().map(group_mapping).collect(),
     }
 }
 
@@ -244,6 +246,13 @@ fn rule(rule: HardRule) -> proto::HardRule {
             Relation::Same | Relation::FewerThan(_) => None,
         },
         others: rule.others.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn group_mapping(mapping: GroupMapping) -> proto::GroupMapping {
+    proto::GroupMapping {
+        suffix: mapping.suffix,
+        providers: mapping.providers.into_iter().map(amounts).collect(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use placewright_conductor::cell_conductor::{Failure, Order};
-use placewright_conductor::{Amounts, HardRule, Spec};
+use placewright_conductor::{Amounts, GroupMapping, HardRule, Spec};
 use placewright_link::{SessionStart, ToAgent, ToCell};
 use placewright_placement::group::RuleScope;
 use placewright_types::host_state::NumberedUpdate;
@@ -84,7 +84,8 @@ impl Validate for ToAgent {
 impl Validate for Order {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         self.spec.check(path.field("spec"))?;
-        path.field("amounts").check_each(&self.amounts, PARTS_MAX)
+        path.field("amounts").check_each(&self.amounts, PARTS_MAX)?;
+        path.field("mappings").check_each(&self.mappings, PARTS_MAX)
     }
 }
 
@@ -117,6 +118,15 @@ impl Validate for HardRule {
         }
         path.field("others")
             .check_count(self.others.len(), PARTS_MAX)
+    }
+}
+
+impl Validate for GroupMapping {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("suffix")
+            .check_text(&self.suffix, NAME_BYTES_MAX)?;
+        path.field("providers")
+            .check_each(&self.providers, PARTS_MAX)
     }
 }
 

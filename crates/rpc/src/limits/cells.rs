@@ -84,7 +84,8 @@ impl Validate for Candidate {
         let zone = self.zone.as_deref();
         path.field("zone")
             .check_optional_text(zone, NAME_BYTES_MAX)?;
-        path.field("amounts").check_each(&self.amounts, PARTS_MAX)
+        path.field("amounts").check_each(&self.amounts, PARTS_MAX)?;
+        path.field("mappings").check_each(&self.mappings, PARTS_MAX)
     }
 }
 
@@ -152,7 +153,11 @@ impl Validate for ClaimRequest {
                 let fault = fault.as_ref();
                 fault.map_or(Ok(()), |fault| fault.check(path.field("fault")))
             }
-            ClaimChange::Release { .. } => Ok(()),
+            ClaimChange::Release {
+                failed_attempts, ..
+            } => path
+                .field("failed_attempts")
+                .check_each(failed_attempts, PARTS_MAX),
         }
     }
 }

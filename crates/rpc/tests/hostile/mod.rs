@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use placewright_conductor::message::{Create, Envelope, MoveOrder};
 use placewright_conductor::{
-    Amounts, Candidate, HardRule, HostId, InstanceId, Message, MigrationId, MoveDecision, MoveKind,
-    Spec, Usage, UsageAmounts,
+    Amounts, Candidate, GroupMapping, HardRule, HostId, InstanceId, Message, MigrationId,
+    MoveDecision, MoveKind, Spec, Usage, UsageAmounts,
 };
 use placewright_placement::Timestamp;
 use placewright_placement::group::{Relation, Rule, RuleScope};
@@ -182,6 +182,16 @@ pub(crate) fn random_cell_message(rng: &mut Rng, hosts: &[String]) -> proto::Cel
                 host: rng.id(hosts),
                 number: rng.any_u32(),
             }),
+            mappings: rng.list_of(|rng| proto::GroupMapping {
+                suffix: rng.text(),
+                providers: rng.list_of(|rng| proto::Amounts {
+                    provider: rng.id(hosts),
+                    resources: rng.list_of(|rng| proto::Amount {
+                        resource_class: rng.text(),
+                        amount: rng.any_i64(),
+                    }),
+                }),
+            }),
         }),
     };
     proto::CellMessage { kind: Some(kind) }
@@ -225,6 +235,7 @@ fn facts(rng: &mut Rng) -> proto::HostFacts {
             .list_of(|rng| (rng.text(), rng.text()))
             .into_iter()
             .collect(),
+        service_version: rng.any_u32(),
         ..proto::HostFacts::default()
     }
 }
@@ -328,6 +339,13 @@ fn candidate(rng: &mut Rng) -> Candidate {
         amounts: rng.list_of(|rng| Amounts {
             provider: rng.uuid(),
             resources: rng.list_of(|rng| ("VCPU".to_owned(), rng.any_i64())),
+        }),
+        mappings: rng.list_of(|rng| GroupMapping {
+            suffix: rng.text(),
+            providers: rng.list_of(|rng| Amounts {
+                provider: rng.uuid(),
+                resources: rng.list_of(|rng| (rng.text(), rng.any_i64())),
+            }),
         }),
     }
 }

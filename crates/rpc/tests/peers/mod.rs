@@ -1,5 +1,8 @@
 //! A fake cell and placement with fixed responses, and a server for them.
 
+mod claims;
+mod updates;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -7,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use placewright_conductor::cell_conductor::{Failure, GuestRef, Order, Step};
 use placewright_conductor::message::{Create, Envelope};
 use placewright_conductor::{
-    Action, Amounts, Candidate, CellId, ClaimChange, ClaimRequest, ClaimResponse, HardRule, HostId,
+    Action, Amounts, CellId, ClaimChange, ClaimRequest, ClaimResponse, HardRule, HostId,
     InstanceId, Message, Reply, Spec,
 };
 use placewright_link::{
@@ -17,14 +20,13 @@ use placewright_link::{
 use placewright_placement::Timestamp;
 use placewright_placement::group::{Relation, Rule, RuleScope};
 use placewright_rpc::{ClientOptions, ServeOptions, Services, Token, serve};
-use placewright_types::host_state::{
-    HostFacts, HostNames, HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate,
-};
-use placewright_types::platform::Platform;
+use placewright_types::host_state::NumberedUpdate;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, mpsc};
 use uuid::Uuid;
+
+use updates::every_update;
 
 /// The address of the leader in the errors of a fake cell that does not lead.
 pub(crate) const LEADER: &str = "10.0.0.7:8780";
@@ -320,11 +322,7 @@ pub(crate) fn envelopes(count: u128, body_bytes: usize) -> Vec<Envelope> {
         message: Message::Create(Box::new(Create {
             instance: instance(number),
             spec: spec(body_bytes),
-            selection: Candidate {
-                host: host(),
-                zone: None,
-                amounts: Vec::new(),
-            },
+            selection: claims::candidate(),
             alternates: Vec::new(),
             claim_number: 1,
         })),
@@ -336,66 +334,12 @@ pub(crate) fn claim_requests(count: u64) -> Vec<ClaimRequest> {
     let claim_request = |number: u64| ClaimRequest {
         instance: instance(number.into()),
         number,
-        change: ClaimChange::Release { is_deleted: false },
+        change: ClaimChange::Release {
+            is_deleted: false,
+            failed_attempts: Vec::new(),
+        },
     };
     (0..count).map(claim_request).collect()
-}
-
-/// One of each update of a host's soft state.
-fn every_update() -> [HostUpdate; 11] {
-    let (load, instance_report) = (
-        Load {
-            io_ops: 1,
-            running_builds: 2,
-            failed_builds: 3,
-        },
-        InstanceReport {
-            uuid: Uuid::from_u128(77),
-            group: Some(Uuid::from_u128(78)),
-            image_properties: [("os".to_owned(), "linux".to_owned())].into(),
-        },
-    );
-    let facts = HostFacts {
-        names: HostNames {
-            service_host: "compute-1".into(),
-            node: "node-1".into(),
-            cell: Uuid::from_u128(1),
-            ip: Some("192.0.2.1".into()),
-            hypervisor_hostname: Some("hv".into()),
-        },
-        platform: Platform {
-            hypervisor_type: Some("QEMU".into()),
-            hypervisor_version: Some(6_002_001),
-            cpu_info: Some("{}".into()),
-            supported_instances: vec![["x86_64".into(), "qemu".into(), "hvm".into()]],
-        },
-        stats: [("a".to_owned(), "b".to_owned())].into(),
-    };
-    let metrics = vec![Metric {
-        name: "cpu.percent".into(),
-        value: 0.25,
-    }];
-    let report = HostReport {
-        facts: facts.clone(),
-        load,
-        metrics: metrics.clone(),
-        instances: vec![instance_report.clone()],
-        disabled: Some("broken".into()),
-        is_forced_down: true,
-    };
-    [
-        HostUpdate::Full(Box::new(report)),
-        HostUpdate::Alive,
-        HostUpdate::Facts(Box::new(facts)),
-        HostUpdate::Load(load),
-        HostUpdate::Metrics(metrics),
-        HostUpdate::InstanceCame(Box::new(instance_report), load),
-        HostUpdate::InstanceWent(Uuid::from_u128(77), load),
-        HostUpdate::Disabled(Some("maintenance".into())),
-        HostUpdate::Disabled(None),
-        HostUpdate::ForcedDown(false),
-        HostUpdate::Gone,
-    ]
 }
 
 /// One of each message that an agent can send.
@@ -493,6 +437,7 @@ pub(crate) fn every_message_to_agents() -> Vec<ToAgent> {
                 }],
                 origin: is_live.then_some(guest_ref),
                 target: (!is_live).then_some(guest_ref),
+                mappings: claims::candidate().mappings,
             }),
         });
     }

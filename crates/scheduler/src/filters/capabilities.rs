@@ -101,9 +101,10 @@ impl AttributeRequirement {
             Some((SCOPE, path)) => path,
             Some(_) => return None,
         };
+        let path: Vec<String> = path.split(':').map(str::to_owned).collect();
         Some(Self {
-            path: path.split(':').map(str::to_owned).collect(),
-            is_optional: !key.contains(':'),
+            is_optional: !key.contains(':') && !host_attributes::exists(&path[0]),
+            path,
             requirement: Requirement::parse(value),
         })
     }
@@ -113,7 +114,7 @@ impl AttributeRequirement {
         let Some(state) = hosts.get(slot) else {
             return false;
         };
-        if self.is_optional && !host_attributes::exists(name) && !state.stats.contains_key(name) {
+        if self.is_optional && !state.stats.contains_key(name) {
             return true;
         }
         let statistic = || state.stats.get(name).map(|text| text.clone().into());

@@ -101,12 +101,12 @@ impl Default for Aggregates {
 
 /// The smallest of the metadata values by which aggregates override an option.
 ///
-/// `None` if there is no value or one of them is not a number; the option itself applies then.
+/// `None` if there is no value or one of them is not a finite number; the option itself applies then.
 #[must_use]
 pub fn smallest_override(values: &[String], kind: NumberKind) -> Option<f64> {
     let parse = |value: &String| match kind {
         NumberKind::Integer => values::parse_int(value).map(|number| number as f64),
-        NumberKind::Float => values::parse_float(value),
+        NumberKind::Float => values::parse_float(value).filter(|number| number.is_finite()),
     };
     let numbers: Option<Vec<f64>> = values.iter().map(parse).collect();
     numbers?
@@ -119,7 +119,8 @@ pub fn smallest_override(values: &[String], kind: NumberKind) -> Option<f64> {
 pub enum NumberKind {
     /// An integer, as limits are.
     Integer,
-    /// Any number, as multipliers are.
+    /// Any finite number, as multipliers are. No multiplier of a configuration is infinite either, and the sum of a host's
+    /// weights would be no number.
     Float,
 }
 
@@ -224,7 +225,7 @@ impl Aggregates {
         })
     }
 
-    /// The metadata values that should override an option but are not numbers: aggregate, key,
+    /// The metadata values that should override an option but are not finite numbers: aggregate, key,
     /// value.
     pub fn malformed_overrides(&self) -> impl Iterator<Item = (&Aggregate, &str, &str)> {
         self.aggregates.values().flat_map(|aggregate| {

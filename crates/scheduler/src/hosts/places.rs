@@ -1,6 +1,9 @@
 //! The topology that the operator configured: the place of every host at each level (rack, row, …).
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
+use placewright_placement::place_names::{FoundPlace, PlaceNames};
 use placewright_placement::{ProviderId, State};
 use smallvec::SmallVec;
 
@@ -25,6 +28,9 @@ pub struct Places {
 #[derive(Clone, Debug)]
 pub struct LevelPlaces {
     name: String,
+    place_names: Arc<PlaceNames>,
+    /// The numbers of the level's aggregates, in their order.
+    numbers: Vec<Option<u32>>,
     /// By slot: the place of the host, or [`NO_PLACE`].
     place_of_host: Vec<u32>,
     /// By place: the number of its hosts.
@@ -40,6 +46,15 @@ impl LevelPlaces {
             .get(slot as usize)
             .copied()
             .unwrap_or(NO_PLACE)
+    }
+
+    /// The place with this name, as [`PlaceNames::find`] looks for it; `None` if there is none, or several.
+    #[must_use]
+    pub fn place_by_name(&self, name: &str) -> Option<u32> {
+        match self.place_names.find(name) {
+            FoundPlace::One(index) => *self.numbers.get(index)?,
+            FoundPlace::None | FoundPlace::Several => None,
+        }
     }
 
     /// The places that have hosts, in arbitrary order.
@@ -121,8 +136,13 @@ impl Places {
             return false;
         }
         self.structure = Some(structure);
-        let levels = state.levels().iter().map(|level| LevelPlaces {
+        let levels = state.levels().iter().zip(state.place_names());
+        let levels = levels.map(|(level, place_names)| LevelPlaces {
             name: level.name.clone(),
+            place_names: Arc::clone(place_names),
+            numbers: (level.aggregates.iter())
+                .map(|uuid| state.aggregate_id(uuid).map(|id| id.0))
+                .collect(),
             place_of_host: Vec::new(),
             host_counts: HashMap::default(),
         });

@@ -26,11 +26,15 @@ use crate::hosts::fragmentation_data::FragmentationData;
 use crate::hosts::places::Places;
 use crate::hosts::platform::Platforms;
 use crate::hosts::property_counts::PropertyCounts;
+use crate::hosts::service_versions::ServiceVersions;
 use crate::hosts::state::{HostState, HostUpdate, NumberedUpdate, Receipt};
 use crate::request::RequestSpec;
 
+mod change;
 mod pending;
 mod track;
+
+pub use change::HostChange;
 
 use track::SlotList;
 
@@ -63,25 +67,6 @@ impl DerivedConfig {
     }
 }
 
-/// A change of a host, for caches of results that depend on the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostChange {
-    /// The slot of the host.
-    pub slot: u32,
-    /// The kind of the change, which says what may have changed.
-    pub kind: ChangeKind,
-}
-
-impl HostChange {
-    /// A change that may concern anything about the host.
-    fn anything(slot: u32) -> Self {
-        Self {
-            slot,
-            kind: ChangeKind::Anything,
-        }
-    }
-}
-
 /// The state of all hosts, with columns, sets and indexes derived from it.
 #[derive(Clone, Debug)]
 pub struct HostTable {
@@ -107,6 +92,7 @@ pub struct HostTable {
     amounts: Vec<Amounts>,
     aggregates: Aggregates,
     property_counts: PropertyCounts,
+    service_versions: ServiceVersions,
     places: Places,
     /// The devices of hosts for the fragmentation weigher, if it is enabled.
     fragmentation_data: Option<FragmentationData>,
@@ -149,6 +135,7 @@ impl HostTable {
             amounts: Vec::new(),
             aggregates: Aggregates::default(),
             property_counts: PropertyCounts::default(),
+            service_versions: ServiceVersions::default(),
             places: Places::default(),
             fragmentation_data: (config.fragmentation_weight_multiplier != 0.0)
                 .then(|| FragmentationData::new(&config.fragmentation_device_class)),
@@ -283,6 +270,12 @@ impl HostTable {
         &self.property_counts
     }
 
+    /// The versions of the hosts' compute services, by cell.
+    #[must_use]
+    pub fn service_versions(&self) -> &ServiceVersions {
+        &self.service_versions
+    }
+
     /// The data of the fragmentation weigher, if it is enabled.
     #[must_use]
     pub fn fragmentation_data(&self) -> Option<&FragmentationData> {
@@ -391,6 +384,7 @@ impl HostTable {
     /// Advances the time. Hosts that are silent by then are down.
     pub fn advance(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
+        self.service_versions.advance(self.now);
         while let Some(Reverse((due, slot))) = self.liveness_checks.peek().copied() {
             if due >= self.now {
                 break;

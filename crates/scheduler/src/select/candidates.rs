@@ -11,13 +11,24 @@ use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::Scheduler;
+use super::candidate_rules::rules_on;
 use super::scope::SelectRefusal;
 use super::search_context::CANDIDATES_TRIED_MAX;
 use crate::translate::prepare::Prepared;
 
-/// By suffix of a suffixed group: the providers that serve the group, as in Placement's allocation
-/// candidates. Empty for a query without suffixed groups.
-pub type Mappings = Vec<(String, Vec<Uuid>)>;
+/// By suffix of a group: the providers that serve the group, as in Placement's allocation candidates, with what the group
+/// gets of each. Empty for a query without suffixed groups.
+pub type Mappings = Vec<(String, Vec<AllocationRequest>)>;
+
+/// The providers of each group of some mappings, without amounts.
+#[must_use]
+pub fn providers_of_groups(mappings: &Mappings) -> Vec<(String, Vec<Uuid>)> {
+    let groups = mappings.iter().map(|(suffix, requests)| {
+        let providers = requests.iter().map(|request| request.provider);
+        (suffix.clone(), providers.collect())
+    });
+    groups.collect()
+}
 
 impl Scheduler {
     /// The candidates of a host for a request, at most `limit` of them.
@@ -82,10 +93,10 @@ impl Scheduler {
         host: ProviderId,
         limit: usize,
     ) -> Vec<(IntentCandidate, Mappings)> {
-        let rules = &prepared.translation.rules;
+        let rules = rules_on(prepared, self.hosts.service_versions(), host.0);
         let fragmentation_data = self.hosts.fragmentation_data();
         // Rules exclude candidates and the loss of devices sorts them, so more are tried than returned.
-        let tried_max = if rules.is_empty() && fragmentation_data.is_none() {
+        let tried_max = if !prepared.translation.has_rules() && fragmentation_data.is_none() {
             limit
         } else {
             CANDIDATES_TRIED_MAX.max(limit)
@@ -95,7 +106,7 @@ impl Scheduler {
             return Vec::new();
         };
         let satisfies_rules = |candidate: &CandidateView<'_>| {
-            let mut rules = rules.iter();
+            let mut rules = rules.clone();
             rules.all(|rule| rule.admits(state, query, *candidate))
         };
         let mut usable: Vec<CandidateView<'_>> = tried.iter().filter(satisfies_rules).collect();
@@ -108,7 +119,8 @@ impl Scheduler {
                 host: provider.uuid,
                 allocations: allocations(state, candidate),
             };
-            (intent_candidate, mappings(state, query, candidate))
+            let mappings = mappings(state, query, candidate, &intent_candidate.allocations);
+            (intent_candidate, mappings)
         });
         candidates.collect()
     }
@@ -163,18 +175,56 @@ fn allocations(state: &State, candidate: &CandidateView<'_>) -> Arc<[AllocationR
     Arc::from_iter(allocations)
 }
 
-/// By group suffix: the UUIDs of the providers that serve the group. Empty if the query has no suffixed groups.
-fn mappings(state: &State, query: &CandidateQuery, candidate: &CandidateView<'_>) -> Mappings {
+/// The mappings of a candidate. A suffixed group has all of its resources from one provider, and the unsuffixed group
+/// has the rest.
+fn mappings(
+    state: &State,
+    query: &CandidateQuery,
+    candidate: &CandidateView<'_>,
+    allocations: &[AllocationRequest],
+) -> Mappings {
     if query.groups.iter().all(|group| group.suffix.is_empty()) {
         return Vec::new();
     }
-    let groups = query.groups.iter().zip(candidate.mappings());
-    let by_suffix = groups.map(|(group, providers)| {
+    let mut rest = allocations.to_vec();
+    let mut mappings: Mappings = Vec::with_capacity(query.groups.len());
+    for (group, providers) in query.groups.iter().zip(candidate.mappings()) {
         let providers = providers.iter().filter_map(|id| state.provider(*id));
-        (
-            group.suffix.clone(),
-            providers.map(|provider| provider.uuid).collect(),
-        )
-    });
-    by_suffix.collect()
+        let requests = providers.map(|provider| AllocationRequest {
+            provider: provider.uuid,
+            resources: match group.suffix.is_empty() {
+                true => Vec::new(),
+                false => group.resources.clone(),
+            },
+        });
+        let requests: Vec<AllocationRequest> = requests.collect();
+        requests
+            .iter()
+            .for_each(|request| subtract(&mut rest, request));
+        mappings.push((group.suffix.clone(), requests));
+    }
+    let unsuffixed = mappings.iter_mut().filter(|(suffix, _)| suffix.is_empty());
+    for request in unsuffixed.flat_map(|(_, requests)| requests) {
+        let of_provider = rest
+            .iter_mut()
+            .find(|left| left.provider == request.provider);
+        if let Some(left) = of_provider {
+            request.resources = std::mem::take(&mut left.resources);
+        }
+    }
+    mappings
+}
+
+/// Takes a request away from allocations of the same provider.
+fn subtract(allocations: &mut [AllocationRequest], request: &AllocationRequest) {
+    let mut allocations = allocations.iter_mut();
+    let Some(left) = allocations.find(|left| left.provider == request.provider) else {
+        return;
+    };
+    for (class, amount) in &request.resources {
+        for (_, left) in left.resources.iter_mut().filter(|(name, _)| name == class) {
+            *left -= amount;
+        }
+    }
+    left.resources.retain(|(_, amount)| *amount > 0);
 }

@@ -2,8 +2,8 @@
 //! another now, where they would be, and what stops a further instance.
 //!
 //! [`Scheduler::capacity`] simulates the decisions and is the definition. Where no instance can have an effect on
-//! other hosts than its own, [`Scheduler::begin_capacity`] counts host by host instead: flat hosts by division, trees
-//! by claims in a copy of the state until a claim is refused. `tests/capacity.rs` compares the two.
+//! other hosts than its own, [`CapacityCount`] counts host by host instead: flat hosts by division, trees by how many
+//! instances each of their candidates has room for, in turn. `tests/capacity/` compares the two.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ mod by_host;
 mod host_counts;
 mod limiting_factors;
 mod simulation;
-mod tree_counts;
+mod tree_kinds;
 
-use host_counts::HostCounts;
+use by_host::{HostCounting, Slice};
 
 /// How many instances of a request would find a host now, if they were requested one after another, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub struct LevelCapacity {
 pub struct PlaceCapacity {
     /// The UUID of the aggregate that is the place.
     pub aggregate: String,
-    /// The name of the aggregate; its UUID if it has none.
+    /// The name of the place in the topology, or of the aggregate; its UUID if it has none.
     pub name: String,
     /// The number of instances.
     pub count: u64,
@@ -82,32 +82,37 @@ pub enum LimitingFactor {
     Claim,
 }
 
-/// A count that was begun while the scheduler was locked.
+/// A count of how many instances of a request fit. It goes through the hosts in slices, and each host is counted as it is
+/// in its slice. Where that is not possible, it ends with a [`Simulation`] instead.
 #[derive(Debug)]
-pub enum CapacityCount {
-    /// Every host is counted.
-    Complete(Capacity),
-    /// Some hosts, or all, are still to be counted, on copies and without the lock.
-    Unfinished(Box<UnfinishedCount>),
+pub struct CapacityCount {
+    request: RequestSpec,
+    prepared: Arc<Prepared>,
+    limit: Option<usize>,
+    by_host: HostCounting,
 }
 
-/// The unfinished part of a count, with copies of the data that it reads.
+/// The result of one slice of a count.
 #[derive(Debug)]
-pub struct UnfinishedCount {
+pub enum CountSlice {
+    /// Further hosts are to be counted.
+    Unfinished,
+    /// Every host is counted.
+    Complete(Capacity),
+    /// The count has to be simulated: [`CapacityCount::simulation`].
+    NeedsSimulation,
+    /// Names or the topology changed so often between the slices that the count has no result.
+    GivenUp,
+}
+
+/// Copies of the scheduler and of the state in which instance after instance is ranked and claimed.
+#[derive(Debug)]
+pub struct Simulation {
     scheduler: Scheduler,
     state: State,
     request: RequestSpec,
     prepared: Arc<Prepared>,
-    rest: Rest,
-}
-
-/// The hosts that are still to be counted.
-#[derive(Debug)]
-enum Rest {
-    /// All hosts, by simulating at most this many instances.
-    Everything { limit: usize },
-    /// The trees with these roots. `counts` has the counts of all other hosts.
-    Trees { counts: HostCounts, roots: Vec<u32> },
+    limit: usize,
 }
 
 impl Scheduler {
@@ -120,66 +125,79 @@ impl Scheduler {
             hosts: self.hosts.clone(),
             class_cache: self.class_cache.fork(),
             scores: SharedScores::default(),
-            compute_version_min: self.compute_version_min,
         }
-    }
-
-    /// Counts how many instances of a request fit, as far as that takes no copy of the state. With a `limit` the
-    /// decisions are always simulated, until so many instances are placed. Without a limit at most `simulated_max`
-    /// instances are simulated.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::rank`].
-    pub fn begin_capacity(
-        &self,
-        state: &State,
-        request: &RequestSpec,
-        prepared: &Arc<Prepared>,
-        limit: Option<usize>,
-        simulated_max: usize,
-    ) -> Result<CapacityCount, SelectRefusal> {
-        let by_host = match limit {
-            Some(_) => None,
-            None => self.count_by_host(state, request, prepared)?,
-        };
-        let rest = match by_host {
-            Some((counts, roots)) if roots.is_empty() => {
-                return Ok(CapacityCount::Complete(
-                    counts.summarize(self, state, false),
-                ));
-            }
-            Some((counts, roots)) => Rest::Trees { counts, roots },
-            None => Rest::Everything {
-                limit: limit.unwrap_or(simulated_max),
-            },
-        };
-        Ok(CapacityCount::Unfinished(Box::new(UnfinishedCount {
-            scheduler: self.fork(),
-            state: state.clone(),
-            request: request.clone(),
-            prepared: Arc::clone(prepared),
-            rest,
-        })))
     }
 }
 
-impl UnfinishedCount {
-    /// Counts the hosts that are left. If only trees are left, at most `simulated_max` claims are simulated, on one
-    /// tree of each kind.
+impl CapacityCount {
+    /// A count of the instances of a request. With a `limit` the decisions are always simulated, until so many instances
+    /// are placed.
+    #[must_use]
+    pub fn new(request: RequestSpec, prepared: Arc<Prepared>, limit: Option<usize>) -> Self {
+        Self {
+            request,
+            prepared,
+            limit,
+            by_host: HostCounting::default(),
+        }
+    }
+
+    /// Counts further hosts. A slice takes about `steps` times 100 ns, and longer by the search for one instance in a
+    /// large tree if it ends there.
     ///
     /// # Errors
     ///
     /// As [`Scheduler::rank`].
-    pub fn finish(self, simulated_max: usize, at: Timestamp) -> Result<Capacity, SelectRefusal> {
-        let (scheduler, state) = (self.scheduler, self.state);
-        match self.rest {
-            Rest::Everything { limit } => {
-                scheduler.capacity(state, &self.request, &self.prepared, limit, at)
-            }
-            Rest::Trees { counts, roots } => {
-                scheduler.count_trees(state, &self.prepared, counts, &roots, simulated_max, at)
-            }
+    pub fn run_slice(
+        &mut self,
+        scheduler: &Scheduler,
+        state: &State,
+        steps: usize,
+    ) -> Result<CountSlice, SelectRefusal> {
+        if self.limit.is_some() {
+            return Ok(CountSlice::NeedsSimulation);
         }
+        let slice =
+            self.by_host
+                .run_slice(scheduler, state, &self.request, &self.prepared, steps)?;
+        Ok(match slice {
+            Slice::Unfinished => CountSlice::Unfinished,
+            Slice::NotByHost => CountSlice::NeedsSimulation,
+            Slice::GivenUp => CountSlice::GivenUp,
+            Slice::Complete => {
+                let counts = std::mem::take(&mut self.by_host).counts;
+                CountSlice::Complete(counts.summarize(scheduler, state, false))
+            }
+        })
+    }
+
+    /// The count as a simulation, on copies of the scheduler and of the state. Without a limit at most `simulated_max`
+    /// instances are placed.
+    #[must_use]
+    pub fn simulation(
+        self,
+        scheduler: &Scheduler,
+        state: &State,
+        simulated_max: usize,
+    ) -> Simulation {
+        Simulation {
+            scheduler: scheduler.fork(),
+            state: state.clone(),
+            request: self.request,
+            prepared: self.prepared,
+            limit: self.limit.unwrap_or(simulated_max),
+        }
+    }
+}
+
+impl Simulation {
+    /// Places instance after instance.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scheduler::rank`].
+    pub fn run(self, at: Timestamp) -> Result<Capacity, SelectRefusal> {
+        let (scheduler, state) = (self.scheduler, self.state);
+        scheduler.capacity(state, &self.request, &self.prepared, self.limit, at)
     }
 }

@@ -54,8 +54,8 @@ enum ClassKey {
     Query(u64),
 }
 
-/// The versions of the aggregates and of the compute services, from which requests are prepared.
-pub(super) type PreparedVersion = (u64, u32);
+/// The versions of the aggregates, and of the table of the compute services' versions, from which requests are prepared.
+pub(super) type PreparedVersion = (u64, u64);
 
 /// The results of one request class.
 #[derive(Debug, Default)]
@@ -373,7 +373,8 @@ impl ClassCache {
         hosts: &HostTable,
     ) -> QueryCaches<'_> {
         let hash_builder = foldhash::quality::FixedState::default();
-        let hash = hash_builder.hash_one((query, &prepared.translation.rules));
+        let translation = &prepared.translation;
+        let hash = hash_builder.hash_one((query, &translation.rules, &translation.rules_since));
         self.newest_number += 1;
         let number = self.newest_number;
         let recycle = |old| ClassEntry::recycled(old, number);

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use placewright_placement::group::{Group, Place, Relation, Rule, RuleScope};
+use placewright_placement::place_names::FoundPlace;
 use placewright_placement::slot_set::{SlotSet, bits};
 use placewright_placement::{ConsumerUuid, IntentRule, ProviderId, State};
 use uuid::Uuid;
@@ -44,7 +45,11 @@ pub fn hard_group_rules(group: &ServerGroup) -> Vec<Rule> {
         scope: RuleScope::Host,
         relation,
     });
-    let topology_rules = group.topology_rules.iter().filter_map(hard_rule);
+    let between_members = group
+        .topology_rules
+        .iter()
+        .filter(|rule| rule.to.is_empty());
+    let topology_rules = between_members.filter_map(hard_rule);
     policy_rule.into_iter().chain(topology_rules).collect()
 }
 
@@ -80,6 +85,34 @@ pub fn hard_rule(rule: &TopologyRule) -> Option<Rule> {
         level => RuleScope::Level(level.to_owned()),
     };
     (rule.strength == Strength::Hard).then_some(Rule { scope, relation })
+}
+
+/// Checks that the topology has each place that a rule names.
+///
+/// A request is checked when it arrives. Later on a place that is gone has no effect, because the rule is a wish.
+///
+/// # Errors
+///
+/// [`BadRequest`] names the field. `path` is the rule's position.
+pub fn check_places(
+    state: &State,
+    rule: &TopologyRule,
+    path: &dyn Fn() -> String,
+) -> Result<(), BadRequest> {
+    let mut levels = state.levels().iter().zip(state.place_names());
+    let level = levels.find(|(level, _)| rule.level.as_ref() == Some(&level.name));
+    for name in &rule.place {
+        let found = level.map_or(FoundPlace::None, |(_, names)| names.find(name));
+        let reason = match found {
+            FoundPlace::One(_) => continue,
+            FoundPlace::None => format!("the level has no place {name:?}"),
+            FoundPlace::Several => format!(
+                "the level has several places {name:?}: put the names of the larger places before it, as in north/{name}"
+            ),
+        };
+        return Err(BadRequest::invalid(format!("{}.place", path()), reason));
+    }
+    Ok(())
 }
 
 impl Rules {

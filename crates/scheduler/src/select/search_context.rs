@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use placewright_placement::slot_set::SlotSet;
 use placewright_placement::{CandidateQuery, HostSearch, ProviderId, State};
 
+use super::candidate_rules::rules_on;
 use super::rules::Rules;
 use super::scope::Scope;
 use super::tree_results::TreeResults;
@@ -43,7 +44,7 @@ impl<'a> RequestContext<'a> {
         scope: &'a Scope,
     ) -> Self {
         // With candidate rules a flat host may have candidates of which none satisfies them.
-        let has_candidate_rules = !prepared.translation.rules.is_empty();
+        let has_candidate_rules = prepared.translation.has_rules();
         Self {
             class_needs_exact_test: has_candidate_rules
                 || compiled.filters.needs_predicate(FilterKind::ForClass),
@@ -171,19 +172,20 @@ impl SearchContext<'_, '_> {
 
     /// Whether a host has a candidate that satisfies the candidate rules of the request.
     fn has_candidate(&self, host: ProviderId) -> bool {
-        let candidate_rules = &self.request.prepared.translation.rules;
-        if candidate_rules.is_empty() {
+        let (prepared, hosts) = (self.request.prepared, self.request.hosts);
+        let candidate_rules = rules_on(prepared, hosts.service_versions(), host.0);
+        if candidate_rules.clone().next().is_none() {
             return self.search.fits(host);
         }
         candidate_rules
-            .iter()
+            .clone()
             .all(|rule| rule.admits_host(self.request.state, host))
             && self
                 .search
                 .candidates_of(host, CANDIDATES_TRIED_MAX)
                 .iter()
                 .any(|candidate| {
-                    let mut rules = candidate_rules.iter();
+                    let mut rules = candidate_rules.clone();
                     rules.all(|rule| rule.admits(self.request.state, self.query, candidate))
                 })
     }

@@ -9,7 +9,7 @@ use crate::request::{DeviceProfile, RequestGroup, RequestSpec};
 use placewright_types::text::whole_number;
 
 /// The extra spec that names a flavor's device profile.
-pub(crate) const DEVICE_PROFILE_KEY: &str = "accel:device_profile";
+pub const DEVICE_PROFILE_KEY: &str = "accel:device_profile";
 
 /// Adds a group for each group of the device profiles that the flavor and the ports name.
 pub(super) fn add_groups(

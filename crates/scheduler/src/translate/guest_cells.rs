@@ -123,6 +123,7 @@ pub(super) fn add_relations(guest: &GuestTopology, translation: &mut Translation
             }
             CandidateRule::BelowAnyCell { .. }
             | CandidateRule::DifferentProviders { .. }
+            | CandidateRule::Trait { .. }
             | CandidateRule::Host { .. } => true,
         });
         return;

@@ -34,7 +34,8 @@ pub struct TranslateOptions {
     pub pci_aliases: PciAliases,
     /// Whether a request for dedicated processors has a fallback query with VCPU in place of PCPU.
     pub pcpu_fallback: bool,
-    /// The `limit` of the query string. Searches of this scheduler have none.
+    /// The `limit` in the text of the query that Nova would send to Placement. Searches of this scheduler are not
+    /// limited.
     pub max_placement_results: u32,
 }
 

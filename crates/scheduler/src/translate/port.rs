@@ -57,9 +57,13 @@ pub(super) fn add_groups(
     Ok(())
 }
 
-/// Refuses a resource request that mixes the formats or is incomplete. `nic_field` is the field of the
-/// port, for error messages.
-fn check(resource_request: &PortResourceRequest, nic_field: &str) -> Result<(), BadRequest> {
+/// Checks that a resource request does not mix the formats and is complete. `nic_field` is the field of the port, for
+/// error messages.
+///
+/// # Errors
+///
+/// [`BadRequest`] names the field that is wrong.
+pub fn check(resource_request: &PortResourceRequest, nic_field: &str) -> Result<(), BadRequest> {
     let field = |name| format!("{nic_field}.resource_request.{name}");
     let Some(groups) = &resource_request.request_groups else {
         if !resource_request.same_subtree.is_empty() {

@@ -8,6 +8,8 @@
 //!   ignores all other properties too.
 //! - The trait of an IOMMU model is the one that hosts report, `COMPUTE_VIOMMU_MODEL_…`; Nova requires
 //!   `COMPUTE_VIOMMU_…`, which does not exist.
+//! - Where only hosts are chosen that compute services report, `OWNER_NOVA` is required of the providers of devices and not of
+//!   root providers, so that a host whose traits somebody replaced can still be chosen. It counts cell by cell.
 //! - A zone that no aggregate has is refused, unless it is the default one. Nova's API refuses it too,
 //!   but Nova's scheduler would ignore it.
 
@@ -20,14 +22,12 @@ use uuid::Uuid;
 use crate::error::{BadRequest, Warning};
 use crate::request::RequestSpec;
 use crate::translate::guest_requirements::GuestRequirements;
+use crate::translate::rule::CandidateRule;
 use crate::translate::target::{ComputeNode, Target};
 use crate::translate::translation::Translation;
 
 mod aggregate;
 mod capability;
-
-/// The first version of the compute service that adds the trait `OWNER_NOVA` to its providers.
-pub const COMPUTE_VERSION_OWNER: u32 = 73;
 
 /// The switches of the pre-filters, under the names in Nova's configuration or code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,8 +63,7 @@ pub struct PrefilterOptions {
     pub virtio_sound_filter: bool,
     /// Only hosts with the requested security mode of TPM secrets.
     pub tpm_secret_security_filter: bool,
-    /// Only providers with the trait `OWNER_NOVA`, if all compute services are new enough to add
-    /// it.
+    /// Only providers with the trait `OWNER_NOVA`, in cells in which all compute services are new enough to add it.
     pub owner_nova_filter: bool,
 }
 
@@ -125,6 +124,16 @@ pub trait Environment {
     /// The lowest version among all compute services; 0 if there are none.
     fn compute_version_min(&self) -> u32;
 
+    /// The highest among the cells' lowest versions. By default the cells are not told apart.
+    fn compute_version_min_of_newest_cell(&self) -> u32 {
+        self.compute_version_min()
+    }
+
+    /// Whether only hosts are chosen that compute services report. Their root providers belong to these services anyway.
+    fn has_reported_hosts_only(&self) -> bool {
+        false
+    }
+
     /// The compute nodes that a target names.
     fn compute_nodes(&self, target: Target<'_>) -> Vec<ComputeNode>;
 }
@@ -180,6 +189,9 @@ pub struct AddedConstraints {
     pub forbidden_aggregates: BTreeSet<Uuid>,
     /// A trait that every provider of a PCI device must have.
     pub pci_required: Option<&'static str>,
+    /// A trait that every provider of a PCI device must have in the cells in which no compute service has a version
+    /// before this one.
+    pub pci_required_since: Option<(u32, &'static str)>,
     /// The pre-filters that were enabled and applied to the request.
     pub applied: Vec<Prefilter>,
     /// Warnings about parts of the request that were ignored.
@@ -249,6 +261,15 @@ pub fn apply(
 impl AddedConstraints {
     /// Adds the constraints to a translated request and its fallback.
     pub fn add_to(&self, translation: &mut Translation) {
+        if let Some((version, name)) = self.pci_required_since {
+            translation.rules_since.push((
+                version,
+                CandidateRule::Trait {
+                    groups: translation.pci_groups.clone(),
+                    name,
+                },
+            ));
+        }
         let pci_groups = &translation.pci_groups;
         let requests = [
             Some(&mut translation.request),

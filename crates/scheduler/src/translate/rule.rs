@@ -23,6 +23,13 @@ pub enum CandidateRule {
         /// Whether a device that is below no NUMA node is acceptable.
         may_lack_numa_node: bool,
     },
+    /// The providers that serve the groups have a trait.
+    Trait {
+        /// The suffixes of the groups.
+        groups: Vec<String>,
+        /// The name of the trait.
+        name: &'static str,
+    },
     /// The host's aggregates, for a query whose unsuffixed group requests no resources.
     Host {
         /// The host must be in one aggregate of each inner list.
@@ -90,6 +97,15 @@ impl CandidateRule {
                         .iter()
                         .any(|provider| cells.contains(provider))
                     || (*may_lack_numa_node && !is_in_numa_node(state, &device_and_ancestors))
+            }
+            Self::Trait { groups, name } => {
+                let id = state.trait_id(name);
+                let has_trait = |provider| {
+                    let provider = state.provider(provider);
+                    id.zip(provider)
+                        .is_some_and(|(id, provider)| provider.has_trait(id))
+                };
+                groups.iter().filter_map(provider_of).all(has_trait)
             }
             Self::Host { .. } => {
                 let providers = candidate.mappings().flatten();

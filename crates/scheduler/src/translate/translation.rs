@@ -18,6 +18,16 @@ pub struct Translation {
     pub pci_groups: Vec<String>,
     /// Rules for allocation candidates that a query cannot express.
     pub rules: Vec<CandidateRule>,
+    /// Further rules, each for the hosts of the cells in which no compute service has a version before this one.
+    pub rules_since: Vec<(u32, CandidateRule)>,
     /// Warnings about parts of the request that were ignored.
     pub warnings: Vec<Warning>,
+}
+
+impl Translation {
+    /// Whether there are rules that no query expresses, for whichever hosts.
+    #[must_use]
+    pub fn has_rules(&self) -> bool {
+        !self.rules.is_empty() || !self.rules_since.is_empty()
+    }
 }

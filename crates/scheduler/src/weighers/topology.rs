@@ -51,7 +51,7 @@ enum RuleValues<'a> {
     ByPlace {
         /// The level of the places; `None` if each host is a place of its own.
         level: Option<&'a LevelPlaces>,
-        /// By place: the value of its hosts, for the places that have any of the other instances.
+        /// By place: the value of its hosts, for the places that have any of the other instances, or that are named.
         values_of_occupied: BTreeMap<u32, f64>,
         /// The value of all other places.
         value_of_empty: f64,
@@ -73,8 +73,14 @@ enum RuleValues<'a> {
 impl<'a> BoundSoftRule<'a> {
     /// Binds a rule; `None` if it cannot influence the ranking.
     fn bind(context: &Context<'a>, rule: &TopologyRule) -> Option<Self> {
-        let counts_by_host = counts_of_others(context, rule);
         let places = context.hosts.places();
+        let weight = f64::from(rule.weight.unwrap_or(1));
+        if !rule.place.is_empty() {
+            let level = places.level(rule.level.as_deref()?)?;
+            let values = values_of_named(level, rule)?;
+            return Some(Self { weight, values });
+        }
+        let counts_by_host = counts_of_others(context, rule);
         let total = counts_by_host.values().sum();
         let values = match rule.level.as_deref() {
             None if total == 0 => return None,
@@ -107,15 +113,26 @@ impl<'a> BoundSoftRule<'a> {
                 values_by_place(Some(level), rule.relation, counts, level.places().count())
             }
         };
-        Some(Self {
-            weight: f64::from(rule.weight.unwrap_or(1)),
-            values,
-        })
+        Some(Self { weight, values })
     }
 
     fn value(&self, slot: u32) -> f64 {
         self.weight * self.values.value_of(slot)
     }
+}
+
+/// The values of a rule about named places; `None` if the level has none of them.
+fn values_of_named<'a>(level: &'a LevelPlaces, rule: &TopologyRule) -> Option<RuleValues<'a>> {
+    let is_wanted = rule.relation == TopologyRelation::Same;
+    let value = f64::from(u8::from(is_wanted));
+    let named = rule.place.iter();
+    let named = named.filter_map(|name| level.place_by_name(name));
+    let values_of_occupied: BTreeMap<u32, f64> = named.map(|place| (place, value)).collect();
+    (!values_of_occupied.is_empty()).then_some(RuleValues::ByPlace {
+        level: Some(level),
+        values_of_occupied,
+        value_of_empty: 1.0 - value,
+    })
 }
 
 /// The values of a rule about places, given the number of other instances in each place that has

@@ -1,4 +1,4 @@
-//! What explains a ranking agrees with the linear ranking.
+//! Checks that the explanations of a ranking agree with the linear ranking.
 
 use placewright_placement::State;
 use placewright_scheduler::prepare::Prepared;

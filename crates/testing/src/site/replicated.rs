@@ -217,11 +217,11 @@ impl ReplicatedSite {
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
-        panic!("it never came to: {what}");
+        panic!("the condition never held: {what}");
     }
 
     /// Waits until nothing is under way, and checks that nothing is lost or left over.
-    pub async fn rest(&self) -> World {
+    pub async fn wait_until_at_rest(&self) -> World {
         for _ in 0..POLLS_MAX {
             let world = self.world().await;
             if world.is_at_rest() {
@@ -238,7 +238,7 @@ impl ReplicatedSite {
         let world = self.world().await;
         let leaderships: Vec<_> = (self.replicas.iter())
             .map(|replica| (replica.origin, replica.engine.leadership()))
-            .map(|(origin, now)| (origin, now.map(|now| now.borrow().clone())))
+            .map(|(origin, watch)| (origin, watch.map(|watch| watch.borrow().clone())))
             .collect();
         panic!(
             "never at rest: {:#?}, by replicas with {leaderships:#?}",

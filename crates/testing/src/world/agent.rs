@@ -3,7 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use placewright_conductor::cell_conductor::{Effect, Event, Failure, Order, Step};
-use placewright_conductor::{HostId, InstanceId};
+use placewright_conductor::{Amounts, GroupMapping, HostId, InstanceId};
+
+/// The mappings of each candidate on a host: a part of the host serves a group.
+pub(super) fn mappings_on(host: HostId) -> Vec<GroupMapping> {
+    vec![GroupMapping {
+        suffix: "_PART".into(),
+        providers: vec![Amounts {
+            provider: host.0,
+            resources: Vec::new(),
+        }],
+    }]
+}
+
+/// Checks that the order of a step has the mappings of the guest that it is about, which is on the host that it goes to.
+pub(super) fn check_mappings(host: HostId, effect: &Effect) {
+    if let Effect::RequestStep { order, .. } = effect {
+        assert_eq!(order.mappings, mappings_on(host), "{:?}", order.step);
+    }
+}
 
 /// An agent with the guests of its host.
 #[derive(Clone, Debug)]

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use placewright_conductor::cell_conductor::state::Continuation;
 use placewright_conductor::cell_conductor::{JobKind, Stage, VmState};
-use placewright_conductor::super_conductor::MoveStage;
+use placewright_conductor::super_conductor::{BuildStage, MoveStage};
 use placewright_conductor::{CellId, HostId, InstanceId};
 use placewright_placement::ConsumerUuid;
 
@@ -48,8 +49,38 @@ impl World {
         lines
     }
 
+    /// Checks that an instance is built and runs in its own cell only: another one that has it is giving it up. Nothing
+    /// that is being deleted is placed.
+    fn check_cells(&self) {
+        let conductor = &self.control.conductor;
+        for (instance, build) in conductor.builds() {
+            let is_deleting =
+                (conductor.mappings().get(instance)).is_none_or(|row| row.is_deleting);
+            let is_waiting = build.stage == BuildStage::Waiting;
+            assert!(!(is_waiting && is_deleting), "{instance} is placed");
+        }
+        for (cell, state) in &self.cells {
+            for (instance, row) in state.instances() {
+                let mapping = self.control.conductor.mappings().get(instance);
+                if mapping.is_some_and(|mapping| mapping.cell == Some(*cell)) {
+                    continue;
+                }
+                let job = state.jobs().get(instance);
+                let gives_up = job.is_some_and(|job| {
+                    job.kind == JobKind::Delete
+                        || job.stage == Stage::AwaitClaim(Continuation::Release)
+                });
+                assert!(
+                    gives_up && row.guest.is_none(),
+                    "{instance} is in {cell} too: {row:?} {job:?} {mapping:?}"
+                );
+            }
+        }
+    }
+
     /// Invariants that hold at every moment.
     pub fn check(&self) {
+        self.check_cells();
         let conductor = &self.control.conductor;
         let mut listed: Vec<_> = conductor.listing().after(None, None, false).collect();
         let mappings = conductor.mappings().iter();

@@ -18,6 +18,29 @@ impl World {
         hosts.into_iter().map(|id| candidate(id, vcpus)).collect()
     }
 
+    /// Submits the placement of builds on the first of their candidates that fit.
+    pub fn try_place(
+        &mut self,
+        ranked_candidates: Vec<RankedCandidates>,
+        least: usize,
+    ) -> Result<super_conductor::Outcome, Refusal> {
+        let may_reschedule = self.may_reschedule;
+        self.try_conduct(Command::Place {
+            ranked_candidates,
+            least,
+            may_reschedule,
+        })
+    }
+
+    /// Submits that the cell of an instance has accepted the message to create it.
+    pub fn accept_create(&mut self, instance: InstanceId) {
+        self.conduct(Command::CreateAccepted {
+            instance,
+            claim_number: 1,
+            is_built: false,
+        });
+    }
+
     /// Ranks hosts for an effect and submits the placement, as control's placer does.
     pub(super) fn schedule(&mut self, effect: Effect) {
         match effect {
@@ -30,10 +53,7 @@ impl World {
                         self.alternates,
                     ));
                 }
-                let placed = self.try_conduct(Command::Place {
-                    ranked_candidates,
-                    least: 1,
-                });
+                let placed = self.try_place(ranked_candidates, 1);
                 let unplaced: Vec<InstanceId> = match placed {
                     Ok(super_conductor::Outcome::Placed(chosen)) => {
                         let pairs = instances.iter().zip(chosen);

@@ -127,6 +127,7 @@ impl Parser {
         };
         parent.children.insert(name.clone(), child);
         let has_file = !matches!(tokens.get(index + 2), Some(TokenTree::Group(_)));
+        // An inline module is in the file of its parent; a module without a body has a file of its own.
         let file_module = if has_file { child } else { parent.file_module };
         self.modules.push(Module {
             path,

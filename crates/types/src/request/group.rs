@@ -89,7 +89,14 @@ pub struct TopologyRule {
     /// For [`Strength::Soft`]: the weight of the rule, 1 to [`WEIGHT_MAX`]; 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
+    /// For [`Strength::Soft`]: places of the level to which the rule refers instead of instances, by their names or the
+    /// UUIDs of their aggregates. Where the topology has no such place any more, the name has no effect.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub place: BTreeSet<String>,
 }
+
+/// The maximum number of places that a rule may name. Each search looks up each of them.
+pub const RULE_PLACES_MAX: usize = 16;
 
 /// The maximum weight of a soft rule.
 pub const WEIGHT_MAX: u32 = 1_000;
@@ -132,7 +139,15 @@ impl TopologyRule {
             to: BTreeSet::new(),
             max_skew: None,
             weight: None,
+            place: BTreeSet::new(),
         }
+    }
+
+    /// Whether the rule is about the members of the request's server group and the other instances of the request, as
+    /// it names neither instances nor places.
+    #[must_use]
+    pub fn is_about_siblings(&self) -> bool {
+        self.to.is_empty() && self.place.is_empty()
     }
 
     /// Whether the relation is about distances.
@@ -226,5 +241,18 @@ pub fn check_rule(
         Some(_) if is_hard => wrong("weight", "only a soft rule has it"),
         Some(weight) if !(1..=WEIGHT_MAX).contains(&weight) => wrong("weight", "it is 1 to 1000"),
         None | Some(_) => Ok(()),
+    }?;
+    if rule.place.is_empty() {
+        return Ok(());
+    }
+    match (rule.level.as_deref(), rule.relation) {
+        (_, TopologyRelation::Spread | TopologyRelation::Near | TopologyRelation::Far) => {
+            wrong("place", "only \"same\" and \"different\" have it")
+        }
+        (Some(HOST_LEVEL), _) => wrong("place", "a host has none: name a level of the topology"),
+        _ if is_hard => wrong("strength", "a rule about named places is \"soft\""),
+        _ if !rule.to.is_empty() => wrong("place", "a rule is about \"to\" or \"place\", not both"),
+        _ if rule.place.len() > RULE_PLACES_MAX => wrong("place", "there are at most 16"),
+        _ => Ok(()),
     }
 }

@@ -24,7 +24,7 @@ pub(super) async fn lock(request: &RoutedRequest<'_>, arguments: &Value) -> ApiR
             let is_owner =
                 server.mapping.project == request.project() && !request.sees_all_projects();
             let mut labels = labels::of_server(&server);
-            // As in Nova, an owner who locks a server that is locked already changes nothing, also not the reason.
+            // As in Nova, an owner who locks a server that is locked already changes nothing, not even the reason.
             if labels.lock.is_none() || !is_owner {
                 labels.lock = Some(Lock {
                     by_owner: is_owner,

@@ -27,6 +27,7 @@ use crate::admin::zones;
 use crate::fields::{self, ObjectParser};
 use crate::flavors;
 use crate::routed_request::RoutedRequest;
+use crate::topology::flavor_rules;
 
 /// Starts a move of the server in the path. `prepare` checks the move, and changes the body of the specification to the
 /// one with which the server runs after the move.
@@ -43,7 +44,12 @@ async fn start_move(
             check_state(&server, kind)?;
             let mut spec = server.stored_spec.clone();
             let mut body = for_move(body::decode(&spec)?);
+            let former_flavor = body.request.flavor.clone();
             prepare(&server, &mut body)?;
+            if kind == MoveKind::Resize {
+                let (field, request) = ("resize.flavorRef", &mut body.request);
+                flavor_rules::exchange(control, field, &former_flavor, request, &mut spec)?;
+            }
             let translation = translate(&body.request, request.api_state.translate_options());
             let translation =
                 translation.map_err(|error| ApiError::bad_request(format!("{error}.")))?;
@@ -157,6 +163,9 @@ pub(super) async fn resize(request: &RoutedRequest<'_>, arguments: &Value) -> Ap
                 return Err(ApiError::field("resize.flavorRef", message));
             }
             body.request.flavor = flavors::for_scheduler(flavor);
+            let device_profiles = &request.api_state.options.device_profiles;
+            body.request.device_profiles =
+                device_profiles.of_flavor(&body.request.flavor, "resize.flavorRef")?;
             body.server.flavor_id.clone_from(&flavor_id);
             if let Some(disk_config) = disk_config {
                 disk_config.clone_into(&mut body.server.disk_config);

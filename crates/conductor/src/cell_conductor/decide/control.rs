@@ -66,6 +66,7 @@ impl DecisionContext<'_> {
             fault: None,
             created_at: self.at,
             updated_at: self.at,
+            mappings: Vec::new(),
         }
     }
 

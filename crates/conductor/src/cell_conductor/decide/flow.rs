@@ -71,7 +71,7 @@ impl UnitOfWork<'_> {
             Step::Leave => self.start_step(Step::Arrive),
             Step::Arrive => self.continue_after_arrival(kind, origin, target),
             Step::Return => {
-                self.row.guest = origin;
+                self.go_back_to_origin();
                 self.await_claim(Continuation::Settle(MoveSide::Source));
             }
             Step::Offload => self.destroy_then(origin, Continuation::Release),
@@ -94,6 +94,7 @@ impl UnitOfWork<'_> {
         if let Some(target) = target {
             self.row.guest = Some(target.guest());
             self.row.zone.clone_from(&target.candidate.zone);
+            self.row.mappings = target.candidate.mappings;
         }
         match kind {
             // Of these, only builds have the step `Arrive`.
@@ -118,6 +119,14 @@ impl UnitOfWork<'_> {
                 }
                 self.await_claim(Continuation::Settle(MoveSide::Target));
             }
+        }
+    }
+
+    /// Makes the guest that the job began with the instance's guest again.
+    fn go_back_to_origin(&mut self) {
+        if let Some(job) = &self.job {
+            self.row.guest = job.origin;
+            self.row.mappings.clone_from(&job.origin_mappings);
         }
     }
 
@@ -153,6 +162,7 @@ impl UnitOfWork<'_> {
                     self.row.claim_number = self.row.claim_number.saturating_add(1);
                     self.set_stage(Stage::Swap);
                 } else {
+                    self.offer_to_other_cells(may_retry);
                     self.fail_job(message);
                 }
             }
@@ -161,7 +171,7 @@ impl UnitOfWork<'_> {
                 self.destroy_then(target, Continuation::Return);
             }
             Step::Return => {
-                self.row.guest = self.job.as_ref().and_then(|job| job.origin);
+                self.go_back_to_origin();
                 self.set_broken(message);
                 self.await_claim(Continuation::Settle(MoveSide::Source));
             }
@@ -191,6 +201,13 @@ impl UnitOfWork<'_> {
         self.set_fault(message);
         if let Some(job) = &mut self.job {
             job.is_broken = true;
+        }
+    }
+
+    /// Records whether hosts of other cells may succeed with a build for which no host is left here.
+    fn offer_to_other_cells(&mut self, may_succeed: bool) {
+        if let Some(job) = &mut self.job {
+            job.may_go_elsewhere = may_succeed && job.kind == JobKind::Build;
         }
     }
 
@@ -266,6 +283,7 @@ impl UnitOfWork<'_> {
             (_, ClaimResponse::Gone) => self.delete(self.row.claim_number),
             (Stage::Swap, ClaimResponse::Swapped { index }) => self.try_alternate(index),
             (Stage::Swap, ClaimResponse::NothingFits | ClaimResponse::Done) => {
+                self.offer_to_other_cells(true);
                 self.fail_job("The last host failed, and no alternate has room any more.");
             }
             (Stage::AwaitClaim(Continuation::Release), _) => self.end_after_release(kind),
@@ -300,13 +318,13 @@ impl UnitOfWork<'_> {
             JobKind::Delete => return self.mark_for_removal(),
             JobKind::Shelve => {
                 self.row.vm_state = VmState::ShelvedOffloaded;
-                self.row.guest = None;
             }
             JobKind::Build | JobKind::Move(_) | JobKind::Rebuild => {
                 self.row.vm_state = VmState::Error;
-                self.row.guest = None;
             }
         }
+        self.row.guest = None;
+        self.row.mappings = Vec::new();
         self.finish_job();
     }
 

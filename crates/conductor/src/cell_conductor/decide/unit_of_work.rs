@@ -87,6 +87,8 @@ impl<'a> UnitOfWork<'a> {
             is_broken: false,
             fault: None,
             awaited_destructions: Vec::new(),
+            origin_mappings: self.row.mappings.clone(),
+            may_go_elsewhere: false,
         })
     }
 

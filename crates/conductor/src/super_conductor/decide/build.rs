@@ -4,20 +4,40 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
+use super::claim_request::AHEAD_MAX;
 use super::decisions::Decided;
 use super::{
-    DecisionContext, NewBuild, Outcome, RankedCandidates, Refusal, exists, not_found, wrong_state,
+    Command, DecisionContext, NewBuild, Outcome, RankedCandidates, Refusal, exists, not_found,
+    wrong_state,
 };
 use crate::claims;
-use crate::fault::Fault;
+use crate::fault::{Attempt, Fault, kept_attempts};
 use crate::ids::{CellId, InstanceId};
 use crate::super_conductor::rows::{
-    BuildRequest, BuildStage, Buried, Deletion, Mapping, Migration, MigrationStatus, ServerGroup,
+    BuildRequest, BuildStage, Buried, Deletion, LeftCell, Mapping, Migration, MigrationStatus,
+    Reschedule, ServerGroup,
 };
 use crate::super_conductor::state::Change;
 
 impl<'a> DecisionContext<'a> {
-    pub(super) fn create_builds(
+    /// Decides a command about builds; any other command changes nothing.
+    pub(super) fn decide_build(&mut self, command: &Command) -> Result<Outcome, Refusal> {
+        match command {
+            Command::CreateBuilds {
+                reservation,
+                builds,
+            } => self.create_builds(*reservation, builds),
+            Command::Bury { instances, fault } => self.bury(instances, fault),
+            Command::CreateAccepted {
+                instance,
+                claim_number,
+                is_built,
+            } => Ok(self.create_accepted(*instance, *claim_number, *is_built)),
+            _ => Ok(Outcome::Done),
+        }
+    }
+
+    fn create_builds(
         &mut self,
         reservation: Uuid,
         builds: &[NewBuild],
@@ -50,6 +70,7 @@ impl<'a> DecisionContext<'a> {
                 move_number: 0,
                 migrations: Vec::new(),
                 decisions: Vec::new(),
+                reschedule: Reschedule::Never,
             };
             self.set_mapping(*instance, mapping);
         }
@@ -81,11 +102,13 @@ impl<'a> DecisionContext<'a> {
     }
 
     /// Claims hosts and records mappings and the new stage of build requests, in one step. Refused if fewer than
-    /// `least` instances get a host.
+    /// `least` instances get a host. `may_reschedule` is whether instances may be taken from their cell if it cannot build
+    /// them.
     pub(super) fn place(
         &mut self,
         ranked_candidates: &[RankedCandidates],
         least: usize,
+        may_reschedule: bool,
     ) -> Result<Outcome, Refusal> {
         let mut intents = Vec::with_capacity(ranked_candidates.len());
         // For each instance, the indexes of the candidates that its intent names.
@@ -117,23 +140,33 @@ impl<'a> DecisionContext<'a> {
         for ((ranked, indexes), chosen) in with_indexes.zip(chosen) {
             let index = chosen.and_then(|chosen| indexes.get(chosen as usize).copied());
             if let Some(index) = index {
-                self.record_placement(ranked, index)?;
+                self.record_placement(ranked, index, may_reschedule)?;
             }
             placed.push(index.and_then(|index| u32::try_from(index).ok()));
         }
         Ok(Outcome::Placed(placed))
     }
 
-    /// Whether the cell of a candidate accepts instances.
+    /// Whether the cell of a candidate accepts the instance. A cell that the instance has left does not.
     fn cell_accepts_instances(&self, ranked: &RankedCandidates, index: usize) -> bool {
         let host = ranked.candidates.get(index).map(|candidate| candidate.host);
-        let cell = host.and_then(|host| self.cell_of(host));
-        let cell = cell.and_then(|cell| self.state.cells.get(&cell));
-        cell.is_some_and(crate::super_conductor::Cell::accepts_instances)
+        let Some(cell) = host.and_then(|host| self.cell_of(host)) else {
+            return false;
+        };
+        let mapping = self.state.mappings.get(&ranked.instance);
+        let left = mapping.and_then(Mapping::left_cell);
+        let row = self.state.cells.get(&cell);
+        left.is_none_or(|left| left.cell != cell)
+            && row.is_some_and(crate::super_conductor::Cell::accepts_instances)
     }
 
     /// Records that the candidate at this index is claimed for a waiting build request.
-    fn record_placement(&mut self, ranked: &RankedCandidates, index: usize) -> Result<(), Refusal> {
+    fn record_placement(
+        &mut self,
+        ranked: &RankedCandidates,
+        index: usize,
+        may_reschedule: bool,
+    ) -> Result<(), Refusal> {
         let selection = ranked.candidates[index].clone();
         let cell = self.cell_of(selection.host);
         let cell = cell.ok_or_else(|| not_found("host", &selection.host))?;
@@ -156,6 +189,11 @@ impl<'a> DecisionContext<'a> {
         let before = self.mapping(ranked.instance)?;
         let mut mapping = self.mapping_after(before, &decided, alternate_count);
         mapping.cell = Some(cell);
+        mapping.reschedule = match before.reschedule.clone() {
+            done @ Reschedule::Done(_) => done,
+            Reschedule::Never | Reschedule::Allowed if may_reschedule => Reschedule::Allowed,
+            Reschedule::Never | Reschedule::Allowed => Reschedule::Never,
+        };
         self.record(Change::Build(ranked.instance, Some(Box::new(request))));
         self.set_mapping(ranked.instance, mapping);
         Ok(())
@@ -172,21 +210,17 @@ impl<'a> DecisionContext<'a> {
 
     /// Moves instances without a host to cell0. Those that do not wait for a host any more are
     /// skipped: they were deleted or placed.
-    pub(super) fn bury(
-        &mut self,
-        instances: &[InstanceId],
-        fault: &Fault,
-    ) -> Result<Outcome, Refusal> {
+    fn bury(&mut self, instances: &[InstanceId], fault: &Fault) -> Result<Outcome, Refusal> {
         for instance in instances {
             if self.waiting_build(*instance).is_err() {
                 continue;
             }
             let mut mapping = self.mapping(*instance)?.clone();
             mapping.cell = Some(CellId::CELL0);
-            self.set_mapping(*instance, mapping);
             let row = Buried {
-                fault: fault.clone(),
+                fault: fault_after_reschedule(fault, mapping.left_cell()),
             };
+            self.set_mapping(*instance, mapping);
             self.record(Change::Buried(*instance, Some(Box::new(row))));
             self.record(Change::Build(*instance, None));
             self.forget_build_secrets(*instance);
@@ -194,15 +228,91 @@ impl<'a> DecisionContext<'a> {
         Ok(Outcome::Done)
     }
 
-    /// Ends the build request of an instance that its cell has accepted. A reply that arrives when the
-    /// build request is gone, or waits for a host, changes nothing.
-    pub(super) fn create_accepted(&mut self, instance: InstanceId) -> Outcome {
+    /// Ends the build request of an instance that its cell has accepted. A reply that arrives when the build request is
+    /// gone or waits for a host, or from a cell that the instance has left, changes nothing. The secrets for the build are
+    /// kept as long as another cell may need them.
+    fn create_accepted(
+        &mut self,
+        instance: InstanceId,
+        claim_number: u64,
+        is_built: bool,
+    ) -> Outcome {
+        let Some(mapping) = self.state.mappings.get(&instance) else {
+            return Outcome::Done;
+        };
+        let left = mapping.left_cell();
+        if left.is_some_and(|left| claim_number < left.first_number) {
+            return Outcome::Done;
+        }
         let build = self.state.builds.get(&instance);
-        if build.is_some_and(|build| build.stage != BuildStage::Waiting) {
+        let is_accepted = build.is_some_and(|build| build.stage != BuildStage::Waiting);
+        if is_accepted {
             self.record(Change::Build(instance, None));
+        }
+        let is_allowed = mapping.reschedule == Reschedule::Allowed;
+        if is_allowed && is_built {
+            let mut mapping = mapping.clone();
+            mapping.reschedule = Reschedule::Never;
+            self.set_mapping(instance, mapping);
+        }
+        if (is_accepted && !is_allowed) || (is_allowed && is_built) {
             self.forget_build_secrets(instance);
         }
         Outcome::Done
+    }
+
+    /// Whether another cell may build an instance that its present cell cannot build.
+    pub(super) fn may_leave_cell(&self, instance: InstanceId, mapping: &Mapping) -> bool {
+        let mut others = self.state.cells.iter();
+        mapping.reschedule == Reschedule::Allowed
+            && !mapping.is_deleting
+            && mapping.migrations.is_empty()
+            && !self.state.rebuilds.contains_key(&instance)
+            && self.state.specs.contains_key(&instance)
+            && others.any(|(cell, row)| Some(*cell) != mapping.cell && row.accepts_instances())
+    }
+
+    /// Takes an instance from its cell, which holds nothing of it any more but guests to destroy. The instance waits for
+    /// a host again. `number` is that of the claim request with which the cell gave up.
+    pub(super) fn leave_cell(
+        &mut self,
+        instance: InstanceId,
+        mapping: &Mapping,
+        number: u64,
+        attempts: &[Attempt],
+    ) {
+        let Some(cell) = mapping.cell else {
+            return;
+        };
+        claims::release(
+            self.placement,
+            instance.consumer(),
+            &mut self.changes.placement,
+        );
+        // Far beyond all numbers that the cell may still use.
+        let first_number = number.saturating_add(2 * AHEAD_MAX);
+        let left = LeftCell {
+            cell,
+            at: self.at,
+            attempts: kept_attempts(attempts),
+            first_number,
+        };
+        self.set_mapping(
+            instance,
+            Mapping {
+                cell: None,
+                claim_number: first_number,
+                claim_response: None,
+                reschedule: Reschedule::Done(Box::new(left)),
+                ..mapping.clone()
+            },
+        );
+        let request = BuildRequest {
+            // Placed on its own: the other instances of the API request may still go to the cell.
+            reservation: instance.0,
+            stage: BuildStage::Waiting,
+        };
+        self.record(Change::Build(instance, Some(Box::new(request))));
     }
 
     /// Deletes an instance at once if no cell has it; otherwise its cell has to delete it.
@@ -296,4 +406,18 @@ impl<'a> DecisionContext<'a> {
         self.record(Change::Spec(instance, None));
         self.record(Change::Mapping(instance, None));
     }
+}
+
+/// Why no host was found, with what had failed in the cell that the instance was in before.
+fn fault_after_reschedule(fault: &Fault, left: Option<&LeftCell>) -> Fault {
+    let attempts = left.map_or(&[][..], |left| &left.attempts);
+    let failure = attempts
+        .iter()
+        .rev()
+        .find_map(|attempt| attempt.failure.as_deref());
+    let mut fault = fault.clone();
+    if let Some(failure) = failure {
+        fault.message = format!("{} Before, the build failed: {failure}", fault.message);
+    }
+    fault
 }

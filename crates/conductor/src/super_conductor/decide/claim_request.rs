@@ -4,14 +4,14 @@ use super::DecisionContext;
 use crate::claim_request::{ClaimChange, ClaimRequest, ClaimResponse, MoveSide};
 use crate::claims;
 use crate::fault::Fault;
-use crate::ids::{InstanceId, MigrationId};
+use crate::ids::{CellId, InstanceId, MigrationId};
 use crate::spec::Candidate;
 use crate::super_conductor::rows::{Mapping, Migration, MigrationStatus, Move, MoveStage};
 use crate::super_conductor::state::Change;
 
 /// By how much the number of a claim request may be greater than the last number that control knows.
 /// A cell may be a few claim requests ahead, never this many.
-const AHEAD_MAX: u64 = 1 << 20;
+pub(super) const AHEAD_MAX: u64 = 1 << 20;
 
 impl<'a> DecisionContext<'a> {
     /// Decides [`Command::RequestClaim`]: changes the allocations as a cell requests, and returns the response.
@@ -21,6 +21,15 @@ impl<'a> DecisionContext<'a> {
         let Some(mapping) = self.state.mappings.get(&request.instance) else {
             return ClaimResponse::Gone;
         };
+        // The cell that the instance has left deletes it, and holds no claim.
+        let left = mapping.left_cell();
+        if left.is_some_and(|left| request.number < left.first_number) {
+            return ClaimResponse::Gone;
+        }
+        // While no cell has the instance, none may claim for it: not even the one that has just given it up.
+        if matches!(mapping.cell, None | Some(CellId::CELL0)) {
+            return ClaimResponse::Gone;
+        }
         // A repeated request gets its response again. If there is none, control has advanced the
         // number itself.
         if request.number == mapping.claim_number {
@@ -33,13 +42,22 @@ impl<'a> DecisionContext<'a> {
             return ClaimResponse::Stale;
         }
         let response = match &request.change {
-            ClaimChange::Release { is_deleted: true } if mapping.is_deleting => {
+            ClaimChange::Release {
+                is_deleted: true, ..
+            } if mapping.is_deleting => {
                 self.remove_instance(request.instance);
                 return ClaimResponse::Done;
             }
+            ClaimChange::Release {
+                is_deleted: false,
+                failed_attempts,
+            } if !failed_attempts.is_empty() && self.may_leave_cell(request.instance, mapping) => {
+                self.leave_cell(request.instance, mapping, request.number, failed_attempts);
+                return ClaimResponse::Gone;
+            }
             // Only control decides that an instance is deleted. If it has not, it keeps the records of
             // the instance.
-            ClaimChange::Release { is_deleted: _ } => {
+            ClaimChange::Release { .. } => {
                 let changes = &mut self.changes.placement;
                 claims::release(self.placement, request.instance.consumer(), changes);
                 ClaimResponse::Done

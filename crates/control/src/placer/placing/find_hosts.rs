@@ -7,6 +7,7 @@ use placewright_placement::{
 };
 use placewright_scheduler::prepare::PrepareRefusal;
 use placewright_scheduler::select::{Scheduler, SelectRefusal};
+use placewright_types::ranking::RANKED_HOSTS_MAX;
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -33,7 +34,8 @@ pub struct SearchContext<'a> {
     pub excluded_cells: &'a [Uuid],
     /// The cells whose hosts are considered only if no other is feasible.
     pub avoided_cells: &'a [Uuid],
-    /// The last journal entry in the state, if it is to be kept with the claims how their hosts were ranked.
+    /// The number of the last journal entry in `state`, if a record of the ranking is to be kept with each claim; none if no
+    /// such record is kept.
     pub kept_sequence: Option<u64>,
 }
 
@@ -92,6 +94,8 @@ impl Placing {
     ) -> Result<SearchResults, SearchRefusal> {
         self.prepare(context)?;
         let mut rehearsal = self.rehearse(context);
+        let found_count = self.count(|stage| matches!(stage, Stage::Found(_)));
+        self.found_count = u32::try_from(found_count).unwrap_or(u32::MAX);
         while let Some(index) = self.open.pop_front() {
             match self.find_host(context, index, rehearsal.as_mut())? {
                 Some(selected) => {
@@ -271,7 +275,7 @@ impl Placing {
             scheduler_number: context.scheduler_number,
             explain: self.demand.explain,
             explain_hosts: &self.demand.explain_hosts,
-            with_basis: context.kept_sequence.is_some(),
+            basis_hosts: self.basis_hosts(context, host_count),
         };
         let mut found = search.run(context.scheduler, context.state)?;
         if !found.hosts.is_empty() || context.avoided_cells.is_empty() {
@@ -283,6 +287,17 @@ impl Placing {
             ..search
         };
         everywhere.run(context.scheduler, context.state)
+    }
+
+    /// For how many of the best hosts the search also returns what their ranking rests on; 0 if no record of it is kept.
+    /// With several instances these are more hosts than are kept, because those that other instances fill are left out of
+    /// the record.
+    fn basis_hosts(&self, context: &SearchContext<'_>, host_count: usize) -> usize {
+        match (context.kept_sequence, self.instances.len()) {
+            (None, _) => 0,
+            (Some(_), 1) => RANKED_HOSTS_MAX,
+            (Some(_), _) => RANKED_HOSTS_MAX + host_count,
+        }
     }
 
     /// Selects the candidate with this index over all hosts for the instance at an index, and counts the instance on its

@@ -12,7 +12,8 @@ use super::{Placing, SearchContext, Selected};
 
 impl Placing {
     /// The record of the ranking that found hosts for the instance at an index. The first host that the claim names is at
-    /// `first` among those that were found. Empty if it is not to be kept.
+    /// `first` among those that were found; other instances of the request fill the hosts before it, which are among the
+    /// `excluded` and not among the ranked ones. Empty if it is not to be kept.
     pub(super) fn kept_ranking(
         &self,
         context: &SearchContext<'_>,
@@ -28,7 +29,10 @@ impl Placing {
             false => &[],
         };
         let hosts = context.scheduler.hosts();
-        let ranked_hosts = basis.hosts.iter().filter_map(|host| {
+        let filled = &found.hosts[..first];
+        let is_filled = |slot: u32| filled.iter().any(|host| host.slot == slot);
+        let others = basis.hosts.iter().filter(|host| !is_filled(host.slot));
+        let ranked_hosts = others.filter_map(|host| {
             Some(RankedHost {
                 host: hosts.get(host.slot)?.uuid,
                 raw_values: host.raw_values.to_vec(),
@@ -48,8 +52,10 @@ impl Placing {
             round: self.round,
             siblings: self.found_count,
             known_hosts: short(basis.known_hosts),
-            feasible: basis.feasible.map(short),
-            ranked: short(found.ranked),
+            feasible: basis
+                .feasible
+                .map(|feasible| short(feasible.saturating_sub(first))),
+            ranked: short(found.ranked.saturating_sub(first)),
             named: short(found.hosts.len() - first),
             excluded: short(excluded),
             avoided_cells: first_of(avoided_cells, AVOIDED_CELLS_MAX),

@@ -1,4 +1,4 @@
-//! What happens to the fleet by chance.
+//! Random changes of the fleet.
 
 use placewright_conductor::{HostId, InstanceId};
 use placewright_control::{now, submit_placement};

@@ -111,6 +111,7 @@ impl HostTable {
             }
         }
         state.stats.clone_from(&facts.stats);
+        state.service_version = facts.service_version;
     }
 
     /// Adds a host to the indexes by service host and cell.
@@ -236,6 +237,7 @@ impl HostTable {
         let state = self.hosts.get_mut(slot as usize)?.take()?;
         self.remove_names(slot, &state.names);
         self.platforms.remove_host(slot);
+        self.service_versions.set(slot, None);
         for (uuid, instance) in &state.instances {
             self.unindex_instance(slot, *uuid, instance);
         }
@@ -339,6 +341,9 @@ impl HostTable {
         ] {
             self.columns[column].set(slot, value);
         }
+        let service = (state.names.cell, state.service_version);
+        let service = (!state.is_forced_down).then_some(service);
+        self.service_versions.set(slot, service);
         let is_enabled = state.disabled.is_none();
         self.enabled.set(slot, is_enabled);
         self.lacking_metrics.set(slot, lacks_metric);

@@ -1,9 +1,7 @@
 //! The first obstacle to a further instance on a host.
 
-use std::collections::BTreeMap;
-
-use placewright_placement::explain::{Constraint, first_failed};
-use placewright_placement::{CandidateQuery, ConsumerUuid, ProviderId, State};
+use placewright_placement::explain::{Constraint, FirstFailed};
+use placewright_placement::{CandidateQuery, ConsumerUuid, ProviderId, State, Taken};
 use uuid::Uuid;
 
 use super::LimitingFactor;
@@ -14,19 +12,16 @@ use crate::select::rules::Rules;
 use crate::select::scope::SelectRefusal;
 use crate::translate::prepare::Prepared;
 
-/// The first constraint of a query that a host does not pass; [`LimitingFactor::Claim`] if it passes all.
-pub(super) fn factor_of_query(
-    state: &State,
-    query: &CandidateQuery,
-    host: ProviderId,
-) -> Result<LimitingFactor, SelectRefusal> {
-    Ok(match first_failed(state, query, host)? {
+/// The first constraint of a query that a host does not pass, as a limiting factor; [`LimitingFactor::Claim`] if it
+/// passes all.
+pub(super) fn factor_of(first_failed: Option<&Constraint>) -> LimitingFactor {
+    match first_failed {
         Some(Constraint::Resource { class, .. } | Constraint::Together { class, .. }) => {
-            LimitingFactor::ResourceClass(class)
+            LimitingFactor::ResourceClass(class.clone())
         }
         Some(constraint) => LimitingFactor::Constraint(constraint.to_string()),
         None => LimitingFactor::Claim,
-    })
+    }
 }
 
 /// Whether a query requires or forbids membership in aggregates.
@@ -35,41 +30,55 @@ pub(super) fn has_aggregates(query: &CandidateQuery) -> bool {
     groups.any(|group| !group.member_of.is_empty() || !group.forbidden_aggregates.is_empty())
 }
 
-/// The obstacles on hosts, by the traits and aggregates of the hosts.
+/// The obstacles on flat hosts, by the traits and aggregates of the hosts.
 #[derive(Debug, Default)]
-pub(super) struct FactorsByTraits {
-    known: BTreeMap<Vec<u32>, LimitingFactor>,
+pub(super) struct KnownFactors {
+    by_traits: Map<Vec<u32>, LimitingFactor>,
+    /// A buffer for the key of a host.
+    key: Vec<u32>,
 }
+
+type Map<K, V> = hashbrown::HashMap<K, V, foldhash::quality::FixedState>;
 
 /// The number of combinations of traits and aggregates whose limiting factors are kept.
 const KNOWN_MAX: usize = 1_000;
 
-impl FactorsByTraits {
-    /// The first obstacle on a flat host that cannot serve a query. A trait or an aggregate as obstacle is kept for the
-    /// other hosts with the same traits and aggregates.
-    pub(super) fn factor(
+impl KnownFactors {
+    /// Counts the first obstacle on a flat host that cannot serve a query. A trait or an aggregate as obstacle is kept
+    /// for the other hosts with the same traits and aggregates. Returns whether it was known.
+    pub(super) fn add_to(
         &mut self,
+        counts: &mut HostCounts,
         state: &State,
         query: &CandidateQuery,
         host: ProviderId,
-    ) -> Result<LimitingFactor, SelectRefusal> {
+        first_failed: &mut FirstFailed<'_>,
+    ) -> bool {
         let Some(provider) = state.provider(host) else {
-            return Ok(LimitingFactor::Claim);
+            counts.add_limiting_factor(&LimitingFactor::Claim, 1);
+            return true;
         };
-        let mut key: Vec<u32> = provider.traits.iter().map(|id| u32::from(id.0)).collect();
+        let key = &mut self.key;
+        key.clear();
+        key.extend(provider.traits.iter().map(|id| u32::from(id.0)));
         key.push(u32::MAX);
         if has_aggregates(query) {
             key.extend(provider.aggregates.iter().map(|id| id.0));
         }
-        if let Some(factor) = self.known.get(&key) {
-            return Ok(factor.clone());
+        if let Some(factor) = self.by_traits.get(key) {
+            counts.add_limiting_factor(factor, 1);
+            return true;
         }
-        let factor = factor_of_query(state, query, host)?;
-        // Whether a host has too little of a class does not follow from its traits.
-        if self.known.len() < KNOWN_MAX && matches!(factor, LimitingFactor::Constraint(_)) {
-            self.known.insert(key, factor.clone());
+        let factor = factor_of(first_failed.of(host, &Taken::default()));
+        counts.add_limiting_factor(&factor, 1);
+        // Whether a host has too little of a class, and whether a tree is the one that the query names, does not follow
+        // from its traits.
+        let names_tree = query.groups.iter().any(|group| group.in_tree.is_some());
+        let follows_from_traits = matches!(factor, LimitingFactor::Constraint(_)) && !names_tree;
+        if follows_from_traits && self.by_traits.len() < KNOWN_MAX {
+            self.by_traits.insert(key.clone(), factor);
         }
-        Ok(factor)
+        false
     }
 }
 
@@ -86,19 +95,21 @@ impl Scheduler {
         let compiled = self.policy.compile(request, &self.hosts, instance)?;
         let rules = Rules::bind(state, request, ConsumerUuid::from_uuid(instance))?;
         let query = prepared.fallback.as_ref().unwrap_or(&prepared.query);
+        let mut first_failed = FirstFailed::new(state, query)?;
+        let nothing = Taken::default();
         for slot in self.hosts.slots().iter() {
             let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
             let factor = if let Some(filter) = compiled.filters.rejecting_filter(slot) {
                 LimitingFactor::Filter(filter.to_owned())
             } else {
-                match factor_of_query(state, query, ProviderId(slot))? {
+                match factor_of(first_failed.of(ProviderId(slot), &nothing)) {
                     LimitingFactor::Claim if rules.satisfying(state, word, bit) == 0 => {
                         LimitingFactor::Rule
                     }
                     factor => factor,
                 }
             };
-            counts.add_limiting_factor(factor, 1);
+            counts.add_limiting_factor(&factor, 1);
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ impl Scheduler {
     /// [`Self::fork`] with a copy of the state, because both are changed.
     ///
     /// Each instance is ranked and claimed as a real one would be, so the result takes account of
-    /// filters, weights, groups and topology. This function defines the result of [`Self::begin_capacity`].
+    /// filters, weights, groups and topology. This function defines the result of [`CapacityCount`](super::CapacityCount).
     ///
     /// # Errors
     ///
@@ -65,6 +65,7 @@ impl Scheduler {
         if !has_more {
             self.find_limiting_factors(&state, &request, prepared, &mut counts)?;
         }
+        counts.add_to_sums(&self, &state, 0..self.hosts.slot_count());
         Ok(counts.summarize(&self, &state, has_more))
     }
 }

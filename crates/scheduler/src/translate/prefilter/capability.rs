@@ -1,16 +1,12 @@
 //! Pre-filters that require traits of hosts.
 
 use placewright_placement::names::standard_traits;
+use placewright_types::host_state::{OWNER_TRAIT, OWNER_TRAIT_SINCE};
 
 use crate::error::Warning;
 use crate::image;
 use crate::translate::accelerator::DEVICE_PROFILE_KEY;
-use crate::translate::prefilter::{
-    AddedConstraints, COMPUTE_VERSION_OWNER, PrefilterInput, PrefilterRefusal,
-};
-
-/// The trait of the providers that belong to Nova's compute service.
-const OWNER_TRAIT: &str = "OWNER_NOVA";
+use crate::translate::prefilter::{AddedConstraints, PrefilterInput, PrefilterRefusal};
 
 /// The image properties that name a device model, with the prefix of the trait for it.
 const DEVICE_TRAITS: [(&str, &str); 7] = [
@@ -159,11 +155,16 @@ pub(super) fn owner(
     if params.root_required.contains(OWNER_TRAIT) {
         return Ok(true);
     }
-    if input.environment.compute_version_min() < COMPUTE_VERSION_OWNER {
-        return Ok(false);
+    if input.environment.compute_version_min() < OWNER_TRAIT_SINCE {
+        let newest_cell = input.environment.compute_version_min_of_newest_cell();
+        let is_used = newest_cell >= OWNER_TRAIT_SINCE && !input.translation.pci_groups.is_empty();
+        added.pci_required_since = is_used.then_some((OWNER_TRAIT_SINCE, OWNER_TRAIT));
+        return Ok(is_used);
     }
     added.pci_required = Some(OWNER_TRAIT);
-    added.root_required.insert(OWNER_TRAIT.to_owned());
+    if !input.environment.has_reported_hosts_only() {
+        added.root_required.insert(OWNER_TRAIT.to_owned());
+    }
     Ok(true)
 }
 

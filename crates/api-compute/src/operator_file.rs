@@ -1,0 +1,109 @@
+//! A file of the operator that is read again when it changes.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+
+/// How often the file is checked for changes.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A file with the content that was last read from it. What is not valid is not taken over: then the content stays.
+///
+/// A disk may take long to answer, so looking something up never waits for it: [`Self::refresh`] reads the file.
+pub(crate) struct OperatorFile<T, E> {
+    path: PathBuf,
+    read: fn(&Path) -> Result<T, E>,
+    content: Mutex<T>,
+    check: Mutex<Check>,
+}
+
+/// The last time that the file was looked at.
+struct Check {
+    /// The version of the file from which the content was read.
+    version: Option<FileVersion>,
+    at: Option<Instant>,
+}
+
+/// When the file was last modified, and its length. The file is read again when either changes.
+type FileVersion = (SystemTime, u64);
+
+impl<T, E> fmt::Debug for OperatorFile<T, E> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("OperatorFile")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T, E: fmt::Display> OperatorFile<T, E> {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// Those of `read`.
+    pub(crate) fn load(path: PathBuf, read: fn(&Path) -> Result<T, E>) -> Result<Self, E> {
+        let version = file_version(&path);
+        let content = read(&path)?;
+        Ok(Self {
+            path,
+            read,
+            content: Mutex::new(content),
+            check: Mutex::new(Check {
+                version,
+                at: Some(Instant::now()),
+            }),
+        })
+    }
+
+    /// Looks something up in the content of the file.
+    pub(crate) fn look_up<R>(&self, look_up: impl FnOnce(&T) -> R) -> R {
+        look_up(&self.content.lock())
+    }
+
+    /// Whether it is time to look whether the file has changed, and nobody does it.
+    pub(crate) fn is_due(&self) -> bool {
+        (self.check.try_lock()).is_some_and(|check| is_due(&check))
+    }
+
+    /// Reads the file again if it has changed and nobody else does so. Waits for the disk.
+    pub(crate) fn refresh(&self) {
+        let Some(mut check) = self.check.try_lock() else {
+            return;
+        };
+        if !is_due(&check) {
+            return;
+        }
+        check.at = Some(Instant::now());
+        let present_version = file_version(&self.path);
+        if present_version == check.version {
+            return;
+        }
+        check.version = present_version;
+        let path = self.path.display();
+        match (self.read)(&self.path) {
+            Ok(content) => {
+                tracing::info!(%path, "the file was read again");
+                *self.content.lock() = content;
+            }
+            Err(error) => tracing::warn!(%error, "the file was not taken over"),
+        }
+    }
+
+    /// Has the next refresh look at the file.
+    #[cfg(test)]
+    pub(crate) fn check_next_time(&self) {
+        self.check.lock().at = None;
+    }
+}
+
+fn is_due(check: &Check) -> bool {
+    check.at.is_none_or(|at| at.elapsed() >= CHECK_INTERVAL)
+}
+
+fn file_version(path: &Path) -> Option<FileVersion> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}

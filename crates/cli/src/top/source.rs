@@ -1,0 +1,154 @@
+//! The service from which all figures come: the listener of control's page, and the APIs that it reaches.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use reqwest::header::HeaderMap;
+use reqwest::{Client, Response, StatusCode};
+use serde_json::Value;
+
+use crate::credentials::Credentials;
+
+/// How long a connection may take to be established, and how long an answer may be silent. The stream of hosts has a
+/// comment every five seconds.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The service, and the credentials of the caller.
+pub(super) struct Source {
+    url: String,
+    credentials: Credentials,
+    http: Client,
+    /// The headers with the credentials, once the caller has signed in.
+    headers: RefCell<Option<HeaderMap>>,
+}
+
+/// The service answered that it does not do this.
+#[derive(Debug)]
+pub(super) struct Refused {
+    status: StatusCode,
+    url: String,
+    reason: String,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            status,
+            url,
+            reason,
+        } = self;
+        write!(formatter, "{url} answered {status}: {reason}")
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl Source {
+    /// # Errors
+    ///
+    /// TLS cannot be set up.
+    pub(super) fn new(url: &str, credentials: Credentials) -> anyhow::Result<Self> {
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            // The installation fails only if another provider was installed meanwhile, which serves as well.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let http = Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(READ_TIMEOUT)
+            // A server to which a redirect leads may not see the credentials.
+            .redirect(reqwest::redirect::Policy::none())
+            .build()?;
+        Ok(Self {
+            url: url.trim_end_matches('/').to_owned(),
+            credentials,
+            http,
+            headers: RefCell::new(None),
+        })
+    }
+
+    /// Sends a GET to a path below `/ui/api/`. A token that has expired is replaced once.
+    ///
+    /// # Errors
+    ///
+    /// There is no answer, or it is a [`Refused`].
+    pub(super) async fn get(&self, path: &str) -> anyhow::Result<Response> {
+        let known = self.headers.borrow().is_some();
+        let response = self.send(path).await?;
+        if known && response.status() == StatusCode::UNAUTHORIZED {
+            self.headers.replace(None);
+            return succeeded(self.send(path).await?).await;
+        }
+        succeeded(response).await
+    }
+
+    /// The JSON at a path.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::get`]; or the answer is no JSON.
+    pub(super) async fn get_json(&self, path: &str) -> anyhow::Result<Value> {
+        let response = self.get(path).await?;
+        let url = response.url().clone();
+        let text = response.text().await;
+        let text = text.with_context(|| format!("the answer of {url} broke off"))?;
+        serde_json::from_str(&text).with_context(|| format!("the answer of {url} is no JSON"))
+    }
+
+    async fn send(&self, path: &str) -> anyhow::Result<Response> {
+        let url = format!("{}/ui/api/{path}", self.url);
+        let known = self.headers.borrow().clone();
+        let headers = match known {
+            Some(headers) => headers,
+            None => {
+                let request = self.credentials.add_to(self.http.get(&url)).await?;
+                let headers = request.build()?.headers().clone();
+                self.headers.replace(Some(headers.clone()));
+                headers
+            }
+        };
+        let request = self.http.get(&url).headers(headers);
+        // The versions of the APIs behind the page; its own paths have none.
+        let request = request.header("openstack-api-version", "compute 2.96");
+        let sent = request.header("accept", "*/*").send().await;
+        sent.with_context(|| format!("no answer from {}", self.url))
+    }
+}
+
+/// A response that is a success, or the reason why it is none.
+async fn succeeded(response: Response) -> anyhow::Result<Response> {
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let url = response.url().to_string();
+    let text = response.text().await.unwrap_or_default();
+    let json: Option<Value> = serde_json::from_str(&text).ok();
+    let reason = json
+        .as_ref()
+        .and_then(reason)
+        .unwrap_or(&text)
+        .trim()
+        .to_owned();
+    Err(Refused {
+        status,
+        url,
+        reason,
+    }
+    .into())
+}
+
+/// The reason in the body of an error of any of the APIs.
+fn reason(body: &Value) -> Option<&str> {
+    let first = body.as_object().and_then(|object| object.values().next());
+    let detail = body.pointer("/errors/0/detail");
+    let detail = detail.or_else(|| first?.get("message"))?.as_str()?;
+    // Placement writes the phrase of the status before the reason.
+    Some(
+        detail
+            .rsplit_once("\n\n")
+            .map_or(detail, |(_, reason)| reason),
+    )
+}

@@ -1,0 +1,74 @@
+//! The spans of the placement of builds: of the ranking, then of the claim, and again if other claims were faster.
+
+use placewright_conductor::SpecBody;
+use placewright_records::server::traceparent;
+use placewright_spans::{Kind, OpenSpan, SpanContext, tracer};
+
+/// The span of what is done for a placement now; nothing if its request is not recorded.
+#[derive(Debug, Default)]
+pub(crate) struct PlacementSpan(Option<Open>);
+
+#[derive(Debug)]
+struct Open {
+    /// The span of the API request.
+    request: SpanContext,
+    span: OpenSpan,
+}
+
+impl PlacementSpan {
+    /// Begins the ranking for builds whose specifications have this body. Nothing is read unless traces are recorded.
+    pub(crate) fn begin_ranking(body: &SpecBody, instances: usize) -> Self {
+        if tracer().is_none() {
+            return Self(None);
+        }
+        let request = traceparent(body).and_then(|text| SpanContext::parse(&text));
+        Self(request.map(|request| {
+            let mut span = OpenSpan::below(request, Kind::Consumer, "rank hosts");
+            span.add("placewright.instances", instances);
+            Open { request, span }
+        }))
+    }
+
+    /// Ends the ranking, which found so many hosts to name, and begins the claim.
+    pub(crate) fn begin_claim(&mut self, hosts: usize) {
+        self.step("claim hosts", |ranking| {
+            ranking.add("placewright.hosts", hosts);
+        });
+    }
+
+    /// Ends the claim, and begins the ranking for the instances that got no host.
+    pub(crate) fn rank_again(&mut self, claimed: usize, lost: usize) {
+        self.step("rank hosts", |claim| add_counts(claim, claimed, lost));
+    }
+
+    /// Ends the claim, after which nothing follows.
+    pub(crate) fn end_claim(&mut self, claimed: usize, lost: usize) {
+        self.end(|claim| add_counts(claim, claimed, lost));
+    }
+
+    /// Ends what is done now with a failure.
+    pub(crate) fn fail(&mut self, why: &'static str) {
+        self.end(|span| span.fail(why));
+    }
+
+    fn step(&mut self, next: &'static str, add_facts: impl FnOnce(&mut OpenSpan)) {
+        let request = self.0.as_ref().map(|open| open.request);
+        self.end(add_facts);
+        self.0 = request.map(|request| Open {
+            request,
+            span: OpenSpan::below(request, Kind::Consumer, next),
+        });
+    }
+
+    fn end(&mut self, add_facts: impl FnOnce(&mut OpenSpan)) {
+        if let (Some(mut open), Some(tracer)) = (self.0.take(), tracer()) {
+            add_facts(&mut open.span);
+            open.span.end(tracer);
+        }
+    }
+}
+
+fn add_counts(claim: &mut OpenSpan, claimed: usize, lost: usize) {
+    claim.add("placewright.claimed", claimed);
+    claim.add("placewright.lost", lost);
+}
