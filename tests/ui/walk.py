@@ -22,7 +22,7 @@ from selenium.webdriver.common.keys import Keys  # noqa: E402
 from tally import Tally  # noqa: E402
 
 OUT = HERE / ".out"
-PAGES = ("overview", "fleet", "why", "capacity", "builds", "cells")
+PAGES = ("overview", "fleet", "why", "capacity", "builds", "cells", "time")
 
 
 class Walk:
@@ -173,6 +173,12 @@ class Walk:
         off = {"status": "disabled", "disabled_reason": "<b>work</b>"}
         self.site.ask("compute", "PUT", path, off, self.data["admin"], version)
         self.check("a change shows by itself", browser.until_text("disabled: 1", "#legend"))
+        browser.go("#/fleet?state=1")
+        browser.until_text("1 of 48 hosts", "#shown")
+        self.site.ask("compute", "PUT", path, {"status": "enabled"}, self.data["admin"], version)
+        self.check("a host leaves a filter by condition by itself", browser.until_text("0 of 48 hosts", "#shown"))
+        self.site.ask("compute", "PUT", path, off, self.data["admin"], version)
+        self.check("a host comes into a filter by condition by itself", browser.until_text("1 of 48 hosts", "#shown"))
         rack = "5a000000-0000-4000-8000-000000000001"
         self.site.ask("scheduler", "PUT", f"/v1/aggregates/{rack}", {"name": "made-later"}, self.data["admin"])
         version = {"OpenStack-API-Version": "placement 1.39"}
@@ -251,6 +257,57 @@ class Walk:
         self.check("an audit is made", browser.until_text("Everything adds up.", seconds=30))
         self.picture("cells")
 
+    def past(self) -> None:
+        """Looks back at the fleet, and at why a server is where it is, before and after a claim."""
+        browser, admin = self.browser, self.data["admin"]
+        _, _, held = self.site.ask("ui", "GET", "/ui/api/past", token=admin)
+        before = held["newest"]["sequence"]
+        self.check("an entry has a time", bool(held["newest"]["at"]), str(held))
+        # A custom class, so that nothing else changes its use.
+        version = {"OpenStack-API-Version": "placement 1.39"}
+        uuid = self.data["hosts"][3]["uuid"]
+        self.site.ask("placement", "PUT", "/resource_classes/CUSTOM_THEN", token=admin, headers=version)
+        path = f"/resource_providers/{uuid}"
+        _, _, provider = self.site.ask("placement", "GET", path, token=admin, headers=version)
+        inventory = {"resource_provider_generation": provider["generation"], "resource_class": "CUSTOM_THEN", "total": 8}
+        status, _, answer = self.site.ask("placement", "POST", f"{path}/inventories", inventory, admin, version)
+        self.check("a host gets more", status == 201, f"{status} {answer}")
+        browser.go("#/time")
+        self.check("Time shows the newest state", browser.until_text("48 hosts.", "#then") and browser.until_text("Held: entry", "#held"))
+        sums = "return [...document.querySelectorAll('#sums tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent).join(' '))"
+        self.check("Time has the sums of then and now", browser.until(lambda: "CUSTOM_THEN 0 0 8 8" in browser.run(sums)))
+        self.picture("time")
+        browser.find("#tables summary").click()
+        self.check("Time has a table of the hosts", browser.until(lambda: len(browser.all("#tables tbody tr")) == 8 + 48))
+        self.accessible("time with its table")
+        newest = int(browser.run("return document.querySelector('#entry').value"))
+        browser.run("document.querySelector('#slider').focus()")
+        browser.key(Keys.ARROW_LEFT)
+        self.check("the slider goes back by keyboard", browser.until_text(f"after entry {newest - 1}:", "#then"))
+        focused = browser.run("return document.activeElement.id")
+        self.check("the slider keeps the focus, and the address follows", focused == "slider" and f"at={newest - 1}" in browser.driver.current_url)
+        browser.fill("#entry", str(before) + Keys.ENTER)
+        self.check("an entry is chosen by its number", browser.until_text(f"after entry {before}:", "#then"))
+        self.check("the fleet is that of then", browser.until(lambda: "CUSTOM_THEN – 0 – 8" in browser.run(sums)))
+        browser.choose("Group by", "cell")
+        self.check("Time is grouped by cell", browser.until_text("cell3", "#tables") and "group=cell" in browser.driver.current_url)
+        browser.choose("Colour by", "state")
+        self.check("Time is coloured by condition", browser.until_text("up: ", "#legend"))
+        browser.run("document.querySelector('canvas').focus()")
+        browser.key(Keys.ARROW_RIGHT, Keys.ENTER)
+        self.check("a host of then is chosen by keyboard", browser.until_text("VCPU", "#chosen-host"))
+        browser.fill("#server-form input[name=server]", "db-1" + Keys.ENTER)
+        self.check("Time says why a server was there", browser.until_text("It was on host-", "#why-then") and browser.until_text("Built on host-", "#why-then"))
+        self.quiet("time")
+        browser.go(f"#/time?at=2&server={self.data['ids']['db']}")
+        self.check("the link leads to then, before there was the server", browser.until_text("there was no server", "#why-then") and browser.until_text("after entry 2:", "#then"))
+        browser.go("#/time?at=999999999")
+        self.check("an entry that does not exist gets the range", browser.until_text("the journal has the states after the entries 1 to", "#problem"))
+        browser.find("#newest").click()
+        self.check("Time goes to the newest entry", browser.until_text("48 hosts.", "#then") and not browser.text("#problem"))
+        self.quiet("time of other entries", "404")
+        self.site.ask("placement", "DELETE", f"{path}/inventories/CUSTOM_THEN", token=admin, headers=version)
+
     def every_page(self) -> None:
         """What holds for each page: its title, axe-core, both themes, and widths from a phone to 4K."""
         browser = self.browser
@@ -292,7 +349,7 @@ class Walk:
         self.check("a tenant sees its own servers", browser.until_text("tenant-server-1"))
         self.check("a tenant sees what is left", browser.until_text("What is left for your project"))
         text = browser.text()
-        foreign = [name for name in ("web-", "db-1", "host-0", "rack-", "cell1", "Fleet", "too-large") if name in text]
+        foreign = [name for name in ("web-", "db-1", "host-0", "rack-", "cell1", "Fleet", "Time", "too-large") if name in text]
         self.check("a tenant sees nothing of others", not foreign, str(foreign))
         browser.go("#/fleet")
         self.check("a tenant has no other page", browser.until(lambda: "#/servers" in browser.driver.current_url))
@@ -348,7 +405,7 @@ def main() -> int:
             walk.fleet(data["hosts"])
             walk.quiet("fleet")
             walk.why()
-            for step in (walk.capacity, walk.builds, walk.cells):
+            for step in (walk.capacity, walk.builds, walk.cells, walk.past):
                 step()
                 walk.quiet(step.__name__)
             walk.every_page()

@@ -46,7 +46,9 @@ export async function call(path, options) {
   }
   if (response.ok) return body;
   if (response.status === 401 && credentials) signedOut(t('expired'));
-  throw new Failure(response.status, String(messageOf(body, response.status)).slice(0, 2000), body);
+  const failure = new Failure(response.status, String(messageOf(body, response.status)).slice(0, 2000), body);
+  failure.mayRetry = response.headers.has('Retry-After');
+  throw failure;
 }
 
 export const compute = (path, options = {}) => call(`compute/v2.1${path}`, { ...options, headers: { 'OpenStack-API-Version': 'compute 2.96' } });

@@ -3,9 +3,14 @@ import { has, isSignedIn, scheduler } from './api.js';
 
 export const UP = 0;
 
-class FleetData {
+export class FleetData {
   constructor() {
     this.listeners = new Set();
+    this.forget();
+  }
+
+  // Forgets everything: somebody else may sign in.
+  forget() {
     this.aggregateNames = new Map();
     this.levels = [];
     this.history = [];
@@ -14,6 +19,8 @@ class FleetData {
 
   reset() {
     this.place = null;
+    this.names = null; // The version of the names that this page has read.
+    this.newestNames = null;
     this.hosts = new Map(); // By slot.
     this.byUuid = new Map();
     this.values = { cells: [], zones: [], aggregates: [], traits: [], shapes: [] };
@@ -26,14 +33,13 @@ class FleetData {
     for (const name of Object.keys(this.values)) if (event[name]) this.values[name].push(...event[name]);
     for (const [slot, uuid, host, node, cell, zone, aggregates, traits, shape] of event.hosts) {
       const known = this.hosts.get(slot);
+      if (known && known.uuid !== uuid) this.forgetUuid(known);
       const names = { slot, uuid, host, node: node || host, cell: this.values.cells[cell], zone: this.values.zones[zone], aggregates: this.values.aggregates[aggregates], traits: this.values.traits[traits], shape: this.values.shapes[shape] };
-      if (known && known.uuid !== uuid) this.byUuid.delete(known.uuid);
       const entry = known ? Object.assign(known, names) : { condition: UP, age: 0, count: 0, used: [], flash: 0, ...names };
       this.hosts.set(slot, entry);
       this.byUuid.set(uuid, entry);
       this.structure += 1;
     }
-    if (event.aggregates?.flat().some((uuid) => !this.aggregateNames.has(uuid))) this.readNamesLater();
     const flash = this.isComplete ? performance.now() : 0;
     for (const [slot, condition, age, count, ...used] of event.live) {
       const host = this.hosts.get(slot);
@@ -44,17 +50,24 @@ class FleetData {
     }
     for (const slot of event.gone) {
       const host = this.hosts.get(slot);
-      if (host) this.byUuid.delete(host.uuid);
+      if (host) this.forgetUuid(host);
       this.hosts.delete(slot);
       this.structure += 1;
     }
     this.tell();
   }
 
-  // The page has everything up to the event with this id.
-  end(id) {
+  // A host that was made again may have come in another slot before it goes from this one.
+  forgetUuid(host) {
+    if (this.byUuid.get(host.uuid) === host) this.byUuid.delete(host.uuid);
+  }
+
+  // The page has everything up to the event with this id. `names` changes when aggregates or the topology do.
+  end(id, names) {
     this.place = id;
     this.isComplete = true;
+    this.newestNames = names;
+    if (names !== this.names) this.readNamesLater();
     this.remember();
     this.tell();
   }
@@ -103,18 +116,25 @@ class FleetData {
     if (this.history.length > 720) this.history.splice(0, 120);
   }
 
-  // Hosts are in aggregates that the page has no names of: perhaps somebody has just made them.
+  // Reads names again, once in a second at most. If that fails, it is tried again after the next event.
   readNamesLater() {
-    this.namesTimer ??= setTimeout(() => {
+    this.namesTimer ??= setTimeout(async () => {
+      const names = this.newestNames;
+      try {
+        if (isSignedIn()) await this.readNames();
+        this.names = names;
+      } catch {
+        // The state of the connection is in the header.
+      }
       this.namesTimer = null;
-      if (isSignedIn()) this.readNames().catch(() => {});
-    }, 2000);
+      if (isSignedIn() && names !== this.newestNames) this.readNamesLater();
+    }, this.names === null ? 0 : 1000);
   }
 
   async readNames() {
     if (!has('scheduler')) return;
     const [aggregates, topology] = await Promise.all([scheduler('/aggregates'), scheduler('/topology')]);
-    this.aggregateNames = new Map(aggregates.aggregates.map((entry) => [entry.uuid, entry.name]));
+    this.aggregateNames = distinctNames(aggregates.aggregates);
     this.levels = topology.levels.map((level) => ({ name: level.name, places: new Set(level.aggregates) }));
     this.structure += 1;
     this.tell();
@@ -139,6 +159,13 @@ class FleetData {
     const index = host.shape.findIndex(([other]) => other === name);
     return index < 0 || host.shape[index][1] === 0 ? NaN : (host.used[index] ?? 0) / host.shape[index][1];
   }
+}
+
+// By UUID. Racks of several rooms may have one name: then their UUIDs tell them apart, so that each is a group of its own.
+function distinctNames(aggregates) {
+  const [seen, shared] = [new Set(), new Set()];
+  for (const { name } of aggregates) (seen.has(name) ? shared : seen).add(name);
+  return new Map(aggregates.map(({ uuid, name }) => [uuid, name && shared.has(name) ? `${name} ${uuid}` : name]));
 }
 
 const ORDER = ['VCPU', 'PCPU', 'MEMORY_MB', 'DISK_GB'];

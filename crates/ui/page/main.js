@@ -13,6 +13,7 @@ import { capacity } from './pages/capacity.js';
 import { builds } from './pages/builds.js';
 import { servers } from './pages/servers.js';
 import { cells } from './pages/cells.js';
+import { timePage } from './pages/time.js';
 
 // Name, what it shows, who it is for, and whether it is in the list of pages.
 const PAGES = [
@@ -22,6 +23,7 @@ const PAGES = [
   { name: 'capacity', show: capacity, may: (may) => may.fleet },
   { name: 'builds', show: builds, may: (may) => may.all_servers },
   { name: 'cells', show: cells, may: (may) => may.status },
+  { name: 'time', show: timePage, may: (may) => may.past },
   { name: 'servers', show: servers, may: (may) => !may.fleet },
   { name: 'host', show: hostPage, may: (may) => may.fleet, isHidden: true },
 ];
@@ -82,7 +84,6 @@ function enterPage() {
   document.body.replaceChildren(el('a', { class: 'skip', href: '#main', onclick: (event) => { event.preventDefault(); main.querySelector('h1')?.focus(); } }, t('skip')), el('header'), main);
   if (session.may.fleet) {
     showState('connecting');
-    fleet.readNames().catch(() => {});
     stopStream = follow(fleet, showState);
   } else {
     showState('none');
@@ -96,8 +97,7 @@ function askToSignIn(why) {
   leave = () => {};
   stopStream?.();
   stopStream = null;
-  fleet.reset();
-  fleet.history = [];
+  fleet.forget();
   main.replaceChildren();
   const place = el('main', {});
   document.body.replaceChildren(place);

@@ -65,6 +65,6 @@ function take(block, data) {
     else if (line.startsWith('data: ')) body = line.slice(6);
   }
   if (name === 'reset') data.reset();
-  else if (name === 'end') data.end(id);
+  else if (name === 'end') data.end(id, JSON.parse(body || '{}').names);
   else if (body) data.apply(JSON.parse(body));
 }

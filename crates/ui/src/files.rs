@@ -49,6 +49,7 @@ files! {
     "pages/builds.js" = "pages/builds.js" as SCRIPT,
     "pages/servers.js" = "pages/servers.js" as SCRIPT,
     "pages/cells.js" = "pages/cells.js" as SCRIPT,
+    "pages/time.js" = "pages/time.js" as SCRIPT,
 }
 
 /// The tags of the files, in their order, by which a browser asks whether a file has changed.

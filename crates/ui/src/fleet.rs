@@ -12,6 +12,7 @@
 
 mod dictionary;
 mod host;
+mod past;
 mod rows;
 mod sampler;
 mod stream;
@@ -22,11 +23,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use placewright_control::SchedulerHandle;
+use placewright_control::{PastStates, SchedulerHandle};
 use placewright_http::{ApiError, ApiResult};
 use placewright_tasks::{ContainedWork, spawn_contained};
 use tokio::sync::{Semaphore, mpsc, watch};
 
+pub(crate) use past::past_fleet;
 use rows::Rows;
 pub(crate) use stream::StreamPosition;
 use stream::{FleetStream, QUEUED_PIECES_MAX};
@@ -91,6 +93,11 @@ impl FleetHandle {
         Self {
             shared: Arc::new(shared),
         }
+    }
+
+    /// The states of the past of the engine whose hosts this shows.
+    pub(crate) fn past_states(&self) -> PastStates {
+        PastStates::new(self.shared.scheduler.engine().clone())
     }
 
     /// The events, as server-sent events, for a page that has all rows up to `after`; for a page that has none if that

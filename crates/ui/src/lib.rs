@@ -12,6 +12,7 @@ mod fleet;
 mod forward;
 mod headers;
 mod page_api;
+mod past;
 mod service;
 
 pub use fleet::FleetHandle;

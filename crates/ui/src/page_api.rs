@@ -1,4 +1,5 @@
-//! The page's own API: its files, who the caller is, the live view of the fleet, and the metrics.
+//! The page's own API: its files, who the caller is, the live view of the fleet, states of the past,
+//! and the metrics.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Uri};
 use placewright_auth::{Identity, Rule, Target};
+use placewright_control::PastStates;
 use placewright_http::{
     Access, Api, ApiError, ApiResult, Gateway, HealthSource as _, Query, Reply, RequestContext,
     Routed, Running, Syntax, json_error_body, keystone_error, latin1_path, metrics_text,
@@ -15,6 +17,7 @@ use serde_json::json;
 
 use crate::files::File;
 use crate::fleet::{FleetHandle, StreamPosition};
+use crate::past::PastRequest;
 
 /// How callers prove who they are. The page has to know this before anybody has signed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +47,7 @@ impl SignIn {
 pub(crate) struct PageApi {
     gateway: Arc<Gateway>,
     fleet: FleetHandle,
+    past: PastStates,
     sign_in: SignIn,
     /// The sections of the services that the page reaches.
     services: Vec<&'static str>,
@@ -64,6 +68,7 @@ impl PageApi {
     ) -> Self {
         Self {
             gateway,
+            past: fleet.past_states(),
             fleet,
             sign_in,
             services,
@@ -86,6 +91,7 @@ impl PageApi {
             "status": self.may(Rule::StatusShow, identity),
             "audit": self.may(Rule::AuditShow, identity),
             "repair": self.may(Rule::AuditRepair, identity),
+            "past": self.may(Rule::PastShow, identity),
         });
         let session = json!({
             "user": identity.user_id(),
@@ -117,6 +123,8 @@ pub(crate) enum PageRequest {
     Session,
     /// The stream of the fleet, for a page at this position.
     Fleet(Option<StreamPosition>),
+    /// A state of the past.
+    Past(PastRequest),
     /// The metrics of this process.
     Metrics,
 }
@@ -131,6 +139,15 @@ impl PageRequest {
             "/ui/api/fleet" => return Ok(Self::Fleet(position(parts)?)),
             "/ui/api/metrics" => return Ok(Self::Metrics),
             _ => {}
+        }
+        if let Some(parsed) = path
+            .strip_prefix("/ui/api/past")
+            .and_then(PastRequest::parse)
+        {
+            if parts.uri.query().is_some_and(|query| !query.is_empty()) {
+                return Err(ApiError::field("query", "there are no parameters"));
+            }
+            return parsed.map(Self::Past);
         }
         let file = path.strip_prefix("/ui/").and_then(File::find);
         let mut headers = HeaderMap::new();
@@ -148,6 +165,7 @@ impl PageRequest {
             Self::Installation => "/ui/api/installation",
             Self::Session => "/ui/api/session",
             Self::Fleet(_) => "/ui/api/fleet",
+            Self::Past(request) => request.route(),
             Self::Metrics => "/ui/api/metrics",
         }
     }
@@ -158,6 +176,7 @@ impl PageRequest {
         match self {
             Self::ToPage | Self::File(..) | Self::Installation => None,
             Self::Session => Some(None),
+            Self::Past(_) => Some(Some(Rule::PastShow)),
             Self::Fleet(_) | Self::Metrics => Some(Some(Rule::ResourceProvidersList)),
         }
     }
@@ -215,7 +234,8 @@ impl Api for PageApi {
             let target = Target::own(identity);
             self.gateway.authorize(rule, identity, &target)?;
         }
-        if parts.method == Method::HEAD && matches!(request, PageRequest::Fleet(_)) {
+        let has_large_answer = matches!(request, PageRequest::Fleet(_) | PageRequest::Past(_));
+        if parts.method == Method::HEAD && has_large_answer {
             return Err(ApiError::new(405, "There is only GET here.").with_allow("GET"));
         }
         Ok(Routed {
@@ -257,6 +277,17 @@ impl Api for PageApi {
                 (PageRequest::Fleet(after), Some(_)) => {
                     let stopping = self.gateway.stopping();
                     Ok(Reply::events(self.fleet.follow(*after, stopping)?))
+                }
+                (PageRequest::Past(request), Some(identity)) => {
+                    let mut stopping = self.gateway.stopping();
+                    let work = request.run(&self.past, &self.gateway, identity);
+                    tokio::select! {
+                        reply = work => reply,
+                        // A rebuild must not hold up the end of the process.
+                        _ = stopping.wait_for(|stopping| *stopping) => {
+                            Err(ApiError::unavailable("stopping"))
+                        }
+                    }
                 }
                 (PageRequest::Metrics, Some(_)) => self.metrics_reply(),
                 (_, None) => Err(ApiError::new(401, "")),

@@ -93,6 +93,32 @@ async fn figures_equal_those_of_the_apis() {
 }
 
 #[tokio::test]
+async fn a_page_is_told_when_aggregates_get_other_names_and_when_the_topology_changes() {
+    let site = Site::start().await;
+    site.add_host(1).await;
+    let mut page = Follower::start(&site, "").await;
+    page.until(|page| page.hosts.len() == 1 && !page.place.is_empty())
+        .await;
+    let aggregate = host(9);
+    let path = format!("/ui/api/scheduler/v1/aggregates/{aggregate}");
+    let levels = format!(r#"{{"levels": [{{"name": "rack", "aggregates": ["{aggregate}"]}}]}}"#);
+    for (path, body) in [
+        (path.as_str(), r#"{"name": "north"}"#),
+        (path.as_str(), r#"{"name": "south"}"#),
+        ("/ui/api/scheduler/v1/topology", levels.as_str()),
+    ] {
+        let before = page.names;
+        assert_eq!(site.send("PUT", path, ADMIN, body).await.status, 204);
+        page.until(|page| page.names > before).await;
+    }
+    // What a page has read of them stays right when only usage changes.
+    let before = page.names;
+    assert_eq!(site.claim(1, 1, 4).await, 204);
+    page.until(|page| page.numbers(1) == [0, 0, 1, 4, 0]).await;
+    assert_eq!(page.names, before);
+}
+
+#[tokio::test]
 async fn names_with_markup_stay_texts() {
     let site = Site::start().await;
     let name = r#"<script>"\u0007"#;

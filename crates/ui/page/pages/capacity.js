@@ -1,6 +1,6 @@
 // Capacity: how many more of each flavor fit, where the free room lies, and when it is full.
 import { atMost, chart, el, link, note, panel, select, table, title } from '../dom.js';
-import { amount, duration, fine, percent, t, whole } from '../texts.js';
+import { amount, duration, fine, percent, t, time, whole } from '../texts.js';
 import { compute, has, scheduler, session } from '../api.js';
 import { fleet } from '../fleet_data.js';
 import { groupings, groupsBy } from './fleet.js';
@@ -18,20 +18,51 @@ function binding(flavor) {
   return worst?.name ?? '–';
 }
 
+const COUNT_AGAIN_MS = 10000;
+
+// Counts again and again, as long as the page is open: a tenth of the time at most.
 async function headroom(place, leaving) {
+  let counted = null;
+  while (!leaving()) {
+    if (counted !== fleet.place) {
+      counted = fleet.place;
+      const begun = performance.now();
+      try {
+        await count(place, leaving);
+      } catch (error) {
+        counted = null;
+        place.replaceChildren(note(t('failed', { why: error.message }), 'bad'));
+      }
+      await pause(Math.max(COUNT_AGAIN_MS, 9 * (performance.now() - begun)));
+    } else {
+      await pause(1000);
+    }
+  }
+}
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function count(place, leaving) {
   const { flavors } = await compute('/flavors/detail?limit=1000&is_public=none').catch(() => compute('/flavors/detail?limit=1000'));
   const rows = flavors.map((flavor) => ({ flavor, fits: el('span', {}, t('fitsCounting')) }));
-  place.replaceChildren(table(t('headroom'), [
+  const isFirst = place.querySelector('table') === null;
+  const show = () => place.replaceChildren(el('p', { class: 'faint' }, t('countedAt', { time: time(new Date().toISOString()) })), table(t('headroom'), [
     [t('flavor'), ({ flavor }) => el('a', { href: link('why', { flavor: flavor.id }) }, flavor.name)],
     [t('vcpus'), ({ flavor }) => whole(flavor.vcpus), 'n'], [t('ram'), ({ flavor }) => whole(flavor.ram), 'n'], [t('disk'), ({ flavor }) => whole(flavor.disk), 'n'],
     [t('fits'), (row) => row.fits, 'n'], [t('binds'), ({ flavor }) => binding(flavor)],
   ], rows, t('noFlavors')));
+  // Later counts are shown when they are whole.
+  if (isFirst) show();
   for (const { flavor, fits } of rows) {
     if (leaving()) return;
     const { project_id: _, user_id: __, ...request } = asRequest(flavor);
     const answer = await scheduler('/capacity', { method: 'POST', body: { request } }).catch((error) => ({ error }));
     fits.replaceChildren(answer.error ? answer.error.message : `${whole(answer.count)}${answer.more ? '+' : ''}`);
   }
+  if (leaving()) return;
+  const focused = place.contains(document.activeElement) && document.activeElement.getAttribute('href');
+  show();
+  if (focused) [...place.querySelectorAll('a')].find((other) => other.getAttribute('href') === focused)?.focus();
 }
 
 function forecast(points) {
@@ -55,7 +86,7 @@ export function capacity(main, query) {
     el('section', { class: 'panel wide' }, el('h2', {}, t('spread')), spread),
     el('section', { class: 'panel wide' }, el('h2', {}, t('history')), el('p', { class: 'faint' }, t('historyNote')), history)));
   let isOver = false;
-  if (session.may.capacity && has('compute')) headroom(room, () => isOver).catch((error) => room.replaceChildren(note(t('failed', { why: error.message }), 'bad')));
+  if (session.may.capacity && has('compute')) headroom(room, () => isOver);
   else room.replaceChildren(t('notAllowed'));
   let known = -1;
   const draw = () => {

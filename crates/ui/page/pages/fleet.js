@@ -8,19 +8,19 @@ import { hostDetails } from './host.js';
 const ROWS_MAX = 200;
 const CONDITIONS = [0, 1, 2, 3, 4];
 const AGES = [0, 1, 2, 3, 4];
-const DARK = matchMedia('(prefers-color-scheme: dark)');
+export const DARK = matchMedia('(prefers-color-scheme: dark)');
 // By use: from next to nothing to full. What is not up has a colour of its own in every picture.
 const SCALE = {
   light: [[231, 237, 243], [185, 211, 232], [127, 178, 216], [63, 134, 189], [20, 90, 145], [10, 47, 87]],
   dark: [[37, 48, 59], [38, 74, 104], [47, 109, 156], [71, 150, 204], [134, 195, 234], [216, 238, 251]],
 };
 const STATES = { light: [[59, 130, 184], [230, 159, 0], [213, 94, 0], [204, 121, 167], [138, 143, 152]], dark: [[79, 158, 214], [230, 159, 0], [213, 94, 0], [204, 121, 167], [138, 143, 152]] };
-const PALETTE = {
+export const PALETTE = {
   light: { back: [255, 255, 255], text: [24, 34, 45], flash: [255, 200, 60], chosen: [190, 60, 0] },
   dark: { back: [24, 32, 41], text: [228, 234, 240], flash: [255, 220, 120], chosen: [255, 176, 84] },
 };
 
-const theme = () => (DARK.matches ? 'dark' : 'light');
+export const theme = () => (DARK.matches ? 'dark' : 'light');
 const step = (share) => (share < 0.05 ? 0 : share < 0.25 ? 1 : share < 0.5 ? 2 : share < 0.75 ? 3 : share < 0.95 ? 4 : 5);
 const STEPS = ['< 5 %', '5–25 %', '25–50 %', '50–75 %', '75–95 %', '≥ 95 %'];
 
@@ -57,7 +57,7 @@ function filterOf(query) {
 }
 
 // How a host is coloured: the class of its legend, the colour, and the value in words.
-function colouring(by) {
+export function colouring(by) {
   const [scale, states] = [SCALE[theme()], STATES[theme()]];
   const down = (host) => (host.condition === UP || host.condition === 4 ? null : states[host.condition]);
   if (by === 'state') return { colour: (host) => states[host.condition], value: (host) => t(`condition${host.condition}`) };
@@ -75,7 +75,7 @@ function colouring(by) {
   };
 }
 
-function legend(by, hosts) {
+export function legend(by, hosts) {
   const counts = new Map();
   const add = (key) => counts.set(key, (counts.get(key) ?? 0) + 1);
   const states = ['c0', 'c1', 'c2', 'c3', 'c4'];
@@ -190,8 +190,14 @@ export function fleetPage(main, query) {
   refreshTables();
   globalThis.placewrightTiles = tiles; // For tests and measurements: how many frames were drawn, and when.
   const refreshLater = atMost(1000, refreshTables);
+  // With a filter by condition, hosts come and go as their condition changes.
+  const isShown = filterOf(query);
+  const comesOrGoes = (slot) => {
+    const host = fleet.hosts.get(slot);
+    return host && isShown(host) !== tiles.at.has(slot);
+  };
   const stop = fleet.subscribe((changed) => {
-    if (fleet.structure !== structure) groups = rebuild();
+    if (fleet.structure !== structure || (query.state && [...changed].some(comesOrGoes))) groups = rebuild();
     else tiles.change(changed);
     refreshLater();
   });

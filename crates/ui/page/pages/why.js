@@ -4,7 +4,7 @@ import { duration, fine, t, time, whole } from '../texts.js';
 import { Failure, compute, has, scheduler, session } from '../api.js';
 import { fleet } from '../fleet_data.js';
 
-const UUID = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i;
+export const UUID = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i;
 
 async function flavors() {
   if (!has('compute')) return [];
@@ -115,7 +115,7 @@ async function ask(place, request, hosts) {
   }
 }
 
-async function findServers(text) {
+export async function findServers(text) {
   if (UUID.test(text)) {
     try {
       return [(await compute(`/servers/${text}`)).server];
@@ -138,7 +138,7 @@ const span = (from, to) => (from && to ? duration(new Date(`${to}Z`) - new Date(
 const hostLink = ({ provider, host }) => el('a', { href: link('host', {}, provider) }, host ?? provider);
 
 // One decision as it was kept: how many hosts there were, the best, and who was faster.
-function decided(decision) {
+export function decided(decision) {
   const search = decision.search;
   const words = [t(decision.kind === 'move' ? 'movedTo' : 'builtOn', { host: decision.host ?? decision.provider, at: time(decision.at) }), !decision.is_present && t('notThere')];
   if (search) {

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
-use placewright_conductor::{CellId, ControlState};
+use placewright_conductor::{CellId, ControlState, HostId};
 use placewright_placement::{ClassId, Provider, ProviderId, State, Timestamp};
-use placewright_scheduler::host_state::HostState;
+use placewright_scheduler::aggregate::ZONE_KEY;
 use placewright_scheduler::host_table::HostTable;
 use smallvec::SmallVec;
+use uuid::Uuid;
 
 /// An amount for each resource class of the host, in the order of its shape (see [`write_shape`]).
 pub(super) type Amounts = SmallVec<[i64; 4]>;
@@ -42,12 +43,15 @@ pub(super) fn age_range(age: i64) -> u8 {
 /// Everything about a host but its usage.
 #[derive(Debug)]
 pub(super) struct Description<'a> {
-    pub(super) uuid: uuid::Uuid,
+    pub(super) uuid: Uuid,
     pub(super) host: &'a str,
     pub(super) node: &'a str,
     pub(super) condition: Condition,
     /// The range of the age of the host's latest report; see [`age_range`].
     pub(super) age: u8,
+    /// The UUID and the name of the host's cell.
+    pub(super) cell: Option<(Uuid, &'a str)>,
+    pub(super) zone: Option<&'a str>,
 }
 
 /// The root provider in a slot, if it is a host. Sharing providers are roots, too, but only give resources to hosts and
@@ -148,41 +152,48 @@ pub(super) fn write_traits(out: &mut String, state: &State, root: &Provider) {
 }
 
 /// The cell of a host, as JSON: its UUID and name; `null` if there is none.
-pub(super) fn write_cell(out: &mut String, control: &ControlState, host: Option<&HostState>) {
-    let Some(host) = host else {
+pub(super) fn write_cell(out: &mut String, cell: Option<(Uuid, &str)>) {
+    let Some((cell, name)) = cell else {
         out.push_str("null");
         return;
     };
-    let cell = host.names.cell;
-    let row = control.conductor.cells().get(&CellId(cell));
     let _ = write!(out, "[\"{cell}\",");
-    write_text(out, row.map_or("", |row| &row.name));
+    write_text(out, name);
     out.push(']');
 }
 
 /// The zone of a host, as JSON.
-pub(super) fn write_zone(out: &mut String, hosts: &HostTable, slot: u32) {
-    match hosts.aggregates().zone(slot) {
+pub(super) fn write_zone(out: &mut String, zone: Option<&str>) {
+    match zone {
         Some(zone) => write_text(out, zone),
         None => out.push_str("null"),
     }
 }
 
-/// Describes a host. `host` is its state as the scheduler has it; `None` if no agent reports the host.
+/// The name of a cell; empty if control does not know it.
+fn cell_name(control: &ControlState, cell: Uuid) -> &str {
+    let row = control.conductor.cells().get(&CellId(cell));
+    row.map_or("", |row| &row.name)
+}
+
+/// Describes a host as it is now. `host` is its state as the scheduler has it; `None` if no agent reports the host.
 pub(super) fn describe<'a>(
+    control: &'a ControlState,
     root: &'a Provider,
-    hosts: &HostTable,
-    host: Option<&'a HostState>,
+    hosts: &'a HostTable,
     slot: u32,
     now: Timestamp,
 ) -> Description<'a> {
-    let Some(state) = host else {
+    let zone = hosts.aggregates().zone(slot);
+    let Some(state) = hosts.get(slot) else {
         return Description {
             uuid: root.uuid,
             host: &root.name,
             node: &root.name,
             condition: Condition::Unreported,
             age: 0,
+            cell: None,
+            zone,
         };
     };
     let condition = if state.is_forced_down {
@@ -200,6 +211,41 @@ pub(super) fn describe<'a>(
         node: &state.names.node,
         condition,
         age: age_range(now.0.saturating_sub(state.reported_at.0)),
+        cell: Some((state.names.cell, cell_name(control, state.names.cell))),
+        zone,
+    }
+}
+
+/// Describes a host of a state of the past. What agents report is not in the journal: so the condition is what
+/// operators had set, and a host that no cell had told of is one that no agent reports.
+pub(super) fn describe_past<'a>(control: &'a ControlState, root: &'a Provider) -> Description<'a> {
+    let conductor = &control.conductor;
+    let id = HostId(root.uuid);
+    let mapping = conductor.hosts().get(&id);
+    let service = conductor.services().get(&id);
+    let condition = if service.is_some_and(|service| service.forced_down) {
+        Condition::ForcedDown
+    } else if service.is_some_and(|service| service.disabled) {
+        Condition::Disabled
+    } else if mapping.is_some() {
+        Condition::Up
+    } else {
+        Condition::Unreported
+    };
+    let zones = root.aggregates.iter().filter_map(|id| {
+        let uuid = control.placement.aggregate_uuid(*id);
+        let uuid = Uuid::parse_str(uuid).ok()?;
+        let aggregate = conductor.aggregates().get(&uuid)?;
+        aggregate.metadata.get(ZONE_KEY)
+    });
+    Description {
+        uuid: root.uuid,
+        host: mapping.map_or(&root.name, |mapping| &mapping.name),
+        node: &root.name,
+        condition,
+        age: 0,
+        cell: mapping.map(|mapping| (mapping.cell.0, cell_name(control, mapping.cell.0))),
+        zone: zones.min().map(String::as_str),
     }
 }
 

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use placewright_conductor::ControlState;
 use placewright_control::now;
-use placewright_placement::{State, Timestamp};
+use placewright_placement::{Provider, State, Timestamp};
 use placewright_scheduler::host_table::HostTable;
 use uuid::Uuid;
 
 use super::dictionary::Dictionary;
-use super::host::{self, Condition, Usage, write_list, write_text};
+use super::host::{self, Condition, Description, Usage, write_list, write_text};
 
 /// When there are more than this many values of a kind, and more than twice as many as hosts, most of them are unused,
 /// and the view begins anew.
@@ -73,6 +73,8 @@ pub(super) struct Rows {
     /// The version that the last ended look made.
     version: u64,
     rows: Vec<Row>,
+    /// The version in which the names of aggregates or the levels of the topology last changed.
+    named: u64,
     /// The number of hosts.
     hosts: usize,
     values: ByKind<Dictionary>,
@@ -88,6 +90,7 @@ impl Rows {
             epoch: u64::try_from(now().0).unwrap_or(0),
             version: 0,
             rows: Vec::new(),
+            named: 0,
             hosts: 0,
             values: Default::default(),
             scratch: String::new(),
@@ -102,12 +105,23 @@ impl Rows {
         self.version
     }
 
+    /// The version in which the names of aggregates or the levels of the topology last changed. A page that has read
+    /// them for another one reads them again.
+    pub(super) fn named(&self) -> u64 {
+        self.named
+    }
+
+    /// Notes that the look under way found new names of aggregates or another topology.
+    pub(super) fn note_names(&mut self) {
+        self.named = self.version + 1;
+    }
+
     /// How many slots there are.
     pub(super) fn slots(&self) -> usize {
         self.rows.len()
     }
 
-    /// Ends a look that found a changed host.
+    /// Ends a look that found a change.
     pub(super) fn end_look(&mut self) {
         self.version += 1;
     }
@@ -149,9 +163,28 @@ impl Rows {
         slot: u32,
         now: Timestamp,
     ) -> bool {
+        let root = host::root(&control.placement, slot);
+        let found = root.map(|root| {
+            let description = host::describe(control, root, hosts, slot, now);
+            self.read(&control.placement, slot, root, &description)
+        });
+        self.put(slot, found)
+    }
+
+    /// Updates the whole row of a slot from a state of the past.
+    pub(super) fn look_at_past(&mut self, control: &ControlState, slot: u32) {
+        let root = host::root(&control.placement, slot);
+        let found = root.map(|root| {
+            let description = host::describe_past(control, root);
+            self.read(&control.placement, slot, root, &description)
+        });
+        self.put(slot, found);
+    }
+
+    /// Puts what was found in a slot into its row. Returns whether anything changed.
+    fn put(&mut self, slot: u32, found: Option<Host>) -> bool {
         let next = self.version + 1;
         let index = slot as usize;
-        let found = self.read(control, hosts, slot, now);
         if index >= self.rows.len() {
             if found.is_none() {
                 return false;
@@ -181,31 +214,27 @@ impl Rows {
 
     fn read(
         &mut self,
-        control: &ControlState,
-        hosts: &HostTable,
+        state: &State,
         slot: u32,
-        now: Timestamp,
-    ) -> Option<Host> {
+        root: &Provider,
+        description: &Description<'_>,
+    ) -> Host {
         let next = self.version + 1;
-        let state = &control.placement;
-        let root = host::root(state, slot)?;
-        let reported = hosts.get(slot);
         let mut number = |kind: usize, write: &mut dyn FnMut(&mut String)| {
             self.scratch.clear();
             write(&mut self.scratch);
             self.values[kind].number_of(&self.scratch, next)
         };
         let mut values = ByKind::default();
-        values[CELL] = number(CELL, &mut |out| host::write_cell(out, control, reported));
-        values[ZONE] = number(ZONE, &mut |out| host::write_zone(out, hosts, slot));
+        values[CELL] = number(CELL, &mut |out| host::write_cell(out, description.cell));
+        values[ZONE] = number(ZONE, &mut |out| host::write_zone(out, description.zone));
         values[AGGREGATES] = number(AGGREGATES, &mut |out| {
             host::write_aggregates(out, state, root);
         });
         values[TRAITS] = number(TRAITS, &mut |out| host::write_traits(out, state, root));
         values[SHAPE] = number(SHAPE, &mut |out| host::write_shape(out, state, slot, root));
-        let description = host::describe(root, hosts, reported, slot, now);
         let node = (description.node != description.host).then(|| description.node.into());
-        Some(Host {
+        Host {
             names: Names {
                 uuid: description.uuid,
                 host: description.host.into(),
@@ -217,7 +246,7 @@ impl Rows {
                 age: description.age,
                 usage: host::usage(state, slot, root),
             },
-        })
+        }
     }
 
     /// How many values of each kind are known to a page that has all rows up to this version.

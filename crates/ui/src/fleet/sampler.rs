@@ -1,13 +1,16 @@
 //! The sampler: looks at the hosts that may have changed, in slices, as long as pages follow.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
 
 use bytes::Bytes;
 use placewright_conductor::ControlState;
 use placewright_control::now;
+use placewright_placement::group::Level;
 use placewright_placement::tree_changes::ChangeKind;
+use placewright_scheduler::aggregate::Aggregates;
 use placewright_scheduler::host_table::HostTable;
 use placewright_tasks::{ContainedWork, spawn_contained};
 use tokio::sync::watch;
@@ -45,6 +48,7 @@ pub(super) fn ensure(shared: &Arc<Shared>, stopping: &watch::Receiver<bool>) {
         position: None,
         turn: 0,
         up: Vec::new(),
+        places: Places::default(),
     };
     spawn_contained(ContainedWork::HttpConnection, sampler.run(stopping.clone()));
 }
@@ -67,6 +71,39 @@ struct Sampler {
     turn: u32,
     /// By word of 64 slots: which hosts are up, and which enabled.
     up: Vec<(u64, u64)>,
+    places: Places,
+}
+
+/// The names of aggregates and the topology, as the last look found them. Pages read them from the scheduler's API.
+#[derive(Default)]
+struct Places {
+    /// The version of the aggregates, and a digest of their names.
+    aggregates: Option<(u64, u64)>,
+    levels: Vec<Level>,
+}
+
+impl Places {
+    /// Looks at the names, and returns whether any changed.
+    fn look_at(&mut self, aggregates: &Aggregates, levels: &[Level]) -> bool {
+        let version = aggregates.version();
+        let is_known = self.aggregates.is_some_and(|(known, _)| known == version);
+        let mut is_new = false;
+        if !is_known {
+            // Most changes of aggregates are about their hosts, which are in the rows.
+            let mut digest = DefaultHasher::new();
+            for (uuid, aggregate) in aggregates.iter() {
+                (uuid, &aggregate.name).hash(&mut digest);
+            }
+            let digest = digest.finish();
+            is_new = self.aggregates.is_none_or(|(_, known)| known != digest);
+            self.aggregates = Some((version, digest));
+        }
+        if self.levels != levels {
+            self.levels = levels.to_vec();
+            is_new = true;
+        }
+        is_new
+    }
 }
 
 /// The slots to look at, and whether only their usage changed.
@@ -97,7 +134,7 @@ impl Sampler {
         if self.running.0.rows.lock().begin_anew_if_grown() {
             self.position = None;
         }
-        let changed = self.changed();
+        let (changed, has_new_names) = self.changed();
         let shared = Arc::clone(&self.running.0);
         let mut found = Vec::new();
         let changed: Vec<(u32, bool)> = changed.into_iter().collect();
@@ -105,19 +142,22 @@ impl Sampler {
             look_at_slice(&shared, slice, &mut found);
             tokio::task::yield_now().await;
         }
-        if found.is_empty() {
+        if found.is_empty() && !has_new_names {
             return;
         }
         let look = {
             let mut rows = shared.rows.lock();
             let from = rows.version();
+            if has_new_names {
+                rows.note_names();
+            }
             rows.end_look();
             let to = rows.version();
             let events = (found.len() <= WRITTEN_MAX).then(|| {
                 let mut known = rows.known_at(from);
                 let data = rows.write(found.iter().copied(), from, &mut known);
                 let mut events = data.map_or_else(String::new, |data| super::stream::event(&data));
-                events.push_str(&super::stream::end_event(rows.epoch(), to));
+                events.push_str(&super::stream::end_event(rows.epoch(), to, rows.named()));
                 Bytes::from(events)
             });
             Look { from, to, events }
@@ -125,8 +165,8 @@ impl Sampler {
         shared.looks.send_replace(Arc::new(look));
     }
 
-    /// The slots that may have changed since the last look.
-    fn changed(&mut self) -> Changed {
+    /// The slots that may have changed since the last look, and whether names did that are not in rows.
+    fn changed(&mut self) -> (Changed, bool) {
         let shared = Arc::clone(&self.running.0);
         let known_slots = shared.rows.lock().slots();
         shared.scheduler.with_state(|scheduler, control| {
@@ -150,7 +190,9 @@ impl Sampler {
             self.position = Some(log.position());
             self.add_conditions(scheduler.hosts(), slots, &mut changed);
             self.add_turn(slots.max(known_slots), &mut changed);
-            changed
+            let aggregates = scheduler.hosts().aggregates();
+            let has_new_names = self.places.look_at(aggregates, control.placement.levels());
+            (changed, has_new_names)
         })
     }
 

@@ -1,7 +1,7 @@
 //! The stream of one page.
 //!
 //! An event without a name has rows. The event `end` follows when the page has all rows of a version; after a break,
-//! the page continues from the id of this event. The event `reset` says that the rows of the page belong to another
+//! the page continues from the id of this event. It also has the version of the names that are not in rows. The event `reset` says that the rows of the page belong to another
 //! epoch, so that it has to drop them.
 
 use std::sync::Arc;
@@ -48,9 +48,10 @@ pub(super) fn event(data: &str) -> String {
     format!("data: {data}\n\n")
 }
 
-/// The event that says that the page has all rows up to a version.
-pub(super) fn end_event(epoch: u64, version: u64) -> String {
-    format!("id: {epoch}.{version}\nevent: end\ndata: {{}}\n\n")
+/// The event that says that the page has all rows up to a version. `named` is the version in which the names of
+/// aggregates or the topology last changed.
+pub(super) fn end_event(epoch: u64, version: u64, named: u64) -> String {
+    format!("id: {epoch}.{version}\nevent: end\ndata: {{\"names\":{named}}}\n\n")
 }
 
 /// The stream has to end, because the client is gone or reads nothing.
@@ -153,10 +154,10 @@ impl FleetStream {
         from: StreamPosition,
         version: u64,
     ) -> Result<StreamPosition, Over> {
-        let (mut known, slots): (ByKind<usize>, u32) = {
+        let (mut known, slots, named): (ByKind<usize>, u32, u64) = {
             let rows = self.shared.rows.lock();
             let slots = u32::try_from(rows.slots()).unwrap_or(u32::MAX);
-            (rows.known_at(from.version), slots)
+            (rows.known_at(from.version), slots, rows.named())
         };
         let mut next = 0;
         while next < slots {
@@ -173,7 +174,7 @@ impl FleetStream {
             }
             next = end;
         }
-        let ended = end_event(from.epoch, version);
+        let ended = end_event(from.epoch, version, named);
         self.send(Bytes::from(ended)).await?;
         Ok(StreamPosition {
             epoch: from.epoch,

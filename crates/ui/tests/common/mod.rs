@@ -36,6 +36,7 @@ pub(crate) const TENANT: &str = "X-Auth-Token: alice:blue\r\nX-Roles: member,rea
 /// The address of a listener that serves as long as the test runs.
 pub(crate) struct Site {
     pub(crate) address: SocketAddr,
+    pub(crate) engine: Engine<ControlMachine>,
 }
 
 /// An answer as it came.
@@ -58,11 +59,20 @@ impl Answer {
 impl Site {
     /// A listener on an empty installation.
     pub(crate) async fn start() -> Self {
-        let engine: Engine<ControlMachine> =
-            Engine::open(MemoryJournal::new(), Options::default(), ()).unwrap();
+        Self::start_with(Options::default()).await
+    }
+
+    /// A listener on an empty installation, whose engine has these options.
+    pub(crate) async fn start_with(options: Options) -> Self {
+        let engine = Engine::open(MemoryJournal::new(), options, ()).unwrap();
         let now = Timestamp::from_seconds(1_790_000_000);
         let names = Command::SyncStandardNames { at: now };
         submit_placement(&engine, names).await.unwrap().unwrap();
+        Self::on_engine(engine).await
+    }
+
+    /// A listener on this engine.
+    pub(crate) async fn on_engine(engine: Engine<ControlMachine>) -> Self {
         let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
         let config = PolicyConfig::default();
         let (policy, _) = Policy::from_text(&config, Path::new("policy.yaml"), "{}").unwrap();
@@ -74,7 +84,7 @@ impl Site {
         let gateway = Arc::new(gateway);
         let scheduler =
             Scheduler::new(SchedulerConfig::default(), PrepareOptions::default()).unwrap();
-        let handle = SchedulerHandle::new(engine, scheduler);
+        let handle = SchedulerHandle::new(engine.clone(), scheduler);
         let options = PlacementOptions::default();
         let placement_api = PlacementService::new(Arc::clone(&gateway), placement.clone(), options);
         let scheduler_api = SchedulerService::new(
@@ -93,7 +103,7 @@ impl Site {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move { server.serve(listener, std::future::pending()).await });
-        Self { address }
+        Self { address, engine }
     }
 
     /// Sends a request on a connection of its own. `headers` end with a line break.
@@ -187,6 +197,8 @@ pub(crate) struct Follower {
     pub(crate) rows: (usize, usize),
     /// The id of the last event with an id.
     pub(crate) place: String,
+    /// The version of the names of aggregates and of the topology.
+    pub(crate) names: u64,
 }
 
 impl Follower {
@@ -200,6 +212,7 @@ impl Follower {
             resets: 0,
             rows: (0, 0),
             place: String::new(),
+            names: 0,
         }
     }
 
@@ -257,6 +270,9 @@ impl Follower {
             if let Some(host) = self.hosts.get_mut(&row[0].as_u64().unwrap()) {
                 host.1 = numbers.collect();
             }
+        }
+        if let Some(names) = data["names"].as_u64() {
+            self.names = names;
         }
         for slot in list("gone") {
             self.hosts.remove(&slot.as_u64().unwrap());

@@ -1,0 +1,17 @@
+//! The fleet of a state of the past, in the form of one event of the stream.
+
+use placewright_conductor::ControlState;
+
+use super::rows::{ByKind, Rows};
+
+/// The rows of all hosts of a state, as the data of one event for a page that has none.
+pub(crate) fn past_fleet(control: &ControlState) -> String {
+    let mut rows = Rows::new();
+    let slots = u32::try_from(control.placement.provider_slots()).unwrap_or(u32::MAX);
+    for slot in 0..slots {
+        rows.look_at_past(control, slot);
+    }
+    let mut known: ByKind<usize> = ByKind::default();
+    let data = rows.write(0..slots, 0, &mut known);
+    data.unwrap_or_else(|| r#"{"hosts":[],"live":[],"gone":[]}"#.to_owned())
+}
