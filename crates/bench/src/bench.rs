@@ -10,6 +10,7 @@ mod durable_tls;
 mod endpoint;
 mod fleet;
 mod http;
+mod in_process;
 mod phase;
 mod phase_results;
 mod races;

@@ -11,6 +11,7 @@ extern crate placewright_roles;
 mod arguments;
 mod bench;
 mod replay;
+mod svg;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -64,7 +65,9 @@ pub fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("placewright-bench: {error:#}");
-            if error.is::<placewright_trace::TraceError>() {
+            if error.is::<placewright_trace::TraceError>()
+                || error.is::<bench::seeds::NovaFileError>()
+            {
                 ExitCode::from(2)
             } else {
                 ExitCode::FAILURE

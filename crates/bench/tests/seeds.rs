@@ -8,13 +8,38 @@ use std::path::Path;
 use placewright_bench::{is_as_written, run};
 
 /// The sections of the page, each with words of the heading of its last table.
-const SECTIONS: [(&str, &str); 5] = [
+const SECTIONS: [(&str, &str); 6] = [
     ("Shared state", "| visible retries |"),
     ("The old ways, step by step", "| failed of 31 |"),
+    ("Nova's own scheduler", "| whole over whole |"),
     ("Filtering where the data is", "| share of HTTP |"),
     ("Builds that fail", "| scheduled requests a server |"),
     ("Cells, and cells that are down", "| servers a second |"),
 ];
+
+/// As `tests/peers/nova/scheduler.py` prints it.
+const NOVA: &str = r#"{
+ "nova": "34.0.0",
+ "python": "3.11.2",
+ "date": "2026-11-28",
+ "machine": "A processor, 2 cores",
+ "figures": [
+  {
+   "hosts": 3, "fleet": "empty", "with_room": 3, "candidates_limit": 1000, "candidates": 3, "decisions": 310,
+   "p50_ms": {
+    "candidates": 0.1, "rows": 9.5, "host_states": 3.5, "filters": 0.3, "weighers": 0.4, "sorted_hosts": 0.7,
+    "claim": 0.2, "consume": 0.2, "whole": 24.5
+   }
+  },
+  {
+   "hosts": 320, "fleet": "nearly full", "with_room": 32, "candidates_limit": 1000, "candidates": 32, "decisions": 62,
+   "p50_ms": {
+    "candidates": 0.7, "rows": 63.5, "host_states": 48.5, "filters": 3.9, "weighers": 5.4, "sorted_hosts": 9.4,
+    "claim": 0.2, "consume": 0.2, "whole": 138.5
+   }
+  }
+ ]
+}"#;
 
 #[test]
 fn the_command_writes_the_page_with_its_plots() {
@@ -23,10 +48,14 @@ fn the_command_writes_the_page_with_its_plots() {
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir_all(&directory).unwrap();
     let folder = directory.to_str().unwrap();
+    let nova = directory.join("nova.json");
+    fs::write(&nova, NOVA).unwrap();
     run([
         "placewright-bench",
         "seeds",
         "--short",
+        "--nova",
+        nova.to_str().unwrap(),
         "--output",
         folder,
         "--directory",
@@ -36,7 +65,12 @@ fn the_command_writes_the_page_with_its_plots() {
     let page = fs::read_to_string(directory.join("experiments.md")).unwrap();
     assert!(is_as_written(&page));
     assert!(!is_as_written(&page.replace("Machine", "machine")));
-    for word in ["- Date: ", "- Commit: ", "- Machine: ", "seeds --short`"] {
+    for word in [
+        "- Date: ",
+        "- Commit: ",
+        "- Machine: ",
+        "seeds --nova FILE --short`",
+    ] {
         assert!(page.contains(word), "{word}");
     }
     for (title, heading) in SECTIONS {
@@ -54,6 +88,45 @@ fn the_command_writes_the_page_with_its_plots() {
             "{plot}"
         );
         assert!(!plot.contains("NaN") && !plot.contains("inf"), "{plot}");
+    }
+}
+
+#[test]
+fn figures_of_nova_that_cannot_be_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("nova.json");
+    let refusal = |text: Option<&str>| {
+        if let Some(text) = text {
+            fs::write(&file, text).unwrap();
+        }
+        let folder = directory.path().to_str().unwrap();
+        let mut arguments = vec!["placewright-bench", "seeds", "--short", "--only", "nova"];
+        arguments.extend(["--output", folder, "--directory", folder]);
+        if text.is_some() {
+            arguments.extend(["--nova", file.to_str().unwrap()]);
+        }
+        let refusal = run(arguments).unwrap_err().to_string();
+        assert!(!directory.path().join("experiments.md").exists());
+        refusal
+    };
+    assert!(refusal(None).contains("needs --nova FILE"));
+    let wrong = [
+        ("", "", "not the output of"),
+        ("\"nova\"", "\"glance\"", "not the output of"),
+        ("\"hosts\": 3,", "\"hosts\": 0,", "figures[0].hosts"),
+        ("\"hosts\": 3,", "\"hosts\": 2,", "figures[0].hosts"),
+        ("\"hosts\": 320", "\"hosts\": 340", "figures[1].with_room"),
+        ("24.5", "0.0", "figures[0].p50_ms.whole"),
+        ("9.4", "-9.4", "figures[1].p50_ms.sorted_hosts"),
+    ];
+    for (from, to, problem) in wrong {
+        let text = if from.is_empty() {
+            String::new()
+        } else {
+            NOVA.replacen(from, to, 1)
+        };
+        let refusal = refusal(Some(&text));
+        assert!(refusal.contains(problem), "{problem}: {refusal}");
     }
 }
 

@@ -16,6 +16,7 @@ use placewright_placement::{
 };
 use uuid::Uuid;
 
+use super::in_process;
 use super::requests::RandomNumbers;
 
 /// The size of a fleet.
@@ -112,13 +113,7 @@ async fn submit_fleet(engine: Engine<ControlMachine>, size: FleetSize) -> anyhow
 }
 
 fn create_provider(host: u64, time: Timestamp) -> Command {
-    let name = format!("host-{host}");
-    Command::CreateProvider {
-        uuid: host_uuid(host),
-        name,
-        parent: None,
-        at: time,
-    }
+    in_process::create_provider(host_uuid(host), format!("host-{host}"), None, time)
 }
 
 fn set_inventories(host: u64, time: Timestamp) -> Command {

@@ -11,24 +11,20 @@ use clap::Args;
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::body::Bytes;
-use placewright_api_scheduler::{KeepOptions, SchedulerService};
-use placewright_control::{
-    ClaimMetrics, ControlMachine, Placement, SchedulerHandle, submit_placement,
-};
+use placewright_api_scheduler::SchedulerService;
+use placewright_control::ControlMachine;
 use placewright_engine::{Engine, Options};
 use placewright_journal::MemoryJournal;
-use placewright_placement::{
-    AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Inventory,
-    Timestamp,
-};
-use placewright_roles::in_process;
+use placewright_placement::{AllocationRequest, Command, ConsumerGeneration, Inventory, Timestamp};
 use placewright_scheduler::config::SchedulerConfig;
-use placewright_scheduler::host_state::{HostReport, HostUpdate};
-use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::in_process::{
+    self, allocation, apply_report, create_provider, new_scheduler, report, scheduler_service,
+    submit_all,
+};
 use super::requests::RandomNumbers;
 use super::targets::{TargetedFigure, at_most, print_report};
 
@@ -147,19 +143,9 @@ impl RefusalsBench {
     async fn measure(&self) -> anyhow::Result<Report> {
         let engine: Engine<ControlMachine> =
             Engine::open(MemoryJournal::new(), Options::default(), ())?;
-        let mut scheduler = Scheduler::new(SchedulerConfig::default(), PrepareOptions::default())
-            .map_err(|errors| anyhow::anyhow!("{errors:?}"))?;
+        let mut scheduler = new_scheduler(SchedulerConfig::default())?;
         self.fill(&engine, &mut scheduler).await?;
-        let placement = Placement::new(engine.clone(), ClaimMetrics::default());
-        let scheduler_handle = SchedulerHandle::new(engine.clone(), scheduler);
-        let keep_options = KeepOptions::default();
-        let service = SchedulerService::new(
-            in_process::gateway()?,
-            placement,
-            scheduler_handle,
-            keep_options,
-        );
-        let service = Arc::new(service);
+        let service = scheduler_service(&engine, scheduler)?;
         let mut kinds = Vec::new();
         for (name, request) in KINDS {
             let mut times = Vec::with_capacity(self.refusals);
@@ -173,7 +159,7 @@ impl RefusalsBench {
                 );
                 let host = number as u64 % self.hosts;
                 let change = claim_disk(host, number as u64, kinds.len() as u64);
-                submit(&engine, vec![change]).await?;
+                submit_all(&engine, [change]).await?;
                 let start = Instant::now();
                 let (status, text) = request_destination(&service, body).await?;
                 times.push(start.elapsed().as_secs_f64() * 1000.0);
@@ -217,7 +203,7 @@ impl RefusalsBench {
         engine: &Engine<ControlMachine>,
         scheduler: &mut Scheduler,
     ) -> anyhow::Result<()> {
-        submit(engine, vec![Command::SyncStandardNames { at: AT }]).await?;
+        submit_all(engine, [Command::SyncStandardNames { at: AT }]).await?;
         for first in (0..self.hosts).step_by(1000) {
             let hosts = first..self.hosts.min(first + 1000);
             for step in [
@@ -229,20 +215,15 @@ impl RefusalsBench {
                 claim,
             ] {
                 let commands = hosts.clone().flat_map(|host| step(host, self.trees));
-                submit(engine, commands.collect()).await?;
+                submit_all(engine, commands).await?;
             }
         }
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
         let now = Timestamp(i64::try_from(now.as_micros())?);
         for host in 0..self.hosts {
-            let mut report = HostReport::default();
-            report.facts.names.service_host = format!("host-{host}");
-            report.facts.names.node = format!("node-{host}");
+            let mut report = report(host, Uuid::nil());
             report.facts.platform.hypervisor_type = Some("QEMU".to_owned());
-            let full = HostUpdate::Full(Box::new(report));
-            scheduler
-                .hosts_mut()
-                .apply(uuid(HOST_SEED, host), now, &full);
+            apply_report(scheduler, uuid(HOST_SEED, host), report, now);
         }
         Ok(())
     }
@@ -251,20 +232,14 @@ impl RefusalsBench {
 /// A command that claims some disk of a host, so that the state changes.
 fn claim_disk(host: u64, number: u64, kind: u64) -> Command {
     let consumer = uuid(DISK_CONSUMER_SEED, number * KINDS.len() as u64 + kind);
-    Command::Claim {
-        consumers: vec![ConsumerClaim {
-            consumer: ConsumerUuid::from_uuid(consumer),
-            generation: ConsumerGeneration::Is(None),
-            project: "bench".to_owned(),
-            user: "bench".to_owned(),
-            consumer_type: None,
-            allocations: vec![AllocationRequest {
-                provider: uuid(HOST_SEED, host),
-                resources: vec![("DISK_GB".to_owned(), 1)],
-            }],
-        }],
-        at: AT,
-    }
+    let disk = allocation(uuid(HOST_SEED, host), [("DISK_GB", 1)]);
+    claim_as_new(consumer, vec![disk])
+}
+
+/// A claim of a new consumer.
+fn claim_as_new(consumer: Uuid, allocations: Vec<AllocationRequest>) -> Command {
+    let consumer = (consumer, ConsumerGeneration::Is(None));
+    in_process::claim(consumer, "bench", allocations, AT)
 }
 
 async fn request_destination(
@@ -289,18 +264,6 @@ async fn send(
     Ok((status, String::from_utf8_lossy(&body).into_owned()))
 }
 
-async fn submit(engine: &Engine<ControlMachine>, commands: Vec<Command>) -> anyhow::Result<()> {
-    let answers: Vec<_> = commands
-        .into_iter()
-        .map(|command| submit_placement(engine, command))
-        .collect();
-    for answer in answers {
-        let decided = answer.await?;
-        decided.map_err(|refusal| anyhow::anyhow!("refused: {refusal}"))?;
-    }
-    Ok(())
-}
-
 fn uuid(seed: u64, number: u64) -> Uuid {
     RandomNumbers::new(seed, number).uuid()
 }
@@ -316,36 +279,19 @@ fn numa_nodes(host: u64, trees: u64) -> impl Iterator<Item = Uuid> {
 }
 
 fn create_root(host: u64, _trees: u64) -> Vec<Command> {
-    vec![Command::CreateProvider {
-        uuid: uuid(HOST_SEED, host),
-        name: format!("host-{host}"),
-        parent: None,
-        at: AT,
-    }]
+    let name = format!("host-{host}");
+    vec![create_provider(uuid(HOST_SEED, host), name, None, AT)]
 }
 
 fn create_numa_nodes(host: u64, trees: u64) -> Vec<Command> {
-    let create = |node: Uuid| Command::CreateProvider {
-        uuid: node,
-        name: node.to_string(),
-        parent: Some(uuid(HOST_SEED, host)),
-        at: AT,
-    };
+    let create =
+        |node: Uuid| create_provider(node, node.to_string(), Some(uuid(HOST_SEED, host)), AT);
     numa_nodes(host, trees).map(create).collect()
 }
 
-fn set_inventories(provider: Uuid, totals: &[(&str, i32)]) -> Command {
-    let inventory = |total| Inventory::new(total, 1.0);
-    let inventories = totals.iter();
-    Command::SetInventories {
-        provider,
-        generation: None,
-        inventories: inventories
-            .map(|(class, total)| ((*class).to_owned(), inventory(*total)))
-            .collect(),
-        may_reserve_all: true,
-        at: AT,
-    }
+fn set_inventories(provider: Uuid, totals: &[(&'static str, i32)]) -> Command {
+    let inventory = |(class, total): &(&'static str, i32)| (*class, Inventory::new(*total, 1.0));
+    in_process::set_inventories(provider, totals.iter().map(inventory), AT)
 }
 
 fn set_root_inventories(host: u64, trees: u64) -> Vec<Command> {
@@ -393,32 +339,14 @@ fn claim(host: u64, trees: u64) -> Vec<Command> {
     } else {
         1 + random_below(65_000)
     };
-    let mut allocations = vec![AllocationRequest {
-        provider: uuid(HOST_SEED, host),
-        resources: vec![
-            ("MEMORY_MB".to_owned(), memory),
-            ("DISK_GB".to_owned(), disk + 1),
-        ],
-    }];
+    let amounts = [("MEMORY_MB", memory), ("DISK_GB", disk + 1)];
+    let mut allocations = vec![allocation(uuid(HOST_SEED, host), amounts)];
     let nodes_with_cpus: Vec<Uuid> = numa_nodes(host, trees).collect();
     if nodes_with_cpus.is_empty() {
         allocations[0].resources.push(("VCPU".to_owned(), cpus + 1));
     }
     for node in nodes_with_cpus {
-        allocations.push(AllocationRequest {
-            provider: node,
-            resources: vec![("VCPU".to_owned(), cpus / 2 + 1)],
-        });
+        allocations.push(allocation(node, [("VCPU", cpus / 2 + 1)]));
     }
-    vec![Command::Claim {
-        consumers: vec![ConsumerClaim {
-            consumer: ConsumerUuid::from_uuid(uuid(CONSUMER_SEED, host)),
-            generation: ConsumerGeneration::Is(None),
-            project: "bench".to_owned(),
-            user: "bench".to_owned(),
-            consumer_type: None,
-            allocations,
-        }],
-        at: AT,
-    }]
+    vec![claim_as_new(uuid(CONSUMER_SEED, host), allocations)]
 }

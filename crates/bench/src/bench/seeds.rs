@@ -18,6 +18,7 @@ mod etcd_process;
 mod fleet;
 mod installation;
 mod machine;
+mod nova;
 mod old_ways;
 mod page;
 mod placing_request;
@@ -29,6 +30,8 @@ mod shared_state;
 mod times;
 mod walking;
 
+pub(crate) use nova::NovaFileError;
+use nova::NovaReport;
 use page::Section;
 pub use page::is_as_written;
 use plan::Plan;
@@ -37,6 +40,7 @@ use plan::Plan;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     placewright bench seeds                    # from the root of the sources: writes docs/experiments.md\n  \
+    tests/peers/nova/scheduler.py > nova.json; placewright bench seeds --nova nova.json\n  \
     placewright bench seeds --only shared-state --output /tmp/page")]
 pub(crate) struct SeedsBench {
     /// The folder for the page and for the folder with its plots
@@ -50,6 +54,10 @@ pub(crate) struct SeedsBench {
     /// Only these experiments; the page then has no others
     #[arg(long, value_enum, value_name = "EXPERIMENT", value_delimiter = ',')]
     only: Vec<Experiment>,
+
+    /// What tests/peers/nova/scheduler.py printed: Nova's own scheduler, to be compared on the same fleets
+    #[arg(long, value_name = "FILE")]
+    nova: Option<PathBuf>,
 
     /// Also with 100,000 hosts, which takes some minutes more
     #[arg(long, conflicts_with = "short")]
@@ -67,6 +75,8 @@ enum Experiment {
     SharedState,
     /// The old ways on the same hosts, step by step
     OldWays,
+    /// Nova's own scheduler on the same hosts, with --nova
+    Nova,
     /// Filtering where the data is, against walking over the hosts
     Walking,
     /// Builds that fail, tried again in the cell or by the scheduler
@@ -76,9 +86,10 @@ enum Experiment {
 }
 
 /// All experiments, in the order of the page.
-const ALL: [Experiment; 5] = [
+const ALL: [Experiment; 6] = [
     Experiment::SharedState,
     Experiment::OldWays,
+    Experiment::Nova,
     Experiment::Walking,
     Experiment::Builds,
     Experiment::Cells,
@@ -99,18 +110,19 @@ impl SeedsBench {
             (true, _) => Plan::short(),
             (false, is_large) => Plan::full(is_large),
         };
-        let experiments = match self.only.is_empty() {
-            true => ALL.to_vec(),
-            false => ALL
-                .into_iter()
-                .filter(|one| self.only.contains(one))
-                .collect(),
+        let nova = self.nova.as_deref().map(NovaReport::read).transpose()?;
+        if nova.is_none() && self.only.contains(&Experiment::Nova) {
+            return Err(NovaFileError::Missing.into());
+        }
+        let is_chosen = |one: &Experiment| {
+            let is_possible = *one != Experiment::Nova || nova.is_some();
+            is_possible && (self.only.is_empty() || self.only.contains(one))
         };
         let mut results = Results::default();
-        let has_all = experiments.len() == ALL.len();
+        let has_all = self.only.is_empty();
         // The figures of the schedulers that share their state are compared with the old ways, too.
         let mut shared = None;
-        for experiment in experiments {
+        for experiment in ALL.into_iter().filter(is_chosen) {
             match experiment {
                 Experiment::SharedState => {
                     let figures = plan.shared_state(&self.directory)?;
@@ -122,9 +134,15 @@ impl SeedsBench {
                     let shared = shared.as_deref().unwrap_or_default();
                     results.add(sections::old_ways(&figures, shared));
                 }
+                Experiment::Nova => {
+                    if let Some(report) = &nova {
+                        let ours = Plan::nova(&self.directory, report)?;
+                        results.add(sections::nova(report, &ours));
+                    }
+                }
                 Experiment::Walking => {
-                    let (figures, https) = plan.walking()?;
-                    results.add(sections::walking(&figures, &https));
+                    let (figures, http_shares) = plan.walking()?;
+                    results.add(sections::walking(&figures, &http_shares));
                 }
                 Experiment::Builds => {
                     results.add(sections::builds(&plan.builds()?, &plan.build_sizes));
@@ -143,7 +161,12 @@ impl SeedsBench {
 
     fn introduction(&self, machine: &str, has_all: bool) -> String {
         let mut arguments = String::new();
-        for (is_set, argument) in [(self.large, " --large"), (self.short, " --short")] {
+        let given = [
+            (self.nova.is_some(), " --nova FILE"),
+            (self.large, " --large"),
+            (self.short, " --short"),
+        ];
+        for (is_set, argument) in given {
             arguments += if is_set { argument } else { "" };
         }
         let mut warnings = String::new();

@@ -1,24 +1,25 @@
 //! A chart (SVG) of usage over time: how much of each resource is allocated, and how the tasks
 //! ended.
 
-use std::fmt::Write as _;
-
 use super::task_progress::Counts;
 use super::usage::{Amounts, Sample, percent};
+use crate::svg::{Area, COLOURS, Drawing, ticks};
 
-const WIDTH: f64 = 960.0;
-const HEIGHT: f64 = 620.0;
-/// The left and right ends of both panels.
-const LEFT: f64 = 70.0;
-const RIGHT: f64 = WIDTH - 30.0;
-/// The top and bottom of the panel with the usage.
-const USAGE_PANEL_Y: (f64, f64) = (90.0, 370.0);
-/// The top and bottom of the panel with the tasks.
-const TASKS_PANEL_Y: (f64, f64) = (430.0, 570.0);
-/// Colours that colour-blind people can distinguish.
-const COLOURS: [&str; 6] = [
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
-];
+const SIZE: (f64, f64) = (960.0, 620.0);
+const FONT_SIZE: f64 = 13.0;
+/// The panel with the usage.
+const USAGE_PANEL: Area = Area {
+    left: 70.0,
+    right: 930.0,
+    top: 90.0,
+    bottom: 370.0,
+};
+/// The panel with the tasks, below it.
+const TASKS_PANEL: Area = Area {
+    top: 430.0,
+    bottom: 570.0,
+    ..USAGE_PANEL
+};
 /// The maximum number of points of a line; more would not look smoother.
 const POINTS_MAX: usize = 600;
 /// The maximum number of parts into which ticks divide an axis.
@@ -27,6 +28,9 @@ const AXIS_PARTS_MAX: f64 = 8.0;
 const LOW_AXIS_PARTS_MAX: f64 = 4.0;
 /// A panel that is not higher than this is low.
 const LOW_PANEL_HEIGHT: f64 = 200.0;
+/// The width of a character of the legend, about, and of the line in front of a name with the spaces around both.
+const CHARACTER_WIDTH: f64 = 9.0;
+const LEGEND_LINE_WIDTH: f64 = 48.0;
 
 /// A line of a panel.
 struct Line {
@@ -38,67 +42,33 @@ struct Line {
 
 /// A panel with the ranges of its axes.
 struct Panel {
-    top: f64,
-    bottom: f64,
+    area: Area,
     x_max: f64,
     y_max: f64,
-}
-
-impl Panel {
-    fn x_position(&self, value: f64) -> f64 {
-        LEFT + value / self.x_max * (RIGHT - LEFT)
-    }
-
-    fn y_position(&self, value: f64) -> f64 {
-        self.bottom - value / self.y_max * (self.bottom - self.top)
-    }
 }
 
 /// Draws the samples of a run with this title.
 pub(crate) fn draw(title: &str, tasks: usize, totals: &Amounts, samples: &[Sample]) -> String {
     let samples = thin_out(samples);
     let x_max = samples.last().map_or(1.0, |sample| sample.at_s.max(0.001));
-    let mut output = String::new();
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        output,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         width=\"{WIDTH}\" height=\"{HEIGHT}\" font-family=\"sans-serif\" font-size=\"13\">\n\
-         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#ffffff\"/>\n\
-         <text x=\"{LEFT}\" y=\"30\" font-size=\"17\" font-weight=\"bold\">{}</text>",
-        escape(title)
-    );
-    let (top, bottom) = USAGE_PANEL_Y;
-    let y_max = 100.0;
+    let mut drawing = Drawing::new(SIZE, FONT_SIZE, USAGE_PANEL.left, title);
     let usage_panel = Panel {
-        top,
-        bottom,
+        area: USAGE_PANEL,
         x_max,
-        y_max,
+        y_max: 100.0,
     };
-    draw_panel(
-        &mut output,
-        &usage_panel,
-        "allocated, %",
-        &share_lines(totals, &samples),
-    );
-    let (top, bottom) = TASKS_PANEL_Y;
+    let usage_lines = share_lines(totals, &samples);
+    draw_panel(&mut drawing, &usage_panel, "allocated, %", &usage_lines);
     #[expect(clippy::cast_precision_loss, reason = "a chart needs no 53 bits")]
     let y_max = (tasks as f64).max(1.0);
     let tasks_panel = Panel {
-        top,
-        bottom,
+        area: TASKS_PANEL,
         x_max,
         y_max,
     };
-    draw_panel(&mut output, &tasks_panel, "tasks", &task_lines(&samples));
-    let _ = writeln!(
-        output,
-        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">seconds since the start</text>\n</svg>",
-        (LEFT + RIGHT) / 2.0,
-        HEIGHT - 12.0
-    );
-    output
+    draw_panel(&mut drawing, &tasks_panel, "tasks", &task_lines(&samples));
+    drawing.x_name(&TASKS_PANEL, SIZE.1 - 12.0, "seconds since the start");
+    drawing.finish()
 }
 
 /// Selects about [`POINTS_MAX`] samples at most, always including the last one.
@@ -149,149 +119,34 @@ fn task_lines(samples: &[&Sample]) -> Vec<Line> {
     ]
 }
 
-fn draw_panel(output: &mut String, panel: &Panel, axis_title: &str, lines: &[Line]) {
-    let Panel {
-        top,
-        bottom,
-        x_max,
-        y_max,
-    } = *panel;
-    let middle = (top + bottom) / 2.0;
-    let _ = writeln!(
-        output,
-        "<text x=\"18\" y=\"{middle}\" text-anchor=\"middle\" \
-         transform=\"rotate(-90 18 {middle})\">{axis_title}</text>"
-    );
-    let y_parts_max = if bottom - top > LOW_PANEL_HEIGHT {
+fn draw_panel(drawing: &mut Drawing, panel: &Panel, axis_name: &str, lines: &[Line]) {
+    let Panel { area, x_max, y_max } = *panel;
+    let y_parts_max = if area.bottom - area.top > LOW_PANEL_HEIGHT {
         AXIS_PARTS_MAX
     } else {
         LOW_AXIS_PARTS_MAX
     };
-    for value in ticks(y_max, y_parts_max) {
-        let y_position = panel.y_position(value);
-        let _ = writeln!(
-            output,
-            "<line x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{y_position:.1}\" y2=\"{y_position:.1}\" stroke=\"#dddddd\"/>\
-             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT - 8.0,
-            y_position + 4.5,
-            format_number(value)
-        );
-    }
-    for value in ticks(x_max, AXIS_PARTS_MAX) {
-        let x_position = panel.x_position(value);
-        let _ = writeln!(
-            output,
-            "<line x1=\"{x_position:.1}\" x2=\"{x_position:.1}\" y1=\"{bottom}\" y2=\"{}\" stroke=\"#333333\"/>\
-             <text x=\"{x_position:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-            bottom + 5.0,
-            bottom + 19.0,
-            format_number(value)
-        );
-    }
-    let _ = writeln!(
-        output,
-        "<path d=\"M{LEFT} {top}V{bottom}H{RIGHT}\" fill=\"none\" stroke=\"#333333\"/>"
-    );
+    let share_of = |largest: f64| move |value: f64| (value, value / largest);
+    drawing.y_name(&area, axis_name);
+    drawing.y_axis(&area, ticks(y_max, y_parts_max).map(share_of(y_max)));
+    drawing.x_axis(&area, ticks(x_max, AXIS_PARTS_MAX).map(share_of(x_max)));
     // The lines, and the legend above them.
-    let mut x_position = LEFT;
+    let (mut x, y) = (area.left, area.top - 16.0);
     for line in lines {
-        draw_line(output, panel, line);
-        let y_position = top - 16.0;
-        let _ = writeln!(
-            output,
-            "<rect x=\"{x_position}\" y=\"{}\" width=\"18\" height=\"4\" fill=\"{}\"/>\
-             <text x=\"{}\" y=\"{y_position}\">{}</text>",
-            y_position - 6.0,
-            line.colour,
-            x_position + 24.0,
-            escape(&line.name)
-        );
+        let points = line.points.iter();
+        let points = points.map(|(time, value)| (area.x(time / x_max), area.y(value / y_max)));
+        drawing.line(&points.collect::<Vec<_>>(), line.colour);
+        drawing.sample(x, y - 4.0, line.colour);
+        drawing.text(x + 20.0, y, &line.name);
         #[expect(clippy::cast_precision_loss, reason = "names are short")]
-        let width = line.name.chars().count() as f64 * 9.0;
-        x_position += 48.0 + width;
+        let characters = line.name.chars().count() as f64;
+        x += LEGEND_LINE_WIDTH + characters * CHARACTER_WIDTH;
     }
-}
-
-fn draw_line(output: &mut String, panel: &Panel, line: &Line) {
-    let points: Vec<String> = line
-        .points
-        .iter()
-        .map(|(seconds, value)| {
-            format!(
-                "{:.1},{:.1}",
-                panel.x_position(*seconds),
-                panel.y_position(*value)
-            )
-        })
-        .collect();
-    let _ = writeln!(
-        output,
-        "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>",
-        points.join(" "),
-        line.colour
-    );
-}
-
-/// Round values from 0 up to a maximum, which divide it into at most `parts_max` parts. The factors 0.999 and 1.001
-/// allow for errors of rounding.
-fn ticks(maximum: f64, parts_max: f64) -> Vec<f64> {
-    let rough_step = maximum / parts_max;
-    let power = 10_f64.powf(rough_step.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .map(|factor| factor * power)
-        .find(|step| *step >= rough_step * 0.999)
-        .unwrap_or(rough_step);
-    let mut values = Vec::new();
-    let mut value = 0.0;
-    while value <= maximum * 1.001 {
-        values.push(value);
-        value += step;
-    }
-    values
-}
-
-/// Formats a number with separated thousands, and only the digits that a tick needs.
-fn format_number(value: f64) -> String {
-    if value < 10.0 && value.fract() > 1e-6 {
-        let text = format!("{value:.3}");
-        return text.trim_end_matches('0').to_owned();
-    }
-    let digits = format!("{value:.0}");
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn axes_have_round_numbers() {
-        let texts = |maximum, parts| -> Vec<String> {
-            ticks(maximum, parts)
-                .into_iter()
-                .map(format_number)
-                .collect()
-        };
-        assert_eq!(texts(100.0, 8.0), ["0", "20", "40", "60", "80", "100"]);
-        assert_eq!(texts(8152.0, 4.0), ["0", "5,000"]);
-        assert_eq!(texts(2.3, 8.0), ["0", "0.5", "1", "1.5", "2"]);
-        assert_eq!(format_number(1_523_000.0), "1,523,000");
-    }
 
     #[test]
     fn a_chart_has_a_line_for_each_resource_up_to_the_last_sample() {
@@ -307,9 +162,9 @@ mod tests {
         let chart = draw("a < b", 400, &totals, &samples);
         assert!(chart.contains("a &lt; b"));
         // One line for the resource, and four for the tasks.
-        assert_eq!(chart.matches("<polyline").count(), 5);
+        assert_eq!(chart.matches("stroke-width=\"2\"").count(), 5);
         assert!(chart.contains(">CUSTOM_GPU_MILLI<"));
-        let right = format!("{RIGHT:.1},");
+        let right = format!("L{:.1} ", USAGE_PANEL.right);
         assert_eq!(chart.matches(&right).count(), 5, "the last sample is there");
     }
 }

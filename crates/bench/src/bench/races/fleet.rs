@@ -1,17 +1,16 @@
 //! The hosts for which the concurrent schedulers of `bench races` compete: of three sizes, in racks, some of them
 //! trees, nearly full.
 
-use placewright_control::{ControlMachine, submit_placement};
+use placewright_control::ControlMachine;
 use placewright_engine::Engine;
 use placewright_placement::group::{Level, Relation, Rule, RuleScope};
-use placewright_placement::{
-    AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Inventory,
-    Timestamp,
-};
-use placewright_scheduler::host_state::{HostReport, HostUpdate};
+use placewright_placement::{Command, ConsumerGeneration, Inventory, Timestamp};
 use placewright_scheduler::select::Scheduler;
 use uuid::Uuid;
 
+use crate::bench::in_process::{
+    self, allocation, apply_report, create_provider, report, submit_all,
+};
 use crate::bench::requests::RandomNumbers;
 
 /// The time of all commands; the benchmark does not depend on the time of day.
@@ -72,17 +71,7 @@ pub(super) fn build(
     full: u32,
 ) -> anyhow::Result<usize> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    let submit = |commands: Vec<Command>| -> anyhow::Result<()> {
-        let answers: Vec<_> = commands
-            .into_iter()
-            .map(|command| submit_placement(engine, command))
-            .collect();
-        for answer in answers {
-            let decided = runtime.block_on(answer)?;
-            decided.map_err(|refusal| anyhow::anyhow!("refused: {refusal}"))?;
-        }
-        Ok(())
-    };
+    let submit = |commands: Vec<Command>| runtime.block_on(submit_all(engine, commands));
     let racks: Vec<String> = (0..hosts.div_ceil(HOSTS_PER_RACK))
         .map(|rack| rack_of_host(rack * HOSTS_PER_RACK).to_string())
         .collect();
@@ -103,10 +92,7 @@ pub(super) fn build(
         let claims = host_numbers.flat_map(|number| claims(number, full));
         submit(claims.collect())?;
     }
-    let level = Level {
-        name: RACK.to_owned(),
-        aggregates: racks,
-    };
+    let level = Level::unnamed(RACK, racks);
     let mut commands = vec![Command::SetLevels {
         levels: vec![level],
         distances: Vec::new(),
@@ -128,12 +114,9 @@ pub(super) fn build(
 /// Reports the hosts to a scheduler.
 pub(super) fn report_hosts(scheduler: &mut Scheduler, hosts: u32) {
     for number in 0..hosts {
-        let mut report = HostReport::default();
-        report.facts.names.service_host = format!("host-{number}");
-        report.facts.names.node = format!("node-{number}");
-        report.facts.names.cell = Uuid::from_u128(u128::from(number % 4) + 1);
-        let full = HostUpdate::Full(Box::new(report));
-        scheduler.hosts_mut().apply(host(number), AT, &full);
+        let cell = Uuid::from_u128(u128::from(number % 4) + 1);
+        let report = report(number.into(), cell);
+        apply_report(scheduler, host(number), report, AT);
     }
 }
 
@@ -152,14 +135,15 @@ fn numa_node_uuid(number: u32, node: u32) -> Uuid {
 
 fn create_root(number: u32) -> Vec<Command> {
     let name = format!("host-{number}");
-    vec![provider(host(number), name, None)]
+    vec![create_provider(host(number), name, None, AT)]
 }
 
 fn create_numa_nodes(number: u32) -> Vec<Command> {
     let nodes = (0..NUMA_NODES).filter(|_| is_tree(number));
     let create_node = |node| {
         let name = format!("host-{number}-numa-{node}");
-        provider(numa_node_uuid(number, node), name, Some(host(number)))
+        let uuid = numa_node_uuid(number, node);
+        create_provider(uuid, name, Some(host(number)), AT)
     };
     nodes.map(create_node).collect()
 }
@@ -167,23 +151,20 @@ fn create_numa_nodes(number: u32) -> Vec<Command> {
 fn set_root_inventories(number: u32) -> Vec<Command> {
     let cpus = cpus(number);
     let mut root_inventories = vec![
-        (
-            "MEMORY_MB".to_owned(),
-            inventory(cpus * MEMORY_MB_PER_CPU, 1.0),
-        ),
-        ("DISK_GB".to_owned(), inventory(cpus * 40, 1.0)),
+        ("MEMORY_MB", Inventory::new(cpus * MEMORY_MB_PER_CPU, 1.0)),
+        ("DISK_GB", Inventory::new(cpus * 40, 1.0)),
     ];
     if !is_tree(number) {
-        root_inventories.push(("VCPU".to_owned(), inventory(cpus, 16.0)));
+        root_inventories.push(("VCPU", Inventory::new(cpus, 16.0)));
     }
-    vec![inventories(host(number), root_inventories)]
+    vec![set_inventories(host(number), &root_inventories)]
 }
 
 fn set_numa_node_inventories(number: u32) -> Vec<Command> {
     let nodes = (0..NUMA_NODES).filter(|_| is_tree(number));
-    let cpus = vec![("VCPU".to_owned(), inventory(cpus(number) / 2, 16.0))];
+    let cpus = [("VCPU", Inventory::new(cpus(number) / 2, 16.0))];
     nodes
-        .map(|node| inventories(numa_node_uuid(number, node), cpus.clone()))
+        .map(|node| set_inventories(numa_node_uuid(number, node), &cpus))
         .collect()
 }
 
@@ -207,17 +188,13 @@ fn claims(number: u32, full: u32) -> Vec<Command> {
     let permanent_mb = (memory_mb / 1000 * full_permille).saturating_sub(count * INSTANCE_MB);
     let mut claims = vec![claim(
         number,
-        ConsumerUuid::from_uuid(RandomNumbers::new(PERMANENT_CONSUMER_SEED, number.into()).uuid()),
+        RandomNumbers::new(PERMANENT_CONSUMER_SEED, number.into()).uuid(),
         permanent_mb.min(memory_mb),
     )];
     for instance in 0..count {
         let instance_number = u64::from(number) * INSTANCES_PER_HOST_MAX + u64::from(instance);
         let consumer = RandomNumbers::new(INSTANCE_SEED, instance_number).uuid();
-        claims.push(claim(
-            number,
-            ConsumerUuid::from_uuid(consumer),
-            INSTANCE_MB,
-        ));
+        claims.push(claim(number, consumer, INSTANCE_MB));
     }
     claims
 }
@@ -228,50 +205,13 @@ pub(super) fn is_instance_size(memory_mb: u32) -> bool {
     memory_mb <= INSTANCE_MB * 2
 }
 
-fn claim(number: u32, consumer: ConsumerUuid, memory_mb: u32) -> Command {
-    let allocations = vec![AllocationRequest {
-        provider: host(number),
-        resources: vec![("MEMORY_MB".to_owned(), i64::from(memory_mb.max(1)))],
-    }];
-    Command::Claim {
-        consumers: vec![ConsumerClaim {
-            consumer,
-            generation: ConsumerGeneration::Is(None),
-            project: "races".to_owned(),
-            user: "races".to_owned(),
-            consumer_type: None,
-            allocations,
-        }],
-        at: AT,
-    }
+fn claim(number: u32, consumer: Uuid, memory_mb: u32) -> Command {
+    let memory = [("MEMORY_MB", i64::from(memory_mb.max(1)))];
+    let allocations = vec![allocation(host(number), memory)];
+    let consumer = (consumer, ConsumerGeneration::Is(None));
+    in_process::claim(consumer, "races", allocations, AT)
 }
 
-fn provider(uuid: Uuid, name: String, parent: Option<Uuid>) -> Command {
-    Command::CreateProvider {
-        uuid,
-        name,
-        parent,
-        at: AT,
-    }
-}
-
-fn inventories(provider: Uuid, inventories: Vec<(String, Inventory)>) -> Command {
-    Command::SetInventories {
-        provider,
-        generation: None,
-        inventories,
-        may_reserve_all: true,
-        at: AT,
-    }
-}
-
-fn inventory(total: i32, allocation_ratio: f64) -> Inventory {
-    Inventory {
-        total,
-        reserved: 0,
-        min_unit: 1,
-        max_unit: total,
-        step_size: 1,
-        allocation_ratio,
-    }
+fn set_inventories(provider: Uuid, inventories: &[(&str, Inventory)]) -> Command {
+    in_process::set_inventories(provider, inventories.iter().copied(), AT)
 }

@@ -16,7 +16,6 @@ use placewright_engine::{Engine, Follower, Machine as _, SubmitError};
 use placewright_placement::{Outcome, Refusal};
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::flavor::Flavor;
-use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::request::{GroupPolicy, RequestSpec, ServerGroup};
 use placewright_scheduler::select::{Scheduler, Scope};
 use serde::Serialize;
@@ -25,6 +24,7 @@ use uuid::Uuid;
 
 use super::audit::is_instance;
 use super::fleet::{AT, host_group, rack_group, report_hosts};
+use crate::bench::in_process::new_scheduler;
 use crate::bench::requests::RandomNumbers;
 
 /// The number of different sizes of requests.
@@ -110,8 +110,7 @@ impl RacingScheduler {
             state: machine.state.clone(),
         });
         let state = copy.placement();
-        let mut scheduler = Scheduler::new(SchedulerConfig::default(), PrepareOptions::default())
-            .map_err(|errors| anyhow::anyhow!("{errors:?}"))?;
+        let mut scheduler = new_scheduler(SchedulerConfig::default())?;
         report_hosts(&mut scheduler, u32::try_from(state.roots().len())?);
         scheduler.observe(state, AT);
         let mut random = RandomNumbers::new(applied_sequence, number as u64);

@@ -1,25 +1,29 @@
-//! The hosts and the request that the first experiments share.
+//! The hosts and the request that several experiments share.
 //!
-//! Each host has room for [`PLACES`] instances of one size. Three hosts are empty, as in the published experiment. Of a
-//! larger fleet one host in ten has one place left and the others have none, so that schedulers race for the same places.
+//! Each host has room for [`PLACES`] instances of one size. A fleet is filled in one of three ways:
+//!
+//! - Empty. Of the experiment with schedulers that share their state this is the fleet of three hosts.
+//! - Nearly full: one host in ten has one place left and the others have none, so that schedulers race for the same
+//!   places.
+//! - Mostly full: one host in five has room, from one place to all of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use placewright_control::{ControlMachine, now, submit_placement};
+use placewright_control::{ControlMachine, now};
 use placewright_engine::Engine;
-use placewright_placement::{
-    AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Inventory,
-    Timestamp,
-};
+use placewright_placement::{Command, ConsumerGeneration, ConsumerUuid, Inventory, Timestamp};
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::flavor::Flavor;
-use placewright_scheduler::host_state::{HostReport, HostUpdate};
-use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::Scheduler;
+use serde::Deserialize;
 use uuid::Uuid;
 
+use crate::bench::in_process::{
+    allocation, apply_report, claim, create_provider, new_scheduler, report, set_inventories,
+    submit_all,
+};
 use crate::bench::requests::RandomNumbers;
 
 /// The instances for which a host has room.
@@ -42,6 +46,26 @@ const COMMANDS_AT_ONCE: usize = 2_000;
 /// The seeds of UUIDs, one for each kind of object.
 const HOST_SEED: u64 = 21;
 const FILLING_SEED: u64 = 22;
+
+/// How full the hosts are at the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(super) enum Filling {
+    /// As [`places_taken`] says.
+    #[serde(rename = "nearly full")]
+    NearlyFull,
+    #[serde(rename = "empty")]
+    Empty,
+}
+
+impl Filling {
+    /// How many places of a host are taken at the start.
+    pub(super) fn places_taken(self, hosts: u32, number: u32) -> i32 {
+        match self {
+            Self::NearlyFull => places_taken(hosts, number),
+            Self::Empty => 0,
+        }
+    }
+}
 
 /// The UUID of a host.
 pub(super) fn host(number: u32) -> Uuid {
@@ -78,16 +102,11 @@ pub(super) fn scheduler(hosts: u32, config: SchedulerConfig) -> anyhow::Result<S
         service_down_time_s: SERVICE_DOWN_S,
         ..config
     };
-    let mut scheduler = Scheduler::new(config, PrepareOptions::default())
-        .map_err(|errors| anyhow::anyhow!("{errors:?}"))?;
-    let at = now();
+    let mut scheduler = new_scheduler(config)?;
+    let (cell, at) = (Uuid::from_u128(1), now());
     for number in 0..hosts {
-        let mut report = HostReport::default();
-        report.facts.names.service_host = format!("host-{number}");
-        report.facts.names.node = format!("node-{number}");
-        report.facts.names.cell = Uuid::from_u128(1);
-        let full = HostUpdate::Full(Box::new(report));
-        scheduler.hosts_mut().apply(host(number), at, &full);
+        let report = report(number.into(), cell);
+        apply_report(&mut scheduler, host(number), report, at);
     }
     Ok(scheduler)
 }
@@ -98,87 +117,62 @@ pub(super) fn creation(number: u32, at: Timestamp) -> [Command; 2] {
         let per_instance = i32::try_from(per_instance).unwrap_or(i32::MAX);
         Inventory::new(per_instance.saturating_mul(PLACES), 1.0)
     };
-    let create = Command::CreateProvider {
-        uuid: host(number),
-        name: format!("host-{number}"),
-        parent: None,
-        at,
-    };
-    let set = Command::SetInventories {
-        provider: host(number),
-        generation: None,
-        inventories: vec![
-            ("VCPU".to_owned(), inventory(VCPUS)),
-            ("MEMORY_MB".to_owned(), inventory(MEMORY_MB)),
-            ("DISK_GB".to_owned(), inventory(DISK_GB)),
-        ],
-        may_reserve_all: true,
-        at,
-    };
+    let create = create_provider(host(number), format!("host-{number}"), None, at);
+    let inventories = amounts().map(|(class, amount)| (class, inventory(amount)));
+    let set = set_inventories(host(number), inventories, at);
     [create, set]
 }
 
 /// The command after which exactly so many places of a host are taken, by one consumer that stands for all instances.
 pub(super) fn take_places(number: u32, places: i32, at: Timestamp) -> Command {
     let consumer = RandomNumbers::new(FILLING_SEED, number.into()).uuid();
-    let consumer = ConsumerUuid::from_uuid(consumer);
     if places <= 0 {
+        let consumer = ConsumerUuid::from_uuid(consumer);
         return Command::Release { consumer };
     }
-    let amount = |per_instance: u32| i64::from(per_instance) * i64::from(places);
-    let allocation = AllocationRequest {
-        provider: host(number),
-        resources: vec![
-            ("VCPU".to_owned(), amount(VCPUS)),
-            ("MEMORY_MB".to_owned(), amount(MEMORY_MB)),
-            ("DISK_GB".to_owned(), amount(DISK_GB)),
-        ],
-    };
-    Command::Claim {
-        consumers: vec![ConsumerClaim {
-            consumer,
-            generation: ConsumerGeneration::Any,
-            project: "seeds".to_owned(),
-            user: "seeds".to_owned(),
-            consumer_type: None,
-            allocations: vec![allocation],
-        }],
+    let taken = amounts().map(|(class, amount)| (class, i64::from(amount) * i64::from(places)));
+    let allocations = vec![allocation(host(number), taken)];
+    claim(
+        (consumer, ConsumerGeneration::Any),
+        "seeds",
+        allocations,
         at,
-    }
+    )
 }
 
-/// Loads the fleet into an engine.
-///
-/// # Errors
-///
-/// The engine refuses a command, which would be a bug of the benchmark, or its store fails.
-pub(super) async fn load(engine: &Engine<ControlMachine>, hosts: u32) -> anyhow::Result<()> {
-    load_with(engine, hosts, |number| places_taken(hosts, number)).await
+/// The amounts that an instance requests, by resource class.
+fn amounts() -> [(&'static str, u32); 3] {
+    [
+        ("VCPU", VCPUS),
+        ("MEMORY_MB", MEMORY_MB),
+        ("DISK_GB", DISK_GB),
+    ]
 }
 
-/// The places of a host that are taken in a fleet in which four hosts of five are full, and the others each to another
-/// degree.
+/// How many places of a host are taken in a fleet that is mostly full: four hosts of five have no room, and the numbers
+/// of free places differ among the others.
 pub(super) fn mostly_full(number: u32) -> i32 {
     if !number.is_multiple_of(HOSTS_PER_HOST_WITH_ROOM) {
         return PLACES;
     }
+    // The remainder keeps the product below within an `i32`.
     let number = number / HOSTS_PER_HOST_WITH_ROOM % 1_000;
-    // The factor has no divisor in common with the places, so neighbours differ.
+    // The factor and the number of places are coprime, so consecutive hosts with room have different numbers.
     i32::try_from(number).unwrap_or(0) * 7 % PLACES
 }
 
-/// As [`load`], with another number of places taken of each host.
+/// Loads a fleet into an engine, with this number of places taken of each host.
 ///
 /// # Errors
 ///
-/// As [`load`].
+/// The engine refuses a command, which would be a bug of the benchmark, or its store fails.
 pub(super) async fn load_with(
     engine: &Engine<ControlMachine>,
     hosts: u32,
     places_taken: impl Fn(u32) -> i32,
 ) -> anyhow::Result<()> {
     let at = now();
-    submit_all(engine, vec![Command::SyncStandardNames { at }]).await?;
+    submit_all(engine, [Command::SyncStandardNames { at }]).await?;
     let numbers: Vec<u32> = (0..hosts).collect();
     for numbers in numbers.chunks(COMMANDS_AT_ONCE) {
         let creations: Vec<_> = numbers.iter().map(|number| creation(*number, at)).collect();
@@ -194,27 +188,7 @@ pub(super) async fn load_with(
             .map(|number| (*number, places_taken(*number)));
         let fillings = taken.filter(|(_, places)| *places > 0);
         let fillings = fillings.map(|(number, places)| take_places(number, places, at));
-        submit_all(engine, fillings.collect()).await?;
-    }
-    Ok(())
-}
-
-/// Submits commands that do not depend on each other.
-///
-/// # Errors
-///
-/// As [`load`].
-pub(super) async fn submit_all(
-    engine: &Engine<ControlMachine>,
-    commands: Vec<Command>,
-) -> anyhow::Result<()> {
-    let answers: Vec<_> = commands
-        .into_iter()
-        .map(|command| submit_placement(engine, command))
-        .collect();
-    for answer in answers {
-        let decided = answer.await?;
-        decided.map_err(|refusal| anyhow::anyhow!("refused: {refusal}"))?;
+        submit_all(engine, fillings).await?;
     }
     Ok(())
 }

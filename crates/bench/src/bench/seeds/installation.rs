@@ -23,13 +23,11 @@ use placewright_journal::MemoryJournal;
 use placewright_placement::{Command, Inventory};
 use placewright_roles::in_process;
 use placewright_scheduler::config::SchedulerConfig;
-use placewright_scheduler::prepare::PrepareOptions;
-use placewright_scheduler::select::Scheduler;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::cell_switch::CellSwitch;
-use super::fleet;
+use crate::bench::in_process::{create_provider, new_scheduler, set_inventories, submit_all};
 
 /// The size of an installation, and how it behaves.
 #[derive(Debug, Clone, Copy)]
@@ -87,9 +85,8 @@ impl Installation {
             placewright_engine::Options::default(),
             (),
         )?;
-        fleet::submit_all(&engine, vec![Command::SyncStandardNames { at: now() }]).await?;
-        let scheduler = Scheduler::new(SchedulerConfig::default(), PrepareOptions::default())
-            .map_err(|errors| anyhow::anyhow!("{errors:?}"))?;
+        submit_all(&engine, [Command::SyncStandardNames { at: now() }]).await?;
+        let scheduler = new_scheduler(SchedulerConfig::default())?;
         let options = Options {
             alternates: setup.alternates,
             cell_down_after: CELL_DOWN_AFTER,
@@ -138,26 +135,17 @@ impl Installation {
         };
         let hosts = hosts.hosts();
         let at = now();
-        let creates = hosts.iter().map(|host| Command::CreateProvider {
-            uuid: host.id().0,
-            name: host.name.clone(),
-            parent: None,
-            at,
-        });
-        fleet::submit_all(&self.engine, creates.collect()).await?;
+        let creates = hosts
+            .iter()
+            .map(|host| create_provider(host.id().0, host.name.clone(), None, at));
+        submit_all(&self.engine, creates).await?;
         let sets = hosts.iter().map(|host| {
             let inventories = host.inventories.iter();
             let inventories = inventories
                 .map(|(class, inventory)| (class.clone(), Inventory::new(inventory.total, 1.0)));
-            Command::SetInventories {
-                provider: host.id().0,
-                generation: None,
-                inventories: inventories.collect(),
-                may_reserve_all: true,
-                at,
-            }
+            set_inventories(host.id().0, inventories, at)
         });
-        fleet::submit_all(&self.engine, sets.collect()).await?;
+        submit_all(&self.engine, sets).await?;
         let placement = Arc::new(self.control.clone());
         let options = placewright_cell::Options::new(id);
         let cell = Cell::open_on(MemoryJournal::new(), options, (), placement).await?;

@@ -30,7 +30,6 @@ impl Section {
         }
     }
 
-    /// Adds a paragraph.
     pub(super) fn paragraph(&mut self, text: &str) {
         let _ = writeln!(self.text, "{}\n", text.trim());
     }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use super::builds::{self, BuildFigures, BuildSizes};
 use super::cells::{self, CellFigures, CellSizes};
 use super::etcd_process::EtcdProcess;
+use super::fleet::Filling;
+use super::nova::{self, NovaReport, OurFigures};
 use super::old_ways::{self, OldWayFigures, WAYS};
 use super::replicas::JournalPlace;
 use super::shared_state::{self, Setup, SharedStateFigures};
@@ -145,6 +147,37 @@ impl Plan {
         Ok(figures)
     }
 
+    /// The product's figures on the fleets of Nova's scheduler, one for each of Nova's figures.
+    ///
+    /// # Errors
+    ///
+    /// A store fails.
+    pub(super) fn nova(directory: &Path, report: &NovaReport) -> anyhow::Result<Vec<OurFigures>> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
+        let mut measured: Vec<((u32, Filling), OurFigures)> = Vec::new();
+        let mut figures = Vec::new();
+        for of_nova in &report.figures {
+            let (hosts, filling) = (of_nova.hosts, of_nova.fleet);
+            // Nova is measured with several limits of candidates, which Placewright does not have.
+            let known = measured
+                .iter()
+                .find(|(fleet, _)| *fleet == (hosts, filling));
+            let of_fleet = if let Some((_, known)) = known {
+                *known
+            } else {
+                eprintln!("Nova's scheduler: {hosts} hosts, {filling:?}: Placewright");
+                let folder = tempfile::tempdir_in(directory)?;
+                let place = JournalPlace::Sqlite(folder.path().join("store"));
+                runtime.block_on(nova::measure(&place, hosts, filling))?
+            };
+            measured.push(((hosts, filling), of_fleet));
+            figures.push(of_fleet);
+        }
+        Ok(figures)
+    }
+
     /// The experiment with walking over the hosts, and the share of HTTP.
     ///
     /// # Errors
@@ -154,12 +187,12 @@ impl Plan {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
-        let (mut figures, mut https) = (Vec::new(), Vec::new());
+        let (mut figures, mut http_shares) = (Vec::new(), Vec::new());
         for hosts in &self.walking.hosts {
             figures.extend(walking::measure(*hosts, &self.walking)?);
-            https.push(runtime.block_on(walking::measure_http(*hosts, self.http_requests))?);
+            http_shares.push(runtime.block_on(walking::measure_http(*hosts, self.http_requests))?);
         }
-        Ok((figures, https))
+        Ok((figures, http_shares))
     }
 
     /// The experiment with builds that fail.

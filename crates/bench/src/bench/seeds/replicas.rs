@@ -12,7 +12,7 @@ use placewright_roles::Store;
 use placewright_roles::in_process::ReplicasInProcess;
 use placewright_scheduler::config::SchedulerConfig;
 
-use super::fleet;
+use super::fleet::{self, Filling};
 
 /// Where the journal of an experiment is.
 #[derive(Debug, Clone)]
@@ -72,12 +72,12 @@ impl Replicas {
     pub(super) async fn start(
         place: &JournalPlace,
         count: usize,
-        hosts: u32,
+        (hosts, filling): (u32, Filling),
     ) -> anyhow::Result<Self> {
         let appends = Appends::default();
         let network = ReplicasInProcess::default();
         let first = open(place, &network, 0, appends.clone()).await?;
-        fleet::load(&first, hosts).await?;
+        fleet::load_with(&first, hosts, |number| filling.places_taken(hosts, number)).await?;
         if count > 1 {
             // The others begin with the snapshot, and need not apply each entry.
             first.snapshot().await?;

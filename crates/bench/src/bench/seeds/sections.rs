@@ -2,15 +2,19 @@
 
 mod builds;
 mod cells;
+mod nova;
 mod old_ways;
 mod shared_state;
 mod walking;
 
 pub(super) use builds::builds;
 pub(super) use cells::cells;
+pub(super) use nova::nova;
 pub(super) use old_ways::old_ways;
 pub(super) use shared_state::shared_state;
 pub(super) use walking::walking;
+
+use crate::svg;
 
 /// A duration in milliseconds, with the digits that matter.
 fn ms(milliseconds: f64) -> String {
@@ -29,15 +33,7 @@ fn per_round(count: u64, rounds: usize) -> f64 {
 
 /// A number with commas between the thousands.
 fn thousands(number: u32) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    svg::thousands(&number.to_string())
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@ use serde::Serialize;
 use tokio::sync::Barrier;
 use uuid::Uuid;
 
-use super::fleet;
+use super::fleet::{self, Filling};
 use super::placing_request::{PlacedRequest, place};
 use super::replicas::{Append, JournalPlace, Replicas};
 use super::times::Times;
+use crate::bench::in_process::submit_all;
 use crate::bench::requests::RandomNumbers;
 
 /// The requests that come at once, as in the published experiment.
@@ -67,7 +68,8 @@ pub(super) async fn measure(
     place: &JournalPlace,
     setup: Setup,
 ) -> anyhow::Result<SharedStateFigures> {
-    let replicas = Replicas::start(place, setup.schedulers, setup.hosts).await?;
+    let fleet = (setup.hosts, Filling::NearlyFull);
+    let replicas = Replicas::start(place, setup.schedulers, fleet).await?;
     let request = fleet::request();
     let mut random = RandomNumbers::new(INSTANCE_SEED, u64::from(setup.hosts));
     let mut requests: Vec<PlacedRequest> = Vec::new();
@@ -152,9 +154,9 @@ async fn at_once(
 }
 
 /// Releases the claims of a round, and lets all schedulers learn of it.
-async fn release(replicas: &Replicas, instances: &[Uuid]) -> anyhow::Result<()> {
+pub(super) async fn release(replicas: &Replicas, instances: &[Uuid]) -> anyhow::Result<()> {
     let releases = instances.iter().map(|instance| claim::release(*instance));
-    fleet::submit_all(&replicas.all[0].engine, releases.collect()).await?;
+    submit_all(&replicas.all[0].engine, releases).await?;
     replicas.confirm().await?;
     for replica in &replicas.all {
         replica.scheduler.with_state(|_, _| ());

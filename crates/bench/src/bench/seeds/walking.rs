@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::fleet;
 use super::times::Times;
+use crate::bench::in_process::submit_all;
 
 mod http_share;
 mod strategy;
@@ -84,7 +85,7 @@ pub(super) fn measure(hosts: u32, sizes: &WalkingSizes) -> anyhow::Result<Vec<Wa
                 let claimed: Vec<Uuid> =
                     results.iter().flat_map(|one| one.claimed.clone()).collect();
                 let releases = claimed.iter().map(|consumer| claim::release(*consumer));
-                runtime.block_on(fleet::submit_all(&engine, releases.collect()))?;
+                runtime.block_on(submit_all(&engine, releases))?;
                 let decisions = results.iter().flat_map(|one| one.decisions.iter().copied());
                 figures.push(WalkingFigures {
                     hosts,

@@ -3,7 +3,7 @@
 use super::thousands;
 use crate::bench::seeds::builds::{BuildFigures, BuildSizes, Retry};
 use crate::bench::seeds::page::Section;
-use crate::bench::seeds::plot::{Axis, Line, Plot};
+use crate::bench::seeds::plot::{Axis, Plot};
 use crate::bench::targets::{TargetedFigure, at_least};
 
 /// Writes the section, and compares the figures with the targets.
@@ -86,25 +86,12 @@ fn plot(
     is_shown: fn(&BuildFigures) -> bool,
     value: fn(&BuildFigures) -> f64,
 ) -> Plot {
-    let mut lines: Vec<Line> = Vec::new();
-    for one in figures.iter().filter(|one| is_shown(one)) {
+    let points = figures.iter().filter(|one| is_shown(one)).map(|one| {
         let name = format!("{} retries, {}", one.retries, retry_name(one));
-        let point = (f64::from(one.fail_percent), value(one));
-        match lines.iter_mut().find(|line| line.name == name) {
-            Some(line) => line.points.push(point),
-            None => lines.push(Line {
-                name,
-                points: vec![point],
-            }),
-        }
-    }
-    Plot {
-        file,
-        title: title.to_owned(),
-        x: Axis::linear("builds that fail, %"),
-        y: Axis::linear(unit),
-        lines,
-    }
+        (name, (f64::from(one.fail_percent), value(one)))
+    });
+    let axes = (Axis::linear("builds that fail, %"), Axis::linear(unit));
+    Plot::of_points(file, title, axes, points)
 }
 
 fn rate_plot(figures: &[BuildFigures]) -> Plot {

@@ -3,7 +3,7 @@
 use super::{ms, thousands};
 use crate::bench::seeds::cells::{CellFigures, CellSizes};
 use crate::bench::seeds::page::Section;
-use crate::bench::seeds::plot::{Axis, Line, Plot};
+use crate::bench::seeds::plot::{Axis, Plot};
 use crate::bench::targets::{TargetedFigure, at_most};
 
 /// Target: the longest time of a page, in milliseconds: the stated time-out of a list.
@@ -77,26 +77,13 @@ fn plot(
     figures: &[CellFigures],
     value: fn(&CellFigures) -> f64,
 ) -> Plot {
-    let mut lines: Vec<Line> = Vec::new();
-    for one in figures {
+    let points = figures.iter().map(|one| {
         let name = match one.down {
             0 => "all cells up".to_owned(),
             down => format!("{down} down"),
         };
-        let point = (f64::from(one.cells), value(one));
-        match lines.iter_mut().find(|line| line.name == name) {
-            Some(line) => line.points.push(point),
-            None => lines.push(Line {
-                name,
-                points: vec![point],
-            }),
-        }
-    }
-    Plot {
-        file,
-        title: title.to_owned(),
-        x: Axis::linear("cells"),
-        y: Axis::linear(unit),
-        lines,
-    }
+        (name, (f64::from(one.cells), value(one)))
+    });
+    let axes = (Axis::linear("cells"), Axis::linear(unit));
+    Plot::of_points(file, title, axes, points)
 }

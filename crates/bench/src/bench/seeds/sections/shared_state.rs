@@ -4,7 +4,7 @@ use super::{ms, per_round, thousands};
 use crate::bench::seeds::etcd_process::EtcdProcess;
 use crate::bench::seeds::fleet::PLACES;
 use crate::bench::seeds::page::Section;
-use crate::bench::seeds::plot::{Axis, Line, Plot};
+use crate::bench::seeds::plot::{Axis, Plot};
 use crate::bench::seeds::shared_state::{REQUESTS, SharedStateFigures};
 use crate::bench::targets::{TargetedFigure, at_most, count};
 
@@ -152,25 +152,12 @@ fn plot(
     figures: &[SharedStateFigures],
     value: fn(&SharedStateFigures) -> f64,
 ) -> Plot {
-    let mut lines: Vec<Line> = Vec::new();
-    for one in figures {
+    let points = figures.iter().map(|one| {
         let name = format!("{} schedulers, {}", one.schedulers, one.store);
-        let point = (f64::from(one.hosts), value(one));
-        match lines.iter_mut().find(|line| line.name == name) {
-            Some(line) => line.points.push(point),
-            None => lines.push(Line {
-                name,
-                points: vec![point],
-            }),
-        }
-    }
-    Plot {
-        file,
-        title: title.to_owned(),
-        x: Axis::logarithmic("hosts"),
-        y: Axis::logarithmic(unit),
-        lines,
-    }
+        (name, (f64::from(one.hosts), value(one)))
+    });
+    let axes = (Axis::logarithmic("hosts"), Axis::logarithmic(unit));
+    Plot::of_points(file, title, axes, points)
 }
 
 fn bars(figures: &[SharedStateFigures]) -> Vec<TargetedFigure> {

@@ -8,13 +8,13 @@ use crate::bench::seeds::walking::{
 };
 use crate::bench::targets::{TargetedFigure, at_least};
 
-/// The size from which on the gain is a target.
+/// The number of hosts at which the gain is compared with the target.
 const MANY_HOSTS: u32 = 10_000;
 
 /// Writes the section, and compares the figures with the targets.
 pub(in super::super) fn walking(
     figures: &[WalkingFigures],
-    https: &[HttpShare],
+    http_shares: &[HttpShare],
 ) -> (Section, Vec<TargetedFigure>) {
     let mut section = Section::new("Filtering where the data is");
     section.paragraph(
@@ -50,7 +50,7 @@ pub(in super::super) fn walking(
     );
     section.table(
         &["hosts", "call, ms", "over HTTP, ms", "share of HTTP"],
-        &https.iter().map(http_row).collect::<Vec<_>>(),
+        &http_shares.iter().map(http_row).collect::<Vec<_>>(),
     );
     (section, bars(figures))
 }
@@ -69,7 +69,7 @@ fn find(
 fn gain(figures: &[WalkingFigures], setup: (u32, Strategy, usize)) -> Option<f64> {
     let walking = find(figures, setup, Method::Walk)?;
     let index = find(figures, setup, Method::Index)?;
-    // A worker that came too late has decided nothing.
+    // The median is zero if no decision was measured.
     if index.decision.p50_ms <= 0.0 {
         return None;
     }

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use placewright_api_scheduler::{KeepOptions, SchedulerService};
+use placewright_api_scheduler::SchedulerService;
+use placewright_control::ControlMachine;
 use placewright_control::destinations::DestinationsRequest;
 use placewright_control::placer::claim;
-use placewright_control::{ClaimMetrics, ControlMachine, Placement, SchedulerHandle};
 use placewright_engine::{Engine, Options};
 use placewright_http::Server;
 use placewright_journal::MemoryJournal;
-use placewright_roles::in_process;
 use placewright_scheduler::config::SchedulerConfig;
 use serde::Serialize;
 use tokio::net::TcpListener;
@@ -21,13 +20,14 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::bench::connection::Connection;
+use crate::bench::in_process::{scheduler_service, submit_all};
 use crate::bench::requests::{RandomNumbers, RequestBase};
 use crate::bench::seeds::fleet;
 use crate::bench::seeds::times::Times;
 
 /// The seed of the instances' UUIDs.
 const INSTANCE_SEED: u64 = 33;
-/// The requests before the measurement.
+/// How many requests warm the caches up before the measurement.
 const WARM_UP: usize = 20;
 
 /// The time of a request for one destination, with its claim.
@@ -59,12 +59,7 @@ pub(in super::super) async fn measure(hosts: u32, requests: usize) -> anyhow::Re
         Engine::open(MemoryJournal::new(), Options::default(), ())?;
     fleet::load_with(&engine, hosts, fleet::mostly_full).await?;
     let scheduler = fleet::scheduler(hosts, SchedulerConfig::default())?;
-    let service = Arc::new(SchedulerService::new(
-        in_process::gateway()?,
-        Placement::new(engine.clone(), ClaimMetrics::default()),
-        SchedulerHandle::new(engine.clone(), scheduler),
-        KeepOptions::default(),
-    ));
+    let service = scheduler_service(&engine, scheduler)?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let mut connection = Connection::new(listener.local_addr()?);
     let (stop, stopped) = oneshot::channel::<()>();
@@ -78,18 +73,18 @@ pub(in super::super) async fn measure(hosts: u32, requests: usize) -> anyhow::Re
             .await
     });
     let mut random = RandomNumbers::new(INSTANCE_SEED, u64::from(hosts));
-    let (mut calls, mut https) = (Vec::new(), Vec::new());
+    let (mut call_times, mut http_times) = (Vec::new(), Vec::new());
     // In turn, so that whatever disturbs the machine disturbs both.
     for number in 0..WARM_UP + requests {
         let instances = [random.uuid(), random.uuid()];
         let call = call(&service, instances[0]).await?;
         let http = exchange(&mut connection, instances[1]).await?;
         if number >= WARM_UP {
-            calls.push(call);
-            https.push(http);
+            call_times.push(call);
+            http_times.push(http);
         }
         let releases = instances.map(claim::release);
-        fleet::submit_all(&engine, releases.into()).await?;
+        submit_all(&engine, releases).await?;
     }
     drop(connection);
     drop(stop);
@@ -97,8 +92,8 @@ pub(in super::super) async fn measure(hosts: u32, requests: usize) -> anyhow::Re
     engine.shutdown();
     Ok(HttpShare {
         hosts,
-        call: Times::of(calls),
-        http: Times::of(https),
+        call: Times::of(call_times),
+        http: Times::of(http_times),
     })
 }
 
