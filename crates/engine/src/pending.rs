@@ -28,6 +28,9 @@ pub(crate) fn hand_over<M: Machine>(
     if !replica.link.hands_commands_over() {
         return Err(SubmitError::NotLeading);
     }
+    if pending.is_closed {
+        return Err(SubmitError::ShuttingDown);
+    }
     if pending.commands.len() >= shared.options.queue_commands_max {
         return Err(SubmitError::Overloaded);
     }
@@ -291,9 +294,13 @@ pub(crate) fn refuse_unsent<M: Machine>(replica: &ReplicaState<M>, reason: &Arc<
     }
 }
 
-/// Answers all commands when the engine is shut down.
+/// Answers all commands when the engine is shut down, and takes no more.
 pub(crate) fn close<M: Machine>(replica: &ReplicaState<M>) {
-    let commands = std::mem::take(&mut replica.pending.lock().commands);
+    let commands = {
+        let mut pending = replica.pending.lock();
+        pending.is_closed = true;
+        std::mem::take(&mut pending.commands)
+    };
     for command in commands.into_values() {
         let error = if command.sent_in_epoch == 0 {
             SubmitError::ShuttingDown

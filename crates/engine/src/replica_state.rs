@@ -102,6 +102,8 @@ pub(crate) struct PendingCommands<M: Machine> {
     pub(crate) commands: BTreeMap<u64, PendingCommand<M>>,
     /// Whether `commands` may have some that no leader has taken, and that have to be sent once one is known.
     pub(crate) has_unsent: bool,
+    /// Whether the engine is shut down, so that nothing answers commands any more.
+    pub(crate) is_closed: bool,
 }
 
 /// A command that a follower has taken and not answered yet.
@@ -132,6 +134,7 @@ impl<M: Machine> ReplicaState<M> {
                 next_number: 1,
                 commands: BTreeMap::new(),
                 has_unsent: false,
+                is_closed: false,
             }),
             lost_epoch: AtomicU64::new(0),
             successor: Mutex::new(None),

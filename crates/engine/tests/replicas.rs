@@ -6,6 +6,7 @@ mod network;
 mod toy;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -103,6 +104,27 @@ fn another_replica_leads_when_the_leader_is_gone() {
     assert_eq!(back.values()[2], 4);
     assert_eq!(back.add(2, 1).unwrap(), Ok(5));
     assert!(!back.leadership().is_own, "the present leader is followed");
+}
+
+#[test]
+fn a_follower_that_is_shut_down_refuses_commands() {
+    let (journal, network) = (MemoryJournal::new(), Network::default());
+    let members = three(&journal, &network);
+    let engine = followers(&members).next().unwrap().engine.clone();
+    engine.shutdown();
+    let (answered, answer) = mpsc::channel();
+    thread::spawn(move || {
+        let add = Command::Add {
+            counter: 0,
+            amount: 1,
+        };
+        answered.send(engine.submit_blocking(add)).unwrap();
+    });
+    let answer = answer.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert!(
+        matches!(answer, Err(SubmitError::ShuttingDown)),
+        "{answer:?}"
+    );
 }
 
 #[test]
