@@ -158,7 +158,7 @@ fn tls_checks_both_sides() {
     };
     let cluster = PostgresqlCluster::start_with(0, &options).unwrap();
     let port = cluster.address().replace("127.0.0.1", "");
-    let terms = "allow_async=yes&timeout_ms=500&connect_timeout_ms=400";
+    let terms = "allow_async=yes&timeout_ms=5000&connect_timeout_ms=400";
     let url = |host: &str, ca: &str, client: &str| {
         let folder = folder.path().to_str().unwrap();
         let identity = match client {
