@@ -40,6 +40,7 @@ files! {
     "sign_in.js" = "sign_in.js" as SCRIPT,
     "stream.js" = "stream.js" as SCRIPT,
     "fleet_data.js" = "fleet_data.js" as SCRIPT,
+    "fleet_picture.js" = "fleet_picture.js" as SCRIPT,
     "tiles.js" = "tiles.js" as SCRIPT,
     "pages/overview.js" = "pages/overview.js" as SCRIPT,
     "pages/fleet.js" = "pages/fleet.js" as SCRIPT,

@@ -4,12 +4,14 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use common::{ADMIN, Follower, Site, TENANT, host};
-use placewright_conductor::claims;
-use placewright_conductor::super_conductor::Command;
+use placewright_conductor::super_conductor::{Aggregate, Command, Service};
+use placewright_conductor::{ControlState, claims};
+use placewright_control::{PastFailure, PastStates};
 use placewright_engine::Options;
+use placewright_placement::Timestamp;
 use placewright_testing::site::{self, Stores, instance};
 use serde_json::Value;
 
@@ -174,6 +176,34 @@ async fn only_operators_see_the_past_and_wrong_requests_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_state_is_rebuilt_at_a_time() {
     let site = Site::start().await;
+    site.add_host(1).await;
+    let (_, newest) = held(&site).await;
+    let states = PastStates::new(site.engine.clone());
+    let (has_begun, begun) = mpsc::channel();
+    let (may_end, wait) = mpsc::channel::<()>();
+    let first = tokio::spawn({
+        let states = states.clone();
+        async move {
+            let hold = move |_: &ControlState| {
+                has_begun.send(()).unwrap();
+                wait.recv().unwrap();
+            };
+            states.read_at(newest, hold).await
+        }
+    });
+    tokio::task::block_in_place(|| begun.recv()).unwrap();
+    let second = states.clone().read_at(newest, |_| ()).await;
+    assert!(matches!(second, Err(PastFailure::Busy)), "{second:?}");
+    // What is held is told meanwhile.
+    assert_eq!(states.held().await.unwrap().newest.sequence, newest);
+    may_end.send(()).unwrap();
+    first.await.unwrap().unwrap();
+    states.read_at(newest, |_| ()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_who_ask_at_once_are_told_when_to_come_again() {
+    let site = Site::start().await;
     for number in 1..=20 {
         site.add_host(number).await;
     }
@@ -190,6 +220,100 @@ async fn one_state_is_rebuilt_at_a_time() {
     }
     assert!(shown > 0);
     assert_eq!(past_figures(&site, newest).await.len(), 20);
+}
+
+/// The condition of each host after an entry, its cell and its zone, by its UUID.
+async fn past_conditions(site: &Site, sequence: u64) -> BTreeMap<String, (u64, String, Value)> {
+    let shown = site
+        .get(&format!("/ui/api/past/{sequence}/fleet"), ADMIN)
+        .await;
+    let fleet = &shown.json()["fleet"];
+    let hosts = fleet["hosts"].as_array().unwrap().iter();
+    let hosts = hosts.map(|row| {
+        let live = fleet["live"].as_array().unwrap().iter();
+        let condition = live.clone().find(|live| live[0] == row[0]).unwrap()[1].clone();
+        let value = |kind: &str, index: &Value| match index.as_u64() {
+            Some(index) => fleet[kind][usize::try_from(index).unwrap()].clone(),
+            None => Value::Null,
+        };
+        let cell = value("cells", &row[4]);
+        let cell = cell[1].as_str().unwrap_or("none").to_owned();
+        let uuid = row[1].as_str().unwrap().to_owned();
+        (
+            uuid,
+            (condition.as_u64().unwrap(), cell, value("zones", &row[5])),
+        )
+    });
+    hosts.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_of_the_past_has_the_condition_that_operators_had_set_and_the_zone_of_then() {
+    let installation = site::Site::start(Stores::Memory, 1, 3, Arc::default()).await;
+    let site = Site::on_engine(installation.conductor.engine().clone()).await;
+    let at_rest = held(&site).await.1;
+    let host = |number| site::host(0, number);
+    let set_service = |number, disabled, forced_down| Command::SetService {
+        host: host(number),
+        service: Service {
+            disabled,
+            forced_down,
+            ..Service::default()
+        },
+    };
+    let mut aggregate = Aggregate {
+        name: "east".into(),
+        hosts: vec![host(2)],
+        metadata: BTreeMap::from([("availability_zone".into(), "east".into())]),
+        created_at: Timestamp(0),
+        updated_at: None,
+    };
+    let zone = |row: &Aggregate| Command::SetAggregate {
+        aggregate: uuid::Uuid::from_u128(1),
+        row: Some(row.clone()),
+    };
+    let submit = async |command| {
+        let submitted = installation.conductor.submit(command).await;
+        submitted.unwrap().unwrap();
+    };
+    submit(set_service(0, true, false)).await;
+    submit(set_service(1, true, true)).await;
+    submit(zone(&aggregate)).await;
+    let changed = held(&site).await.1;
+    submit(set_service(0, false, false)).await;
+    aggregate.metadata.clear();
+    submit(zone(&aggregate)).await;
+    // A provider that no cell has told of.
+    let stray = format!("{{\"name\":\"stray\",\"uuid\":\"{}\"}}", common::host(9));
+    let path = "/ui/api/placement/resource_providers";
+    assert_eq!(site.send("POST", path, ADMIN, &stray).await.status, 201);
+    let newest = held(&site).await.1;
+
+    let expected = |conditions: [u64; 3], zone: Value| {
+        let hosts = conditions.into_iter().zip(0..).map(|(condition, number)| {
+            let zone = if number == 2 {
+                zone.clone()
+            } else {
+                Value::Null
+            };
+            (
+                host(number).to_string(),
+                (condition, "cell0".to_owned(), zone),
+            )
+        });
+        hosts.collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(
+        past_conditions(&site, at_rest).await,
+        expected([0, 0, 0], Value::Null)
+    );
+    assert_eq!(
+        past_conditions(&site, changed).await,
+        expected([1, 3, 0], "east".into())
+    );
+    let mut last = expected([0, 3, 0], Value::Null);
+    last.insert(common::host(9), (4, "none".to_owned(), Value::Null));
+    assert_eq!(past_conditions(&site, newest).await, last);
 }
 
 #[tokio::test(flavor = "multi_thread")]

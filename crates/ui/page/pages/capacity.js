@@ -3,7 +3,7 @@ import { atMost, chart, el, link, note, panel, select, table, title } from '../d
 import { amount, duration, fine, percent, t, time, whole } from '../texts.js';
 import { compute, has, scheduler, session } from '../api.js';
 import { fleet } from '../fleet_data.js';
-import { groupings, groupsBy } from './fleet.js';
+import { groupings, groupsBy } from '../fleet_picture.js';
 import { asRequest } from './why.js';
 
 // Why no more of a flavor fit: the class of which the least would be left over all hosts that are up.

@@ -3,7 +3,7 @@ import { atMost, el, figure, link, panel, share, table, title } from '../dom.js'
 import { amount, fine, percent, t, whole } from '../texts.js';
 import { call, compute, has, session } from '../api.js';
 import { fleet } from '../fleet_data.js';
-import { groupsBy } from './fleet.js';
+import { groupsBy } from '../fleet_picture.js';
 
 // The values of Prometheus's text format by name, summed over labels.
 export function readMetrics(text) {

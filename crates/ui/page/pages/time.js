@@ -3,8 +3,7 @@ import { atMost, el, link, note, panel, select, table, title } from '../dom.js';
 import { amount, percent, t, time, whole } from '../texts.js';
 import { call, has } from '../api.js';
 import { FleetData, fleet } from '../fleet_data.js';
-import { Tiles } from '../tiles.js';
-import { DARK, PALETTE, colouring, groupings, groupsBy, legend, theme } from './fleet.js';
+import { DARK, PALETTE, byName, colouring, fleetPicture, groupings, groupsBy, legend, theme } from '../fleet_picture.js';
 import { UUID, decided, findServers } from './why.js';
 
 const ROWS_MAX = 200;
@@ -34,9 +33,6 @@ export function timePage(main, query) {
   const slider = el('input', { type: 'range', id: 'slider', step: 1, min: 0, max: 0, value: 0, disabled: true });
   const number = el('input', { type: 'number', id: 'entry', step: 1, size: 12, disabled: true });
   const newest = el('button', { type: 'button', id: 'newest' }, t('timeNewest'));
-  const canvas = el('canvas', { tabindex: '0', role: 'img', 'aria-label': t('mapHelp') });
-  const hoverBox = el('div', { class: 'hover', hidden: true });
-  const map = el('div', { class: 'map' }, canvas, hoverBox);
   const legendList = el('ul', { class: 'legend', id: 'legend' });
   const chosenHost = el('p', { role: 'status', id: 'chosen-host' });
   const controls = el('div', { class: 'controls' });
@@ -47,22 +43,12 @@ export function timePage(main, query) {
   const group = () => chosen.group ?? fleet.levels[0]?.name ?? 'cell';
   const amounts = (host) => host.shape.map(([name, capacity], index) => `${name} ${amount(name, host.used[index] ?? 0)} / ${amount(name, capacity)}`).join(', ');
 
-  const tiles = new Tiles(canvas, {
-    choose: (host) => {
+  const { map, tiles } = fleetPicture(
+    (host) => {
       tiles.mark(host.slot);
       chosenHost.replaceChildren(`${host.host}: ${amounts(host)}. ${whole(host.count)} ${t('consumers').toLowerCase()}.`);
     },
-    hover: (found, x, y) => {
-      hoverBox.hidden = !found;
-      if (!found) return;
-      const [host, name] = found;
-      hoverBox.replaceChildren(el('strong', {}, host.host), el('br'), name, el('br'), `${by()}: ${colours.value(host)}`);
-      const { width, height } = tiles.size();
-      hoverBox.style.left = `${Math.max(4, Math.min(x + 14, width - 210))}px`;
-      hoverBox.style.top = `${Math.max(4, Math.min(y + 14, height - 96))}px`;
-      canvas.setAttribute('aria-label', t('mapAt', { host: host.host, group: name, value: colours.value(host) }));
-    },
-  });
+    (host, name) => ({ value: colours.value(host), lines: [name, `${by()}: ${colours.value(host)}`] }));
 
   const classes = () => [...new Set(past.values.shapes.flatMap((shape) => shape.map(([name]) => name)))];
   let controlsKey = '';
@@ -106,7 +92,7 @@ export function timePage(main, query) {
     if (!shown) return;
     showControls();
     colours = colouring(by());
-    const hosts = [...past.hosts.values()].sort((a, b) => (a.host < b.host ? -1 : a.host > b.host ? 1 : a.slot - b.slot));
+    const hosts = [...past.hosts.values()].sort(byName);
     groups = groupsBy(hosts, group());
     tiles.show(groups, colours.colour, PALETTE[theme()]);
     legendList.replaceChildren(...legend(by(), hosts).filter(Boolean));
