@@ -14,8 +14,8 @@ pub(crate) struct Hold {
     pub(crate) id: u64,
     /// The project whose request ended.
     pub(crate) project: u64,
-    /// Whether the seat is withheld from all projects until the hold ends. If not, other projects may take it at once,
-    /// and only the project whose request ended may have one seat less until then.
+    /// Whether the seat is withheld from all projects until the hold ends. If not, other projects may take it at once;
+    /// until the hold ends it only counts among the seats that the project whose request ended may have.
     pub(crate) is_from_all: bool,
 }
 
@@ -34,8 +34,8 @@ pub(crate) struct Pool<Q> {
 }
 
 impl<Q> Pool<Q> {
-    /// A pool of `seats` seats. While several projects are present, only `seats_when_shared` of them are given out. One
-    /// project may have at most `seats_per_project` at a time.
+    /// A pool of `seats` seats. While several projects are present, which means that they sent requests lately, only
+    /// `seats_when_shared` of them are given out. One project may have at most `seats_per_project` at a time.
     pub(crate) fn new(seats: usize, seats_when_shared: usize, seats_per_project: usize) -> Self {
         Self {
             fair: FairPool::new(seats, seats_when_shared, seats_per_project),

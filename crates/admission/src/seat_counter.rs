@@ -100,8 +100,8 @@ impl SeatCounter {
 
     /// Subtracts one request from those that wait.
     pub fn stop_waiting(&self) {
-        // [`Self::leave`] may already have subtracted every request that waits, each for a seat that is being passed
-        // on. Then the number is 0 and stays so.
+        // The number may be 0 already, because [`Self::leave`] subtracts a request when it passes a seat on, before the
+        // entry is removed from the queue. Then it stays 0.
         let _ = self
             .state
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |state| {

@@ -21,6 +21,7 @@ fn capabilities(options: &ComputeOptions) -> Value {
     json!({
         "release": env!("CARGO_PKG_VERSION"),
         "actions": actions::OFFERED,
+        // Actions that a client can follow to their end, in the history of the server, where they leave a record.
         "followed_actions": actions::RECORDED,
         "server_group_policies": server_groups::POLICIES,
         "topology_rules": true,
@@ -33,12 +34,13 @@ fn capabilities(options: &ComputeOptions) -> Value {
             "body_bytes": limits.body_bytes_max,
             "hint_bytes": limits.hint_bytes_max,
             "parameters": limits.parameters_max,
+            // Of a page of a list.
             "page_bytes": limits.page_bytes_max,
         },
     })
 }
 
-/// Answers with the only version, as `/v2.1` does.
+/// Answers at `/v2.1/{project}/` with the only version, as `/v2.1` does.
 pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     Reply::value(200, &version_details(request.origin))
 }

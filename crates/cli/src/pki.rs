@@ -15,7 +15,7 @@ use placewright_roles::output::print;
 
 use names::NameArgs;
 use show::Format;
-use span::Span;
+use span::TimeSpan;
 
 /// The subcommands of `placewright pki`.
 #[derive(Debug, Subcommand)]
@@ -82,7 +82,7 @@ pub(crate) enum PkiCommand {
         names: NameArgs,
         /// How long the word is good for: 10m, 1h, 2d
         #[arg(long, value_name = "TIME", default_value = "1h")]
-        ends_in: Span,
+        ends_in: TimeSpan,
     },
     /// Renew the certificate in a holder's folder by hand
     #[command(

@@ -25,7 +25,7 @@ impl Reading {
     ) -> T {
         let state = shared.state.read();
         let value = compute(&state.machine);
-        // Checked while the lock is held, so that nothing that `compute` read can be undone before.
+        // Checked while the lock is held, so that nothing that `compute` read can be undone before this check.
         if shared.durable() < state.applied {
             self.pending_entry = state.applied;
         }

@@ -1,4 +1,4 @@
-//! The runner's connection to the cell.
+//! The connection to the cell, as the agent's task (`runner.rs`) uses it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) async fn receive(from_cell: &mut Option<mpsc::Receiver<ToAgent>>) -> 
     }
 }
 
-/// Waits until the connection has capacity or has ended.
+/// Waits until the connection has capacity or has ended. Without a connection it does not wait.
 pub(super) async fn wait_for_capacity(to_cell: Option<&mpsc::Sender<ToCell>>) {
     if let Some(to_cell) = to_cell {
         // If the connection has ended, receiving from the cell reports that.

@@ -24,7 +24,7 @@ pub(super) struct WorkContext {
 }
 
 impl WorkContext {
-    /// Carries out the work, with a span for it if its request is recorded.
+    /// Carries out the work, with a span of its own in the trace of its request if that is recorded.
     pub(super) async fn carry_out(self, work: Work) -> Outcome {
         let span = BuildSpan::begin(&work, &self.host_name);
         let outcome = self.run_all(&work).await;

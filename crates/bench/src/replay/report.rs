@@ -34,6 +34,7 @@ pub(crate) struct Report {
     pub(crate) latency_p50_ms: f64,
     pub(crate) latency_p99_ms: f64,
     pub(crate) latency_max_ms: f64,
+    /// `None` if the installation did not say which builds were tried again.
     pub(crate) retries: Option<BuildRetries>,
     /// Whether the user stopped the run.
     pub(crate) stopped: bool,
@@ -101,7 +102,7 @@ impl Report {
         latencies.sort_unstable();
         let seconds = run.time.as_secs_f64();
         let rate = |count: u64| {
-            #[expect(clippy::cast_precision_loss, reason = "a rate needs no 53 bits")]
+            #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
             let count = count as f64;
             if seconds > 0.0 { count / seconds } else { 0.0 }
         };

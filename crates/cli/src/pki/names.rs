@@ -7,7 +7,7 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 use placewright_identity::{AgentNames, HostPattern, Role};
 
-use super::span::Span;
+use super::span::TimeSpan;
 
 /// The names in a certificate, and how long it is valid.
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ pub(crate) struct NameArgs {
 
     /// How long each of its certificates is valid: 12h, 7d [default: 7d]
     #[arg(long, value_name = "TIME")]
-    pub(super) life: Option<Span>,
+    pub(super) life: Option<TimeSpan>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 /// A span of time: a number with one of s, m, h and d.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) Duration);
+pub(crate) struct TimeSpan(pub(crate) Duration);
 
-impl FromStr for Span {
+impl FromStr for TimeSpan {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -34,10 +34,10 @@ mod tests {
 
     #[test]
     fn times_have_a_unit() {
-        assert_eq!("90s".parse(), Ok(Span(Duration::from_secs(90))));
-        assert_eq!("7d".parse(), Ok(Span(Duration::from_secs(604_800))));
+        assert_eq!("90s".parse(), Ok(TimeSpan(Duration::from_secs(90))));
+        assert_eq!("7d".parse(), Ok(TimeSpan(Duration::from_secs(604_800))));
         for text in ["", "7", "d", "0s", "-1s", "1.5h", "1é"] {
-            assert!(text.parse::<Span>().is_err(), "{text}");
+            assert!(text.parse::<TimeSpan>().is_err(), "{text}");
         }
     }
 }

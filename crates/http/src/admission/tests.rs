@@ -83,7 +83,7 @@ impl Api for Service {
     }
 }
 
-/// The places of the priority levels in [`AdmissionControl::status`].
+/// The indexes of the priority levels in [`AdmissionControl::status`].
 const OPERATORS: usize = 0;
 const TENANTS: usize = 1;
 
@@ -136,7 +136,8 @@ impl Service {
     }
 }
 
-/// A request of a member of a project, or of an administrator.
+/// A request of a member of a project, whose token is `user:project` as `noauth2` has it, or of an administrator, whose
+/// token is `admin`.
 fn request(token: &str, path: &str) -> Request<Empty<Bytes>> {
     Request::get(path)
         .header("x-auth-token", token)

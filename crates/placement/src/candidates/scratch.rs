@@ -4,8 +4,8 @@
 use super::plan::Plan;
 use super::tree::{TreeSearch, UNASSIGNED};
 
-/// The budget of steps of the exhaustive search, shared by all searches of one request. Augmenting
-/// paths do not count.
+/// The budget of steps of the exhaustive search, shared by all searches between two calls of [`Scratch::renew`], or of
+/// one request if it is not called. Augmenting paths do not count.
 const STEPS: u32 = 100_000;
 
 /// Buffers and the step budget that all searches of one request share.
@@ -14,9 +14,11 @@ pub(crate) struct Scratch {
     open: Vec<OpenSuppliers>,
     /// The number of the current call of [`TreeSearch::complete`].
     pub(super) call: u32,
-    /// By variable: its supplier in the completion under construction.
+    /// By variable: its supplier in the completion under construction, which assigns a supplier to each variable that
+    /// does not have one yet.
     pub(super) completion: Vec<u32>,
-    /// By supplier and component: the round in which an augmenting path last visited it.
+    /// By supplier and component of variables (see `SearchVariable`): the round in which an augmenting path last
+    /// visited it.
     pub(super) visited: Vec<u32>,
     /// The number of the current search for an augmenting path.
     pub(super) round: u32,
@@ -73,6 +75,7 @@ impl TreeSearch {
         variable: usize,
         scratch: &mut Scratch,
     ) -> usize {
+        // Variables that require the same of a provider share a condition, and so a domain.
         let domain = &self.domains[plan.variables[variable].condition];
         if plan.only_capacity_matters() {
             return domain.len();

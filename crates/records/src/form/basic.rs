@@ -104,6 +104,7 @@ impl Form for bool {
 
 impl Form for String {
     fn write(&self, out: &mut Writer) {
+        // `Writer::text` joins two parts, and here there is one.
         out.text(self, "");
     }
 
@@ -112,7 +113,7 @@ impl Form for String {
     }
 }
 
-/// Sixteen bytes. In the positional layout they are preceded by their number.
+/// Sixteen bytes. In the positional layout, that of older releases, the number 16 precedes them.
 impl Form for Uuid {
     #[inline]
     fn write(&self, out: &mut Writer) {

@@ -47,8 +47,8 @@ pub(crate) struct OwnIdentity {
 }
 
 impl OwnIdentity {
-    /// Makes the identity API of a running control, which listens on `address`, and has the other services check
-    /// its tokens.
+    /// Makes the identity API of a running control, which listens on `address`, and makes the other services accept its
+    /// tokens.
     ///
     /// # Errors
     ///

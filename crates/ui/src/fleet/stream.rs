@@ -1,8 +1,9 @@
-//! The stream of one page.
+//! The stream of server-sent events to one page of `/ui/` that is open in a browser.
 //!
 //! An event without a name has rows. The event `end` follows when the page has all rows of a version; after a break,
-//! the page continues from the id of this event. It also has the version of the names that are not in rows. The event `reset` says that the rows of the page belong to another
-//! epoch, so that it has to drop them.
+//! the page continues from the id of this event. It also has the version in which the names of aggregates or the
+//! topology last changed, because these are not in rows and the page reads them by another request. The event `reset`
+//! says that the rows of the page belong to another epoch, so that it has to drop them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,7 @@ const LIFETIME: Duration = Duration::from_secs(60);
 /// How many slots one event covers while a page catches up.
 const PIECE_SLOTS: u32 = 1024;
 
-/// The position of a page in the stream: the version up to which it has all rows. It is no place of the topology.
+/// The position of a page in the stream: the version up to which it has all rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StreamPosition {
     epoch: u64,
@@ -62,7 +63,7 @@ pub(super) struct FleetStream {
     shared: Arc<Shared>,
     sender: mpsc::Sender<Bytes>,
     stopping: watch::Receiver<bool>,
-    /// The latest look of the sampler.
+    /// The result of the sampler's latest look: one pass over the hosts that may have changed.
     looks: watch::Receiver<Arc<Look>>,
     _permit: OwnedSemaphorePermit,
 }
@@ -100,15 +101,15 @@ impl FleetStream {
             let rows = self.shared.rows.lock();
             (rows.epoch(), rows.version())
         };
-        let is_known = |place: &StreamPosition| place.epoch == epoch && place.version <= version;
-        let mut place = match after.filter(is_known) {
-            Some(place) => place,
+        let is_known = |after: &StreamPosition| after.epoch == epoch && after.version <= version;
+        let mut position = match after.filter(is_known) {
+            Some(after) => after,
             None => StreamPosition { epoch, version: 0 },
         };
         let begin = match after {
-            Some(after) if after != place => "event: reset\ndata: {}\n\n",
+            Some(after) if after != position => "event: reset\ndata: {}\n\n",
             // A comment line. Headers are sent only with the first bytes of the body, so this tells the page at once
-            // that it follows.
+            // that it is connected.
             _ => ": following\n\n",
         };
         self.send(Bytes::from_static(begin.as_bytes())).await?;
@@ -118,17 +119,19 @@ impl FleetStream {
                 let rows = self.shared.rows.lock();
                 (rows.epoch(), rows.version())
             };
-            if epoch != place.epoch {
+            if epoch != position.epoch {
                 self.send(Bytes::from_static(b"event: reset\ndata: {}\n\n"))
                     .await?;
-                place = StreamPosition { epoch, version: 0 };
+                position = StreamPosition { epoch, version: 0 };
             }
             match &look.events {
-                Some(events) if look.from == place.version && look.to == version => {
+                Some(events) if look.from == position.version && look.to == version => {
                     self.send(events.clone()).await?;
-                    place.version = look.to;
+                    position.version = look.to;
                 }
-                _ if place.version < version => place = self.catch_up(place, version).await?,
+                _ if position.version < version => {
+                    position = self.catch_up(position, version).await?;
+                }
                 _ => self.wait().await?,
             }
         }
@@ -154,7 +157,9 @@ impl FleetStream {
         from: StreamPosition,
         version: u64,
     ) -> Result<StreamPosition, Over> {
-        let (mut known, slots, named): (ByKind<usize>, u32, u64) = {
+        // Values that many hosts have in common, such as a list of traits, are sent to a page once; `known_values` is
+        // how many of each kind it has.
+        let (mut known_values, slots, named): (ByKind<usize>, u32, u64) = {
             let rows = self.shared.rows.lock();
             let slots = u32::try_from(rows.slots()).unwrap_or(u32::MAX);
             (rows.known_at(from.version), slots, rows.named())
@@ -167,7 +172,7 @@ impl FleetStream {
                 if rows.epoch() != from.epoch {
                     return Ok(from);
                 }
-                rows.write(next..end, from.version, &mut known)
+                rows.write(next..end, from.version, &mut known_values)
             };
             if let Some(data) = data {
                 self.send(Bytes::from(event(&data))).await?;

@@ -13,7 +13,7 @@ use super::fleet;
 #[derive(Debug, Serialize)]
 pub(super) struct Audit {
     pub(super) consumers: u64,
-    /// The instances among the consumers, which may end.
+    /// The consumers that are instances; see [`is_instance`].
     pub(super) instances: u64,
     /// Inventories with allocations beyond their capacity, or with a usage that is not the sum of
     /// their allocations.
@@ -69,7 +69,8 @@ impl Audit {
     }
 }
 
-/// Whether a consumer is an instance, which may end, and not a consumer that stays.
+/// Whether a consumer is an instance, which a scheduler may end, and not one of the consumers with which `fleet::build`
+/// fills each host for good. Nothing but the amount of memory distinguishes them.
 pub(super) fn is_instance(state: &State, consumer: &placewright_placement::Consumer) -> bool {
     let mut memory = consumer
         .allocations
@@ -103,6 +104,7 @@ fn broken_rules(state: &State, members: &BTreeMap<Uuid, Vec<ProviderId>>) -> u64
             }
             count += match rule.relation {
                 Relation::Same => u64::from(members_by_place.len() > 1),
+                // A member needs a place with fewer than `limit` other members, so a place may have `limit` in all.
                 Relation::FewerThan(limit) => members_by_place
                     .values()
                     .filter(|members| **members > limit)

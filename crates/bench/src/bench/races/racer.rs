@@ -84,6 +84,8 @@ pub(super) struct RacingScheduler {
     applied_sequence: u64,
     follower: Follower<ControlMachine>,
     scheduler: Scheduler,
+    /// How often the claims of other schedulers have lately been faster, from which the placer derives how many hosts a
+    /// claim names.
     contention: Contention,
     /// Hosts that concurrent claims have filled, which the copy does not show yet. Claims do not name them
     /// until the copy is updated.
@@ -238,7 +240,8 @@ impl RacingScheduler {
 
     /// Claims one of the ranked hosts; false if none had capacity.
     fn claim(&mut self, placing: &mut Placing) -> anyhow::Result<bool> {
-        let command = placing.claim("races", "races", AT);
+        let (project, user) = ("races", "races");
+        let command = placing.claim(project, user, AT);
         let answer = submit_placement(&self.engine, command);
         let corrections = match self.runtime.block_on(answer)? {
             Ok(Outcome::Claimed(chosen)) => placing.apply_claimed(&chosen, &mut self.contention),
@@ -247,12 +250,14 @@ impl RacingScheduler {
             }
             other => bail!("a claim ended in {other:?}"),
         };
+        // The ranking has counted the instance on the first host that the claim names. If the claim got another one or
+        // none, a correction ends that.
         apply_corrections(&mut self.scheduler, self.copy.placement(), &corrections);
         let is_claimed = placing.claimed().next().is_some();
         ensure!(
             is_claimed || !corrections.is_empty(),
-            "a claim got no host, and its instance still counts on the host that was expected: the same claim \
-             would be made for ever"
+            "a claim got no host, and its instance still counts on the first host that the claim named: the \
+             same claim would be made for ever"
         );
         Ok(is_claimed)
     }

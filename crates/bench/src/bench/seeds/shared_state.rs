@@ -1,4 +1,5 @@
-//! The first experiment: requests that come at once, decided by 1, 4 and 32 schedulers that share their state.
+//! The experiment `shared-state` of `bench seeds`: requests that come at once, decided by 1, 4 and 32 schedulers that
+//! share their state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use super::times::Times;
 use crate::bench::in_process::submit_all;
 use crate::bench::requests::RandomNumbers;
 
-/// The requests that come at once, as in the published experiment.
+/// The requests that come at once, as in the experiment that was published in 2016.
 pub(super) const REQUESTS: usize = 31;
 /// The seed of the instances' UUIDs.
 const INSTANCE_SEED: u64 = 23;
@@ -29,12 +30,15 @@ pub(super) struct SharedStateFigures {
     pub(super) schedulers: usize,
     /// The rounds of requests that were measured.
     pub(super) rounds: usize,
+    /// The ranking of the hosts.
     pub(super) decision: Times,
-    /// Until a claim was durable.
+    /// How long a request was blocked by the store: from handing its claim to the engine until the claim was durable.
     pub(super) blocked: Times,
-    /// Until the scheduler that claimed knew that.
+    /// From handing a claim to the engine until the scheduler that made it knew that it was durable.
     pub(super) answered: Times,
+    /// From a request to its answer.
     pub(super) whole: Times,
+    /// How long the store took for an append.
     pub(super) append: Times,
     /// Requests that their callers would have to repeat.
     pub(super) visible_retries: u64,
@@ -157,9 +161,5 @@ async fn at_once(
 pub(super) async fn release(replicas: &Replicas, instances: &[Uuid]) -> anyhow::Result<()> {
     let releases = instances.iter().map(|instance| claim::release(*instance));
     submit_all(&replicas.all[0].engine, releases).await?;
-    replicas.confirm().await?;
-    for replica in &replicas.all {
-        replica.scheduler.with_state(|_, _| ());
-    }
-    Ok(())
+    replicas.confirm().await
 }

@@ -1,4 +1,5 @@
-//! Trees that are alike take the same number of instances, so one of each kind is counted.
+//! Trees that are alike take the same number of instances, so one of each kind is counted. A kind is narrower than a
+//! tree class: its trees have equal traits, inventories and usages, whatever the query reads of them.
 
 use placewright_placement::{ProviderId, State};
 
@@ -10,9 +11,10 @@ type Map<K, V> = hashbrown::HashMap<K, V, foldhash::quality::FixedState>;
 
 /// The number of kinds of trees whose counts are kept.
 const KINDS_MAX: usize = 1_000;
-/// After so many trees of which fewer than one in [`TREES_PER_EQUAL`] was like an earlier one, further ones are counted
-/// without looking for an equal one, which costs as much as a search or two.
+/// The number of trees after which it is judged whether looking for an equal one pays: it costs as much as a search or
+/// two.
 const TREES_TRIED: usize = 512;
+/// If fewer than one tree in this many was like an earlier one, further trees are counted without looking.
 const TREES_PER_EQUAL: usize = 8;
 
 /// The number of instances that trees of each kind take, and the first obstacle to a further one.
@@ -64,7 +66,8 @@ fn reads_aggregates(prepared: &Prepared) -> bool {
 /// The key of a kind of trees: everything about a tree, apart from names, on which the candidates for a request depend.
 fn kind_of_tree(state: &State, root: ProviderId, reads_aggregates: bool) -> Vec<u64> {
     let mut members = state.subtree(root);
-    // Candidates come in the order of slots.
+    // Which candidate comes first depends on the order of slots, so trees with equal providers in another order are of
+    // another kind.
     members.sort_unstable();
     let mut kind = Vec::with_capacity(members.len() * 16);
     for id in &members {
