@@ -45,6 +45,7 @@ pub(crate) async fn confirm(parts: &Parts) -> Result<(), Unconfirmed> {
     if before.is_none() {
         return Err(Unconfirmed::NotLeading);
     }
+    // Half, so that a second attempt can succeed before this replica gives up (see `until_unconfirmed`).
     match tokio::time::timeout(parts.options.confirmation_timeout / 2, engine.confirm()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => return Err(Unconfirmed::Store(Some(error))),
@@ -120,6 +121,7 @@ async fn until_lost(
     }
 }
 
+/// Waits until no confirmation has succeeded for the whole time-out.
 async fn until_unconfirmed(parts: &Parts) {
     let timeout = parts.options.confirmation_timeout;
     let mut confirmed_at = Instant::now();

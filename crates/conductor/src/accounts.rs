@@ -44,7 +44,7 @@ pub struct User {
     pub password_set_at: Timestamp,
     /// A count that increases when all tokens of the user become invalid: with a new password, when the user is
     /// disabled, and when too many single tokens are revoked. A token contains the count of the time when it was
-    /// issued.
+    /// issued. It has nothing to do with the epochs of leaders.
     pub epoch: u64,
     /// When the user was created.
     pub created_at: Timestamp,

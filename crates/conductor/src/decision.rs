@@ -34,7 +34,7 @@ pub struct Decision {
     pub alternate_count: u32,
 }
 
-/// A host that was named in a claim and did not fit.
+/// A host that fell out of a claim: it was named before the claimed one, and did not fit any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FallenHost {
     /// The host that did not fit any more when it was to be claimed.

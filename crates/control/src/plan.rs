@@ -30,7 +30,8 @@ const START_GRACE: Duration = Duration::from_secs(15);
 /// Work for the planner.
 #[derive(Debug)]
 pub(crate) enum PlanningWork {
-    /// Instances of one reservation that wait for a host; they are placed together.
+    /// Instances of one reservation (all of one `POST /servers`, as Nova's `reservation_id` has them) that wait for a
+    /// host; they are placed together.
     Builds(Vec<InstanceId>),
     /// A move that waits for a target host.
     Move(MigrationId),
@@ -110,6 +111,7 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) control: &'a ControlState,
     /// The last journal entry in `control`.
     pub(crate) sequence: u64,
+    /// How many hosts a claim should name, from how often others were faster.
     pub(crate) contention: Contention,
     pub(crate) slice: &'a TimeSlice,
     pub(crate) plans: &'a mut Vec<PlacementPlan>,
@@ -251,6 +253,7 @@ impl Planner {
             scheduler_number: self.scheduler_number,
             excluded_cells: &closed,
             avoided_cells: &avoided,
+            // The record of the ranking, which is kept with each claim, names the entry that the state was read at.
             kept_sequence: Some(context.sequence),
         };
         match ongoing.placing.find_hosts(&mut search, context.slice) {
@@ -294,6 +297,7 @@ impl Planner {
         ongoing: &OngoingPlacement,
         instances: Vec<Uuid>,
     ) -> PlacementPlan {
+        // `None` without an instance, or before the request was prepared: then nothing fails.
         let fault = PlanFault::no_host(&ongoing.placing, &instances);
         match fault.filter(|_| !self.may_hosts_still_connect(context.scheduler, context.control)) {
             Some(fault) => failure_plan(ongoing, instances, fault),
@@ -340,8 +344,8 @@ fn closed_cells(control: &ControlState) -> Vec<Uuid> {
     closed.map(|(CellId(cell), _)| *cell).collect()
 }
 
-/// The cell that an instance was taken from, because its build failed on every host that the cell might try. Such an
-/// instance is placed on its own.
+/// The cell that an instance has left: it was taken from it, because its build failed on every host that the cell might
+/// try. Such an instance is placed on its own.
 fn left_cell(control: &ControlState, instances: &[Uuid]) -> Option<Uuid> {
     let [instance] = instances else { return None };
     let mapping = control.conductor.mappings().get(&InstanceId(*instance))?;

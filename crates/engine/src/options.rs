@@ -20,7 +20,7 @@ pub struct Options {
     /// The maximum size of a record: a command that would need a larger one has no effect and is
     /// answered with [`crate::SubmitError::TooLarge`]. Default 16 MiB.
     pub record_bytes_max: usize,
-    /// The size of the records from which on no further record is added to an append, so that an append exceeds it by
+    /// When the records of an append together have this size, no further one is added to it, so an append exceeds it by
     /// its last record at most. During an append its records are in memory three times: as decided, as written, and
     /// for followers. Default 2 MiB.
     pub batch_bytes_max: usize,
@@ -29,8 +29,8 @@ pub struct Options {
     pub ahead_commands_min: usize,
     /// The longest time that an append waits for the callers that were just answered to submit their next command, so
     /// that they share one append instead of forming two groups that alternate. An append never waits longer than half
-    /// the time of the last append, and ends at once when enough commands wait: as many as the last append had, plus
-    /// those that were waiting after it. Zero disables the waiting. Default 2 ms.
+    /// the time of the last append, and starts at once when enough commands wait: those that the last append answered
+    /// may all come again, beside those that already waited when it ended. Zero disables the waiting. Default 2 ms.
     pub gather_max: Duration,
     /// The memory in bytes for recent entries that followers read. Older entries are read from the journal.
     /// Default 16 MiB.

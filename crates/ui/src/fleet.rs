@@ -95,7 +95,7 @@ impl FleetHandle {
         }
     }
 
-    /// The states of the past of the engine whose hosts this shows.
+    /// The way to past states of the engine, of whose present state this shows the hosts.
     pub(crate) fn past_states(&self) -> PastStates {
         PastStates::new(self.shared.scheduler.engine().clone())
     }

@@ -49,6 +49,7 @@ pub(super) enum QueuedOrder {
 pub(super) struct RunningWork {
     number: u64,
     pub(super) operations: Vec<Operation>,
+    /// The order that the work carries out; `None` for work that destroys the guest.
     pub(super) order: Option<Arc<Order>>,
     is_cancelled: bool,
     pub(super) queued: QueuedOrder,

@@ -74,7 +74,8 @@ impl Flavors {
         }
     }
 
-    /// The id of a flavor with these properties; if there is none, it is created.
+    /// The id of a flavor with these properties; if there is none, it is created. It has no disk, because traces have
+    /// none.
     pub(crate) async fn ensure(
         &mut self,
         api: &Api,

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::credentials::Credentials;
 
-/// How long a connection may take to be established, and how long an answer may be silent. The stream of hosts has a
-/// comment every five seconds.
+/// How long a connection may take to be established, and how long an answer may be silent. The stream of hosts (of
+/// server-sent events) has a comment every five seconds if it has nothing else.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -110,7 +110,7 @@ impl Source {
             }
         };
         let request = self.http.get(&url).headers(headers);
-        // The versions of the APIs behind the page; its own paths have none.
+        // The microversion for paths of the compute API; the other services ignore it.
         let request = request.header("openstack-api-version", "compute 2.96");
         let sent = request.header("accept", "*/*").send().await;
         sent.with_context(|| format!("no answer from {}", self.url))

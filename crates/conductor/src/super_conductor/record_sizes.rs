@@ -97,7 +97,7 @@ impl RecordSizes {
         }
     }
 
-    /// Changes the bytes of the project of an instance.
+    /// Changes the bytes of an instance's project: `change` takes those of the instance out, or adds them.
     fn recount(&mut self, size: &InstanceSize, change: impl FnOnce(u64) -> u64) {
         let Some(project) = size.project.as_ref().filter(|_| size.bytes > 0) else {
             return;

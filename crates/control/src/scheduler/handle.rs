@@ -162,7 +162,8 @@ impl SchedulerHandle {
     }
 
     /// Placement's part of an explanation, computed on a thread that may block, and for one
-    /// request at a time. `since` is a moment after the query found nothing.
+    /// request at a time. `since` is a moment after the query found nothing. `None` if the query names an unknown
+    /// resource class or trait.
     pub async fn explain_query(
         &self,
         query: CandidateQuery,
@@ -187,6 +188,7 @@ impl SchedulerHandle {
     pub fn change_hosts<T>(&self, change: impl FnOnce(&mut HostTable) -> T) -> T {
         let mut scheduler = self.shared.scheduler.lock();
         let changed = change(scheduler.hosts_mut());
+        // A host without a slot is unbound. The provider that gives it one may be in placement already.
         if scheduler.hosts().has_newly_unbound() {
             self.engine().read_now(|machine| {
                 scheduler.observe(machine.placement(), now());

@@ -4,8 +4,8 @@
 use super::plan::Plan;
 use super::tree::{TreeSearch, UNASSIGNED};
 
-/// The budget of steps of the exhaustive search, shared by all searches between two calls of [`Scratch::renew`], or of
-/// one request if it is not called. Augmenting paths do not count.
+/// The budget of steps of the exhaustive search. All searches of one request share it, unless [`Scratch::renew`] gives
+/// the next search a full one. Looking for augmenting paths (as in bipartite matching) takes nothing from it.
 const STEPS: u32 = 100_000;
 
 /// Buffers and the step budget that all searches of one request share.
@@ -22,8 +22,8 @@ pub(crate) struct Scratch {
     pub(super) visited: Vec<u32>,
     /// The number of the current search for an augmenting path.
     pub(super) round: u32,
-    /// By symmetry class and supplier: whether no completion assigns the supplier to a variable of
-    /// that class.
+    /// By symmetry class (of variables that are interchangeable; see `SearchVariable`) and supplier: whether no
+    /// completion assigns the supplier to a variable of that class.
     pub(super) refuted: Vec<bool>,
     /// The steps that remain of the budget. At 0 the search is abandoned.
     pub(super) steps: u32,

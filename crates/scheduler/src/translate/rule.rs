@@ -14,7 +14,7 @@ pub enum CandidateRule {
         /// The suffixes of the groups.
         groups: Vec<String>,
     },
-    /// The provider of a device is below the provider of one of the guest NUMA cells.
+    /// The provider of a device is below the provider of one of the guest NUMA cells (not cells of the installation).
     BelowAnyCell {
         /// The suffix of the device's group.
         group: String,
@@ -30,7 +30,8 @@ pub enum CandidateRule {
         /// The name of the trait.
         name: &'static str,
     },
-    /// The host's aggregates, for a query whose unsuffixed group requests no resources.
+    /// The aggregates of the host, if the unsuffixed group requests no resources: a query cannot have such a group, so
+    /// its constraints on aggregates cannot be expressed there.
     Host {
         /// The host must be in one aggregate of each inner list.
         member_of: Vec<Vec<Uuid>>,

@@ -2,9 +2,9 @@
 //!
 //! Each host has room for [`PLACES`] instances of one size. A fleet is filled in one of three ways:
 //!
-//! - Empty. Of the experiment with schedulers that share their state this is the fleet of three hosts.
+//! - Empty. In the experiment with schedulers that share their state, this is the fleet of three hosts.
 //! - Nearly full: one host in ten has one place left and the others have none, so that schedulers race for the same
-//!   places.
+//!   places. In that experiment, these are the larger fleets.
 //! - Mostly full: one host in five has room, from one place to all of them.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,8 @@ use crate::bench::requests::RandomNumbers;
 
 /// The instances for which a host has room.
 pub(super) const PLACES: i32 = 11;
-/// A fleet of this size is empty at the start; a larger one is nearly full.
+/// In the experiment with schedulers that share their state, a fleet of at most this many hosts is empty at the start;
+/// a larger one is nearly full.
 const EMPTY_HOSTS_MAX: u32 = 3;
 /// Of a fleet that is nearly full, one host in this many has a place left.
 const HOSTS_PER_PLACE: u32 = 10;
@@ -50,7 +51,7 @@ const FILLING_SEED: u64 = 22;
 /// How full the hosts are at the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) enum Filling {
-    /// As [`places_taken`] says.
+    /// Nearly full, or empty if the fleet is as small as [`places_taken`] says.
     #[serde(rename = "nearly full")]
     NearlyFull,
     #[serde(rename = "empty")]
@@ -72,7 +73,7 @@ pub(super) fn host(number: u32) -> Uuid {
     RandomNumbers::new(HOST_SEED, number.into()).uuid()
 }
 
-/// How many places of a host are taken at the start.
+/// How many places of a host are taken at the start of the experiment with schedulers that share their state.
 pub(super) fn places_taken(hosts: u32, number: u32) -> i32 {
     if hosts <= EMPTY_HOSTS_MAX {
         0

@@ -42,6 +42,7 @@ impl DecisionContext<'_> {
         Ok(Outcome::Done)
     }
 
+    /// Writes the first accounts of an installation; refused once there is any user.
     fn begin_accounts(&mut self, accounts: &FirstAccounts) -> Result<(), Refusal> {
         if let Some(user) = self.state.users.values().next() {
             return Err(exists("user", &user.name));
@@ -79,6 +80,7 @@ impl DecisionContext<'_> {
             let is_new_password = known.password != row.password;
             let is_disabled = known.enabled && !row.enabled;
             let ends_tokens = is_new_password || is_disabled;
+            // A token is valid only for the epoch of its user in which it was issued.
             row.epoch = known.epoch.saturating_add(u64::from(ends_tokens));
         }
         self.record(Change::User(id.to_owned(), Some(Box::new(row))));
@@ -298,6 +300,7 @@ impl DecisionContext<'_> {
             }
         }
         if count >= REVOKED_TOKENS_MAX {
+            // Tokens of an earlier epoch of their user are invalid, so this one needs no row.
             let mut row = row.clone();
             row.epoch = row.epoch.saturating_add(1);
             self.record(Change::User(user.to_owned(), Some(Box::new(row))));

@@ -57,7 +57,8 @@ impl DecisionContext<'_> {
         }
     }
 
-    /// The hosts that were named before the claimed one, and their number.
+    /// The fallen hosts: those that were named before the claimed one and did not fit any more. Returns the first few
+    /// of them, each with the reason, and the number of all.
     fn fallen(&self, decided: &Decided<'_>) -> (Vec<FallenHost>, u32) {
         let claimed = decided.candidates[decided.chosen].host;
         let mut hosts: Vec<HostId> = Vec::new();
@@ -76,7 +77,8 @@ impl DecisionContext<'_> {
         (fallen, u32::try_from(hosts.len()).unwrap_or(u32::MAX))
     }
 
-    /// Why a candidate did not fit; empty if it fits now, so that only other instances of the same claim took it.
+    /// Why a candidate did not fit; empty if it fits on this state, which is that before the claim: then other
+    /// instances of the same claim took its room.
     fn reason_to_fall(&self, decided: &Decided<'_>, candidate: &Candidate) -> String {
         let accepts = self
             .cell_of(candidate.host)
@@ -105,6 +107,7 @@ impl DecisionContext<'_> {
             &mut Vec::new(),
         );
         match tried {
+            // `None` would mean that there was no candidate, and there is one.
             Ok(_) | Err(None) => String::new(),
             Err(Some(refusal)) => refusal.to_string(),
         }
