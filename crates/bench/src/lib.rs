@@ -57,7 +57,7 @@ pub fn run(
 }
 
 /// Runs the command in the arguments of this process. The exit code is 1 for errors and for targets that
-/// were not met, and 2 for errors in the user's files, as for a wrong command line.
+/// were not met, and 2 for errors in the user's files and for an address that cannot be used, as for a wrong command line.
 #[must_use]
 pub fn main() -> ExitCode {
     match Cli::parse().run() {
@@ -67,6 +67,7 @@ pub fn main() -> ExitCode {
             eprintln!("placewright-bench: {error:#}");
             if error.is::<placewright_trace::TraceError>()
                 || error.is::<bench::seeds::NovaFileError>()
+                || error.is::<replay::page::PageError>()
             {
                 ExitCode::from(2)
             } else {

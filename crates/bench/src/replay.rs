@@ -4,17 +4,20 @@ pub(crate) mod api;
 mod chart;
 pub(crate) mod flavors;
 pub(crate) mod fleet;
+pub(crate) mod page;
 mod progress;
 pub(crate) mod replay_run;
 mod report;
 mod retries;
 pub(crate) mod servers;
+mod stop;
 pub(crate) mod task_progress;
 #[cfg(test)]
 mod tests;
 pub(crate) mod usage;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,14 +26,15 @@ use anyhow::Context as _;
 use clap::Args;
 use placewright_roles::output::print;
 use placewright_trace::{Node, Task, flavor::flavor, nodes, tasks};
-use tokio::sync::watch;
 
 use crate::arguments::positive;
 use api::{Access, Api};
 use flavors::Flavors;
+use page::Page;
 use progress::ProgressDisplay;
 use replay_run::{PaceOptions, ReplayRun, ServerPlan};
 use report::{FinishedRun, Report};
+use stop::Stop;
 use task_progress::TaskProgress;
 use usage::{Amounts, Sample, percent};
 
@@ -39,7 +43,8 @@ use usage::{Amounts, Sample, percent};
 #[command(after_help = "Examples:\n  \
     placewright up --nodes crates/trace/data/nodes.csv &\n  \
     placewright replay --nodes crates/trace/data/nodes.csv --tasks crates/trace/data/tasks.csv\n  \
-    placewright replay … --speed 3600   # an hour of the trace in a second, with its deletions")]
+    placewright replay … --speed 3600   # an hour of the trace in a second, with its deletions\n  \
+    placewright replay … --page   # with a page in the browser")]
 pub(crate) struct Replay {
     /// The machines: CSV with the columns sn, cpu_milli, memory_mib, gpu, model
     #[arg(long, value_name = "FILE")]
@@ -89,6 +94,16 @@ pub(crate) struct Replay {
     /// Delete the servers of the run that are left at its end
     #[arg(long)]
     clean_up: bool,
+
+    /// Serve a page with the progress and then the result, until Ctrl-C or SIGTERM; on this machine only
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        num_args = 0..=1,
+        default_missing_value = page::DEFAULT_ADDRESS,
+        value_parser = page::loopback
+    )]
+    page: Option<SocketAddr>,
 }
 
 /// The interval of samples of the installation's usage.
@@ -103,8 +118,8 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// A file is not valid, the installation does not answer or has other hosts, or the results
-    /// cannot be written.
+    /// A file is not valid, the page's address cannot be used, the installation does not answer or has other hosts, or the
+    /// results cannot be written.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
         let nodes = nodes::read(&self.nodes).context("--nodes")?;
         let mut tasks = tasks::read(&self.tasks).context("--tasks")?;
@@ -112,10 +127,47 @@ impl Replay {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
-        runtime.block_on(self.replay(&nodes, &tasks))
+        runtime.block_on(async {
+            let stop = Stop::new();
+            stop.handle_signals()?;
+            let page = self.open_page(&nodes, &tasks).await?;
+            let is_good = self.replay(&nodes, &tasks, page.as_ref(), &stop).await?;
+            stop.end_run();
+            if let Some(page) = &page
+                && !stop.is_stopped()
+            {
+                eprintln!("the page stays at {} until Ctrl-C", page.url());
+                stop.wait().await;
+            }
+            Ok(is_good)
+        })
     }
 
-    async fn replay(&self, nodes: &[Node], tasks: &[Task]) -> anyhow::Result<bool> {
+    /// Serves the page, if one is wanted, and says where.
+    async fn open_page(&self, nodes: &[Node], tasks: &[Task]) -> anyhow::Result<Option<Page>> {
+        let Some(address) = self.page else {
+            return Ok(None);
+        };
+        let trace = page::Trace {
+            nodes_file: page::file_name(&self.nodes),
+            tasks_file: page::file_name(&self.tasks),
+            hosts: nodes.len(),
+            tasks: tasks.len(),
+            speed: self.speed,
+            deletes: self.speed.is_some() && !self.no_delete,
+        };
+        let page = Page::open(address, trace).await?;
+        eprintln!("the page of this replay: {}", page.url());
+        Ok(Some(page))
+    }
+
+    async fn replay(
+        &self,
+        nodes: &[Node],
+        tasks: &[Task],
+        page: Option<&Page>,
+        stop: &Stop,
+    ) -> anyhow::Result<bool> {
         let connections = usize::from(self.connections);
         let api = Arc::new(Api::new(&self.access, connections)?);
         let wait = Duration::from_secs(self.wait);
@@ -127,7 +179,7 @@ impl Replay {
             );
         }
         let plans = self.plans(&api, tasks).await?;
-        let stop = stop_on_interrupt();
+        stop.begin_run();
         let task_progress = Arc::new(TaskProgress::new(plans.len(), self.in_flight as usize));
         let replay_run = Arc::new(ReplayRun {
             api: Arc::clone(&api),
@@ -137,11 +189,11 @@ impl Replay {
                 connections,
                 patience: Duration::from_secs(self.patience),
             },
-            stop: stop.clone(),
+            stop: stop.receiver(),
             start: Instant::now(),
         });
         let totals = usage::totals(nodes);
-        let samples = run_sampled(&replay_run, &totals).await;
+        let samples = run_sampled(&replay_run, &totals, page).await;
         let time = last_end(&replay_run, &task_progress);
         let report = Report::new(FinishedRun {
             plans: &replay_run.plans,
@@ -150,9 +202,12 @@ impl Replay {
             totals: &totals,
             hosts: nodes.len(),
             time,
-            is_stopped: *stop.borrow(),
+            is_stopped: stop.is_stopped(),
             retries: count_retries(&api, &task_progress, connections).await,
         });
+        if let Some(page) = page {
+            page.show_result(&report, &totals, &samples);
+        }
         self.write(&report, &totals, &samples)?;
         if self.clean_up {
             clean_up(&api, &task_progress, connections).await;
@@ -215,26 +270,12 @@ impl Replay {
     }
 }
 
-/// Returns a value that becomes true when the user presses Ctrl-C. A second Ctrl-C ends the program at once.
-fn stop_on_interrupt() -> watch::Receiver<bool> {
-    let (stop, stopped) = watch::channel(false);
-    tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            eprintln!("stopping: nothing more is asked for (once more to leave at once)");
-            // An error means that the run has ended.
-            let _ = stop.send(true);
-            if tokio::signal::ctrl_c().await.is_ok() {
-                std::process::exit(130);
-            }
-        }
-        // This task never ends, because dropping the sender would count as a stop.
-        std::future::pending::<()>().await;
-    });
-    stopped
-}
-
 /// Runs the replay and takes samples during it, the first at the start and the last at the end.
-async fn run_sampled(replay_run: &Arc<ReplayRun>, totals: &Amounts) -> Vec<Sample> {
+async fn run_sampled(
+    replay_run: &Arc<ReplayRun>,
+    totals: &Amounts,
+    page: Option<&Page>,
+) -> Vec<Sample> {
     let mut progress = ProgressDisplay::new(replay_run.plans.len());
     let mut samples = Vec::new();
     let mut project = None;
@@ -256,6 +297,9 @@ async fn run_sampled(replay_run: &Arc<ReplayRun>, totals: &Amounts) -> Vec<Sampl
         let highest_share = shares.max_by(|(_, left), (_, right)| left.total_cmp(right));
         progress.show(&sample.counts, highest_share);
         samples.push(sample);
+        if let Some(page) = page {
+            page.show(totals, &samples);
+        }
         if is_over {
             progress.finish();
             return samples;

@@ -3,7 +3,7 @@ import { t } from './texts.js';
 
 let credentials = null; // The headers that say who the caller is.
 export const session = { user: null, project: null, roles: [], may: {}, label: '' };
-export const installation = { sign_in: 'identity', services: [] };
+export const installation = { sign_in: 'identity', services: [], replay: false };
 const listeners = new Set();
 
 // Calls back when the caller is not signed in any more.
@@ -70,6 +70,12 @@ export async function enter(headers, label) {
     credentials = null;
     throw error;
   }
+}
+
+// The program of a replay knows no users: whoever reaches it sees its one page.
+export function enterReplay() {
+  credentials = {};
+  session.may = { replay: true };
 }
 
 export const isSignedIn = () => credentials !== null;

@@ -86,3 +86,18 @@ export function chart(points, label) {
     [2, 21, 40].map((y) => svg('line', { class: 'axis', x1: 0, x2: 100, y1: y, y2: y })),
     svg('polyline', { class: 'line', points: points.map(at).join(' ') }));
 }
+
+// Several lines over time: lists of points `[x, y]`, all from 0 to 1. The pairs are what stands at the
+// ends of the axes. The lines differ by their dashes, too.
+export function plot(lines, label, [from, to], [top, bottom]) {
+  const at = ([x, y]) => `${(x * 100).toFixed(2)},${(40 - Math.max(0, Math.min(1, y)) * 40).toFixed(2)}`;
+  return el('div', { class: 'axes' },
+    el('div', { class: 'ends', 'aria-hidden': 'true' }, el('span', {}, top), el('span', {}, bottom)),
+    svg('svg', { class: 'chart plot', viewBox: '0 0 100 40', preserveAspectRatio: 'none', role: 'img', 'aria-label': label },
+      [0, 10, 20, 30, 40].map((y) => svg('line', { class: 'axis', x1: 0, x2: 100, y1: y, y2: y })),
+      lines.map((points, index) => svg('polyline', { class: `line l${index % 5}`, points: points.map(at).join(' ') }))),
+    el('div', { class: 'ends', 'aria-hidden': 'true' }, el('span', {}, from), el('span', {}, to)));
+}
+
+// The piece of a line of `plot` that stands for it in a legend.
+export const swatch = (index) => svg('svg', { class: 'swatch', viewBox: '0 0 28 8', 'aria-hidden': 'true' }, svg('line', { class: `line l${index % 5}`, x1: 0, x2: 28, y1: 4, y2: 4 }));

@@ -1,7 +1,7 @@
 // The frame: who is signed in, which page is shown, and the stream.
 import { el, link, note, svg } from './dom.js';
 import { t } from './texts.js';
-import { call, installation, isSignedIn, onSignedOut, revoke, session } from './api.js';
+import { call, enterReplay, installation, isSignedIn, onSignedOut, revoke, session } from './api.js';
 import { showSignIn } from './sign_in.js';
 import { fleet } from './fleet_data.js';
 import { follow } from './stream.js';
@@ -14,6 +14,7 @@ import { builds } from './pages/builds.js';
 import { servers } from './pages/servers.js';
 import { cells } from './pages/cells.js';
 import { timePage } from './pages/time.js';
+import { trace } from './pages/trace.js';
 
 // Name, what it shows, who it is for, and whether it is in the list of pages.
 const PAGES = [
@@ -24,7 +25,8 @@ const PAGES = [
   { name: 'builds', show: builds, may: (may) => may.all_servers },
   { name: 'cells', show: cells, may: (may) => may.status },
   { name: 'time', show: timePage, may: (may) => may.past },
-  { name: 'servers', show: servers, may: (may) => !may.fleet },
+  { name: 'trace', show: trace, may: (may) => may.fleet || may.replay },
+  { name: 'servers', show: servers, may: (may) => !may.fleet && !may.replay },
   { name: 'host', show: hostPage, may: (may) => may.fleet, isHidden: true },
 ];
 
@@ -46,7 +48,7 @@ function header() {
   return el('header', {},
     el('a', { class: 'brand', href: link(pages[0]?.name ?? '') }, el('img', { src: '/ui/icon.svg', alt: '' }), t('brand')),
     el('nav', { 'aria-label': t('pages') }, pages.map((page) => el('a', { href: link(page.name), 'aria-current': page.name === name ? 'page' : undefined }, t(page.name)))),
-    el('div', { class: 'who' }, liveState, el('span', { id: 'who' }, session.label), el('button', { type: 'button', class: 'link', id: 'sign-out', onclick: revoke }, t('signOut'))));
+    !installation.replay && el('div', { class: 'who' }, liveState, el('span', { id: 'who' }, session.label), el('button', { type: 'button', class: 'link', id: 'sign-out', onclick: revoke }, t('signOut'))));
 }
 
 const liveState = el('span', { class: 'live', role: 'status', id: 'live' });
@@ -109,7 +111,12 @@ onSignedOut(askToSignIn);
 addEventListener('hashchange', show);
 try {
   Object.assign(installation, await call('installation'));
-  askToSignIn();
+  if (installation.replay) {
+    enterReplay();
+    enterPage();
+  } else {
+    askToSignIn();
+  }
 } catch (error) {
   document.body.replaceChildren(note(t('failed', { why: error.message }), 'bad'));
 }

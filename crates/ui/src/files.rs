@@ -51,6 +51,7 @@ files! {
     "pages/servers.js" = "pages/servers.js" as SCRIPT,
     "pages/cells.js" = "pages/cells.js" as SCRIPT,
     "pages/time.js" = "pages/time.js" as SCRIPT,
+    "pages/trace.js" = "pages/trace.js" as SCRIPT,
 }
 
 /// The tags of the files, in their order, by which a browser asks whether a file has changed.

@@ -6,6 +6,7 @@
 //!   limits.
 //! - [`FleetHandle`] is the view of all hosts that the pages of operators follow. One sampler makes its compact rows
 //!   for all of these pages.
+//! - [`ReplayPageService`] is what `placewright replay --page` serves: the same files, and what the replay tells of itself.
 
 mod files;
 mod fleet;
@@ -13,8 +14,11 @@ mod forward;
 mod headers;
 mod page_api;
 mod past;
+mod refusal;
+mod replay_page;
 mod service;
 
 pub use fleet::FleetHandle;
 pub use page_api::SignIn;
+pub use replay_page::ReplayPageService;
 pub use service::{Forwarded, UiService};

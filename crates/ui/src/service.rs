@@ -3,18 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use hyper::Request;
 use hyper::body::Incoming;
-use hyper::header::{self, HeaderValue};
-use hyper::{Request, Response, StatusCode};
-use placewright_http::{
-    ApiError, Body, Client, Gateway, HttpMetrics, HttpOptions, HttpService, Responding,
-    keystone_error,
-};
+use placewright_http::{Client, Gateway, HttpMetrics, HttpOptions, HttpService, Responding};
 
 use crate::fleet::FleetHandle;
 use crate::page_api::{PageApi, SignIn};
-use crate::{forward, headers};
+use crate::{forward, headers, refusal};
 
 /// The services of this process that the page reaches, by the sections of their options.
 pub type Forwarded = Vec<(&'static str, Arc<dyn HttpService>)>;
@@ -57,19 +52,6 @@ impl UiService {
     }
 }
 
-/// The refusal of a request that a page of another origin caused.
-fn cross_site_refusal() -> Response<Body> {
-    let error = ApiError::forbidden("Only the page at /ui/ may send this request.");
-    let mut response = Response::new(Body::Whole(Bytes::from(keystone_error(&error).to_string())));
-    *response.status_mut() = StatusCode::FORBIDDEN;
-    let fields = response.headers_mut();
-    let json = HeaderValue::from_static("application/json");
-    fields.insert(header::CONTENT_TYPE, json);
-    // The body of the request was not read.
-    fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    response
-}
-
 impl HttpService for UiService {
     fn options(&self) -> &HttpOptions {
         HttpService::options(&*self.page)
@@ -88,7 +70,9 @@ impl HttpService for UiService {
             let path = request.uri().path().to_owned();
             let is_call = path.starts_with(forward::API_PREFIX);
             let mut response = match self.forwarded(&path) {
-                _ if is_call && forward::is_cross_site(request.headers()) => cross_site_refusal(),
+                _ if is_call && forward::is_cross_site(request.headers()) => {
+                    refusal::refuse(&refusal::cross_site())
+                }
                 Some((service, path)) => {
                     forward::set_path(&mut request, path);
                     Arc::clone(service).handle(request, client).await

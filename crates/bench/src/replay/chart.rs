@@ -72,7 +72,7 @@ pub(crate) fn draw(title: &str, tasks: usize, totals: &Amounts, samples: &[Sampl
 }
 
 /// Selects about [`POINTS_MAX`] samples at most, always including the last one.
-fn thin_out(samples: &[Sample]) -> Vec<&Sample> {
+pub(crate) fn thin_out(samples: &[Sample]) -> Vec<&Sample> {
     let step = samples.len().div_ceil(POINTS_MAX).max(1);
     let mut selected: Vec<_> = samples.iter().step_by(step).collect();
     if !samples.is_empty() && !(samples.len() - 1).is_multiple_of(step) {

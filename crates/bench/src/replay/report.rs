@@ -68,9 +68,9 @@ pub(crate) struct FinishedRun<'a> {
 
 /// The maximum number of unsettled tasks that are shown.
 const UNSETTLED_SHOWN_MAX: usize = 20;
-/// The maximum number of reasons in the table.
+/// The maximum number of reasons that are shown.
 const REASONS_SHOWN_MAX: usize = 12;
-/// The longest reason in the table, in characters.
+/// The longest reason that is shown, in characters.
 const REASON_LENGTH_MAX: usize = 100;
 
 impl Report {
@@ -188,22 +188,29 @@ impl Report {
         output
     }
 
+    /// The most frequent reasons of refusals, shortened, each with the number of tasks; and how many tasks were refused
+    /// for other reasons.
+    pub(crate) fn frequent_reasons(&self) -> (Vec<(String, u64)>, u64) {
+        let mut reasons: Vec<_> = self.refused_by_reason.iter().collect();
+        reasons.sort_by(|left, right| right.1.cmp(left.1).then(left.0.cmp(right.0)));
+        let other_reasons = reasons.iter().skip(REASONS_SHOWN_MAX);
+        let other_count = other_reasons.map(|(_, count)| **count).sum();
+        let shortened = reasons
+            .into_iter()
+            .take(REASONS_SHOWN_MAX)
+            .map(|(reason, count)| (reason.chars().take(REASON_LENGTH_MAX).collect(), *count));
+        (shortened.collect(), other_count)
+    }
+
     fn write_reasons(&self, output: &mut String) {
         if self.refused == 0 {
             return;
         }
-        let mut reasons: Vec<_> = self.refused_by_reason.iter().collect();
-        reasons.sort_by(|left, right| right.1.cmp(left.1).then(left.0.cmp(right.0)));
+        let (reasons, other_count) = self.frequent_reasons();
         let _ = writeln!(output, "\nrefused because");
-        for (reason, count) in reasons.iter().take(REASONS_SHOWN_MAX) {
-            let shortened: String = reason.chars().take(REASON_LENGTH_MAX).collect();
-            let _ = writeln!(output, "{count:>9}   {shortened}");
+        for (reason, count) in reasons {
+            let _ = writeln!(output, "{count:>9}   {reason}");
         }
-        let other_count: u64 = reasons
-            .iter()
-            .skip(REASONS_SHOWN_MAX)
-            .map(|(_, count)| **count)
-            .sum();
         if other_count > 0 {
             let _ = writeln!(output, "{other_count:>9}   other reasons");
         }

@@ -12,10 +12,15 @@ use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+use placewright_trace::{Node, Task};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use uuid::Uuid;
 
 use super::Replay;
+use super::page::{Page, PageError};
+use super::stop::Stop;
 
 #[derive(Parser)]
 struct CommandLine {
@@ -209,35 +214,84 @@ fn tasks(names: &[&str]) -> String {
     header.to_owned() + &rows.collect::<String>()
 }
 
+/// A replay that can be run.
+struct Prepared {
+    replay: Replay,
+    nodes: Vec<Node>,
+    tasks: Vec<Task>,
+    output: PathBuf,
+}
+
+impl Prepared {
+    async fn new(
+        installation: &Arc<Mutex<FakeInstallation>>,
+        (nodes, tasks): (&str, &str),
+        flags: &[&str],
+    ) -> Self {
+        let folder = tempfile::tempdir().unwrap().keep();
+        let file = |name: &str, text: &str| {
+            let file = folder.join(name);
+            std::fs::write(&file, text).unwrap();
+            file.display().to_string()
+        };
+        let (nodes_file, tasks_file) = (file("nodes.csv", nodes), file("tasks.csv", tasks));
+        // A password in the address, which is nobody else's business.
+        let address = serve(Arc::clone(installation)).await;
+        let url = format!("http://user:s3cret@{address}");
+        let output = folder.join("out");
+        let arguments = ["replay", "--nodes", &nodes_file, "--tasks", &tasks_file];
+        let url_arguments = ["--url", &url, "--placement-url", &url, "--wait", "0"];
+        let output_arguments = ["--out".to_owned(), output.display().to_string()];
+        let arguments = arguments
+            .into_iter()
+            .chain(url_arguments)
+            .chain(output_arguments.iter().map(String::as_str));
+        let arguments = CommandLine::parse_from(arguments.chain(flags.iter().copied()));
+        Self {
+            replay: arguments.replay,
+            nodes: placewright_trace::nodes::parse(Path::new("n"), nodes.as_bytes()).unwrap(),
+            tasks: placewright_trace::tasks::parse(Path::new("t"), tasks.as_bytes()).unwrap(),
+            output,
+        }
+    }
+
+    async fn open_page(&self) -> anyhow::Result<Option<Page>> {
+        self.replay.open_page(&self.nodes, &self.tasks).await
+    }
+
+    async fn run(&self, page: Option<&Page>) -> anyhow::Result<bool> {
+        let stop = Stop::new();
+        let replay = &self.replay;
+        replay.replay(&self.nodes, &self.tasks, page, &stop).await
+    }
+}
+
 /// Runs a replay; returns whether it succeeded, and its results.
 async fn replay(
     installation: &Arc<Mutex<FakeInstallation>>,
-    (nodes, tasks): (&str, &str),
+    files: (&str, &str),
     flags: &[&str],
 ) -> (anyhow::Result<bool>, Value, PathBuf) {
-    let folder = tempfile::tempdir().unwrap().keep();
-    let file = |name: &str, text: &str| {
-        let file = folder.join(name);
-        std::fs::write(&file, text).unwrap();
-        file.display().to_string()
-    };
-    let (nodes_file, tasks_file) = (file("nodes.csv", nodes), file("tasks.csv", tasks));
-    let url = format!("http://{}", serve(Arc::clone(installation)).await);
-    let output = folder.join("out");
-    let arguments = ["replay", "--nodes", &nodes_file, "--tasks", &tasks_file];
-    let url_arguments = ["--url", &url, "--placement-url", &url, "--wait", "0"];
-    let output_arguments = ["--out".to_owned(), output.display().to_string()];
-    let arguments = arguments
-        .into_iter()
-        .chain(url_arguments)
-        .chain(output_arguments.iter().map(String::as_str));
-    let arguments = CommandLine::parse_from(arguments.chain(flags.iter().copied()));
-    let nodes = placewright_trace::nodes::parse(Path::new("n"), nodes.as_bytes()).unwrap();
-    let tasks = placewright_trace::tasks::parse(Path::new("t"), tasks.as_bytes()).unwrap();
-    let result = arguments.replay.replay(&nodes, &tasks).await;
-    let report = std::fs::read(output.join("report.json")).unwrap_or_default();
+    let prepared = Prepared::new(installation, files, flags).await;
+    let result = prepared.run(None).await;
+    let report = std::fs::read(prepared.output.join("report.json")).unwrap_or_default();
     let report = serde_json::from_slice(&report).unwrap_or(Value::Null);
-    (result, report, output)
+    (result, report, prepared.output)
+}
+
+/// What a page tells now, as the text that a browser gets.
+async fn ask(page: &Page) -> String {
+    let url = page.url();
+    let host = url.trim_start_matches("http://").split('/').next().unwrap();
+    let mut stream = TcpStream::connect(host).await.unwrap();
+    let request =
+        format!("GET /ui/api/replay HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    body.to_owned()
 }
 
 #[tokio::test]
@@ -309,4 +363,73 @@ async fn an_installation_without_the_hosts_is_an_error_that_names_them() {
     assert!(error.contains("1 of 3 hosts are not there: c"), "{error}");
     assert!(error.contains("placewright up --nodes"), "{error}");
     assert!(installation.lock().servers.is_empty() && installation.lock().flavors.is_empty());
+}
+
+#[tokio::test]
+async fn the_page_has_the_progress_and_then_the_result_and_nothing_secret() {
+    let installation = Arc::new(Mutex::new(FakeInstallation::default()));
+    let tasks = tasks(&["t1", "full1", "t2", "full2", "quota", "broken"]);
+    let (token, header) = (["--token", "s3cret"], ["--header", "X-More: s3cret"]);
+    let flags = [["--page", "127.0.0.1:0"], token, header].concat();
+    let prepared = Prepared::new(&installation, (NODES, &tasks), &flags).await;
+    let page = prepared.open_page().await.unwrap().unwrap();
+    let before: Value = serde_json::from_str(&ask(&page).await).unwrap();
+    assert_eq!(before["state"], "waiting");
+    assert_eq!(before["progress"], Value::Null);
+    assert_eq!(
+        before["trace"],
+        json!({"nodes_file": "nodes.csv", "tasks_file": "tasks.csv", "hosts": 2, "tasks": 6,
+               "speed": null, "deletes": false})
+    );
+    let mut texts = Vec::new();
+    let watching = async {
+        loop {
+            let text = ask(&page).await;
+            let view: Value = serde_json::from_str(&text).unwrap();
+            texts.push(text);
+            if view["state"] == "ended" {
+                return view;
+            }
+        }
+    };
+    let (result, view) = tokio::join!(prepared.run(Some(&page)), watching);
+    assert!(!result.unwrap(), "one task ended neither way");
+    assert!(texts.iter().any(|text| text.contains("\"running\"")));
+    assert!(texts.iter().all(|text| !text.contains("s3cret")));
+    let progress = &view["progress"];
+    assert_eq!(
+        ["requested", "active", "refused", "lost", "building"].map(|name| &progress[name]),
+        [&json!(6), &json!(2), &json!(3), &json!(1), &json!(0)]
+    );
+    let classes = view["classes"].as_array().unwrap();
+    assert_eq!(
+        classes[0],
+        json!({"name": "CUSTOM_GPU_MILLI", "total": 1000})
+    );
+    let last = view["samples"].as_array().unwrap().last().unwrap();
+    assert_eq!(last[1], json!([2, 3, 0, 0, 1]));
+    assert_eq!(last[2].as_array().unwrap().len(), classes.len());
+    assert_eq!(last[2][0], json!(500));
+    let result = &view["result"];
+    assert_eq!(
+        ["placed", "refused", "unsettled", "other_reasons"].map(|name| &result[name]),
+        [&json!(2), &json!(3), &json!(1), &json!(0)]
+    );
+    assert_eq!(result["reasons"].as_array().unwrap().len(), 3);
+    assert_eq!(result["allocated"][0]["used"], json!(500));
+    assert_eq!(result["is_stopped"], json!(false));
+}
+
+#[tokio::test]
+async fn an_address_that_is_in_use_is_an_error_before_anything_is_asked_for() {
+    let installation = Arc::new(Mutex::new(FakeInstallation::default()));
+    let other = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let tasks = tasks(&["t1"]);
+    let prepared = Prepared::new(&installation, (NODES, &tasks), &["--page", &address]).await;
+    let error = prepared.open_page().await.unwrap_err();
+    assert!(error.is::<PageError>());
+    let message = format!("--page {address}: cannot listen there");
+    assert!(error.to_string().starts_with(&message), "{error}");
+    assert!(installation.lock().flavors.is_empty());
 }

@@ -289,7 +289,7 @@ impl Follower {
     }
 }
 
-fn parse(bytes: &[u8]) -> Answer {
+pub(crate) fn parse(bytes: &[u8]) -> Answer {
     let end = bytes
         .windows(4)
         .position(|four| four == b"\r\n\r\n")
