@@ -21,14 +21,14 @@ EVIL = "<img src=x onerror=window.owned=1>'\"&"
 
 
 class Installation:
-    """`placewright up` in a folder, with its ports."""
+    """`placewright up` in a folder, with its ports. `hosts` is their number, or the file with the machines of a trace."""
 
-    def __init__(self, program: pathlib.Path, folder: pathlib.Path, hosts: int, *options: str) -> None:
+    def __init__(self, program: pathlib.Path, folder: pathlib.Path, hosts: int | pathlib.Path, *options: str) -> None:
         names = ("placement", "compute", "scheduler", "image", "network", "identity", "health", "ui", "control")
         self.ports = {name: free_port() for name in names}
         self.folder, self.program = folder, program
         self.log = open(folder / "up.log", "ab")
-        self.arguments = [str(program), "up", "--folder", str(folder / "state"), "--hosts", str(hosts), *options]
+        self.arguments = [str(program), "up", "--folder", str(folder / "state"), "--hosts" if isinstance(hosts, int) else "--nodes", str(hosts), *options]
         for name, port in self.ports.items():
             self.arguments += [f"--{name}-listen", f"127.0.0.1:{port}"]
         self.process = None
@@ -166,7 +166,7 @@ def fill(installation: Installation, data: dict) -> None:
 
 
 @contextlib.contextmanager
-def running(program: pathlib.Path, folder: pathlib.Path, hosts: int, *options: str):
+def running(program: pathlib.Path, folder: pathlib.Path, hosts: int | pathlib.Path, *options: str):
     installation = Installation(program, folder, hosts, *options)
     installation.start()
     try:

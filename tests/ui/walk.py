@@ -2,8 +2,8 @@
 """The page at /ui/ in Chromium, against `placewright up` with racks, flavors and servers of two projects.
 
 Signs in as an operator and as a tenant, opens each page and uses each control, breaks the connection, and looks for errors
-in the browser's console. axe-core looks at each page, if npm can fetch it (into tests/ui/.out). The last line is
-"N passed, N failed".
+in the browser's console. Then the page of a replay, against an installation of its own. axe-core looks at each page, if npm
+can fetch it (into tests/ui/.out). The last line is "N passed, N failed".
 """
 
 import argparse
@@ -18,11 +18,12 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "lib")]
 import launch  # noqa: E402
 from browser import Browser, axe_source, violations  # noqa: E402
 from installation import EVIL, fill, running, settle  # noqa: E402
+from replay import page_of_a_replay  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from tally import Tally  # noqa: E402
 
 OUT = HERE / ".out"
-PAGES = ("overview", "fleet", "why", "capacity", "builds", "cells", "time")
+PAGES = ("overview", "fleet", "why", "capacity", "builds", "cells", "time", "trace")
 
 
 class Walk:
@@ -308,6 +309,10 @@ class Walk:
         self.quiet("time of other entries", "404")
         self.site.ask("placement", "DELETE", f"{path}/inventories/CUSTOM_THEN", token=admin, headers=version)
 
+    def trace(self) -> None:
+        self.browser.go("#/trace")
+        self.check("Trace says how to begin a replay", self.browser.until_text("placewright replay --nodes nodes.csv --tasks tasks.csv --page"))
+
     def every_page(self) -> None:
         """What holds for each page: its title, axe-core, both themes, and widths from a phone to 4K."""
         browser = self.browser
@@ -405,13 +410,14 @@ def main() -> int:
             walk.fleet(data["hosts"])
             walk.quiet("fleet")
             walk.why()
-            for step in (walk.capacity, walk.builds, walk.cells, walk.past):
+            for step in (walk.capacity, walk.builds, walk.cells, walk.past, walk.trace):
                 step()
                 walk.quiet(step.__name__)
             walk.every_page()
             walk.break_of_the_connection()
             walk.tenant()
             walk.foreign_pages()
+            page_of_a_replay(walk, program, folder / "replay")
         finally:
             walk.browser.end()
     return tally.finish()
