@@ -88,7 +88,7 @@ struct FallenBody {
     reason: String,
 }
 
-/// The search that ranked the hosts.
+/// The search that ranked the hosts, as [`Ranking`] has it.
 #[derive(Debug, Serialize)]
 struct SearchBody {
     /// The last entry of the journal in the state that was ranked.
@@ -97,14 +97,18 @@ struct SearchBody {
     round: u32,
     /// For how many other instances of the request hosts were found before.
     siblings: u32,
+    /// How many hosts the scheduler knew.
     known_hosts: u32,
     /// Null if the search ended before it had seen all feasible hosts.
     feasible: Option<u32>,
+    /// How many of the best hosts were ranked, and how many of these the claim named.
     ranked: u32,
     named: u32,
+    /// How many hosts were left out: the one to leave, and those that siblings or other claims have filled.
     excluded: u32,
-    /// Whether no host satisfied the request itself, but one its fallback.
+    /// Whether the hosts satisfy the fallback query only, because none satisfied the first one.
     from_fallback: bool,
+    /// Silent cells whose hosts were left out, because others were feasible.
     avoided_cells: Vec<Uuid>,
     /// The best hosts, best first.
     ranking: Vec<RankedBody>,

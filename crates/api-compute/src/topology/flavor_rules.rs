@@ -78,7 +78,7 @@ pub(crate) fn exchange(
     let of_flavor = rules_of_flavor(former_flavor).unwrap_or_default();
     let former_rules = split_off(&mut request.topology_rules, &of_flavor);
     for rule in new_rules {
-        // A rule that both flavors have stays about the servers that were made with this one.
+        // A rule that both flavors have goes on naming the servers that were created together with this one.
         let mut stored = former_rules.iter();
         let stored = stored.find(|stored| is_of_flavor(stored, &rule));
         request.topology_rules.push(stored.unwrap_or(&rule).clone());

@@ -5,26 +5,32 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// The names of conditions, by their numbers in the stream.
+/// The names of conditions, by their numbers in the stream. Sorted by state, hosts with a higher number come first.
 pub(super) const CONDITIONS: [&str; 5] = ["up", "disabled", "down", "forced down", "unreported"];
 
 /// A resource class of a host, as its shape has it: the name, the capacity with overcommit, the physical total, and how
-/// much of that is reserved.
+/// much of that is reserved. A shape is a list of these; many hosts have the same one.
 pub(super) type ShapeClass = (String, i64, i64, i64);
 
-/// The data of one event of the stream. Values of further kinds, such as traits, are not read.
+/// The data of one event of the stream. Values of further kinds, such as traits, are not read. The cells, zones and
+/// shapes are new ones, which get the next numbers, and the rows of hosts have these numbers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Event {
+    /// The UUID and the name of each cell; `None` stands for no cell.
     cells: Vec<Option<(String, String)>>,
     zones: Vec<Option<String>>,
     shapes: Vec<Vec<ShapeClass>>,
     hosts: Vec<HostRow>,
+    /// Of each host: the slot, the condition, a value that is not read, the number of instances, and what is used of
+    /// each class of its shape.
     live: Vec<Vec<i64>>,
+    /// The slots of hosts that do not exist any more.
     gone: Vec<u32>,
 }
 
-/// The names of a host: its slot, UUID, host, node, and the numbers of its cell, zone, aggregates, traits and shape.
+/// What seldom changes of a host, as a JSON list: its slot, UUID, host, node, and the numbers of its cell, zone,
+/// aggregates, traits and shape.
 #[derive(Debug, Deserialize)]
 struct HostRow(
     u32,

@@ -202,6 +202,7 @@ fn natural(a: &str, b: &str) -> Ordering {
 }
 
 fn condition_style(condition: usize) -> Style {
+    // The index in `CONDITIONS`: up; disabled and unreported; down and forced down.
     match condition {
         0 => Style::Good,
         1 | 4 => Style::Warning,

@@ -107,6 +107,7 @@ impl Shared {
         mut ongoing: Box<OngoingPlacement>,
     ) -> Option<Submitted> {
         let placing = &mut ongoing.placing;
+        // How many instances had a host, and how many hosts were found full, before this answer.
         let before = (placing.claimed().count(), placing.missed_slots().len());
         let claiming = placing.claiming().count();
         let corrections = match answer {

@@ -13,7 +13,8 @@ use super::taken::Taken;
 use crate::ids::{ClassId, ProviderId};
 use crate::rows::Allocation;
 
-/// What a step of the exhaustive search costs, which looks for suppliers of all variables, in steps of about 10 ns.
+/// What a step of the exhaustive search costs, in the steps of about 10 ns that this file counts in: each looks for
+/// suppliers of all variables.
 const BACKTRACK_STEPS: usize = 30;
 
 /// How many consumers a host can serve one after another, found by searches.
@@ -63,6 +64,7 @@ impl HostSearch<'_> {
         admits: impl Fn(CandidateView<'_>) -> bool,
     ) -> HostRoom {
         let classified = self.root_selection.classify(&self.plan, host);
+        // A flat host that is feasible; its masks have the only bit that could be set.
         if classified.hosts != 0 {
             return HostRoom {
                 count: self.room_of_flat_host(host, taken, admits),
@@ -198,7 +200,8 @@ impl HostSearch<'_> {
 struct ClassRoom {
     /// The number of consumers that can get the class.
     count: u64,
-    /// The lists of collective traits that each provider of the class covers, as bits.
+    /// The lists of collective traits (see `CompiledQuery`) of which every provider that could give the class has one,
+    /// as bits: whichever of them gives it, the list is satisfied.
     covers: u64,
 }
 

@@ -66,8 +66,8 @@ impl Taken {
         })
     }
 
-    /// Whether enough is left of each class of a provider, of which the state has enough. Amounts that are not taken from
-    /// are not read again.
+    /// Whether enough is left of each class of a provider. The caller knows that there is enough by the state alone, so
+    /// classes of which nothing is taken are not looked at again.
     #[inline]
     pub(crate) fn leaves(
         &self,

@@ -122,6 +122,7 @@ impl<'a> FirstFailed<'a> {
             Prefix::NotPrepared | Prefix::Infeasible => false,
             Prefix::Prepared(relaxed) => {
                 relaxed.renew_steps();
+                // Whether the root fits without the amounts that are taken.
                 relaxed.root_fits_without(root, taken)
             }
         }

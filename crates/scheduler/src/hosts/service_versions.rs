@@ -3,9 +3,10 @@
 //! What a version brings is used in a cell as soon as no host of it has an earlier one, and not before. Hosts that an
 //! operator, their cell or their agent declared down do not count, as in Nova.
 //!
-//! Each change of what is used costs all that is known of classes of requests, and a single agent can cause one. So versions
-//! between which nothing new is brought are alike. A minimum falls at once, because hosts with an earlier version would be misused. But after [`RISES_MAX`]
-//! rises the next one waits until [`HOLD_SECONDS`] have passed since the first.
+//! Each change of what is used empties the class cache, and a single agent can cause one. So a minimum that changes
+//! between two versions, of which the later one brings nothing new, does not count as a change. A minimum falls at
+//! once, because hosts with an earlier version would be misused. But after [`RISES_MAX`] rises the next one waits until
+//! [`HOLD_SECONDS`] have passed since the first.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

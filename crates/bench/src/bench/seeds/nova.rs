@@ -170,6 +170,7 @@ impl NovaFigures {
             return Some(("with_room", problem));
         }
         let times = &self.p50_ms;
+        // The page divides by these.
         let divisors = [
             ("p50_ms.sorted_hosts", times.sorted_hosts),
             ("p50_ms.whole", times.whole),

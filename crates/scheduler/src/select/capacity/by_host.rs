@@ -66,6 +66,7 @@ struct OpenTree {
     /// The number of instances so far, and what they take.
     count: u64,
     taken: Taken,
+    /// The kind of the tree, as [`TreeKinds::kind`] has it.
     kind: Option<Vec<u64>>,
     /// The position after the last change of the tree in the state that the kind is from.
     last_change: u64,
@@ -241,7 +242,7 @@ impl<'a> SliceCounter<'a> {
         if lacking != 0 {
             self.count_lacking(word, lacking);
         }
-        // Of a tree that cannot serve the query, the traits of the root do not tell why.
+        // A tree that cannot serve the query is searched too: why it cannot is not told by its root alone.
         let mut trees = passing & (fitting.undecided | parents) | searched;
         // At least one search is made in each slice, so that the count ends.
         for slot in bits(trees, word) {
@@ -306,7 +307,7 @@ impl<'a> SliceCounter<'a> {
     /// for candidates. False if the steps ended before its room was known.
     fn count_tree(&mut self, slot: u32) -> bool {
         let root = ProviderId(slot);
-        // Which rules count depends on the cell.
+        // Which rules apply depends on the versions of the compute services in the host's cell.
         let versions = self.scheduler.hosts.service_versions();
         let rules = rules_on(self.prepared, versions, slot);
         let rule_count = rules.clone().count();
