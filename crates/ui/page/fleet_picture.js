@@ -96,6 +96,8 @@ export const byName = (a, b) => (a.host < b.host ? -1 : a.host > b.host ? 1 : a.
 export function fleetPicture(choose, describe) {
   const canvas = el('canvas', { tabindex: '0', role: 'img', 'aria-label': t('mapHelp') });
   const box = el('div', { class: 'hover', hidden: true });
+  // Tiles observe the size of what contains the canvas.
+  const map = el('div', { class: 'map' }, canvas, box);
   const tiles = new Tiles(canvas, {
     choose,
     hover: (found, x, y) => {
@@ -110,5 +112,5 @@ export function fleetPicture(choose, describe) {
       canvas.setAttribute('aria-label', t('mapAt', { host: host.host, group, value }));
     },
   });
-  return { map: el('div', { class: 'map' }, canvas, box), tiles };
+  return { map, tiles };
 }
