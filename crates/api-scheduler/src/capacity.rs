@@ -155,6 +155,7 @@ pub(crate) async fn count(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
         Counted::Complete(capacity) => return reply(capacity),
         Counted::NeedsSimulation(count) => count,
     };
+    // One count is simulated and one waits: first the right to be one of these two, then the right to run.
     let Ok(place) = Arc::clone(&permits.simulations).try_acquire_owned() else {
         return Err(ErrorResponse::unavailable(
             "Another count is simulated and one waits for it; try again later.",

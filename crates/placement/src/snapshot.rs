@@ -103,7 +103,7 @@ struct ConsumerRow {
     allocations: Vec<(u32, ClassId, u32)>,
 }
 
-/// What was added to the row of a level.
+/// The fields that later releases added to the row of a level, apart from [`Level`] as the first release wrote it.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 struct LevelNames {
     names: BTreeMap<String, String>,

@@ -1,6 +1,6 @@
-//! `placewright bench seeds`: repeats published experiments about earlier schedulers, with this product and with the
-//! earlier ways of scheduling (the old ways), on the same hosts, requests and machine. It writes
-//! `docs/experiments.md` with its plots.
+//! `placewright bench seeds`: repeats published experiments about earlier schedulers, from which this one grew (its
+//! seeds), with this product and with the earlier ways of scheduling (the old ways), on the same hosts, requests and
+//! machine. It writes `docs/experiments.md` with its plots.
 //!
 //! The schedulers are the product's: its placer, its engine and its journals in this process, with parts of the roles
 //! that make replicas of them. Only the old ways ([`old_ways`]) have code of their own.

@@ -47,6 +47,8 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl Source {
+    /// The service at an address, for this caller. Nothing is sent yet.
+    ///
     /// # Errors
     ///
     /// TLS cannot be set up.

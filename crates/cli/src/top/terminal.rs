@@ -24,6 +24,8 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
+    /// Takes the terminal over.
+    ///
     /// # Errors
     ///
     /// The terminal cannot be written.

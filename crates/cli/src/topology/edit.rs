@@ -76,6 +76,7 @@ impl Edit {
         if removes_place {
             hosts.extend(placement.members(target).await?);
         }
+        // The places that the hosts leave, as far as they are in them: for `add` and `move` all of the level.
         let mut left_places = places.topology.levels[level_index].aggregates.clone();
         match kind {
             Kind::Add => {

@@ -87,8 +87,8 @@ pub struct Mapping {
     pub move_number: u32,
     /// The moves of the instance, the latest last.
     pub migrations: Vec<MigrationId>,
-    /// Why the instance was placed where it was: that of its build, then those of its latest moves. None for an
-    /// instance that is being deleted, or that an older release placed.
+    /// The decisions that say why the instance was placed where it was: that of its build, then those of its latest
+    /// moves. None for an instance that is being deleted, or that an older release placed.
     pub decisions: Vec<Decision>,
     /// Whether the instance may be built in another cell, or was taken from one.
     pub reschedule: Reschedule,

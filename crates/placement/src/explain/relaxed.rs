@@ -56,7 +56,7 @@ impl<'a> RelaxedQuery<'a> {
         self.root_selection.word(&self.plan, word).hosts
     }
 
-    /// Gives the next search the whole budget of steps, of which all searches since the last call have one together.
+    /// Gives the next search the whole budget of steps. All searches between two calls share one budget.
     pub(super) fn renew_steps(&mut self) {
         self.scratch.renew();
     }

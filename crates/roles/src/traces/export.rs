@@ -136,6 +136,7 @@ fn span(span: &Span) -> Json {
         .map(|(name, value)| attribute(name, value))
         .collect();
     let status = match &span.error {
+        // `STATUS_CODE_ERROR`.
         Some(why) => json!({"code": 2, "message": why}),
         None => json!({}),
     };

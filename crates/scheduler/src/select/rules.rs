@@ -89,7 +89,8 @@ pub fn hard_rule(rule: &TopologyRule) -> Option<Rule> {
 
 /// Checks that the topology has each place that a rule names.
 ///
-/// A request is checked when it arrives. Later on a place that is gone has no effect, because the rule is a wish.
+/// A request is checked when it arrives. Later on a place that is gone has no effect, because only soft rules name
+/// places.
 ///
 /// # Errors
 ///

@@ -44,7 +44,7 @@ const SERVICE_DOWN_S: u32 = 86_400;
 /// The commands that are under way together while a fleet is loaded.
 const COMMANDS_AT_ONCE: usize = 2_000;
 
-/// The seeds of UUIDs, one for each kind of object.
+/// The seeds of the random numbers in UUIDs, one for each kind of object.
 const HOST_SEED: u64 = 21;
 const FILLING_SEED: u64 = 22;
 
