@@ -9,8 +9,8 @@ use hyper::{Method, Uri};
 use placewright_auth::{Identity, Target};
 use placewright_control::now;
 use placewright_http::{
-    Access, Api, ApiError, ApiResult, Gateway, RequestContext, Routed, Running, content_type,
-    latin1_path,
+    Access, Api, ApiError, ApiResult, Gateway, RequestContext, Routed, Running, WorkLength,
+    content_type, latin1_path,
 };
 
 use crate::microversion::{self, Microversion};
@@ -131,6 +131,17 @@ impl Api for PlacementService {
         match &request.0 {
             RequestKind::Page(page_request) => page_request.page.is_costly(),
             RequestKind::Operation { operation, .. } => operation.cost.is_high(body.len()),
+        }
+    }
+
+    fn work_length(&self, request: &ServiceRequest, uri: &Uri) -> WorkLength {
+        match &request.0 {
+            RequestKind::Operation { route_match, .. }
+                if route_match.route == Route::Candidates =>
+            {
+                resources::candidates::work_length(uri.query().unwrap_or(""))
+            }
+            RequestKind::Operation { .. } | RequestKind::Page(_) => WorkLength::Long,
         }
     }
 

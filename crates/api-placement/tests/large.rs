@@ -7,7 +7,7 @@
 )]
 
 use std::fmt::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use hyper::body::Body as _;
 use placewright_api_placement::{PlacementOptions, PlacementService};
@@ -21,6 +21,7 @@ use placewright_placement::{
     Timestamp,
 };
 use serde_json::Value;
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
 const HOSTS: u32 = 2_600;
@@ -109,6 +110,30 @@ async fn is_sent_in_pieces(service: &Arc<PlacementService>, path: &str) -> bool 
 
 fn items(answer: &Answer, key: &str) -> Vec<Value> {
     answer.json()[key].as_array().unwrap().clone()
+}
+
+/// A service for whose candidates several slices are needed is asked for all of them many times, and then for some.
+#[tokio::test]
+async fn a_query_for_some_candidates_does_not_wait_for_many_queries_for_all() {
+    let (service, _) = service_with_hosts(HttpOptions::default()).await;
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut queries = JoinSet::new();
+    // No answer comes from a cache, because each query has a limit of its own.
+    for limit in (100_000..100_032).chain([10]) {
+        let (service, order) = (Arc::clone(&service), Arc::clone(&order));
+        queries.spawn(async move {
+            let path = format!("/allocation_candidates?resources=VCPU:1&limit={limit}");
+            let response = get(&path).send_unread(&service).await;
+            assert_eq!(response.status(), 200);
+            order.lock().unwrap().push(limit);
+        });
+    }
+    while let Some(done) = queries.join_next().await {
+        done.unwrap();
+    }
+    let order = order.lock().unwrap();
+    let place = order.iter().position(|limit| *limit == 10);
+    assert!(place.is_some_and(|place| place <= 3), "{order:?}");
 }
 
 #[tokio::test]

@@ -6,8 +6,14 @@
 //! own: a caller with many requests waits for its own ones, and another caller's next request waits for at most one
 //! request of each other caller. If several requests may run at a time, one caller may not run that many, so the first
 //! request of a second caller begins at once.
+//!
+//! All services of a cloud may be one caller to the Placement API, so the requests of one caller do not simply wait in
+//! the order in which they came. Those that ask for a bounded part of a list, and so are expected to be short, wait
+//! beside the long ones. The two kinds alternate, and one short request may run besides the bounded number, so that a
+//! scheduler's query for some candidates does not wait for many queries for all of them.
 
-use std::collections::{HashMap, VecDeque};
+mod queue;
+
 use std::fmt;
 use std::future::Future;
 use std::hash::{BuildHasher as _, RandomState};
@@ -20,12 +26,13 @@ use placewright_tasks::{ContainedWork, contain_panic};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use self::queue::{FairQueue, Place};
 use crate::error::ApiError;
 
 /// How many costly requests run and wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CostlyOptions {
-    /// The most requests that run at a time.
+    /// The most requests that run at a time, not counting one short request that may run besides.
     pub running_max: usize,
     /// The most waiting requests of one caller.
     pub waiting_per_caller_max: usize,
@@ -77,6 +84,18 @@ impl CostlyError {
     }
 }
 
+/// How long a costly request is expected to run.
+///
+/// A request that turns out to be longer than expected delays other requests of its caller, and hardly those of others:
+/// a caller's turn and most of the places do not depend on the expected length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkLength {
+    /// The request asks for a bounded part of a list.
+    Short,
+    /// The cost of the request grows with the fleet or with its body.
+    Long,
+}
+
 /// A key for the callers whose requests share a queue: a hash of the project, or of the user if there is no project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Caller(u64);
@@ -94,28 +113,14 @@ struct Shared {
     /// Hashes the names of callers. It is seeded at random, so that no caller can choose a name with the key of another
     /// one.
     hasher: RandomState,
-    queue: Mutex<FairQueue>,
-}
-
-#[derive(Default)]
-struct FairQueue {
-    /// How many requests run.
-    running: usize,
-    /// How many requests of each caller run. Callers without a running request are left out.
-    running_by_caller: HashMap<Caller, usize>,
-    /// How many requests wait.
-    waiting: usize,
-    /// The requests that wait, by caller. There is no empty queue in it.
-    waiting_by_caller: HashMap<Caller, VecDeque<oneshot::Sender<Permit>>>,
-    /// The callers of `waiting_by_caller`, the next one first.
-    order: VecDeque<Caller>,
+    queue: Mutex<FairQueue<oneshot::Sender<Permit>>>,
 }
 
 /// The right of a request to run; dropping it gives it to the next request.
 struct Permit {
-    caller: Caller,
-    /// `None` for a permit that gives nothing back when it is dropped.
-    shared: Option<Arc<Shared>>,
+    /// `None` once the place was given back.
+    place: Option<Place>,
+    shared: Arc<Shared>,
 }
 
 impl fmt::Debug for CostlyExecutor {
@@ -142,7 +147,7 @@ impl CostlyExecutor {
             shared: Arc::new(Shared {
                 options,
                 hasher: RandomState::new(),
-                queue: Mutex::default(),
+                queue: Mutex::new(FairQueue::new(options)),
             }),
             runtime,
         }
@@ -164,24 +169,25 @@ impl CostlyExecutor {
     /// How many requests wait now.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.shared.queue.lock().waiting
+        self.shared.queue.lock().waiting()
     }
 
-    /// Runs a request when it is its turn. When the returned future is dropped, the request ends at its next
-    /// `await`.
+    /// Runs a request, of which a certain length is expected, when it is its turn. When the returned future is dropped,
+    /// the request ends at its next `await`.
     ///
     /// # Errors
     /// See [`CostlyError`].
     pub fn run<T: Send + 'static>(
         &self,
         caller: Caller,
+        length: WorkLength,
         work: impl Future<Output = T> + Send + 'static,
     ) -> impl Future<Output = Result<T, CostlyError>> + Send {
         // Boxed at once: the future that awaits this one answers cheap requests, too, and is moved for each
         // request, so it has to be small.
         let work = Box::pin(contain_panic(ContainedWork::HttpRequest, work));
         async move {
-            let permit = self.wait_for_permit(caller).await?;
+            let permit = self.wait_for_permit(caller, length).await?;
             let ended = match &self.runtime {
                 None => work.await,
                 Some(runtime) => {
@@ -199,36 +205,26 @@ impl CostlyExecutor {
     }
 
     /// Waits until it is the request's turn, or refuses it if too many requests wait.
-    async fn wait_for_permit(&self, caller: Caller) -> Result<Permit, CostlyError> {
+    async fn wait_for_permit(
+        &self,
+        caller: Caller,
+        length: WorkLength,
+    ) -> Result<Permit, CostlyError> {
         let receiver = {
             let options = &self.shared.options;
             let mut queue = self.shared.queue.lock();
-            // Each request that ends starts all waiting requests that may run then. So no waiting request may run now,
-            // and this request overtakes none.
-            if queue.may_run(caller, options) {
-                queue.start(caller);
-                return Ok(self.shared.new_permit(caller));
+            if let Some(place) = queue.start(caller, length) {
+                return Ok(self.shared.new_permit(place));
             }
-            if queue.waiting >= options.waiting_max {
-                return Err(CostlyError::TooManyInAll(queue.waiting));
+            if queue.waiting() >= options.waiting_max {
+                return Err(CostlyError::TooManyInAll(queue.waiting()));
             }
-            let waiting_of_caller = queue
-                .waiting_by_caller
-                .get(&caller)
-                .map_or(0, VecDeque::len);
+            let waiting_of_caller = queue.waiting_of(caller);
             if waiting_of_caller >= options.waiting_per_caller_max {
                 return Err(CostlyError::TooManyOfCaller(waiting_of_caller));
             }
             let (sender, receiver) = oneshot::channel();
-            if waiting_of_caller == 0 {
-                queue.order.push_back(caller);
-            }
-            queue
-                .waiting_by_caller
-                .entry(caller)
-                .or_default()
-                .push_back(sender);
-            queue.waiting += 1;
+            queue.wait(caller, length, sender);
             receiver
         };
         // The receiver fails only if its sender was dropped unused, which happens only together with the queues.
@@ -237,76 +233,33 @@ impl CostlyExecutor {
 }
 
 impl Shared {
-    fn new_permit(self: &Arc<Self>, caller: Caller) -> Permit {
+    fn new_permit(self: &Arc<Self>, place: Place) -> Permit {
         Permit {
-            caller,
-            shared: Some(Arc::clone(self)),
+            place: Some(place),
+            shared: Arc::clone(self),
         }
     }
 
     /// Ends a request, and starts those that may run now.
-    fn end_and_start_others(self: &Arc<Self>, caller: Caller) {
+    fn end_and_start_others(self: &Arc<Self>, place: Place) {
         let mut queue = self.queue.lock();
-        queue.end(caller);
-        while let Some((caller, sender)) = queue.take_next(&self.options) {
-            queue.start(caller);
-            if let Err(mut permit) = sender.send(self.new_permit(caller)) {
-                // The request does not wait any more. Its permit is emptied before it is dropped, because dropping a
-                // full permit would take the lock again.
-                drop(permit.shared.take());
-                queue.end(caller);
+        queue.end(place);
+        while let Some((place, sender)) = queue.next() {
+            // If the request does not wait any more, its permit is emptied before it is dropped, because dropping a
+            // full permit would take the lock again.
+            if let Err(mut permit) = sender.send(self.new_permit(place))
+                && let Some(place) = permit.place.take()
+            {
+                queue.end(place);
             }
         }
-    }
-}
-
-impl FairQueue {
-    /// Whether another request of a caller may run now.
-    fn may_run(&self, caller: Caller, options: &CostlyOptions) -> bool {
-        let running_of_caller = self.running_by_caller.get(&caller).copied().unwrap_or(0);
-        // If several requests may run at a time, one of these places is left for other callers.
-        let per_caller_max = options.running_max.saturating_sub(1).max(1);
-        self.running < options.running_max && running_of_caller < per_caller_max
-    }
-
-    /// Counts a request of a caller as running.
-    fn start(&mut self, caller: Caller) {
-        self.running += 1;
-        *self.running_by_caller.entry(caller).or_default() += 1;
-    }
-
-    /// Counts a request of a caller as ended.
-    fn end(&mut self, caller: Caller) {
-        self.running -= 1;
-        if let Some(running_of_caller) = self.running_by_caller.get_mut(&caller) {
-            *running_of_caller -= 1;
-            if *running_of_caller == 0 {
-                self.running_by_caller.remove(&caller);
-            }
-        }
-    }
-
-    /// Removes the next request that may run: the first of the first caller in turn.
-    fn take_next(&mut self, options: &CostlyOptions) -> Option<(Caller, oneshot::Sender<Permit>)> {
-        let mut order = self.order.iter();
-        let index = order.position(|caller| self.may_run(*caller, options))?;
-        let caller = self.order.remove(index)?;
-        let queue = self.waiting_by_caller.get_mut(&caller)?;
-        let sender = queue.pop_front();
-        if queue.is_empty() {
-            self.waiting_by_caller.remove(&caller);
-        } else {
-            self.order.push_back(caller);
-        }
-        self.waiting -= 1;
-        Some((caller, sender?))
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(shared) = self.shared.take() {
-            shared.end_and_start_others(self.caller);
+        if let Some(place) = self.place.take() {
+            self.shared.end_and_start_others(place);
         }
     }
 }
@@ -351,7 +304,10 @@ mod tests {
                         limiter.acquire().await.unwrap().forget();
                         order.lock().push(caller);
                     };
-                    executor.run(Caller(caller), request).await.unwrap();
+                    executor
+                        .run(Caller(caller), WorkLength::Long, request)
+                        .await
+                        .unwrap();
                 });
                 yield_now().await;
             }
@@ -373,20 +329,28 @@ mod tests {
         let mut under_way = JoinSet::new();
         for _ in 0..3 {
             let executor = executor.clone();
-            under_way
-                .spawn(async move { executor.run(Caller(1), std::future::pending::<()>()).await });
+            under_way.spawn(async move {
+                executor
+                    .run(Caller(1), WorkLength::Long, std::future::pending::<()>())
+                    .await
+            });
             yield_now().await;
         }
-        let refused = executor.run(Caller(1), async {}).await;
+        let refused = executor.run(Caller(1), WorkLength::Long, async {}).await;
         assert_eq!(refused, Err(CostlyError::TooManyOfCaller(2)));
         let other = {
             let executor = executor.clone();
-            tokio::spawn(async move { executor.run(Caller(2), async { 7 }).await })
+            tokio::spawn(
+                async move { executor.run(Caller(2), WorkLength::Long, async { 7 }).await },
+            )
         };
         // A cancelled request makes room for other requests, whether it runs or waits.
         under_way.shutdown().await;
         assert_eq!(other.await.unwrap(), Ok(7));
-        assert_eq!(executor.run(Caller(1), async { 8 }).await, Ok(8));
+        assert_eq!(
+            executor.run(Caller(1), WorkLength::Long, async { 8 }).await,
+            Ok(8)
+        );
     }
 
     #[tokio::test]
@@ -395,14 +359,78 @@ mod tests {
         let mut under_way = JoinSet::new();
         for _ in 0..9 {
             let executor = executor.clone();
-            under_way
-                .spawn(async move { executor.run(Caller(1), std::future::pending::<()>()).await });
+            under_way.spawn(async move {
+                executor
+                    .run(Caller(1), WorkLength::Long, std::future::pending::<()>())
+                    .await
+            });
             yield_now().await;
         }
         assert_eq!(executor.waiting(), 7);
-        assert_eq!(executor.run(Caller(2), async { 7 }).await, Ok(7));
+        assert_eq!(
+            executor.run(Caller(2), WorkLength::Long, async { 7 }).await,
+            Ok(7)
+        );
         under_way.shutdown().await;
-        assert_eq!(executor.run(Caller(1), async { 8 }).await, Ok(8));
+        assert_eq!(
+            executor.run(Caller(1), WorkLength::Long, async { 8 }).await,
+            Ok(8)
+        );
+    }
+
+    #[tokio::test]
+    async fn one_short_request_runs_beside_the_long_ones_of_its_caller() {
+        let executor = new_executor(3, 50);
+        let run_forever = |length| {
+            let executor = executor.clone();
+            let forever = std::future::pending::<()>();
+            async move { executor.run(Caller(1), length, forever).await }
+        };
+        let mut under_way = JoinSet::new();
+        for _ in 0..20 {
+            under_way.spawn(run_forever(WorkLength::Long));
+            yield_now().await;
+        }
+        assert_eq!(executor.waiting(), 18);
+        let short = executor.run(Caller(1), WorkLength::Short, async { 7 });
+        assert_eq!(short.await, Ok(7));
+        for _ in 0..2 {
+            under_way.spawn(run_forever(WorkLength::Short));
+            yield_now().await;
+        }
+        assert_eq!(executor.waiting(), 19, "a second short request waits");
+        let of_another = executor.run(Caller(2), WorkLength::Long, async { 8 });
+        assert_eq!(of_another.await, Ok(8), "the place of others is free");
+    }
+
+    #[tokio::test]
+    async fn short_and_long_requests_of_a_caller_take_turns() {
+        let executor = new_executor(1, 50);
+        let limiter = Arc::new(Semaphore::new(0));
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = JoinSet::new();
+        for length in [WorkLength::Long, WorkLength::Short] {
+            for _ in 0..20 {
+                let (executor, limiter, order) =
+                    (executor.clone(), Arc::clone(&limiter), Arc::clone(&order));
+                tasks.spawn(async move {
+                    let request = async move {
+                        limiter.acquire().await.unwrap().forget();
+                        order.lock().push(length);
+                    };
+                    executor.run(Caller(1), length, request).await.unwrap();
+                });
+                yield_now().await;
+            }
+        }
+        limiter.add_permits(40);
+        while tasks.join_next().await.is_some() {}
+        let order = order.lock();
+        let long = order[..12]
+            .iter()
+            .filter(|length| **length == WorkLength::Long);
+        let long = long.count();
+        assert!((3..=7).contains(&long), "{order:?}");
     }
 
     #[tokio::test]
@@ -419,7 +447,9 @@ mod tests {
                     running.fetch_sub(1, Ordering::SeqCst);
                     assert!(number % 5 != 0, "as if by a bug");
                 };
-                let done = executor.run(Caller(number % 3), request).await;
+                let done = executor
+                    .run(Caller(number % 3), WorkLength::Long, request)
+                    .await;
                 assert_eq!(done.is_err(), number % 5 == 0);
             });
         }

@@ -20,6 +20,7 @@ use crate::access_log::method_label;
 use crate::admission::{Admission, Permit, RETRY_AFTER, Waiting, measure};
 use crate::audit::{self, AuditEntry, AuditResult};
 use crate::body::{self, Body, RequestBody};
+use crate::costly::WorkLength;
 use crate::date;
 use crate::error::{ApiError, ApiResult};
 use crate::gateway::Gateway;
@@ -148,6 +149,12 @@ pub trait Api: Send + Sync + 'static {
 
     /// Whether a request may take milliseconds, so that it has to be carried out on the threads for costly requests.
     fn is_costly(&self, request: &Self::Request, body: &[u8]) -> bool;
+
+    /// How long a costly request is expected to run.
+    fn work_length(&self, request: &Self::Request, uri: &Uri) -> WorkLength {
+        let _ = (request, uri);
+        WorkLength::Long
+    }
 
     /// Whether a request has to see all changes that were acknowledged before it, by this process or another one. False
     /// for a request that only submits a command, which is decided on the newest state anyway, and for one that is
@@ -324,16 +331,16 @@ where
         Admission::Now(permit) => permit,
         Admission::Later(waiting) => wait_for_permit(waiting, context.watch.as_deref()).await?,
     };
-    let busy_time = permit.busy_time();
     if is_costly {
-        let (api, uri) = (Arc::clone(api), parts.uri.clone());
-        let caller = Arc::clone(&identity);
+        let length = api.work_length(&request, &parts.uri);
+        let (api, uri, caller) = (Arc::clone(api), parts.uri.clone(), Arc::clone(&identity));
         let work = async move { api.run(&request, &uri, Some(&caller), &content).await };
-        let work = with_context(span, with_note(note, measure(busy_time, work)));
-        permit.run(gateway.run_costly(&identity, work)).await
+        let work = with_context(span, with_note(note, measure(permit.busy_time(), work)));
+        let work = gateway.run_costly(&identity, length, work);
+        permit.run(work).await
     } else {
         let work = api.run(&request, &parts.uri, Some(&identity), &content);
-        let work = with_context(span, with_note(note, measure(busy_time, work)));
+        let work = with_context(span, with_note(note, measure(permit.busy_time(), work)));
         permit.run(work).await
     }
 }

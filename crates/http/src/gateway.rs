@@ -23,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use crate::admission::{Admission, AdmissionControl};
 use crate::audit::AuditEntry;
 use crate::body::{self, RequestBody};
-use crate::costly::{CostlyError, CostlyExecutor};
+use crate::costly::{CostlyError, CostlyExecutor, WorkLength};
 use crate::error::{ApiError, ApiResult};
 use crate::health_source::HealthSource;
 use crate::large::ResponseMemoryLimit;
@@ -316,7 +316,7 @@ impl Gateway {
         self.admission.admit(identity, describe)
     }
 
-    /// Runs a handler on the threads for costly requests, in its caller's turn.
+    /// Runs a handler, of which a certain length is expected, on the threads for costly requests, in its caller's turn.
     ///
     /// # Errors
     ///
@@ -324,10 +324,11 @@ impl Gateway {
     pub(crate) async fn run_costly<T: Send + 'static>(
         &self,
         identity: &Identity,
+        length: WorkLength,
         work: impl Future<Output = ApiResult<T>> + Send + 'static,
     ) -> ApiResult<T> {
         let caller = self.costly.caller(identity);
-        let done = self.costly.run(caller, work).await;
+        let done = self.costly.run(caller, length, work).await;
         done.map_err(CostlyError::to_api)?
     }
 

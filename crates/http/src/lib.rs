@@ -51,7 +51,7 @@ pub mod json;
 pub use admission::{AdmissionControl, LevelStatus};
 pub use body::{Body, RequestBody};
 pub use cors::Cors;
-pub use costly::{Caller, CostlyError, CostlyExecutor, CostlyOptions};
+pub use costly::{Caller, CostlyError, CostlyExecutor, CostlyOptions, WorkLength};
 pub use dispatch::{Access, Api, Cost, Routed, Running, handle};
 pub use error::{ApiError, ApiResult, reason_phrase};
 pub use gateway::{ConfirmFuture, Gateway};

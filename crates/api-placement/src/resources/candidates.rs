@@ -4,7 +4,7 @@ mod collect;
 
 use std::collections::HashSet;
 
-use placewright_http::{ApiError, ApiResult, Query, Reply};
+use placewright_http::{ApiError, ApiResult, Query, Reply, WorkLength};
 use placewright_placement::{CandidateQuery, GroupPolicy, QueryRefusal, RequestGroup};
 
 use self::collect::{CollectResult, Collector, FEWER_CANDIDATES_ADVICE, SearchRequest};
@@ -14,6 +14,21 @@ use crate::pattern::{group_number, group_suffix};
 use crate::render::code;
 use crate::routed_request::RoutedRequest;
 use crate::{python, schemas};
+
+/// A query for at most this many candidates is expected to be short. Nova's schedulers ask for 1000.
+const SHORT_LIMIT_MAX: usize = 1_000;
+
+/// How long a query is expected to run, from its limit. The search ends when it has found so many candidates, and in a
+/// fleet with room it finds them at once.
+pub(crate) fn work_length(query: &str) -> WorkLength {
+    let limit = query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("limit="));
+    match limit.and_then(|limit| limit.parse::<usize>().ok()) {
+        Some(limit) if limit <= SHORT_LIMIT_MAX => WorkLength::Short,
+        _ => WorkLength::Long,
+    }
+}
 
 pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let query = parse(request)?;
