@@ -1,9 +1,9 @@
 //! The page of a replay: the files of the page, and what the replay tells of itself.
 //!
-//! Nobody signs in, because the program of a replay knows no users. So it listens on a loopback address only, and a page of
-//! another origin is kept out by more than the headers that protect the page: such a page may have a name that its owner lets
-//! lead to a loopback address, and then its requests are of the same origin for the browser (DNS rebinding). Only the
-//! `Host` tells them apart.
+//! Nobody signs in, because the program of a replay knows no users. So it listens on a loopback address only, and pages
+//! of other origins are kept out. The headers that protect the page are not enough for that: whoever owns a name can
+//! let it lead to a loopback address, and then requests of a page under that name are of the same origin for the
+//! browser (DNS rebinding). Only the `Host` tells them apart.
 
 use std::fmt;
 use std::future;

@@ -28,7 +28,7 @@ pub(super) struct ReportedState {
     is_full_report_due: bool,
     /// The version of the compute service that is reported; 0 until placement has the host.
     service_version: u32,
-    /// Whether a report of the facts is due.
+    /// Whether a report of the facts (names, platform, version of the compute service) is due.
     are_facts_due: bool,
     /// The number of the last update of this session.
     sequence: u64,

@@ -29,7 +29,7 @@ pub struct RuleDefault {
 }
 
 /// The name under which the reference registers its deprecated default. No rule has this name, but an
-/// override under the name in a policy file replaces the rules with a deprecated default.
+/// override under the name in a policy file takes the place of every rule that has a deprecated default.
 pub(crate) const DEPRECATED_NAME: &str = "rule:admin_api";
 
 /// Rules that other rules refer to.

@@ -9,8 +9,8 @@
 //! - The trait of an IOMMU model is the one that hosts report, `COMPUTE_VIOMMU_MODEL_…`; Nova requires
 //!   `COMPUTE_VIOMMU_…`, which does not exist.
 //! - Where only hosts are chosen that compute services report, `OWNER_NOVA` is required of the providers of devices and
-//!   not of root providers, so that a host whose traits somebody replaced can still be chosen. Whether it is required is
-//!   decided cell by cell.
+//!   not of root providers, so that a host whose traits somebody replaced can still be chosen. Whether it is required
+//!   is decided cell by cell.
 //! - A zone that no aggregate has is refused, unless it is the default one. Nova's API refuses it too,
 //!   but Nova's scheduler would ignore it.
 

@@ -229,9 +229,10 @@ impl<'a> DecisionContext<'a> {
         Ok(Outcome::Done)
     }
 
-    /// Ends the build request of an instance that its cell has accepted; with `is_built` its first build is over too, so
-    /// it stays in the cell. A reply that arrives when the build request is gone or waits for a host, or from a cell that
-    /// the instance has left, changes nothing. The secrets for the build are kept as long as another cell may need them.
+    /// Ends the build request of an instance that its cell has accepted; with `is_built` its first build is over too,
+    /// so it stays in the cell. A reply that arrives when the build request is gone or waits for a host, or from a cell
+    /// that the instance has left, changes nothing. The secrets for the build are kept as long as another cell may need
+    /// them.
     fn create_accepted(
         &mut self,
         instance: InstanceId,
