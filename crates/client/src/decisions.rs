@@ -111,7 +111,7 @@ pub struct DecidedSearch {
     pub named: u32,
     /// The number of hosts that were left out of the search.
     pub excluded: u32,
-    /// Whether no host satisfied the request itself, but one its fallback.
+    /// Whether the hosts satisfy the fallback query only, because none satisfied the first one.
     pub from_fallback: bool,
     /// Silent cells whose hosts were left out.
     pub avoided_cells: Vec<Uuid>,

@@ -31,7 +31,7 @@ pub(super) struct TableLevel {
 }
 
 impl TableLevel {
-    /// The level of the topology. Places have no name of the level before theirs there.
+    /// The level, as the topology has it: there a place is called `a/r1`, and its aggregate `rack:a/r1`.
     pub(super) fn to_level(&self) -> Level {
         let prefix = name_of(&self.name, "");
         let names = self.places.iter().map(|(uuid, name)| {
