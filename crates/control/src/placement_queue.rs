@@ -322,7 +322,7 @@ impl Shared {
         }
     }
 
-    /// Marks instances and moves as no longer busy. The next sweep queues those that still wait.
+    /// Marks instances and moves as no longer busy. The next sweep over all pending work queues those that still wait.
     fn mark_not_busy(&self, ids: &[Uuid]) {
         let mut queue = self.queue.lock();
         for id in ids {
