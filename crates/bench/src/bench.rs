@@ -11,6 +11,8 @@ mod endpoint;
 mod fleet;
 mod http;
 mod in_process;
+mod loaded_hosts;
+mod pages;
 mod phase;
 mod phase_results;
 mod races;
@@ -35,6 +37,8 @@ pub(crate) enum BenchCommand {
     Boots(boots::BootsBench),
     /// The bar of destinations: the scheduler with fsync on this machine, driven over HTTP
     Destinations(destinations::DestinationsBench),
+    /// The bars of the page's streams: what claims and memory lose to pages that are open
+    Pages(pages::PagesBench),
     /// The bar of races: many schedulers on old copies of the state, in this process
     Races(races::RacesBench),
     /// The bar of explanations: what a refusal costs with its reasons, in this process
@@ -53,6 +57,7 @@ impl BenchCommand {
             Self::Durable(bench) => bench.run(),
             Self::Boots(bench) => bench.run(),
             Self::Destinations(bench) => bench.run(),
+            Self::Pages(bench) => bench.run(),
             Self::Races(bench) => bench.run(),
             Self::Refusals(bench) => bench.run(),
             Self::Seeds(bench) => bench.run(),

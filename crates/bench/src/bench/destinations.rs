@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::connection::Connection;
 use super::http::phase_time_max;
+use super::loaded_hosts::{LoadedHosts, base, load_hosts};
 use super::phase::{Phase, WarmUp, run_phase};
 use super::phase_results::PhaseResults;
 use super::requests::{RandomNumbers, RequestBase};
@@ -57,13 +58,9 @@ pub(crate) struct DestinationsBench {
 const CLAIMS_PER_SECOND: f64 = 8_000.0;
 /// Target: the 99th percentile of response times, in milliseconds.
 const P99_MS: f64 = 25.0;
-/// The number of cells among which the hosts are distributed.
-const CELLS: u64 = 4;
 /// The seeds of random numbers, one for each purpose.
-const HOST_SEED: u64 = 3;
-const CELL_SEED: u64 = !HOST_SEED;
-const INSTANCE_SEED: u64 = HOST_SEED ^ 0x5eed;
-const FLAVOR_SEED: u64 = HOST_SEED ^ 0xf1a4;
+const INSTANCE_SEED: u64 = 3 ^ 0x5eed;
+const FLAVOR_SEED: u64 = 3 ^ 0xf1a4;
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -124,39 +121,13 @@ impl DestinationsBench {
         placement: SocketAddr,
         scheduler: SocketAddr,
     ) -> anyhow::Result<Report> {
-        let host_phase = |name, steps, write: Box<WriteHost>| Phase {
-            name,
-            units: self.hosts,
-            steps,
-            warm_up: WarmUp::same_request(base().version_request()),
-            time_max: Duration::MAX,
-            write: Box::new(move |unit, step, output, body| {
-                body.clear();
-                write(&Host::new(unit), step, output, body);
-            }),
-        };
         let connections = self.connections;
-        let load = run_phase(
-            placement,
-            connections,
-            host_phase("load", 3, host_requests()),
-        )
-        .await;
-        let states = run_phase(
-            scheduler,
-            connections,
-            host_phase("host states", 1, state_requests()),
-        )
-        .await;
-        let fill = run_phase(
-            placement,
-            connections,
-            host_phase("fill", 1, claim_requests()),
-        )
-        .await;
+        let LoadedHosts { load, states, fill } =
+            load_hosts(placement, scheduler, self.hosts, connections).await;
         self.check_response(scheduler).await?;
         let cpu_before_s = server.cpu_s()?;
-        let destinations = run_phase(scheduler, connections, self.destinations_phase()).await;
+        let phase = destinations_phase(0, self.alternates, self.flavors, self.seconds);
+        let destinations = run_phase(scheduler, connections, phase).await;
         let server_cpu_s = server.cpu_s()? - cpu_before_s;
         #[allow(
             clippy::cast_precision_loss,
@@ -183,21 +154,6 @@ impl DestinationsBench {
             server_cpu_s,
             bars,
         })
-    }
-
-    fn destinations_phase(&self) -> Phase {
-        let (alternates, flavors) = (self.alternates, self.flavors.max(1));
-        let base = base();
-        Phase {
-            name: "destinations",
-            units: u64::MAX,
-            steps: 1,
-            warm_up: WarmUp::same_request(base.version_request()),
-            time_max: phase_time_max(self.seconds),
-            write: Box::new(move |unit, _, output, body| {
-                write_request(&base, output, body, unit, flavors, alternates);
-            }),
-        }
     }
 
     /// Claims an instance, and checks that the response has a claimed host and all alternates.
@@ -231,125 +187,46 @@ impl DestinationsBench {
     }
 }
 
-/// Writes request number `step` for a host into the first buffer. The second buffer is empty, for the
-/// body.
-type WriteHost = dyn Fn(&Host, u8, &mut String, &mut String) + Send + Sync;
-
-/// A host of the fleet; all its properties are derived from its number.
-struct Host {
-    number: u64,
-    uuid: uuid::Uuid,
-    cpus: u64,
-    /// How much of the host's resources is allocated at the start, in percent.
-    allocated_percent: u64,
-    /// The consumer that holds these allocations.
-    consumer: uuid::Uuid,
-}
-
-impl Host {
-    fn new(number: u64) -> Self {
-        let mut random = RandomNumbers::new(HOST_SEED, number);
-        let uuid = random.uuid();
-        let cpus = [32, 64, 128][usize::try_from(random.next() % 3).unwrap_or(0)];
-        let allocated_percent = 55 + random.next() % 20;
-        let consumer = random.uuid();
-        Self {
-            number,
-            uuid,
-            cpus,
-            allocated_percent,
-            consumer,
-        }
+/// Claims of one instance each, with alternates, for some seconds. The instances are numbered from `first`.
+pub(super) fn destinations_phase(
+    first: u64,
+    alternates: usize,
+    flavors: u64,
+    seconds: f64,
+) -> Phase {
+    let flavors = flavors.max(1);
+    let base = base();
+    Phase {
+        name: "destinations",
+        units: u64::MAX,
+        steps: 1,
+        warm_up: WarmUp::same_request(base.version_request()),
+        time_max: phase_time_max(seconds),
+        write: Box::new(move |unit, _, output, body| {
+            write_request(&base, output, body, first + unit, flavors, alternates);
+        }),
     }
 }
 
-fn base() -> RequestBase {
-    RequestBase {
-        prefix: String::new(),
-        headers: "Host: 127.0.0.1\r\nAccept: application/json\r\n\
-             OpenStack-API-Version: placement 1.39\r\nX-Auth-Token: admin\r\n"
-            .to_owned(),
+/// Deletes the allocations of instances of a [`destinations_phase`], so many from the first.
+pub(super) fn release_phase(first: u64, instances: u64) -> Phase {
+    let base = base();
+    Phase {
+        name: "release",
+        units: instances,
+        steps: 1,
+        warm_up: WarmUp::same_request(base.version_request()),
+        time_max: Duration::MAX,
+        write: Box::new(move |unit, _, output, _| {
+            let path = format!("/allocations/{}", instance_uuid(first + unit));
+            base.write(output, "DELETE", &path, "");
+        }),
     }
 }
 
-/// Requests that create a host: its provider, inventories and traits.
-fn host_requests() -> Box<WriteHost> {
-    let base = base();
-    Box::new(move |host, step, output, body| {
-        let Host {
-            number, uuid, cpus, ..
-        } = host;
-        let (method, path) = match step {
-            0 => {
-                let _ = write!(body, "{{\"name\":\"bench-{number}\",\"uuid\":\"{uuid}\"}}");
-                ("POST", "/resource_providers".to_owned())
-            }
-            1 => {
-                let (memory, disk) = (cpus * 4096, cpus * 40);
-                let _ = write!(
-                    body,
-                    "{{\"resource_provider_generation\":0,\"inventories\":{{\
-                     \"VCPU\":{{\"total\":{cpus},\"allocation_ratio\":4.0}},\
-                     \"MEMORY_MB\":{{\"total\":{memory},\"reserved\":512}},\
-                     \"DISK_GB\":{{\"total\":{disk}}}}}}}"
-                );
-                ("PUT", format!("/resource_providers/{uuid}/inventories"))
-            }
-            _ => {
-                body.push_str(
-                    "{\"resource_provider_generation\":1,\
-                     \"traits\":[\"COMPUTE_NODE\",\"HW_CPU_X86_AVX2\"]}",
-                );
-                ("PUT", format!("/resource_providers/{uuid}/traits"))
-            }
-        };
-        base.write(output, method, &path, body);
-    })
-}
-
-/// Requests that report the soft state of hosts.
-fn state_requests() -> Box<WriteHost> {
-    let base = base();
-    Box::new(move |host, _, output, body| {
-        let number = host.number;
-        let cell = RandomNumbers::new(CELL_SEED, number % CELLS).uuid();
-        let _ = write!(
-            body,
-            "{{\"incarnation\":1,\"sequence\":1,\"update\":{{\"full\":{{\"facts\":{{\"names\":\
-             {{\"service_host\":\"host-{number}\",\"node\":\"node-{number}\",\"cell\":\"{cell}\"}}}}}}}}}}"
-        );
-        base.write(
-            output,
-            "POST",
-            &format!("/v1/hosts/{}/state", host.uuid),
-            body,
-        );
-    })
-}
-
-/// Requests that claim the initial share of each host for one consumer.
-fn claim_requests() -> Box<WriteHost> {
-    let base = base();
-    Box::new(move |host, _, output, body| {
-        let part_of = |total: u64| total * host.allocated_percent / 100;
-        let _ = write!(
-            body,
-            "{{\"allocations\":{{\"{}\":{{\"resources\":{{\
-             \"VCPU\":{},\"MEMORY_MB\":{},\"DISK_GB\":{}}}}}}},\
-             \"consumer_generation\":null,\"consumer_type\":\"INSTANCE\",\
-             \"project_id\":\"bench-project\",\"user_id\":\"bench-user\"}}",
-            host.uuid,
-            part_of(host.cpus * 4),
-            part_of(host.cpus * 4096 - 512),
-            part_of(host.cpus * 40),
-        );
-        base.write(
-            output,
-            "PUT",
-            &format!("/allocations/{}", host.consumer),
-            body,
-        );
-    })
+/// The UUID of instance number `number`.
+fn instance_uuid(number: u64) -> uuid::Uuid {
+    RandomNumbers::new(INSTANCE_SEED, number).uuid()
 }
 
 /// Writes request number `number`: for one instance, of one of `flavors` flavors.
@@ -361,7 +238,7 @@ fn write_request(
     flavors: u64,
     alternates: usize,
 ) {
-    let instance = RandomNumbers::new(INSTANCE_SEED, number).uuid();
+    let instance = instance_uuid(number);
     let mut random = RandomNumbers::new(FLAVOR_SEED, number % flavors);
     let vcpus = 1 << (random.next() % 3);
     let memory_mb = vcpus * (512 << (random.next() % 3)) + 64 * (random.next() % 16);

@@ -1,0 +1,284 @@
+//! `placewright bench pages`: what the streams of the page cost. A server with hosts that are two thirds full, pages that
+//! have the fleet open as browsers do, and claims beside them, in turn with claims without pages.
+
+mod changes;
+mod open_pages;
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::destinations::{destinations_phase, release_phase};
+use super::loaded_hosts::load_hosts;
+use super::phase::run_phase;
+use super::phase_results::PhaseResults;
+use super::server_process::{ServerProcess, free_address};
+use super::targets::{TargetedFigure, at_least, at_most, count, print_report};
+use crate::arguments::positive;
+use changes::{changes_phase, keep_changing};
+use open_pages::{OpenPages, StalledPages};
+
+/// Arguments of `placewright bench pages`.
+#[derive(Debug, Args)]
+pub(crate) struct PagesBench {
+    /// Hosts, of three sizes
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    hosts: u64,
+
+    /// Pages that have the fleet open
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pages: u16,
+
+    /// Connections that claim, each with one request under way at a time
+    #[arg(long, default_value_t = 64)]
+    connections: usize,
+
+    /// Time of the claims with pages, and of those without, in seconds
+    #[arg(long, default_value_t = 24.0, value_parser = positive)]
+    seconds: f64,
+
+    /// Measure nothing: print the page's address, and change so many hosts a second until Ctrl-C
+    #[arg(long, value_name = "A_SECOND", value_parser = positive, conflicts_with_all = ["pages", "seconds", "json"])]
+    changes: Option<f64>,
+
+    /// The directory of the temporary store
+    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
+    directory: PathBuf,
+
+    /// Print one JSON object with all figures
+    #[arg(long)]
+    json: bool,
+}
+
+/// Target: claims beside pages, in percent of those without.
+const CLAIMS_PERCENT_MIN: f64 = 95.0;
+/// Target: what the server's memory grows by when pages are opened, in megabytes.
+const MEMORY_MB_MAX: f64 = 64.0;
+/// The rounds of claims, each with and without pages.
+const ROUNDS: u32 = 6;
+/// How long hosts change before the memory is read, in seconds.
+const SETTLING_S: f64 = 4.0;
+/// How long pages take nothing from their connections, in seconds: the time in which the buffers of the system fill, and
+/// the 10 s after which the service drops them (docs/ui.md).
+const STALLED_S: f64 = 30.0;
+/// The difference of the numbers of instances of two rounds.
+const INSTANCES_OF_ROUND: u64 = 1 << 32;
+/// The requests of the scheduler's bench.
+const ALTERNATES: usize = 2;
+const FLAVORS: u64 = 100;
+
+#[derive(Debug, Serialize)]
+struct Report {
+    load: PhaseResults,
+    without_pages: Vec<PhaseResults>,
+    with_pages: Vec<PhaseResults>,
+    memory_without_pages_mb: f64,
+    memory_with_pages_mb: f64,
+    /// What all pages were sent, in megabytes.
+    sent_mb: f64,
+    bars: Vec<TargetedFigure>,
+}
+
+/// The addresses of a server's listeners.
+#[derive(Debug, Clone, Copy)]
+struct Listeners {
+    placement: SocketAddr,
+    scheduler: SocketAddr,
+    page: SocketAddr,
+}
+
+impl PagesBench {
+    /// Runs the benchmark; returns whether the targets were met and nothing failed.
+    pub(crate) fn run(self) -> anyhow::Result<bool> {
+        let directory = tempfile::tempdir_in(&self.directory)?;
+        let listeners = Listeners {
+            placement: free_address()?,
+            scheduler: free_address()?,
+            page: free_address()?,
+        };
+        let store = directory.path().join("store");
+        let mut arguments: Vec<OsString> =
+            ["control", "--config", "/dev/null"].map(Into::into).into();
+        for (option, address) in [
+            ("--placement-listen", listeners.placement),
+            ("--scheduler-listen", listeners.scheduler),
+            ("--ui-listen", listeners.page),
+        ] {
+            arguments.extend([option.into(), address.to_string().into()]);
+        }
+        arguments.extend(["--store-path".into(), store.clone().into()]);
+        let log = store.with_extension("log");
+        let server = ServerProcess::start_program(&arguments, listeners.placement, log)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        if let Some(rate) = self.changes {
+            runtime.block_on(self.show(listeners, rate))?;
+            server.stop()?;
+            return Ok(true);
+        }
+        let report = runtime.block_on(self.measure(&server, listeners))?;
+        server.stop()?;
+        if !self.json {
+            report.load.print();
+            outln!("claims without and with {} pages in turn", self.pages);
+            for (without, with) in report.without_pages.iter().zip(&report.with_pages) {
+                without.print();
+                with.print();
+            }
+            outln!(
+                "memory of the server: {:.1} MB without pages, {:.1} MB with; the pages were sent {:.1} MB",
+                report.memory_without_pages_mb,
+                report.memory_with_pages_mb,
+                report.sent_mb
+            );
+        }
+        print_report(&report.bars, self.json.then_some(&report))?;
+        Ok(report.bars.iter().all(|bar| bar.is_met))
+    }
+
+    async fn measure(
+        &self,
+        server: &ServerProcess,
+        listeners: Listeners,
+    ) -> anyhow::Result<Report> {
+        let loaded = load_hosts(
+            listeners.placement,
+            listeners.scheduler,
+            self.hosts,
+            self.connections,
+        )
+        .await;
+        let mut failed = loaded.failed();
+        let memory_without_pages_mb = self
+            .settled_memory_mb(server, listeners, &mut failed)
+            .await?;
+        let pages = OpenPages::open(listeners.page, self.pages).await?;
+        let memory_with_pages_mb = self
+            .settled_memory_mb(server, listeners, &mut failed)
+            .await?;
+        let mut sent_bytes = pages.close()?;
+
+        let (mut without_pages, mut with_pages) = (Vec::new(), Vec::new());
+        for round in 0..ROUNDS {
+            let are_pages_first = round % 2 == 1;
+            for has_pages in [are_pages_first, !are_pages_first] {
+                let first = INSTANCES_OF_ROUND * u64::from(2 * round + u32::from(has_pages));
+                let seconds = self.seconds / f64::from(ROUNDS);
+                let phase = destinations_phase(first, ALTERNATES, FLAVORS, seconds);
+                let pages = match has_pages {
+                    true => Some(OpenPages::open(listeners.page, self.pages).await?),
+                    false => None,
+                };
+                let results = run_phase(listeners.scheduler, self.connections, phase).await;
+                if let Some(pages) = pages {
+                    sent_bytes += pages.close()?;
+                }
+                // Otherwise the hosts were full before the last round.
+                let release = release_phase(first, results.succeeded);
+                let released = run_phase(listeners.placement, self.connections, release).await;
+                failed += results.failed + released.failed;
+                if has_pages {
+                    &mut with_pages
+                } else {
+                    &mut without_pages
+                }
+                .push(results);
+            }
+        }
+
+        let stalled = StalledPages::open(listeners.page, self.pages).await?;
+        let changes = changes_phase(self.hosts, STALLED_S);
+        failed += run_phase(listeners.placement, self.connections, changes)
+            .await
+            .failed;
+        let kept = stalled.count_kept().await;
+
+        let bars = vec![
+            at_least(
+                "claims beside the pages in % of those without",
+                percent_of(&without_pages, &with_pages),
+                CLAIMS_PERCENT_MIN,
+            ),
+            at_most(
+                "what the pages take of the server's memory in MB",
+                memory_with_pages_mb - memory_without_pages_mb,
+                MEMORY_MB_MAX,
+            ),
+            at_most("pages that read nothing and are kept", count(kept), 0.0),
+            at_most("failed requests", count(failed), 0.0),
+        ];
+        Ok(Report {
+            load: loaded.load,
+            without_pages,
+            with_pages,
+            memory_without_pages_mb,
+            memory_with_pages_mb,
+            sent_mb: megabytes(sent_bytes),
+            bars,
+        })
+    }
+
+    /// The server's memory after hosts have changed for a while, in megabytes. The changes add no rows, so that the state
+    /// does not grow by them.
+    async fn settled_memory_mb(
+        &self,
+        server: &ServerProcess,
+        listeners: Listeners,
+        failed: &mut u64,
+    ) -> anyhow::Result<f64> {
+        let changes = changes_phase(self.hosts, SETTLING_S);
+        *failed += run_phase(listeners.placement, self.connections, changes)
+            .await
+            .failed;
+        Ok(megabytes(server.memory()?.resident_bytes))
+    }
+
+    /// Loads the hosts, prints the page's address, and changes hosts until Ctrl-C.
+    async fn show(&self, listeners: Listeners, rate: f64) -> anyhow::Result<()> {
+        let changed = async {
+            let loaded = load_hosts(
+                listeners.placement,
+                listeners.scheduler,
+                self.hosts,
+                self.connections,
+            )
+            .await;
+            loaded.ensure_complete()?;
+            outln!(
+                "{} hosts, {rate} changes a second: page http://{}/ui/#/fleet placement http://{} scheduler \
+                 http://{} (sign in as admin)",
+                self.hosts,
+                listeners.page,
+                listeners.placement,
+                listeners.scheduler,
+            );
+            keep_changing(listeners.placement, self.hosts, rate).await
+        };
+        let mut terminate = signal(SignalKind::terminate()).context("waiting for SIGTERM")?;
+        tokio::select! {
+            ended = changed => ended,
+            interrupted = tokio::signal::ctrl_c() => interrupted.context("waiting for Ctrl-C"),
+            _ = terminate.recv() => Ok(()),
+        }
+    }
+}
+
+/// The rate of the second phases, in percent of the first ones.
+fn percent_of(without: &[PhaseResults], with: &[PhaseResults]) -> f64 {
+    let rate = |phases: &[PhaseResults]| {
+        let succeeded = phases.iter().map(|phase| phase.succeeded).sum();
+        let seconds: f64 = phases.iter().map(|phase| phase.seconds).sum();
+        count(succeeded) / seconds
+    };
+    100.0 * rate(with) / rate(without)
+}
+
+fn megabytes(bytes: u64) -> f64 {
+    count(bytes) / 1e6
+}
