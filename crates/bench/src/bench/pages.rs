@@ -84,6 +84,17 @@ struct Report {
     bars: Vec<TargetedFigure>,
 }
 
+/// The claims of all rounds.
+#[derive(Debug, Default)]
+struct Rounds {
+    without_pages: Vec<PhaseResults>,
+    with_pages: Vec<PhaseResults>,
+    /// What the pages were sent.
+    sent_bytes: u64,
+    /// The number of requests that failed.
+    failed: u64,
+}
+
 /// The addresses of a server's listeners.
 #[derive(Debug, Clone, Copy)]
 struct Listeners {
@@ -164,33 +175,9 @@ impl PagesBench {
             .await?;
         let mut sent_bytes = pages.close()?;
 
-        let (mut without_pages, mut with_pages) = (Vec::new(), Vec::new());
-        for round in 0..ROUNDS {
-            let are_pages_first = round % 2 == 1;
-            for has_pages in [are_pages_first, !are_pages_first] {
-                let first = INSTANCES_OF_ROUND * u64::from(2 * round + u32::from(has_pages));
-                let seconds = self.seconds / f64::from(ROUNDS);
-                let phase = destinations_phase(first, ALTERNATES, FLAVORS, seconds);
-                let pages = match has_pages {
-                    true => Some(OpenPages::open(listeners.page, self.pages).await?),
-                    false => None,
-                };
-                let results = run_phase(listeners.scheduler, self.connections, phase).await;
-                if let Some(pages) = pages {
-                    sent_bytes += pages.close()?;
-                }
-                // Otherwise the hosts were full before the last round.
-                let release = release_phase(first, results.succeeded);
-                let released = run_phase(listeners.placement, self.connections, release).await;
-                failed += results.failed + released.failed;
-                if has_pages {
-                    &mut with_pages
-                } else {
-                    &mut without_pages
-                }
-                .push(results);
-            }
-        }
+        let rounds = self.measure_rounds(listeners).await?;
+        failed += rounds.failed;
+        sent_bytes += rounds.sent_bytes;
 
         let stalled = StalledPages::open(listeners.page, self.pages).await?;
         let changes = changes_phase(self.hosts, STALLED_S);
@@ -202,7 +189,7 @@ impl PagesBench {
         let bars = vec![
             at_least(
                 "claims beside the pages in % of those without",
-                percent_of(&without_pages, &with_pages),
+                percent_of(&rounds.without_pages, &rounds.with_pages),
                 CLAIMS_PERCENT_MIN,
             ),
             at_most(
@@ -215,13 +202,44 @@ impl PagesBench {
         ];
         Ok(Report {
             load: loaded.load,
-            without_pages,
-            with_pages,
+            without_pages: rounds.without_pages,
+            with_pages: rounds.with_pages,
             memory_without_pages_mb,
             memory_with_pages_mb,
             sent_mb: megabytes(sent_bytes),
             bars,
         })
+    }
+
+    /// Claims without and with pages in turn.
+    async fn measure_rounds(&self, listeners: Listeners) -> anyhow::Result<Rounds> {
+        let mut rounds = Rounds::default();
+        for round in 0..ROUNDS {
+            let are_pages_first = round % 2 == 1;
+            for has_pages in [are_pages_first, !are_pages_first] {
+                let first = INSTANCES_OF_ROUND * u64::from(2 * round + u32::from(has_pages));
+                let seconds = self.seconds / f64::from(ROUNDS);
+                let phase = destinations_phase(first, ALTERNATES, FLAVORS, seconds);
+                let pages = match has_pages {
+                    true => Some(OpenPages::open(listeners.page, self.pages).await?),
+                    false => None,
+                };
+                let results = run_phase(listeners.scheduler, self.connections, phase).await;
+                if let Some(pages) = pages {
+                    rounds.sent_bytes += pages.close()?;
+                }
+                // Otherwise the hosts were full before the last round.
+                let release = release_phase(first, results.succeeded);
+                let released = run_phase(listeners.placement, self.connections, release).await;
+                rounds.failed += results.failed + released.failed;
+                let phases = match has_pages {
+                    true => &mut rounds.with_pages,
+                    false => &mut rounds.without_pages,
+                };
+                phases.push(results);
+            }
+        }
+        Ok(rounds)
     }
 
     /// The server's memory after hosts have changed for a while, in megabytes. The changes add no rows, so that the state
