@@ -26,12 +26,20 @@ SPEED = 20_000
 ENDED = "The replay has ended: every task was placed, or refused with a reason."
 
 
+def with_bench(program: pathlib.Path) -> pathlib.Path:
+    """This program, or the one of the debug build: `packaging/build` makes no placewright-bench, which replays, beside it."""
+    if program.with_name("placewright-bench").exists():
+        return program
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE.parents[1] / "target"))
+    return target / "debug/placewright"
+
+
 class Replay:
     """`placewright replay --page` against an installation that has the machines of the trace."""
 
     def __init__(self, program: pathlib.Path, site, folder: pathlib.Path, token: str) -> None:
         self.out = folder / "replay"
-        arguments = [str(program), "replay", "--nodes", str(DATA / "nodes.csv"), "--tasks", str(DATA / "tasks.csv")]
+        arguments = [str(with_bench(program)), "replay", "--nodes", str(DATA / "nodes.csv"), "--tasks", str(DATA / "tasks.csv")]
         arguments += ["--limit", str(TASKS), "--speed", str(SPEED), "--out", str(self.out)]
         arguments += ["--url", f"http://127.0.0.1:{site.ports['compute']}", "--placement-url", f"http://127.0.0.1:{site.ports['placement']}"]
         arguments += ["--page", f"127.0.0.1:{free_port()}"]
