@@ -365,6 +365,10 @@ impl<M: Machine> Inner<M> {
             return;
         };
         let shared = &self.shared;
+        if let Some(replica) = &shared.replica {
+            // Commands that are handed over from now on would have an unknown outcome.
+            replica.pending.lock().is_closed = true;
+        }
         {
             let mut queue = shared.queue.lock();
             queue.is_closed = true;

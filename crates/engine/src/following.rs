@@ -40,11 +40,13 @@ pub(crate) fn follow_journal<M: Machine>(
         let waiting = std::mem::take(&mut queue.waiting);
         let is_closed = queue.is_closed;
         drop(queue);
-        pending::give_back(replica, &mut pending, waiting);
-        pending::send_unsent(replica, &mut pending);
         if is_closed {
+            drop(pending);
+            pending::refuse_at_shutdown(waiting);
             return false;
         }
+        pending::give_back(replica, &mut pending, waiting);
+        pending::send_unsent(replica, &mut pending);
         pending.has_unsent
     };
     let timeout = match has_unsent {

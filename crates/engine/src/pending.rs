@@ -266,6 +266,18 @@ pub(crate) fn give_back<M: Machine>(
     }
 }
 
+/// Refuses commands that wait in the queue of an engine that is being shut down. They have had no effect.
+pub(crate) fn refuse_at_shutdown<M: Machine>(waiting: impl IntoIterator<Item = Submission<M>>) {
+    for submission in waiting {
+        // The replica that sent the command hands it to the next leader.
+        let error = match submission.forwarded {
+            Some(_) => SubmitError::NotLeading,
+            None => SubmitError::ShuttingDown,
+        };
+        submission.fail(error);
+    }
+}
+
 /// Leads from the entry `leadership.epoch` on, and queues all commands without an answer. Every command whose entry is
 /// in the journal was answered when the entry was applied, so these commands have had no effect.
 fn lead<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, leadership: Leadership) {

@@ -102,7 +102,7 @@ pub(crate) struct PendingCommands<M: Machine> {
     pub(crate) commands: BTreeMap<u64, PendingCommand<M>>,
     /// Whether `commands` may have some that no leader has taken, and that have to be sent once one is known.
     pub(crate) has_unsent: bool,
-    /// Whether the engine is shut down, so that nothing answers commands any more.
+    /// Whether the engine is being shut down, so that soon nothing answers commands any more.
     pub(crate) is_closed: bool,
 }
 

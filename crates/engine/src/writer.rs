@@ -63,6 +63,9 @@ pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Jour
     if let Some(replica) = &shared.replica {
         pending::close(replica);
     }
+    // A command may have been queued after the last look at the queue, and before the queue was closed.
+    let left = std::mem::take(&mut shared.queue.lock().waiting);
+    pending::refuse_at_shutdown(left);
     // A checkpoint only speeds up the next start; durability does not depend on it.
     let _ = journal.checkpoint();
 }
