@@ -2,15 +2,15 @@
 //!
 //! The threads that read and write sockets answer requests that cost microseconds. A request that may cost milliseconds
 //! (a search over all hosts, a long list, a large body) would hold up every connection of its thread, so it is handed
-//! over to another runtime. There a bounded number runs at a time, and each caller's requests wait in a queue of their
-//! own: a caller with many requests waits for its own ones, and another caller's next request waits for at most one
-//! request of each other caller. If several requests may run at a time, one caller may not run that many, so the first
-//! request of a second caller begins at once.
+//! over to another runtime. There a bounded number runs at a time, in regular places, and each caller's requests wait in
+//! a queue of their own: a caller with many requests waits for its own ones, and another caller's next request waits for
+//! at most one request of each other caller. If there are several regular places, one caller may not have all of them, so
+//! the first request of a second caller begins at once.
 //!
 //! All services of a cloud may be one caller to the Placement API, so the requests of one caller do not simply wait in
-//! the order in which they came. Those that ask for a bounded part of a list, and so are expected to be short, wait
-//! beside the long ones. The two kinds alternate, and one short request may run besides the bounded number, so that a
-//! scheduler's query for some candidates does not wait for many queries for all of them.
+//! the order in which they came. Queries for few candidates, which are expected to be short, wait beside the long
+//! requests. The two kinds alternate, and one short request at a time may run in the place that its caller leaves for
+//! others, so that a scheduler's query for some candidates does not wait for many queries for all of them.
 
 mod queue;
 
@@ -32,9 +32,9 @@ use crate::error::ApiError;
 /// How many costly requests run and wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CostlyOptions {
-    /// The most requests that run at a time, not counting one short request that may run besides.
+    /// The most requests that run at a time.
     pub running_max: usize,
-    /// The most waiting requests of one caller.
+    /// The most waiting requests of one caller, of each [`WorkLength`].
     pub waiting_per_caller_max: usize,
     /// The most waiting requests of all callers together.
     pub waiting_max: usize,
@@ -53,9 +53,9 @@ impl Default for CostlyOptions {
 /// Why a costly request was not carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CostlyError {
-    /// Too many costly requests of the caller wait; the number of them.
+    /// Too many costly requests of the caller and of the same [`WorkLength`] wait; the number of them.
     #[error(
-        "{0} costly requests of this project wait already, which is the most \
+        "{0} such costly requests of this project wait already, which is the most \
          (placement.costly_waiting_per_caller_max)"
     )]
     TooManyOfCaller(usize),
@@ -90,7 +90,7 @@ impl CostlyError {
 /// a caller's turn and most of the places do not depend on the expected length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkLength {
-    /// The request asks for a bounded part of a list.
+    /// The request asks for few candidates.
     Short,
     /// The cost of the request grows with the fleet or with its body.
     Long,
@@ -219,7 +219,7 @@ impl CostlyExecutor {
             if queue.waiting() >= options.waiting_max {
                 return Err(CostlyError::TooManyInAll(queue.waiting()));
             }
-            let waiting_of_caller = queue.waiting_of(caller);
+            let waiting_of_caller = queue.waiting_of(caller, length);
             if waiting_of_caller >= options.waiting_per_caller_max {
                 return Err(CostlyError::TooManyOfCaller(waiting_of_caller));
             }
@@ -274,188 +274,4 @@ impl<T> Drop for AbortOnDrop<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use tokio::sync::Semaphore;
-    use tokio::task::{JoinSet, yield_now};
-
-    fn new_executor(running_max: usize, waiting_per_caller_max: usize) -> CostlyExecutor {
-        let options = CostlyOptions {
-            running_max,
-            waiting_per_caller_max,
-            waiting_max: 100,
-        };
-        CostlyExecutor::new(options, Some(Handle::current()))
-    }
-
-    #[tokio::test]
-    async fn a_caller_with_many_requests_waits_for_itself() {
-        let executor = new_executor(1, 50);
-        let limiter = Arc::new(Semaphore::new(0));
-        let order = Arc::new(Mutex::new(Vec::new()));
-        let mut tasks = JoinSet::new();
-        for (caller, count) in [(1, 20), (2, 1)] {
-            for _ in 0..count {
-                let (executor, limiter, order) =
-                    (executor.clone(), Arc::clone(&limiter), Arc::clone(&order));
-                tasks.spawn(async move {
-                    let request = async move {
-                        limiter.acquire().await.unwrap().forget();
-                        order.lock().push(caller);
-                    };
-                    executor
-                        .run(Caller(caller), WorkLength::Long, request)
-                        .await
-                        .unwrap();
-                });
-                yield_now().await;
-            }
-        }
-        while executor.waiting() < 20 {
-            yield_now().await;
-        }
-        limiter.add_permits(21);
-        while tasks.join_next().await.is_some() {}
-        let order = order.lock();
-        assert_eq!(order.len(), 21);
-        // One request of the first caller runs from the start, and a second one has its turn before the other caller's.
-        assert_eq!(order.iter().position(|caller| *caller == 2), Some(2));
-    }
-
-    #[tokio::test]
-    async fn too_many_of_one_caller_are_refused_and_others_are_not() {
-        let executor = new_executor(1, 2);
-        let mut under_way = JoinSet::new();
-        for _ in 0..3 {
-            let executor = executor.clone();
-            under_way.spawn(async move {
-                executor
-                    .run(Caller(1), WorkLength::Long, std::future::pending::<()>())
-                    .await
-            });
-            yield_now().await;
-        }
-        let refused = executor.run(Caller(1), WorkLength::Long, async {}).await;
-        assert_eq!(refused, Err(CostlyError::TooManyOfCaller(2)));
-        let other = {
-            let executor = executor.clone();
-            tokio::spawn(
-                async move { executor.run(Caller(2), WorkLength::Long, async { 7 }).await },
-            )
-        };
-        // A cancelled request makes room for other requests, whether it runs or waits.
-        under_way.shutdown().await;
-        assert_eq!(other.await.unwrap(), Ok(7));
-        assert_eq!(
-            executor.run(Caller(1), WorkLength::Long, async { 8 }).await,
-            Ok(8)
-        );
-    }
-
-    #[tokio::test]
-    async fn a_caller_never_has_all_turns() {
-        let executor = new_executor(3, 50);
-        let mut under_way = JoinSet::new();
-        for _ in 0..9 {
-            let executor = executor.clone();
-            under_way.spawn(async move {
-                executor
-                    .run(Caller(1), WorkLength::Long, std::future::pending::<()>())
-                    .await
-            });
-            yield_now().await;
-        }
-        assert_eq!(executor.waiting(), 7);
-        assert_eq!(
-            executor.run(Caller(2), WorkLength::Long, async { 7 }).await,
-            Ok(7)
-        );
-        under_way.shutdown().await;
-        assert_eq!(
-            executor.run(Caller(1), WorkLength::Long, async { 8 }).await,
-            Ok(8)
-        );
-    }
-
-    #[tokio::test]
-    async fn one_short_request_runs_beside_the_long_ones_of_its_caller() {
-        let executor = new_executor(3, 50);
-        let run_forever = |length| {
-            let executor = executor.clone();
-            let forever = std::future::pending::<()>();
-            async move { executor.run(Caller(1), length, forever).await }
-        };
-        let mut under_way = JoinSet::new();
-        for _ in 0..20 {
-            under_way.spawn(run_forever(WorkLength::Long));
-            yield_now().await;
-        }
-        assert_eq!(executor.waiting(), 18);
-        let short = executor.run(Caller(1), WorkLength::Short, async { 7 });
-        assert_eq!(short.await, Ok(7));
-        for _ in 0..2 {
-            under_way.spawn(run_forever(WorkLength::Short));
-            yield_now().await;
-        }
-        assert_eq!(executor.waiting(), 19, "a second short request waits");
-        let of_another = executor.run(Caller(2), WorkLength::Long, async { 8 });
-        assert_eq!(of_another.await, Ok(8), "the place of others is free");
-    }
-
-    #[tokio::test]
-    async fn short_and_long_requests_of_a_caller_take_turns() {
-        let executor = new_executor(1, 50);
-        let limiter = Arc::new(Semaphore::new(0));
-        let order = Arc::new(Mutex::new(Vec::new()));
-        let mut tasks = JoinSet::new();
-        for length in [WorkLength::Long, WorkLength::Short] {
-            for _ in 0..20 {
-                let (executor, limiter, order) =
-                    (executor.clone(), Arc::clone(&limiter), Arc::clone(&order));
-                tasks.spawn(async move {
-                    let request = async move {
-                        limiter.acquire().await.unwrap().forget();
-                        order.lock().push(length);
-                    };
-                    executor.run(Caller(1), length, request).await.unwrap();
-                });
-                yield_now().await;
-            }
-        }
-        limiter.add_permits(40);
-        while tasks.join_next().await.is_some() {}
-        let order = order.lock();
-        let long = order[..12]
-            .iter()
-            .filter(|length| **length == WorkLength::Long);
-        let long = long.count();
-        assert!((3..=7).contains(&long), "{order:?}");
-    }
-
-    #[tokio::test]
-    async fn no_more_run_than_may_and_a_panic_gives_its_turn_back() {
-        let executor = new_executor(2, 50);
-        let running = Arc::new(AtomicUsize::new(0));
-        let mut tasks = JoinSet::new();
-        for number in 0..20 {
-            let (executor, running) = (executor.clone(), Arc::clone(&running));
-            tasks.spawn(async move {
-                let request = async move {
-                    assert!(running.fetch_add(1, Ordering::SeqCst) < 2);
-                    yield_now().await;
-                    running.fetch_sub(1, Ordering::SeqCst);
-                    assert!(number % 5 != 0, "as if by a bug");
-                };
-                let done = executor
-                    .run(Caller(number % 3), WorkLength::Long, request)
-                    .await;
-                assert_eq!(done.is_err(), number % 5 == 0);
-            });
-        }
-        while let Some(done) = tasks.join_next().await {
-            done.unwrap();
-        }
-        assert_eq!(executor.waiting(), 0);
-    }
-}
+mod tests;

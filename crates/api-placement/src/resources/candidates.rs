@@ -20,13 +20,32 @@ const SHORT_LIMIT_MAX: usize = 1_000;
 
 /// How long a query is expected to run, from its limit. The search ends when it has found so many candidates, and in a
 /// fleet with room it finds them at once.
+///
+/// The query is not parsed for this. One whose limit cannot be told without that counts as long: with several limits, with
+/// encoded keys, or with `;` between its parameters.
 pub(crate) fn work_length(query: &str) -> WorkLength {
-    let limit = query
-        .split('&')
-        .find_map(|pair| pair.strip_prefix("limit="));
-    match limit.and_then(|limit| limit.parse::<usize>().ok()) {
-        Some(limit) if limit <= SHORT_LIMIT_MAX => WorkLength::Short,
-        _ => WorkLength::Long,
+    if query.contains(';') {
+        return WorkLength::Long;
+    }
+    let mut limits = 0;
+    let mut length = WorkLength::Long;
+    for pair in query.split('&') {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if key.contains(['%', '+']) {
+            return WorkLength::Long;
+        }
+        if key == "limit" {
+            limits += 1;
+            let limit = value.parse::<usize>();
+            if limit.is_ok_and(|limit| limit <= SHORT_LIMIT_MAX) {
+                length = WorkLength::Short;
+            }
+        }
+    }
+    if limits == 1 {
+        length
+    } else {
+        WorkLength::Long
     }
 }
 
@@ -414,5 +433,30 @@ pub(crate) fn refusal_error(refusal: &QueryRefusal) -> ApiError {
             "Invalid resource class in resources parameter: {refusal}"
         )),
         QueryRefusal::UnknownTrait { .. } => ApiError::bad_request(refusal.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_query_that_says_plainly_how_few_candidates_it_wants_is_short() {
+        for (query, is_short) in [
+            ("limit=10&resources=VCPU:1", true),
+            ("resources=VCPU%3A1&required=A%2CB&limit=1000", true),
+            ("limit=1001&resources=VCPU:1", false),
+            ("resources=VCPU:1", false),
+            ("", false),
+            ("limit=x", false),
+            ("limit=", false),
+            ("resources=VCPU:1;limit=100000&limit=1", false),
+            ("%6Cimit=100000&limit=1", false),
+            ("limit=1&limit=100000", false),
+            ("limit=100000&limit=1", false),
+        ] {
+            let is_expected_short = work_length(query) == WorkLength::Short;
+            assert_eq!(is_expected_short, is_short, "{query}");
+        }
     }
 }

@@ -8,25 +8,27 @@ use super::{Caller, CostlyOptions, WorkLength};
 /// for each waiting request.
 pub(super) struct FairQueue<W> {
     options: CostlyOptions,
-    /// How many requests run, without the one in the extra place.
+    /// How many requests run in regular places.
     running: usize,
     /// How many of them each caller has. Callers without such a request are left out.
     running_by_caller: HashMap<Caller, usize>,
-    /// Whether a short request runs in the extra place.
+    /// Whether a short request runs in the extra place, which is the one that a caller leaves for others.
     is_extra_taken: bool,
     /// How many requests wait.
     waiting: usize,
     /// The requests that wait, by caller. There is no empty queue in it.
     waiting_by_caller: HashMap<Caller, CallerQueue<W>>,
-    /// The callers of `waiting_by_caller`, the next one first.
+    /// The callers of `waiting_by_caller`, in their turn for regular places.
     order: VecDeque<Caller>,
+    /// Those of them that have short requests, in their turn for the extra place.
+    order_of_extra: VecDeque<Caller>,
 }
 
 /// The place in which a request runs, to be given back with [`FairQueue::end`].
+#[must_use]
 pub(super) struct Place {
     caller: Caller,
-    /// Whether this is the one place that only short requests may take, whose request is not counted among those that
-    /// run at a time.
+    /// Whether this is the place that its caller would leave for others, which only short requests may take.
     is_extra: bool,
 }
 
@@ -49,6 +51,7 @@ impl<W> FairQueue<W> {
             waiting: 0,
             waiting_by_caller: HashMap::new(),
             order: VecDeque::new(),
+            order_of_extra: VecDeque::new(),
         }
     }
 
@@ -57,21 +60,33 @@ impl<W> FairQueue<W> {
         self.waiting
     }
 
-    /// How many requests of a caller wait.
-    pub(super) fn waiting_of(&self, caller: Caller) -> usize {
-        self.waiting_by_caller
-            .get(&caller)
-            .map_or(0, CallerQueue::len)
+    /// How many requests of one kind of a caller wait.
+    pub(super) fn waiting_of(&self, caller: Caller, length: WorkLength) -> usize {
+        let queue = self.waiting_by_caller.get(&caller);
+        queue.map_or(0, |queue| match length {
+            WorkLength::Short => queue.short.len(),
+            WorkLength::Long => queue.long.len(),
+        })
+    }
+
+    /// Whether a caller may have one more regular place, if one is free.
+    fn may_have_another(&self, caller: Caller) -> bool {
+        // If several requests may run at a time, one of these places is left for other callers.
+        let per_caller_max = self.options.running_max.saturating_sub(1).max(1);
+        let running_of_caller = self.running_by_caller.get(&caller).copied().unwrap_or(0);
+        running_of_caller < per_caller_max
+    }
+
+    /// Whether as many requests run as may.
+    fn is_full(&self) -> bool {
+        self.running + usize::from(self.is_extra_taken) >= self.options.running_max
     }
 
     /// A place in which a request may run now.
     fn free_place(&self, caller: Caller, length: WorkLength) -> Option<Place> {
-        let running_of_caller = self.running_by_caller.get(&caller).copied().unwrap_or(0);
-        // If several requests may run at a time, one of these places is left for other callers.
-        let per_caller_max = self.options.running_max.saturating_sub(1).max(1);
-        let is_extra =
-            self.running >= self.options.running_max || running_of_caller >= per_caller_max;
-        let may_run = !is_extra || (length == WorkLength::Short && !self.is_extra_taken);
+        let is_extra = !self.may_have_another(caller);
+        let may_run =
+            !self.is_full() && (!is_extra || (length == WorkLength::Short && !self.is_extra_taken));
         may_run.then_some(Place { caller, is_extra })
     }
 
@@ -113,37 +128,68 @@ impl<W> FairQueue<W> {
                 next: WorkLength::Short,
             }
         });
+        if length == WorkLength::Short && queue.short.is_empty() {
+            self.order_of_extra.push_back(caller);
+        }
         queue.requests(length).push_back(waiter);
         self.waiting += 1;
     }
 
-    /// Lets the next request run that may: one of the first caller in turn.
+    /// Lets the next request run that may.
     pub(super) fn next(&mut self) -> Option<(Place, W)> {
-        let mut order = self.order.iter().enumerate();
-        let (index, caller, length) = order.find_map(|(index, caller)| {
-            let queue = self.waiting_by_caller.get(caller)?;
-            let mut lengths = queue.lengths();
-            let length = lengths.find(|length| self.free_place(*caller, *length).is_some())?;
-            Some((index, *caller, length))
-        })?;
+        let next = self.next_for_regular().or_else(|| self.next_for_extra())?;
+        self.waiting -= 1;
+        Some(next)
+    }
+
+    /// The next request for a regular place: of the first caller in turn that may have another one.
+    fn next_for_regular(&mut self) -> Option<(Place, W)> {
+        if self.is_full() {
+            return None;
+        }
+        let mut order = self.order.iter();
+        let index = order.position(|caller| self.may_have_another(*caller))?;
+        let caller = self.order.remove(index)?;
         let queue = self.waiting_by_caller.get_mut(&caller)?;
+        let length = queue.next_length();
         let waiter = queue.requests(length).pop_front()?;
         queue.next = length.other();
-        self.order.remove(index);
-        if queue.len() == 0 {
+        let has_no_short = queue.short.is_empty();
+        if queue.is_empty() {
             self.waiting_by_caller.remove(&caller);
         } else {
             self.order.push_back(caller);
         }
-        self.waiting -= 1;
-        let place = self.start(caller, length)?;
-        Some((place, waiter))
+        if length == WorkLength::Short && has_no_short {
+            self.order_of_extra.retain(|other| *other != caller);
+        }
+        Some((self.start(caller, length)?, waiter))
+    }
+
+    /// The next request for the extra place. It changes no caller's turn for the regular places: a caller whose short
+    /// requests come one after the other would else always be the last one in turn for its long requests.
+    fn next_for_extra(&mut self) -> Option<(Place, W)> {
+        if self.is_extra_taken || self.is_full() {
+            return None;
+        }
+        let caller = self.order_of_extra.pop_front()?;
+        let queue = self.waiting_by_caller.get_mut(&caller)?;
+        let waiter = queue.short.pop_front()?;
+        if !queue.short.is_empty() {
+            self.order_of_extra.push_back(caller);
+        } else if queue.is_empty() {
+            self.waiting_by_caller.remove(&caller);
+            self.order.retain(|other| *other != caller);
+        }
+        self.is_extra_taken = true;
+        let is_extra = true;
+        Some((Place { caller, is_extra }, waiter))
     }
 }
 
 impl<W> CallerQueue<W> {
-    fn len(&self) -> usize {
-        self.short.len() + self.long.len()
+    fn is_empty(&self) -> bool {
+        self.short.is_empty() && self.long.is_empty()
     }
 
     fn requests(&mut self, length: WorkLength) -> &mut VecDeque<W> {
@@ -153,14 +199,13 @@ impl<W> CallerQueue<W> {
         }
     }
 
-    /// The kinds of requests that wait, the one that is served next first.
-    fn lengths(&self) -> impl Iterator<Item = WorkLength> {
-        [self.next, self.next.other()]
-            .into_iter()
-            .filter(move |length| match length {
-                WorkLength::Short => !self.short.is_empty(),
-                WorkLength::Long => !self.long.is_empty(),
-            })
+    /// The kind of request that is served next. The queue is not empty.
+    fn next_length(&self) -> WorkLength {
+        match (self.short.is_empty(), self.long.is_empty()) {
+            (true, _) => WorkLength::Long,
+            (_, true) => WorkLength::Short,
+            (false, false) => self.next,
+        }
     }
 }
 

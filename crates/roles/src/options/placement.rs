@@ -50,7 +50,8 @@ section! {
         /// of their own, and callers take turns. 0: two for each processor.
         #[unit("requests")]
         costly_running_max: Number<0, 10_000> = "0";
-        /// Maximum number of costly requests of one project that wait for their turn. A further one gets 503.
+        /// Maximum number of costly requests of one project that wait for their turn, and as many queries for at most
+        /// 1,000 candidates. A further one gets 503.
         #[unit("requests")]
         costly_waiting_per_caller_max: Number<1, 1_000_000> = "256";
         /// Maximum number of costly requests of all callers that wait for their turn. A further one gets 503.
