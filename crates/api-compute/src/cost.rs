@@ -1,8 +1,8 @@
 //! Which requests are costly: they may take milliseconds, and run on threads of their own.
 //!
 //! This is found out on the threads for sockets, before the request has a seat and before anybody is charged for it. So
-//! large bodies are searched with SIMD instructions, some microseconds for the largest body; a byte at a time it would
-//! be a millisecond.
+//! large bodies are searched with SIMD instructions, tens of microseconds for the largest body; a byte at a time it would
+//! be a millisecond. Bodies that are made to have many places to look at are not looked at further: they are costly.
 
 use placewright_http::Cost;
 
@@ -35,6 +35,13 @@ const COUNT_FIELDS: [&[u8]; 2] = [b"\"min_count\"", b"\"max_count\""];
 /// The beginning of the escape of a character below `U+0100` in a JSON text.
 const ESCAPE: &[u8] = b"\\u00";
 
+/// A body with more escapes is taken for one that hides names. The names and metadata of a server in a language with
+/// accents have far fewer.
+const ESCAPES_MAX: usize = 10_000;
+
+/// A body that has the names of [`COUNT_FIELDS`] more often is taken for one that requests the most servers.
+const COUNTS_MAX: usize = 100;
+
 /// The maximum number of servers of one request; a larger number is refused when the body is parsed.
 const INSTANCES_MAX: u32 = 1000;
 
@@ -58,7 +65,14 @@ pub(crate) fn instances(path: &str, method: &str, body: &[u8]) -> u32 {
     if hides_names(body) {
         return INSTANCES_MAX;
     }
-    let counts = count_field_ends(body).map(|end| leading_number(&body[end..]));
+    let counts = count_field_ends(body).enumerate().map(|(index, end)| {
+        if index < COUNTS_MAX {
+            leading_number(&body[end..])
+        } else {
+            INSTANCES_MAX
+        }
+    });
+    let counts = counts.take(COUNTS_MAX + 1);
     counts.max().unwrap_or(1).clamp(1, INSTANCES_MAX)
 }
 
@@ -74,25 +88,29 @@ fn count_field_ends(body: &[u8]) -> impl Iterator<Item = usize> + '_ {
 /// would hide the field from the search in the undecoded text. Encoders escape other characters only; Go's, for
 /// example, escapes `<` and `&`.
 fn hides_names(body: &[u8]) -> bool {
-    let mut escapes = memchr::memmem::find_iter(body, ESCAPE);
-    escapes.any(|start| {
-        matches!(
-            body[start + ESCAPE.len()..],
-            [b'6' | b'7', _, ..] | [b'5', b'f' | b'F', ..]
-        )
+    let mut escapes = memchr::memmem::find_iter(body, ESCAPE).enumerate();
+    escapes.any(|(index, start)| {
+        let escaped = &body[start + ESCAPE.len()..];
+        index >= ESCAPES_MAX || matches!(escaped, [b'6' | b'7', _, ..] | [b'5', b'f' | b'F', ..])
     })
 }
 
-/// The number with which a text begins, after blanks, a colon and quotation marks; 0 if there is none.
+/// The number with which a text begins, after blanks, a colon, quotation marks and a plus sign; 0 if there is none, and
+/// [`INSTANCES_MAX`] if it has an escape, which may stand for a digit or a sign.
 fn leading_number(text: &[u8]) -> u32 {
-    let is_separator = |byte: &&u8| byte.is_ascii_whitespace() || matches!(byte, b':' | b'"');
-    let digits = text.iter().skip_while(is_separator);
-    let digits = digits.take_while(|byte| byte.is_ascii_digit());
-    digits.fold(0, |number: u32, digit| {
-        number
-            .saturating_mul(10)
-            .saturating_add(u32::from(digit - b'0'))
-    })
+    let is_before = |byte: &&u8| byte.is_ascii_whitespace() || matches!(byte, b':' | b'"' | b'+');
+    let mut number = 0_u32;
+    for byte in text.iter().skip_while(is_before) {
+        match byte {
+            b'0'..=b'9' => {
+                let digit = u32::from(byte - b'0');
+                number = number.saturating_mul(10).saturating_add(digit);
+            }
+            b'\\' => return INSTANCES_MAX,
+            _ => break,
+        }
+    }
+    number
 }
 
 #[cfg(test)]
@@ -105,6 +123,14 @@ mod tests {
         let hidden = br#"{"server": {"max_coun\u0074": 1000}}"#;
         assert!(is_costly("/servers", "POST", hidden));
         assert_eq!(instances("/servers", "POST", hidden), INSTANCES_MAX);
+        let many = format!(
+            r#"{{"server": {{"name": "{}"}}}}"#,
+            r"\u00e9".repeat(10_001)
+        );
+        assert_eq!(
+            instances("/servers", "POST", many.as_bytes()),
+            INSTANCES_MAX
+        );
         let plain = br#"{"server": {"name": "caf\u00e9 \u0026 \n"}}"#;
         assert!(!is_costly("/servers", "POST", plain));
         assert_eq!(instances("/servers", "POST", plain), 1);
@@ -154,12 +180,20 @@ mod tests {
             (r#"{"server": {"max_count": 100000000000}}"#, 1000),
             (r#"{"server": {"max_count": null}}"#, 1),
             (r#"{"server": {"max_count""#, 1),
+            (r#"{"server": {"max_count": "+900"}}"#, 900),
+            (r#"{"server": {"max_count": "\u0031000"}}"#, 1000),
+            (r#"{"server": {"max_count": "1\u0030\u0030\u0030"}}"#, 1000),
         ] {
             assert_eq!(
                 instances("/servers", "POST", body.as_bytes()),
                 expected,
                 "{body}"
             );
+        }
+        for (names, expected) in [(100, 1), (101, INSTANCES_MAX)] {
+            let names = r#""min_count": 1, "#.repeat(names);
+            let body = format!(r#"{{"server": {{{names}"name": "a"}}}}"#);
+            assert_eq!(instances("/servers", "POST", body.as_bytes()), expected);
         }
         assert_eq!(instances("/servers", "GET", b""), 0);
         assert_eq!(instances("/os-keypairs", "POST", b""), 0);
