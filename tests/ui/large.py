@@ -64,6 +64,8 @@ def tab_mb(browser: Browser) -> float:
             if "--type=renderer" in command and browser.profile in command:
                 rollup = (process / "smaps_rollup").read_text()
                 sizes.append(int(re.search(r"^Pss:\s+(\d+)", rollup, re.M).group(1)) * 1024 / 1e6)
+    if not sizes:
+        raise SystemExit("the tab's process is gone")
     return max(sizes)
 
 

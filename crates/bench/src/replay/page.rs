@@ -1,8 +1,9 @@
 //! The page of a replay (`--page`): serves it, and tells it how far the run is and how it ended.
 //!
 //! What is told is bounded, whatever the trace and the installation are: the samples are thinned out, and of reasons there
-//! are as many, and as long ones, as in the report on the terminal. Nothing of it is secret: no address of the installation,
-//! which may have a password in it, no token, and of files the names alone.
+//! are as many, and as long ones, as in the report on the terminal. Nothing of it is secret: not the address by which the
+//! installation was asked, which may have a password in it, no token, and of files the names alone. Reasons are in the
+//! installation's own words.
 
 use std::io;
 use std::net::SocketAddr;
@@ -33,7 +34,7 @@ const FILE_NAME_LENGTH_MAX: usize = 200;
 #[derive(Debug, Error)]
 pub(crate) enum PageError {
     /// The address cannot be used. Nothing was asked of the installation.
-    #[error("--page {address}: cannot listen there: {source}")]
+    #[error("--page {address}: cannot listen there")]
     Listen {
         address: SocketAddr,
         source: io::Error,

@@ -25,7 +25,9 @@ const COMPLETE_MAX: Duration = Duration::from_secs(60);
 const READ_BYTES: usize = 64 * 1024;
 /// What the system may buffer for a page that takes nothing.
 const STALLED_BUFFER_BYTES: u32 = 4096;
-/// How long a connection that is still open may say nothing. A dropped one ends at once after what is buffered.
+/// How long to wait for further bytes. A dropped connection ends at once after what is buffered; one that is served is
+/// silent for longer where no host changes, because the service sends something every 5 s only (`HEARTBEAT` of
+/// placewright-ui).
 const DRAIN_MAX: Duration = Duration::from_secs(3);
 
 impl OpenPages {
@@ -62,18 +64,26 @@ impl OpenPages {
         });
         let all_complete = async {
             for _ in 0..pages {
-                completed.recv().await.context("a page was refused")?;
+                if completed.recv().await.is_none() {
+                    return false;
+                }
             }
-            anyhow::Ok(())
+            true
         };
-        tokio::time::timeout(COMPLETE_MAX, all_complete)
+        let are_complete = tokio::time::timeout(COMPLETE_MAX, all_complete)
             .await
-            .context("pages did not get all hosts in time")??;
-        Ok(Self {
+            .context("pages did not get all hosts in time")?;
+        let opened = Self {
             stop,
             sent_bytes,
             thread,
-        })
+        };
+        if !are_complete {
+            // The error of the page that failed says why.
+            opened.close()?;
+            bail!("a page ended");
+        }
+        Ok(opened)
     }
 
     /// Closes the pages; returns how many bytes they were sent.
@@ -188,22 +198,26 @@ impl StalledPages {
 
     /// Reads what is left on the connections; returns how many of them the service still serves.
     pub(super) async fn count_kept(self) -> u64 {
-        let mut kept = 0;
-        let mut bytes = vec![0; READ_BYTES];
-        for mut stream in self.streams {
-            loop {
-                match tokio::time::timeout(DRAIN_MAX, stream.read(&mut bytes)).await {
-                    // The end of the connection, or its reset.
-                    Ok(Ok(0) | Err(_)) => break,
-                    Ok(Ok(_)) => {}
-                    Err(_) => {
-                        kept += 1;
-                        break;
-                    }
-                }
-            }
+        // All at a time, because the service ends each stream after a minute.
+        let mut tasks = JoinSet::new();
+        for stream in self.streams {
+            tasks.spawn(is_kept(stream));
         }
-        kept
+        let kept = tasks.join_all().await;
+        kept.into_iter().map(u64::from).sum()
+    }
+}
+
+/// Whether a connection is still served, after reading what is buffered for it.
+async fn is_kept(mut stream: TcpStream) -> bool {
+    let mut bytes = vec![0; READ_BYTES];
+    loop {
+        match tokio::time::timeout(DRAIN_MAX, stream.read(&mut bytes)).await {
+            // The end of the connection, or its reset.
+            Ok(Ok(0) | Err(_)) => return false,
+            Ok(Ok(_)) => {}
+            Err(_) => return true,
+        }
     }
 }
 
