@@ -1,7 +1,7 @@
 //! All tasks and threads are started through this crate, so that every long-lived one is supervised.
 //!
-//! The test reads the sources. Files that start tasks in another way have to be in the list below,
-//! with the reason why they need no supervision.
+//! The test reads the sources without their unit tests, whose panics need not end the process. Files that start tasks in
+//! another way have to be in the list below, with the reason why they need no supervision.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -63,11 +63,6 @@ const ALLOWED: &[(&str, usize, &str)] = &[
         "one request, which is awaited, and a session's messages; after a panic an outcome is unknown",
     ),
     (
-        "http/src/admission/tests.rs",
-        usize::MAX,
-        "tests, whose panics need not end the process",
-    ),
-    (
         "http/src/costly.rs",
         1,
         "one request in `contain_panic`, which is awaited",
@@ -79,14 +74,43 @@ const ALLOWED: &[(&str, usize, &str)] = &[
     ),
 ];
 
+/// The sources below a folder without `tests.rs`, which is the unit tests of the module beside it.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        } else if path.extension().is_some_and(|extension| extension == "rs")
+            && path.file_name().is_some_and(|name| name != "tests.rs")
+        {
             found.push(path);
         }
+    }
+}
+
+/// A source without the unit tests at its end.
+fn without_unit_tests(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod tests {").next().unwrap()
+}
+
+#[test]
+fn a_module_of_unit_tests_is_built_for_tests_only() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut files = Vec::new();
+    for entry in fs::read_dir(crates).unwrap() {
+        let source = entry.unwrap().path().join("src");
+        if source.is_dir() {
+            sources(&source, &mut files);
+        }
+    }
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        assert_eq!(
+            text.matches("mod tests;").count(),
+            text.matches("#[cfg(test)]\nmod tests;").count(),
+            "{}",
+            file.display()
+        );
     }
 }
 
@@ -103,11 +127,9 @@ fn every_task_is_supervised_or_listed_with_a_reason() {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for file in files {
         let text = fs::read_to_string(&file).unwrap();
-        // Unit tests are not checked.
-        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
         let count: usize = UNSUPERVISED_CALLS
             .iter()
-            .map(|call| text.matches(call).count())
+            .map(|call| without_unit_tests(&text).matches(call).count())
             .sum();
         let name = file.strip_prefix(crates).unwrap().display().to_string();
         if count > 0 {
