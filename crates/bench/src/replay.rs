@@ -210,6 +210,7 @@ impl Replay {
         }
         self.write(&report, &totals, &samples)?;
         if self.clean_up {
+            stop.begin_clean_up();
             clean_up(&api, &task_progress, connections).await;
         }
         Ok(report.is_settled() && !report.stopped)

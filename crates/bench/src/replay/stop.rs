@@ -18,7 +18,10 @@ enum Phase {
     Before,
     /// The run asks for nothing more, and its results are written. A further signal ends the program at once.
     Running,
-    /// The results are written: the program does not stay for its page any more.
+    /// The results are written, and the servers of the run are deleted: that goes on. A further signal ends the program at
+    /// once.
+    CleaningUp,
+    /// All is done: the program does not stay for its page any more.
     Over,
 }
 
@@ -71,6 +74,11 @@ impl Stop {
             Phase::Running if !was_stopped => {
                 eprintln!("stopping: nothing more is asked for (once more to leave at once)");
             }
+            Phase::CleaningUp if !was_stopped => {
+                eprintln!(
+                    "the servers of the run are still being deleted (once more to leave at once)"
+                );
+            }
             Phase::Over if !was_stopped => {}
             _ => process::exit(SIGNAL_EXIT_CODE + kind.as_raw_value()),
         }
@@ -81,7 +89,12 @@ impl Stop {
         *self.shared.phase.lock() = Phase::Running;
     }
 
-    /// The results of the run are written.
+    /// The results of the run are written, and its servers are deleted from now on.
+    pub(crate) fn begin_clean_up(&self) {
+        *self.shared.phase.lock() = Phase::CleaningUp;
+    }
+
+    /// Nothing is left to do.
     pub(crate) fn end_run(&self) {
         *self.shared.phase.lock() = Phase::Over;
     }
