@@ -12,7 +12,7 @@ use crate::memory_budget::{MemoryBudget, MemoryPermit, UNIT_BYTES};
 use crate::options::HttpOptions;
 
 /// The size in bytes up to which a response is not counted.
-const SMALL_BYTES: usize = 256 << 10;
+pub const SMALL_RESPONSE_BYTES: usize = 256 << 10;
 
 /// The approximate size of a piece of a response.
 const PIECE_BYTES: usize = 64 << 10;
@@ -50,7 +50,7 @@ impl ResponseMemoryLimit {
         caller: Caller,
         bytes: usize,
     ) -> ApiResult<Option<MemoryPermit>> {
-        if bytes < SMALL_BYTES {
+        if bytes < SMALL_RESPONSE_BYTES {
             return Ok(None);
         }
         let permit = self.shares.try_hold(caller, bytes);
@@ -84,7 +84,7 @@ impl ResponseMemoryLimit {
                  {bytes_max}. {advice}"
             )));
         }
-        if memory_bytes < SMALL_BYTES {
+        if memory_bytes < SMALL_RESPONSE_BYTES {
             return Ok(None);
         }
         let units = u32::try_from(memory_bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);

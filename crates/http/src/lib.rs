@@ -58,7 +58,7 @@ pub use gateway::{ConfirmFuture, Gateway};
 pub use health::Health;
 pub use health_source::{HealthSource, metrics_text};
 pub use json_error::{json_error_body, keystone_error};
-pub use large::pieces_of_list;
+pub use large::{SMALL_RESPONSE_BYTES, pieces_of_list};
 pub use media::{content_type, require_json};
 pub use memory_budget::MemoryPermit;
 pub use metrics::HttpMetrics;

@@ -45,7 +45,7 @@ pub struct MemoryPermit {
 
 impl MemoryPermit {
     /// Gives back everything beyond this number of bytes.
-    pub(crate) fn shrink(&mut self, bytes: usize) {
+    pub fn shrink(&mut self, bytes: usize) {
         for part in [&mut self.of_share, &mut self.of_total] {
             let excess = part
                 .num_permits()

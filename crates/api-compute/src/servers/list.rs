@@ -6,13 +6,14 @@
 //! All reads are done in slices, so that writers are not blocked for long.
 
 use std::ops::Bound;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::ListKey;
 use placewright_conductor::{ControlState, InstanceId};
 use placewright_control::Views;
-use placewright_http::{ApiError, ApiResult, Reply};
+use placewright_http::{ApiError, ApiResult, MemoryPermit, Reply, SMALL_RESPONSE_BYTES};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -28,6 +29,9 @@ use crate::slices::{SliceResult, TimeSlice};
 /// The maximum number of rows that are read from the index. If the page is not full then, all
 /// servers are scanned.
 const INDEX_ROWS_MAX: usize = 8000;
+
+/// The approximate time for which a page is written before other requests have their turn.
+const TURN: Duration = Duration::from_millis(1);
 
 pub(crate) async fn brief(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let rules = (Rule::ServersIndex, Rule::ServersIndexAllProjects);
@@ -78,12 +82,17 @@ async fn list_response(
         text.write(&links)?;
     }
     text.push(b"}");
-    let bytes = text.len;
     // The response counts against the memory budget of its project until it is sent.
-    let permit = request
-        .api_state
-        .gateway
-        .reserve_response_memory(request.identity, bytes)?;
+    let permit = match written.permit {
+        Some(mut permit) => {
+            permit.shrink(text.len);
+            Some(permit)
+        }
+        None => request
+            .api_state
+            .gateway
+            .reserve_response_memory(request.identity, text.len)?,
+    };
     Ok(Reply::ready_pieces(text.finish(), permit))
 }
 
@@ -136,6 +145,8 @@ const OPENING: &[u8] = b"{\"servers\":[";
 struct Page {
     /// The body of the response as far as it is written. It is sent without being copied.
     text: TextPieces,
+    /// Memory for the longest page, once the page is so large that it counts.
+    permit: Option<MemoryPermit>,
     /// The last server that was read, which may have been deleted meanwhile.
     last_id: Option<InstanceId>,
     /// Whether the page was cut because of its size, and more servers follow.
@@ -143,6 +154,9 @@ struct Page {
 }
 
 /// Writes servers until the page has reached its maximum length in bytes.
+///
+/// As soon as the page is so large that it counts, memory for the longest page is reserved, so that a project whose budget
+/// is used up is refused before a whole page was written.
 async fn write_page(
     request: &RoutedRequest<'_>,
     ids: &[InstanceId],
@@ -166,6 +180,7 @@ async fn write_page(
         });
         let part = part.await.items;
         let mut written_count = 0;
+        let mut turn_began = Instant::now();
         for (id, value) in part {
             if page.text.len >= bytes_max {
                 break;
@@ -178,6 +193,15 @@ async fn write_page(
                 page.text.push(b",");
             }
             page.text.write(&value)?;
+            if page.permit.is_none() && page.text.len >= SMALL_RESPONSE_BYTES {
+                let gateway = &request.api_state.gateway;
+                page.permit = gateway.reserve_response_memory(request.identity, bytes_max)?;
+            }
+            // Writing takes longer than reading, so that others have their turn in between.
+            if turn_began.elapsed() >= TURN {
+                tokio::task::yield_now().await;
+                turn_began = Instant::now();
+            }
         }
         remaining = remaining.get(written_count..).unwrap_or_default();
         tokio::task::yield_now().await;
