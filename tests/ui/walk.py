@@ -236,6 +236,42 @@ class Walk:
         self.check("a name is no expression", browser.until_text("There is no such server."))
         self.quiet("servers", "404")
 
+    def why_not_there(self) -> None:
+        """A rack was disabled when a server was built, and is not any more: the page says why the server is not there."""
+        browser, admin = self.browser, self.data["admin"]
+        version = {"OpenStack-API-Version": "compute 2.96"}
+        names = [host["host"] for host in self.data["hosts"][12:18]]
+        _, _, services = self.site.ask("compute", "GET", "/v2.1/os-services", token=admin, headers=version)
+        paths = [f"/v2.1/os-services/{row['id']}" for row in services["services"] if row["host"] in names]
+        for path in paths:
+            self.site.ask("compute", "PUT", path, {"status": "disabled", "disabled_reason": "new switches"}, admin, version)
+        server = {"name": "reporting-1", "flavorRef": "L", "imageRef": self.data["image"], "networks": "none"}
+        _, _, answer = self.site.ask("compute", "POST", "/v2.1/servers", {"server": server}, admin, version)
+        path = f"/v2.1/servers/{answer['server']['id']}"
+        is_built = browser.until(lambda: self.site.ask("compute", "GET", path, None, admin, version)[2]["server"]["status"] == "ACTIVE")
+        for service in paths:
+            self.site.ask("compute", "PUT", service, {"status": "enabled"}, admin, version)
+        self.check("a server is built while a rack is disabled", is_built and len(paths) == 6, f"{len(paths)} services")
+        browser.find("nav a[href='#/overview']").click()
+        browser.find("nav a[href='#/why']").click()
+        has_focus = browser.until(lambda: browser.run("return document.activeElement?.id === 'why-server'"))
+        self.check("the name of a server can be typed at once", has_focus)
+        browser.driver.switch_to.active_element.send_keys("reporting-1" + Keys.ENTER)
+        browser.until(lambda: browser.all("#ask-groups"))
+        self.check("Why offers the reasons by rack", browser.text("#ask-groups") == "Why not another rack?", browser.text("#ask-groups"))
+        browser.find("#ask-groups").click()
+        browser.until_text("rack-08", "#groups-then")
+        rows = {name: rest for name, *rest in (row.split("\t") for row in browser.text("#groups-then tbody").splitlines())}
+        self.check("each rack has its reason as of then", len(rows) == 8 and rows.get("rack-03") == ["6", "0", "–", "6: disabled"], str(rows))
+        self.check("the chosen rack is named", sum("It was chosen." in row for row in rows.values()) == 1, str(rows))
+        self.accessible("why with its racks")
+        browser.go("#/why?server=reporting-1&with=rack-03,rack-99")
+        said = browser.until_text(names[5], "#groups-then")
+        self.check("a rack that is named has its hosts with the reason of each", said and browser.text("#groups-then").count("disabled") >= 7)
+        self.check("what is neither host nor group is said to be unknown", browser.until_text("No host and no group has this name."))
+        self.quiet("why not there")
+        self.site.ask("compute", "DELETE", path, None, admin, version)
+
     def capacity(self) -> None:
         browser = self.browser
         browser.go("#/capacity")
@@ -410,6 +446,7 @@ def main() -> int:
             walk.fleet(data["hosts"])
             walk.quiet("fleet")
             walk.why()
+            walk.why_not_there()
             for step in (walk.capacity, walk.builds, walk.cells, walk.past, walk.trace):
                 step()
                 walk.quiet(step.__name__)

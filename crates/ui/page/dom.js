@@ -49,7 +49,7 @@ export function meter(share, mark) {
 }
 
 // A bar with its share in figures beside it.
-export const share = (part, mark) => el('span', { class: 'share' }, meter(part, mark), percent(part));
+export const share = (part, mark) => el('span', { class: 'share' }, meter(part, mark), el('span', {}, percent(part)));
 
 export const dot = (name) => svg('svg', { viewBox: '0 0 10 10', 'aria-hidden': 'true' }, svg('rect', { class: name, width: 10, height: 10, rx: 2 }));
 

@@ -89,6 +89,20 @@ export class FleetData {
     return () => this.listeners.delete(listener);
   }
 
+  // Resolves when all hosts are known, or after some seconds: a page may be opened before the stream has told of them.
+  known() {
+    return new Promise((resolve) => {
+      if (this.isComplete && this.names !== null) return resolve();
+      const stop = this.subscribe(() => this.isComplete && this.names !== null && end());
+      const timer = setTimeout(() => end(), 5000);
+      const end = () => {
+        stop();
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
   // Sums by class: used, capacity, and what physically exists.
   totals(hosts = this.hosts.values()) {
     const sums = new Map();

@@ -77,8 +77,8 @@ function show() {
   document.body.querySelector('header').replaceWith(frame);
   leave();
   leave = page.show(main, query, part) ?? (() => {});
-  // A new page begins at its heading; a control of the same page keeps the focus.
-  if (shownPage !== name && shownPage !== '') main.querySelector('h1')?.focus();
+  // A new page begins at its heading, or at the field where one begins; a control of the same page keeps the focus.
+  if (shownPage !== name && shownPage !== '') (main.querySelector('[autofocus]') ?? main.querySelector('h1'))?.focus();
   shownPage = name;
 }
 

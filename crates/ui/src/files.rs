@@ -46,6 +46,7 @@ files! {
     "pages/fleet.js" = "pages/fleet.js" as SCRIPT,
     "pages/host.js" = "pages/host.js" as SCRIPT,
     "pages/why.js" = "pages/why.js" as SCRIPT,
+    "pages/groups_then.js" = "pages/groups_then.js" as SCRIPT,
     "pages/capacity.js" = "pages/capacity.js" as SCRIPT,
     "pages/builds.js" = "pages/builds.js" as SCRIPT,
     "pages/servers.js" = "pages/servers.js" as SCRIPT,

@@ -89,14 +89,17 @@ export function overview(main) {
       [t('share'), (total) => share(total.used / total.capacity, total.physical / total.capacity), 'n'],
     ], totals));
     const by = fleet.levels[0]?.name ?? (fleet.values.zones.length > 1 ? 'zone' : 'cell');
-    const name = totals[0]?.name ?? 'VCPU';
+    // By the class that is fullest: it binds first.
+    const fullness = ({ used, capacity }) => (capacity > 0 ? used / capacity : 0);
+    const name = [...totals].sort((a, b) => fullness(b) - fullness(a))[0]?.name ?? 'VCPU';
+    const place = ([host]) => host.aggregates.find((uuid) => fleet.levels[0]?.places.has(uuid));
     const rows = groupsBy(hosts, by).map(([group, members]) => {
       const total = fleet.totals(members).find((sum) => sum.name === name);
-      return { group, hosts: members.length, share: total ? total.used / total.capacity : 0 };
+      return { group, members, share: total ? total.used / total.capacity : 0 };
     }).sort((a, b) => b.share - a.share).slice(0, 10);
     groups.replaceChildren(el('p', { class: 'faint' }, t('fullestBy', { class: name })), table(t('fullest'), [
-      [by === 'cell' ? t('cell') : by === 'zone' ? t('zone') : by, (row) => el('a', { href: link('fleet', { group: by, by: name }) }, row.group)],
-      [t('hosts'), (row) => whole(row.hosts), 'n'],
+      [by === 'cell' ? t('cell') : by === 'zone' ? t('zone') : by, (row) => el('a', { href: link('fleet', { group: by, by: name, agg: place(row.members) }) }, row.group)],
+      [t('hosts'), (row) => whole(row.members.length), 'n'],
       [t('share'), (row) => share(row.share), 'n'],
     ], rows));
   };

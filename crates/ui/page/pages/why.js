@@ -3,7 +3,10 @@ import { dot, el, link, note, pairs, panel, select, svg, table, title } from '..
 import { duration, fine, t, time, whole } from '../texts.js';
 import { Failure, compute, has, scheduler, session } from '../api.js';
 import { fleet } from '../fleet_data.js';
+import { groupNamed, groupsThen } from './groups_then.js';
 
+// The most hosts that the scheduler's API compares.
+const HOSTS_MAX = 10;
 export const UUID = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i;
 
 async function flavors() {
@@ -55,7 +58,7 @@ function parts(explanation) {
       [t('hostName'), (row) => row.asked],
       [t('rank'), (row) => row.rank ?? '–', 'n'],
       [t('score'), (row) => (row.score === undefined ? '–' : fine(row.score)), 'n'],
-      [t('excluded'), (row) => (row.excluded ? reasonOf(row.excluded) : '–')],
+      [t('excluded'), (row) => (row.excluded?.reason === 'unknown' ? t('unknownHost') : row.excluded ? reasonOf(row.excluded) : '–')],
     ], explanation.hosts),
   ];
 }
@@ -91,7 +94,7 @@ export function funnel(explanation) {
 async function ask(place, request, hosts) {
   place.replaceChildren(el('p', { class: 'faint' }, t('loading')));
   const body = { request, instances: [crypto.randomUUID()], claim: false, explain: true };
-  if (hosts.length > 0) body.explain_hosts = hosts.slice(0, 10);
+  if (hosts.length > 0) body.explain_hosts = hosts.slice(0, HOSTS_MAX);
   const count = el('p', { role: 'status', id: 'fits' }, t('fitsCounting'));
   const shown = [];
   try {
@@ -152,14 +155,17 @@ export function decided(decision) {
   return el('div', { class: 'decision' },
     el('p', {}, words.filter(Boolean).join(' ')),
     search && !weighed && el('p', { class: 'faint' }, t('equalHosts')),
+    weighed && search.ranking.length > 1 && search.ranking[0].score === search.ranking[1].score && el('p', { class: 'faint' }, t('equalScores')),
     ...(weighed ? ranked(t('nextBest'), search.ranking.map((host) => ({ ...host, host: host.host ?? host.provider }))) : []),
     decision.fallen.length > 0 && table(t('tookFirst'), [[t('hostName'), hostLink], [t('reason'), (row) => row.reason || t('otherServers'), 'long']], decision.fallen),
     search?.lost.length > 0 && table(t('lostEarlier'), [[t('hostName'), hostLink]], search.lost));
 }
 
-async function decisionsOf(server) {
-  const found = await scheduler(`/decisions/${server.id}`);
-  return found.decisions.length ? found.decisions.map(decided) : [el('p', { class: 'faint' }, t('noDecision'))];
+async function decisionsOf(server, groups) {
+  const { decisions } = await scheduler(`/decisions/${server.id}`);
+  if (decisions.length === 0) return [el('p', { class: 'faint' }, t('noDecision'))];
+  const size = asRequest(server.flavor).flavor;
+  return [groupsThen(size, decisions.find((decision) => decision.is_present) ?? decisions[0], groups), ...decisions.map(decided)];
 }
 
 // What was done with a server, step by step, with the hosts that were tried.
@@ -199,9 +205,11 @@ async function explainServer(place, text, hosts) {
   const explanation = server.fault?.details && parseJson(server.fault.details);
   if (explanation) place.append(panel(t('funnel'), funnel(explanation)));
   const show = (target, work) => work.catch((error) => target.replaceChildren(t('failed', { why: error.message })));
-  if (isOperator) show(then, decisionsOf(server).then((decisions) => then.replaceChildren(...decisions)));
+  if (hosts.length > 0) await fleet.known();
+  const groups = hosts.map(groupNamed).filter(Boolean);
+  if (isOperator) show(then, fleet.known().then(() => decisionsOf(server, groups)).then((decisions) => then.replaceChildren(...decisions)));
   show(done, actionsOf(server).then((actions) => done.replaceChildren(attempts(actions))));
-  const wanted = hosts.length ? hosts : host ? [host] : [];
+  const wanted = hosts.length ? hosts.flatMap(hostsOf) : host ? [host] : [];
   show(again, ask(again, { ...asRequest(server.flavor), project_id: server.tenant_id, user_id: server.user_id }, wanted));
 }
 
@@ -213,6 +221,9 @@ function parseJson(text) {
   }
 }
 
+// The names of hosts that a user means: of a group those of its first hosts.
+const hostsOf = (name) => groupNamed(name)?.hosts.map(({ host }) => host) ?? [name];
+
 const listOf = (text) => (text ?? '').split(',').map((part) => part.trim()).filter(Boolean);
 
 export function why(main, query) {
@@ -222,7 +233,7 @@ export function why(main, query) {
       event.preventDefault();
       location.assign(link('why', { server: serverForm.elements.server.value.trim(), with: serverForm.elements.with.value }));
     },
-  }, el('label', {}, t('whyServerLabel'), el('input', { name: 'server', value: query.server ?? '', required: true, size: 34 })), el('label', {}, t('compareWith'), el('input', { name: 'with', value: query.server ? query.with ?? '' : '' })), el('button', { class: 'main', type: 'submit' }, t('ask')));
+  }, el('label', {}, t('whyServerLabel'), el('input', { name: 'server', value: query.server ?? '', required: true, size: 34, id: 'why-server', autofocus: Object.keys(query).length === 0 })), el('label', {}, t('compareWith'), el('input', { name: 'with', value: query.server ? query.with ?? '' : '' })), el('button', { class: 'main', type: 'submit' }, t('ask')));
   const number = (name, label, value) => el('label', {}, label, el('input', { name, type: 'number', min: 0, max: 4294967295, value: value ?? '0', required: true, size: 8 }));
   const form = el('form', {
     class: 'row', id: 'fits-form', onsubmit: (event) => {
@@ -247,7 +258,8 @@ export function why(main, query) {
     if (!request) return;
     if (query.zone) request.availability_zone = query.zone;
     answer.replaceChildren(panel(t('ranking'), place));
-    guarded(ask(place, request, listOf(query.with)));
+    const named = listOf(query.with);
+    guarded((named.length > 0 ? fleet.known() : Promise.resolve()).then(() => ask(place, request, named.flatMap(hostsOf))));
   };
   let known = [];
   flavors().catch(() => []).then((list) => {
