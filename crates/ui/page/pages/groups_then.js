@@ -65,7 +65,7 @@ function summary(by, hosts, needs, decision) {
     for (const text of obstacles) if (text) counts.set(text, (counts.get(text) ?? 0) + 1);
     const could = obstacles.filter((text) => text === null).length;
     const rank = Math.min(...members.map(({ uuid }) => ranks.get(uuid) ?? Infinity));
-    const words = [...counts].map(([text, number]) => t('hostsWith', { number: whole(number), what: text }));
+    const words = [...counts].map(([text, number]) => t(number === members.length ? 'allHostsWith' : 'hostsWith', { number: whole(number), what: text }));
     const isChosen = members.some(({ uuid }) => uuid === decision.provider);
     if (could > 0 && !isChosen) words.push(t('rankedLower', { number: whole(could) }));
     return { name, members, obstacles, could, rank, words, isChosen };
