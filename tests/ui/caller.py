@@ -2,9 +2,14 @@
 
 import http.client
 import json
+import time
 
 PLACEMENT = {"OpenStack-API-Version": "placement 1.39"}
 COMPUTE = {"OpenStack-API-Version": "compute 2.96"}
+
+
+# How often and how long it waits for a service that is busy.
+BUSY_MAX, BUSY_S = 10, 1
 
 
 class Caller:
@@ -12,6 +17,15 @@ class Caller:
 
     def __init__(self, site, token: str) -> None:
         self.site, self.token, self.connections = site, token, {}
+
+    def patiently(self, service: str, method: str, path: str, body=None):
+        """As a call, but again while the service is busy, as the page does."""
+        for _ in range(BUSY_MAX):
+            status, answer = self(service, method, path, body)
+            if status != 503:
+                break
+            time.sleep(BUSY_S)
+        return status, answer
 
     def __call__(self, service: str, method: str, path: str, body=None):
         headers = {"X-Auth-Token": self.token, "Content-Type": "application/json"}

@@ -229,7 +229,7 @@ class Views:
     def read_headroom(self, fleet: Fleet):
         rows = []
         for flavor in self.flavors():
-            status, fits = self.ask("scheduler", "POST", "/v1/capacity", {"request": request_of(flavor)})
+            status, fits = self.ask.patiently("scheduler", "POST", "/v1/capacity", {"request": request_of(flavor)})
             text = f"{fits['count']:,}{'+' if fits['more'] else ''}" if status == 200 else str(fits)
             rows.append([("as", flavor["name"]), *(("whole", flavor[key]) for key in ("vcpus", "ram", "disk")), ("as", text), ("as", binding(fleet, flavor))])
         caption = "How many more of each flavor"
@@ -264,7 +264,7 @@ class Views:
         asked = [json.loads(body) for url, body in browser.run("return window.asked") if url.endswith("/destinations")]
         body = {"request": {**request, **self.owner}, "instances": asked[-1]["instances"], "claim": False, "explain": True}
         status, answer = self.ask("scheduler", "POST", "/v1/destinations", body)
-        _, fits = self.ask("scheduler", "POST", "/v1/capacity", {"request": request})
+        _, fits = self.ask.patiently("scheduler", "POST", "/v1/capacity", {"request": request})
         shown = {"asked": asked[-1], "fits": browser.text("#fits").split(".")[0]}
         expected = {"asked": body, "fits": fits_text(fits)}
         if status == 200:

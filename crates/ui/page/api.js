@@ -51,9 +51,26 @@ export async function call(path, options) {
   throw failure;
 }
 
+const TRIES_MAX = 10;
+const RETRY_MS = 1000;
+
+// Does something again while the service says that it is busy, a few times.
+export async function patiently(work) {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!error.mayRetry || tries === TRIES_MAX) throw error;
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    }
+  }
+}
+
 export const compute = (path, options = {}) => call(`compute/v2.1${path}`, { ...options, headers: { 'OpenStack-API-Version': 'compute 2.96' } });
 export const placement = (path, options = {}) => call(`placement${path}`, { ...options, headers: { 'OpenStack-API-Version': 'placement 1.39' } });
 export const scheduler = (path, options = {}) => call(`scheduler/v1${path}`, options);
+// How many more of a request fit. Few such counts are made at a time.
+export const howManyFit = (request) => patiently(() => scheduler('/capacity', { method: 'POST', body: { request } }));
 export const has = (service) => installation.services.includes(service);
 
 export function signedOut(why) {

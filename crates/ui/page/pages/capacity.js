@@ -1,7 +1,7 @@
 // Capacity: how many more of each flavor fit, where the free room lies, and when it is full.
 import { atMost, chart, el, link, note, panel, select, table, title } from '../dom.js';
 import { amount, duration, fine, percent, t, time, whole } from '../texts.js';
-import { compute, has, scheduler, session } from '../api.js';
+import { compute, has, howManyFit, session } from '../api.js';
 import { fleet } from '../fleet_data.js';
 import { groupings, groupsBy } from '../fleet_picture.js';
 import { asRequest } from './why.js';
@@ -56,7 +56,7 @@ async function count(place, leaving) {
   for (const { flavor, fits } of rows) {
     if (leaving()) return;
     const { project_id: _, user_id: __, ...request } = asRequest(flavor);
-    const answer = await scheduler('/capacity', { method: 'POST', body: { request } }).catch((error) => ({ error }));
+    const answer = await howManyFit(request).catch((error) => ({ error }));
     fits.replaceChildren(answer.error ? answer.error.message : `${whole(answer.count)}${answer.more ? '+' : ''}`);
   }
   if (leaving()) return;

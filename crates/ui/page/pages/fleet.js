@@ -33,6 +33,7 @@ export function fleetPage(main, query) {
   const split = el('div', { class: `split ${query.host ? 'open' : ''}` });
   let colours = colouring(by);
   let structure = -1;
+  let shownHosts = 0; // How many hosts the page knew when the picture was made.
   let shown = [];
   const { map, tiles } = fleetPicture(
     (host) => location.assign(link('fleet', { ...query, host: host.uuid })),
@@ -44,6 +45,7 @@ export function fleetPage(main, query) {
   const classes = () => [...new Set(fleet.values.shapes.flatMap((shape) => shape.map(([name]) => name)))];
   const rebuild = () => {
     structure = fleet.structure;
+    shownHosts = fleet.hosts.size;
     const defaultGroup = fleet.levels[0]?.name ?? 'cell';
     const group = query.group ?? defaultGroup;
     const search = el('input', { type: 'search', value: query.q ?? '', id: 'search', onchange: (event) => update({ q: event.target.value }) });
@@ -103,6 +105,8 @@ export function fleetPage(main, query) {
     return host && isShown(host) !== tiles.at.has(slot);
   };
   const stop = fleet.subscribe((changed) => {
+    // While the hosts arrive, the whole picture is made each time that there are twice as many, and once at the end.
+    if (!fleet.isComplete && fleet.hosts.size < 2 * shownHosts) return;
     if (fleet.structure !== structure || (query.state && [...changed].some(comesOrGoes))) groups = rebuild();
     else tiles.change(changed);
     refreshLater();

@@ -1,7 +1,7 @@
 // Why: where something would go and why there, why a server is where it is, and how many more fit.
 import { dot, el, link, note, pairs, panel, select, svg, table, title } from '../dom.js';
 import { duration, fine, t, time, whole } from '../texts.js';
-import { Failure, compute, has, scheduler, session } from '../api.js';
+import { Failure, compute, has, howManyFit, scheduler, session } from '../api.js';
 import { fleet } from '../fleet_data.js';
 import { groupNamed, groupsThen } from './groups_then.js';
 
@@ -109,7 +109,7 @@ async function ask(place, request, hosts) {
   place.replaceChildren(...shown.flat(3).filter(Boolean));
   try {
     const { project_id: _, user_id: __, ...only } = request;
-    const fits = await scheduler('/capacity', { method: 'POST', body: { request: only } });
+    const fits = await howManyFit(only);
     const cells = Object.entries(fits.by_cell ?? {});
     const cellName = (uuid) => fleet.values.cells.find((cell) => cell?.[0] === uuid)?.[1] || uuid;
     count.replaceChildren(t(fits.count === 0 ? 'noneFits' : fits.more ? 'fitsAtLeast' : 'fitsMore', { count: whole(fits.count) }), cells.length > 1 ? ` ${cells.map(([uuid, number]) => `${cellName(uuid)}: ${whole(number)}`).join(', ')}.` : '');
