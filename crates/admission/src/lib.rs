@@ -19,13 +19,15 @@ mod options;
 mod pool;
 mod pool_kind;
 mod recent_projects;
+mod refusal;
 mod seat_counter;
 mod tenant_level;
 
 pub use cost::Kind;
 pub use options::{AdmissionOptions, Seats};
 pub use pool_kind::PoolKind;
+pub use refusal::Refusal;
 pub use seat_counter::{Entrance, Exit, SeatCounter};
 pub use tenant_level::{
-    Arrival, Departure, IncomingRequest, PoolStatus, Refusal, Seat, TenantLevel, Ticket,
+    Arrival, Departure, IncomingRequest, PoolStatus, Seat, TenantLevel, Ticket,
 };

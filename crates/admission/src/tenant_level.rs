@@ -10,6 +10,7 @@ use crate::options::{AdmissionOptions, Seats};
 use crate::pool::{Hold, Pool};
 use crate::pool_kind::PoolKind;
 use crate::recent_projects::RecentProjects;
+use crate::refusal::Refusal;
 
 /// The longest time for which a seat is held after a cheap or costly request.
 const HOLD_MAX: Duration = Duration::from_secs(1);
@@ -46,21 +47,6 @@ pub enum Arrival {
     Waiting(Ticket),
 }
 
-/// Why a request is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// Too many requests of the project wait.
-    #[error("{0} requests of this project wait already, which is the most (admission.queue_max)")]
-    ProjectQueueFull(usize),
-    /// Too many requests wait in all, and none is removed to make room: with this request in its queue, the project's
-    /// queue would be at least as long as that of every other project in the same pool.
-    #[error("{0} requests wait already, which is the most")]
-    QueueFull(usize),
-    /// The request has waited for too long.
-    #[error("no turn came within {} ms (admission.queue_time_ms)", .0.as_millis())]
-    TimedOut(Duration),
-}
-
 /// Identifies a request that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
@@ -91,6 +77,8 @@ pub struct Seat {
     crowd: u64,
     /// When the request got the seat.
     taken_at: Duration,
+    /// Whether several projects were present then.
+    was_shared: bool,
     /// Whether the request still takes the seat. False while the request waits, and after the seat was given back
     /// early.
     is_taken: bool,
@@ -235,6 +223,7 @@ impl<W> TenantLevel<W> {
             estimate,
             crowd,
             taken_at: now,
+            was_shared: self.recent.are_several(now),
             is_taken: true,
             is_refused: false,
         };
@@ -291,6 +280,7 @@ impl<W> TenantLevel<W> {
         let Queued { mut seat, waiter } = pools.find_map(|pool| pool.fair.next())?;
         seat.is_taken = true;
         seat.taken_at = now;
+        seat.was_shared = self.recent.are_several(now);
         Some((seat, waiter))
     }
 
@@ -337,8 +327,16 @@ impl<W> TenantLevel<W> {
             return None;
         }
         let took = now.saturating_sub(seat.taken_at);
-        // Held for as long as it was taken, the seat leaves a processor idle for projects that wait for each response.
-        let rest_end = now + took.min(HOLD_MAX);
+        // Held for as long as it was taken, the seat leaves a processor idle for projects that wait for each response. A
+        // request that began while its project was alone ran beside more others of the project than may run beside
+        // those of other projects, and so took longer. For it the time counts that it used a processor, so that the
+        // first request of another project does not wait twice for what began before it came.
+        let rest = if seat.was_shared {
+            took
+        } else {
+            took.min(busy)
+        };
+        let rest_end = now + rest.min(HOLD_MAX);
         let until = match seat.pool {
             PoolKind::Cheap => seat.taken_at + self.time_of_cheap(actual, seat.crowd),
             PoolKind::Costly => rest_end,

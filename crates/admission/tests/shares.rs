@@ -244,6 +244,42 @@ fn costly_requests_use_a_quarter_of_the_processors_beside_others() {
 }
 
 #[test]
+fn the_first_request_of_another_project_waits_but_once_for_what_began_before_it() {
+    let ms = Duration::from_millis;
+    let costly = |project| IncomingRequest {
+        project,
+        user: 0,
+        kind: Kind {
+            service: "compute",
+            route: "/costly",
+            method: "GET",
+            is_declared_costly: true,
+        },
+        instances: 0,
+    };
+    let mut level: TenantLevel<()> = TenantLevel::new(&AdmissionOptions::default(), SEATS);
+    let mut running = Vec::new();
+    while let Ok(Arrival::Started(seat)) = level.arrive(costly(1), ms(0), || ()) {
+        running.push(seat);
+    }
+    assert_eq!(running.len(), 2);
+    let arrival = level.arrive(costly(2), ms(10), || ());
+    assert!(matches!(arrival, Ok(Arrival::Waiting(_))), "{arrival:?}");
+    // They ran beside each other and beside much else, and so took longer than they used a processor.
+    let ends = running
+        .into_iter()
+        .map(|seat| level.finish(seat, ms(30), ms(100)));
+    assert!(
+        ends.collect::<Vec<_>>()
+            .iter()
+            .all(|end| *end == Some(ms(130)))
+    );
+    assert!(level.start_next(ms(129)).is_none());
+    let mut next = || level.start_next(ms(130)).map(|(seat, ())| seat.pool());
+    assert!(next().is_some());
+}
+
+#[test]
 fn a_project_whose_costly_requests_wait_still_runs_cheap_ones() {
     let mut cheap = Group::new(1, 1, "/cheap", 300);
     cheap.pause = Duration::from_millis(5);

@@ -1,0 +1,18 @@
+//! Why requests get no seat.
+
+use std::time::Duration;
+
+/// Why a request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Too many requests of the project wait.
+    #[error("{0} requests of this project wait already, which is the most (admission.queue_max)")]
+    ProjectQueueFull(usize),
+    /// Too many requests wait in all, and none is removed to make room: with this request in its queue, the project's
+    /// queue would be at least as long as that of every other project in the same pool.
+    #[error("{0} requests wait already, which is the most")]
+    QueueFull(usize),
+    /// The request has waited for too long.
+    #[error("no turn came within {} ms (admission.queue_time_ms)", .0.as_millis())]
+    TimedOut(Duration),
+}
