@@ -328,15 +328,12 @@ impl<W> TenantLevel<W> {
         }
         let took = now.saturating_sub(seat.taken_at);
         // Held for as long as it was taken, the seat leaves a processor idle for projects that wait for each response. A
-        // request that began while its project was alone ran beside more others of the project than may run beside
-        // those of other projects, and so took longer. For it the time counts that it used a processor, so that the
-        // first request of another project does not wait twice for what began before it came.
-        let rest = if seat.was_shared {
-            took
-        } else {
-            took.min(busy)
-        };
-        let rest_end = now + rest.min(HOLD_MAX);
+        // request that began while its project was alone took longer, beside others of the project, and a request of
+        // another project may wait for this seat: then as long as it used a processor is enough.
+        let fair = &self.pool(seat.pool).fair;
+        let is_awaited = fair.waiting() > fair.waiting_of(project);
+        let is_short = is_awaited || !seat.was_shared;
+        let rest_end = now + if is_short { took.min(busy) } else { took }.min(HOLD_MAX);
         let until = match seat.pool {
             PoolKind::Cheap => seat.taken_at + self.time_of_cheap(actual, seat.crowd),
             PoolKind::Costly => rest_end,

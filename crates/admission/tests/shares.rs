@@ -244,7 +244,7 @@ fn costly_requests_use_a_quarter_of_the_processors_beside_others() {
 }
 
 #[test]
-fn the_first_request_of_another_project_waits_but_once_for_what_began_before_it() {
+fn a_request_of_another_project_does_not_wait_twice_for_a_request_that_took_long() {
     let ms = Duration::from_millis;
     let costly = |project| IncomingRequest {
         project,
@@ -275,8 +275,11 @@ fn the_first_request_of_another_project_waits_but_once_for_what_began_before_it(
             .all(|end| *end == Some(ms(130)))
     );
     assert!(level.start_next(ms(129)).is_none());
-    let mut next = || level.start_next(ms(130)).map(|(seat, ())| seat.pool());
-    assert!(next().is_some());
+    let (seat, ()) = level.start_next(ms(130)).expect("a free seat");
+    // While another project waits for the seat, too, it is held no longer.
+    let arrival = level.arrive(costly(1), ms(140), || ());
+    assert!(matches!(arrival, Ok(Arrival::Waiting(_))), "{arrival:?}");
+    assert_eq!(level.finish(seat, ms(5), ms(200)), Some(ms(205)));
 }
 
 #[test]
