@@ -55,7 +55,7 @@ const TRIES_MAX = 10;
 const RETRY_MS = 1000;
 
 // Does something again while the service says that it is busy, a few times.
-export async function patiently(work) {
+async function patiently(work) {
   for (let tries = 1; ; tries += 1) {
     try {
       return await work();
