@@ -62,7 +62,7 @@ fn fleet(host_count: u32, tree_every: u32, numbers: &mut RandomNumbers) -> State
     for number in 0..host_count {
         let host = host_uuid(number);
         let cpus = numbers.below(96) + 8;
-        let cpus = |share| ("VCPU".to_owned(), Inventory::new(cpus / share, 4.0));
+        let cpus = |parts| ("VCPU".to_owned(), Inventory::new(cpus / parts, 4.0));
         create(&mut state, host, format!("host{number}"), None);
         let mut inventories = vec![
             (

@@ -247,7 +247,7 @@ struct Bench {
     state: State,
     scheduler: Scheduler,
     numbers: RandomNumbers,
-    /// The instances with their memory, the memory in use, and its limit, all in MiB.
+    /// Each instance with its memory, the memory of all, and the limit above which instances are deleted; in MiB.
     instances: Vec<(ConsumerUuid, u64)>,
     used_mb: u64,
     used_max_mb: u64,

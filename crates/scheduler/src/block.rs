@@ -283,6 +283,7 @@ mod tests {
             assert_eq!(portable_masked_range(&values, mask), (low, high));
             assert_eq!(masked_max(&values, mask), high);
             assert_eq!(portable_masked_max(&values, mask), high);
+            // No value is 61. 29 values are no multiple of 8, so that a remainder is searched, too.
             for wanted in [30.0, 59.0, 61.0] {
                 let expected = values.iter().position(|value| *value == wanted);
                 assert_eq!(position(&values, wanted), expected);

@@ -77,6 +77,7 @@ enum Purpose {
 /// A compiled expression, ready to be evaluated for hosts.
 pub struct Expression {
     name: String,
+    /// The metadata key by which an aggregate overrides the multiplier.
     multiplier_key: String,
     purpose: Purpose,
     program: Program,
@@ -219,6 +220,7 @@ impl Expression {
             let value = self.evaluate(&Variables::new(hosts, slot, request));
             matches!(value, Ok(Value::Bool(true)))
         };
+        // An expression that does not read the host has one value for all: slot 0 stands for every host.
         Some(match self.reads_host {
             true => Verdict::Each(Box::new(passes)),
             false if passes(0) => Verdict::All,

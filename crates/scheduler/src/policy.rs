@@ -37,8 +37,8 @@ mod enabled;
 pub use check::check;
 pub use enabled::{enabled_filters, enabled_weighers, load_expressions};
 
-/// The name of the restriction to hosts that are up, for requests to which `ComputeFilter` does not apply: it is off, or
-/// a host is forced.
+/// The name of the restriction to hosts that are up. It is for requests to which `ComputeFilter` does not apply,
+/// because that filter is off or a host is forced.
 pub const UP: &str = "up";
 
 /// The configured filters and weighers.
@@ -364,6 +364,7 @@ impl<'a> CompiledFilters<'a> {
             .filters
             .iter()
             .filter_map(|filter| match &filter.verdict {
+                // A borrowed set belongs to the host table, such as that of all usable hosts; it is no short list.
                 Verdict::Within(Cow::Owned(set)) => Some(set),
                 _ => None,
             });

@@ -222,7 +222,8 @@ impl Scheduler {
         )
     }
 
-    /// As [`Self::rank`], with what the order of at most `hosts_max` of the best hosts rests on. It costs little more.
+    /// As [`Self::rank`], and says also what the order of the best hosts, at most `hosts_max` of them, rests on. This
+    /// costs little more.
     ///
     /// # Errors
     ///

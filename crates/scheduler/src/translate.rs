@@ -81,6 +81,7 @@ pub fn translate(
         &mut warnings,
     )?;
     if options.pcpu_fallback && requirements.cpu_policy()? == Some(cpu::CpuPolicy::Dedicated) {
+        // In the fallback query, NUMA cells are no groups. Its warnings would repeat those of the first query.
         translation.fallback = Some(steps::build(
             &input,
             steps::DedicatedCpuClass::Vcpu,

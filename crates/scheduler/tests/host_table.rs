@@ -34,6 +34,7 @@ fn seconds(number: i64) -> Timestamp {
     Timestamp::from_seconds(number)
 }
 
+/// The facts of a host, whose cell, hypervisor version and service version all follow from one number.
 fn facts(name: &str, platform_number: u8) -> HostFacts {
     let mut facts = HostFacts::default();
     facts.names.service_host = name.to_owned();

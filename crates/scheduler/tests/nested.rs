@@ -188,6 +188,8 @@ fn options() -> PrepareOptions {
     }
 }
 
+/// A request for 4 CPUs, 1024 MiB and a root disk of this size. With a size of 0, a guest whose CPUs and memory are in
+/// groups of NUMA cells has no unsuffixed group.
 fn spec(root_gb: u32, extra_specs: Value) -> RequestSpec {
     let flavor = json!({
         "vcpus": 4, "memory_mb": 1024, "root_gb": root_gb, "extra_specs": extra_specs,
@@ -259,6 +261,7 @@ fn devices_are_on_the_numa_nodes_that_their_policy_allows() {
         [without_nodes, other_node, same_node]
     );
 
+    // A host whose GPU is below no NUMA node.
     let mut fleet = Fleet::new();
     fleet.add_provider("m", None, &[("DISK_GB", 100)], &[]);
     fleet.add_provider(

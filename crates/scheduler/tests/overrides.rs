@@ -68,8 +68,8 @@ fn fleet() -> State {
     state
 }
 
-/// The hosts in the order of the ranking with their scores, and the texts of the warnings, when the aggregate says this
-/// of the multiplier for free memory.
+/// The hosts in the order of the ranking with their scores, and the texts of the warnings. `multiplier` is the text by
+/// which the aggregate overrides the multiplier for free memory; with `None` it does not override it.
 fn ranked(state: &State, multiplier: Option<&str>) -> (Vec<(u32, f64)>, Vec<String>) {
     let config = SchedulerConfig::default();
     let mut scheduler = Scheduler::new(config.clone(), PrepareOptions::default()).unwrap();

@@ -204,6 +204,7 @@ fn topology_rules(kind: u8) -> Vec<TopologyRule> {
 fn request() -> impl Strategy<Value = RequestSpec> {
     let group = prop_oneof![
         4 => Just(None),
+        // Placement has the first of these two groups, and not the second.
         1 => Just(Some((0xe1, GroupPolicy::AntiAffinity))),
         1 => Just(Some((0xe2, GroupPolicy::Affinity))),
     ];

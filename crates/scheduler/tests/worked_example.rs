@@ -116,7 +116,7 @@ fn set_inventories(state: &mut State, provider: Uuid, inventories: Vec<(String, 
     execute(state, &command);
 }
 
-/// Claims resources of a host for a consumer, as the first of its candidates.
+/// Claims the first of these candidates that fits for a consumer.
 fn claim(state: &mut State, consumer: Uuid, group: Option<Uuid>, candidates: Vec<IntentCandidate>) {
     let intent = Intent {
         consumer: ConsumerUuid::from_uuid(consumer),

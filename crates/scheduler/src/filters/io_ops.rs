@@ -11,6 +11,7 @@ pub(super) const FILTER: Filter = Filter {
     runs_on_rebuild: false,
     compile: |context| {
         let limit = context.config.max_io_ops_per_host;
+        // `None`: no metadata key of an aggregate overrides the limit.
         Ok(fewer_than(context, column::IO_OPS, limit, None))
     },
 };

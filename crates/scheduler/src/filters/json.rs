@@ -107,6 +107,7 @@ impl Condition {
         }
         let compare_all = |holds: fn(Ordering) -> bool| compare_with_first(&values, holds);
         Some(Value::Bool(match self.operator {
+            // As in the reference, `not` gives a list with one value for each operand.
             Operator::Not => {
                 let negated = values.iter().map(|value| Value::Bool(!is_true(value)));
                 return Some(Value::Array(negated.collect()));
@@ -144,6 +145,7 @@ impl Operand {
                 Some(path) => Self::Attribute(path.split('.').map(str::to_owned).collect()),
                 None => Self::Constant(Value::String(text)),
             },
+            // As in the reference, an empty condition holds for every host.
             Value::Array(parts) if parts.is_empty() => Self::Constant(Value::Bool(true)),
             Value::Array(parts) => Self::Condition(Condition::parse(Value::Array(parts))?),
             constant => Self::Constant(constant),

@@ -119,8 +119,8 @@ pub fn smallest_override(values: &[String], kind: NumberKind) -> Option<f64> {
 pub enum NumberKind {
     /// An integer, as limits are.
     Integer,
-    /// Any finite number, as multipliers are. No multiplier of a configuration is infinite either, and the sum of a host's
-    /// weights would be no number.
+    /// Any finite number, as multipliers are. An infinite one could make the sum of a host's weights NaN; the
+    /// configuration's multipliers have to be finite for the same reason.
     Float,
 }
 

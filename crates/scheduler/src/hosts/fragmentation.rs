@@ -301,6 +301,8 @@ impl DemandForecast {
 
 /// By the free steps of a device: how many of them are used in the end if the device is offered
 /// [`HORIZON`] requests and accepts only those that maximise its final use (dynamic programming).
+///
+/// `probabilities` says, by rising number of steps, how probable it is that a request needs this many.
 fn expected_use(probabilities: &[(usize, f64)]) -> [f64; STEPS + 1] {
     let mut used_steps = [0.0; STEPS + 1];
     for _ in 0..HORIZON {

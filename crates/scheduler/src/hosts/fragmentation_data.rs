@@ -19,8 +19,8 @@ const FORECAST_INTERVAL: u64 = 100;
 #[derive(Clone, Debug)]
 pub struct FragmentationData {
     class_name: String,
-    /// The identifier of the device class, with the version of placement's structure in which it
-    /// was looked up.
+    /// The version of placement's structure in which the device class was looked up, with the class's identifier;
+    /// this is `None` if placement has no such class. `None` before the first look-up.
     class_id: Option<(u64, Option<ClassId>)>,
     loss_cache: LossCache,
     histogram: DemandHistogram,

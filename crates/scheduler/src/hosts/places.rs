@@ -10,14 +10,14 @@ use smallvec::SmallVec;
 /// Stands for the place of a host that is in no place of a level.
 pub const NO_PLACE: u32 = u32::MAX;
 
-/// The places of a host by level, the smallest level first.
+/// The places of a host by level, the smallest level first. A place is the number of its aggregate.
 pub type PlacePath = SmallVec<[u32; 4]>;
 
 /// The topology of all hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     levels: Vec<LevelPlaces>,
-    /// The distances that the operator configured, by pair of places, the smaller number first.
+    /// The distances that the operator configured, by pair of places; the place with the smaller number comes first.
     distances: HashMap<(u32, u32), u32, foldhash::fast::FixedState>,
     distance_max: u32,
     /// The version of placement's structure that this was read from; `None` at first.
@@ -29,7 +29,8 @@ pub struct Places {
 pub struct LevelPlaces {
     name: String,
     place_names: Arc<PlaceNames>,
-    /// The numbers of the level's aggregates, in their order.
+    /// The numbers of the level's aggregates, in the order in which the level lists them; `None` for an aggregate
+    /// that placement has no number for, so that no host is in it.
     numbers: Vec<Option<u32>>,
     /// By slot: the place of the host, or [`NO_PLACE`].
     place_of_host: Vec<u32>,
@@ -100,7 +101,7 @@ impl Places {
 
     /// The distance between two different hosts with these places.
     ///
-    /// The smallest level decides at which the operator configured a distance of the two places, or
+    /// What decides is the smallest level at which the operator configured a distance of the two places, or
     /// at which they are the same place. Without a configured distance, the distance is the number of hops
     /// from one host up to the common place and down to the other; hosts without a common place
     /// meet above the largest level.

@@ -73,7 +73,7 @@ impl Platforms {
         self.groups.get(index as usize)
     }
 
-    /// The shared copy of a platform.
+    /// The copy of a platform that its hosts share; a new one if no host has the platform.
     pub(crate) fn shared(&self, platform: &Platform) -> Arc<Platform> {
         let entry = self.by_platform.get_key_value(platform);
         entry.map_or_else(|| Arc::new(platform.clone()), |(shared, _)| shared.clone())

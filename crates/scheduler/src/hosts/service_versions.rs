@@ -1,12 +1,13 @@
 //! The versions of the hosts' compute services, by cell.
 //!
-//! What a version brings is used in a cell as soon as no host of it has an earlier one, and not before. Hosts that an
-//! operator, their cell or their agent declared down do not count, as in Nova.
+//! Some versions bring a feature ([`SERVICE_VERSIONS`]). A feature is used in a cell as soon as no host of the cell has
+//! an earlier version, and not before. Hosts that an operator, their cell or their agent declared down do not count, as
+//! in Nova.
 //!
-//! Each change of what is used empties the class cache, and a single agent can cause one. So a minimum that changes
-//! between two versions, of which the later one brings nothing new, does not count as a change. A minimum falls at
-//! once, because hosts with an earlier version would be misused. But after [`RISES_MAX`] rises the next one waits until
-//! [`HOLD_SECONDS`] have passed since the first.
+//! The class cache is emptied whenever a cell begins or ceases to use a feature, and a single agent can cause that. So
+//! a new minimum that neither adds nor removes a feature does not count as a change. A lower minimum is used at once,
+//! because otherwise a feature would be used on hosts that lack it. A higher minimum is used at once, too, but only
+//! [`RISES_MAX`] times in [`HOLD_SECONDS`]. Further rises wait until [`HOLD_SECONDS`] after the first of these.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use uuid::Uuid;
 
 /// How often the minimum of a cell rises within [`HOLD_SECONDS`].
 const RISES_MAX: u32 = 8;
+/// The time, in seconds, in which the minimum of a cell rises [`RISES_MAX`] times at most.
 const HOLD_SECONDS: i64 = 60;
 
 /// The versions of the hosts' compute services, by cell.
@@ -28,10 +30,10 @@ pub struct ServiceVersions {
     counted: Vec<Option<(Uuid, u32)>>,
     /// By cell: the minimum that is used. Cells that had hosts keep their entry.
     used: BTreeMap<Uuid, UsedMinimum>,
-    /// The cells whose minimum rises later, with the time.
+    /// The cells whose minimum is higher than the one that is used, with the time from which the higher one is used.
     held: BTreeMap<Uuid, Timestamp>,
     now: Timestamp,
-    /// Changes whenever what the minimum of a cell brings does, or the cell of a host.
+    /// Grows whenever a cell begins or ceases to use a feature, and whenever a host changes its cell.
     revision: u64,
 }
 
@@ -42,6 +44,7 @@ struct UsedMinimum {
     version: Option<u32>,
     /// How often the minimum may still rise before `renewed_at`.
     rises_left: u32,
+    /// From this time on, the minimum may rise [`RISES_MAX`] times again.
     renewed_at: Timestamp,
 }
 
@@ -53,7 +56,8 @@ impl ServiceVersions {
         minima.min().unwrap_or(0)
     }
 
-    /// The highest of the cells' minima: what a version up to this one brings is used in one cell at least.
+    /// The highest of the cells' minima; 0 if there are none. The features up to this version are used in one cell at
+    /// least.
     #[must_use]
     pub fn highest_minimum(&self) -> u32 {
         let minima = self.minima().map(|(_, minimum)| minimum);
@@ -72,15 +76,15 @@ impl ServiceVersions {
         cells.filter_map(|(cell, minimum)| Some((*cell, minimum.version?)))
     }
 
-    /// The lowest version that a host of a cell has at present, which is used at once or, if it is higher than before,
-    /// after a while.
+    /// The lowest version that a host of a cell has at present; `None` if no host counts. [`Self::lowest_of`] may still
+    /// be lower, because a rise may have to wait.
     #[must_use]
     pub fn present_minimum(&self, cell: Uuid) -> Option<u32> {
         let (version, _) = self.by_cell.get(&cell)?.first_key_value()?;
         Some(*version)
     }
 
-    /// Whether what a version brings is used on a host: no host of its cell has an earlier one.
+    /// Whether the feature that a version brings is used on a host: no host of its cell has an earlier version.
     #[must_use]
     pub fn is_used_on(&self, slot: u32, version: u32) -> bool {
         let cell = self.counted(slot).map(|(cell, _)| cell);
@@ -92,9 +96,9 @@ impl ServiceVersions {
     #[must_use]
     pub fn counts_of(&self, cell: Uuid, version: u32) -> (u64, u64) {
         let counts = self.by_cell.get(&cell).into_iter().flatten();
-        counts.fold((0, 0), |(all, earlier), (of, count)| {
+        counts.fold((0, 0), |(all, earlier), (counted, count)| {
             let count = u64::from(*count);
-            (all + count, earlier + if *of < version { count } else { 0 })
+            (all + count, earlier + if *counted < version { count } else { 0 })
         })
     }
 
@@ -104,7 +108,7 @@ impl ServiceVersions {
         self.counted.get(slot as usize).copied().flatten()
     }
 
-    /// A number that changes whenever what the minimum of a cell brings does, or the cell of a host.
+    /// A number that grows whenever a cell begins or ceases to use a feature, and whenever a host changes its cell.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.revision
@@ -156,7 +160,7 @@ impl ServiceVersions {
             rises_left: RISES_MAX,
             renewed_at: self.now,
         });
-        match rank(present).cmp(&rank(used.version)) {
+        match feature_count(present).cmp(&feature_count(used.version)) {
             Ordering::Equal => {
                 used.version = present;
                 return;
@@ -195,8 +199,9 @@ impl ServiceVersions {
     }
 }
 
-/// The number of versions that bring something, up to this one. Nothing holds back a cell without hosts.
-fn rank(version: Option<u32>) -> usize {
+/// The number of features that hosts with this version have. A cell without hosts (`None`) has the highest number,
+/// because no host there lacks a feature.
+fn feature_count(version: Option<u32>) -> usize {
     let Some(version) = version else {
         return usize::MAX;
     };

@@ -67,8 +67,8 @@ impl HostState {
         last_reported.map(|metric| metric.value)
     }
 
-    /// The receipt for an update: [`Receipt::Applied`] if it is the next one of the agent's stream, or a full one that
-    /// is newer, and so is to be applied. Changes nothing.
+    /// The receipt that an update gets, without applying it. [`Receipt::Applied`] says that it is to be applied: it is
+    /// the next one of the agent's stream, or a newer one with the full state.
     #[must_use]
     pub fn receipt_of(&self, numbered: &NumberedUpdate) -> Receipt {
         numbered.receipt_after(self.position)

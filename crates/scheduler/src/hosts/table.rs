@@ -75,8 +75,8 @@ pub struct HostTable {
     slot_of: Map<Uuid, u32>,
     /// Hosts whose agents have reported, but which have no provider in placement so far, and therefore no slot.
     unbound: Map<Uuid, Box<HostState>>,
-    /// The hosts that were added to `unbound` since the table last caught up with placement. Their providers
-    /// may have been created before, and are then not among placement's changes.
+    /// The hosts that were added to `unbound` since the table last caught up with placement. The provider of such a
+    /// host may be older: then it is not among the changes that the table reads from placement next.
     newly_unbound: Vec<Uuid>,
     by_service_host: Map<Box<str>, SlotList>,
     by_instance: Map<Uuid, SlotList>,
@@ -103,7 +103,7 @@ pub struct HostTable {
     now: Timestamp,
     /// The position in placement's tree change log up to which it was read; `None` at first.
     placement_position: Option<u64>,
-    /// The position among placement's releases up to which they were read.
+    /// The position in placement's log of released claims up to which it was read.
     release_position: u64,
     /// The identifiers of resource classes, with the version of placement's structure that they are from.
     resource_classes: Option<(u64, ResourceClasses)>,

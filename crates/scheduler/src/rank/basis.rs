@@ -79,16 +79,16 @@ impl Basis {
         });
         self.weighers = weighers.collect();
         let best = ranked.iter().take(self.hosts_max).map(|host| {
-            let each = || weighed.iter().map(|(weigher, _)| *weigher);
+            let each_weigher = || weighed.iter().map(|(weigher, _)| *weigher);
             let multiplier = |weigher: &CompiledWeigher<'_>| weigher.multiplier_of(host.slot);
-            let has_own = each().any(|weigher| multiplier(weigher) != weigher.multiplier);
+            let has_own = each_weigher().any(|weigher| multiplier(weigher) != weigher.multiplier);
             BasisHost {
                 slot: host.slot,
-                raw_values: each()
+                raw_values: each_weigher()
                     .map(|weigher| weigher.raw_value(hosts, host.slot))
                     .collect(),
                 multipliers: match has_own {
-                    true => each().map(multiplier).collect(),
+                    true => each_weigher().map(multiplier).collect(),
                     false => SmallVec::new(),
                 },
             }

@@ -16,8 +16,8 @@ use super::scope::SelectRefusal;
 use super::search_context::CANDIDATES_TRIED_MAX;
 use crate::translate::prepare::Prepared;
 
-/// By suffix of a group: the providers that serve the group, as in Placement's allocation candidates, with what the group
-/// gets of each. Empty for a query without suffixed groups.
+/// By suffix of a group: the providers that serve the group, as in Placement's allocation candidates, with what the
+/// group gets of each. Empty for a query without suffixed groups.
 pub type Mappings = Vec<(String, Vec<AllocationRequest>)>;
 
 /// The providers of each group of some mappings, without amounts.
@@ -207,9 +207,9 @@ fn mappings(
     for request in unsuffixed.flat_map(|(_, requests)| requests) {
         let of_provider = rest
             .iter_mut()
-            .find(|left| left.provider == request.provider);
-        if let Some(left) = of_provider {
-            request.resources = std::mem::take(&mut left.resources);
+            .find(|rest| rest.provider == request.provider);
+        if let Some(rest) = of_provider {
+            request.resources = std::mem::take(&mut rest.resources);
         }
     }
     mappings
@@ -218,13 +218,13 @@ fn mappings(
 /// Takes a request away from allocations of the same provider.
 fn subtract(allocations: &mut [AllocationRequest], request: &AllocationRequest) {
     let mut allocations = allocations.iter_mut();
-    let Some(left) = allocations.find(|left| left.provider == request.provider) else {
+    let Some(rest) = allocations.find(|rest| rest.provider == request.provider) else {
         return;
     };
     for (class, amount) in &request.resources {
-        for (_, left) in left.resources.iter_mut().filter(|(name, _)| name == class) {
-            *left -= amount;
+        for (_, rest) in rest.resources.iter_mut().filter(|(name, _)| name == class) {
+            *rest -= amount;
         }
     }
-    left.resources.retain(|(_, amount)| *amount > 0);
+    rest.resources.retain(|(_, amount)| *amount > 0);
 }

@@ -82,8 +82,9 @@ pub enum LimitingFactor {
     Claim,
 }
 
-/// A count of how many instances of a request fit. It goes through the hosts in slices, and each host is counted as it is
-/// in its slice. Where that is not possible, it ends with a [`Simulation`] instead.
+/// A count of how many instances of a request fit. It goes through the hosts in slices, and counts each host in the
+/// state that the host has at the time of its slice. Where the instances of one host can have an effect on other hosts,
+/// a [`Simulation`] has to count instead.
 #[derive(Debug)]
 pub struct CapacityCount {
     request: RequestSpec,
@@ -130,8 +131,8 @@ impl Scheduler {
 }
 
 impl CapacityCount {
-    /// A count of the instances of a request. With a `limit` the decisions are always simulated, until so many instances
-    /// are placed.
+    /// A count of the instances of a request. With a `limit` the decisions are always simulated, until that many
+    /// instances are placed.
     #[must_use]
     pub fn new(request: RequestSpec, prepared: Arc<Prepared>, limit: Option<usize>) -> Self {
         Self {
@@ -142,8 +143,8 @@ impl CapacityCount {
         }
     }
 
-    /// Counts further hosts. A slice takes about `steps` times 100 ns, and longer by the search for one instance in a
-    /// large tree if it ends there.
+    /// Counts further hosts. A slice takes about `steps` times 100 ns. It can take longer by one search in a large
+    /// tree, because the search for a single instance is not interrupted.
     ///
     /// # Errors
     ///
@@ -166,7 +167,9 @@ impl CapacityCount {
             Slice::GivenUp => CountSlice::GivenUp,
             Slice::Complete => {
                 let counts = std::mem::take(&mut self.by_host).counts;
-                CountSlice::Complete(counts.summarize(scheduler, state, false))
+                // Without a limit, all instances that fit were counted.
+                let has_more = false;
+                CountSlice::Complete(counts.summarize(scheduler, state, has_more))
             }
         })
     }

@@ -54,7 +54,8 @@ enum ClassKey {
     Query(u64),
 }
 
-/// The versions of the aggregates, and of the table of the compute services' versions, from which requests are prepared.
+/// What the preparation of a request depends on: the version of the aggregates, and the revision of the compute
+/// services' versions.
 pub(super) type PreparedVersion = (u64, u64);
 
 /// The results of one request class.
@@ -430,6 +431,6 @@ impl ClassCache {
 /// The maximum number of entries for a fleet.
 fn classes_max(hosts: &HostTable) -> usize {
     let block_count = hosts.slot_count().div_ceil(BLOCK_HOSTS).max(1);
-    let fitting_memory = CLASSES_BYTES / (block_count * INDEX_BYTES_PER_BLOCK);
-    fitting_memory.clamp(CLASSES_MIN, CLASSES_MAX)
+    let fitting_entries = CLASSES_BYTES / (block_count * INDEX_BYTES_PER_BLOCK);
+    fitting_entries.clamp(CLASSES_MIN, CLASSES_MAX)
 }

@@ -66,6 +66,7 @@ pub(super) fn best(
             let weighers = &context.compiled.weighers;
             let weighed = weighers.weighers().iter();
             let weighed = weighed.filter(|weigher| weighers.has_effect(weigher));
+            // Only a search that found fewer hosts than it wanted has seen all feasible ones.
             basis.feasible = (ranked.len() < count).then_some(ranked.len());
             basis.fill(context.hosts, weighed.zip(ranker.index.ends()), &ranked);
         }

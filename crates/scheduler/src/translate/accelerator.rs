@@ -74,6 +74,7 @@ fn find_profile<'a>(
     })
 }
 
+/// Adds the groups of a device profile. `owner` is as in [`suffix`].
 fn add_profile(
     profile: &DeviceProfile,
     owner: &str,

@@ -20,9 +20,9 @@ pub(crate) fn suffix(cell: usize) -> String {
 
 /// Moves processors and memory from the unsuffixed group into a group for each cell.
 ///
-/// The amounts that the flavor sets with `resources:`, which are `explicit_amounts`, stay in their group,
-/// except PCPU, which are always the guest's processors. If the unsuffixed group has no processors any
-/// more, its traits of hardware and of the compute service are required of the host.
+/// `explicit_amounts` are the amounts that the flavor sets with `resources:`. They stay in their group, except
+/// PCPU, which are always the guest's processors. If the unsuffixed group has no processors any more, its traits
+/// of hardware and of the compute service are required of the root provider.
 pub(super) fn split(
     guest: &GuestTopology,
     explicit_amounts: &BTreeMap<String, u64>,

@@ -8,9 +8,9 @@
 //!   ignores all other properties too.
 //! - The trait of an IOMMU model is the one that hosts report, `COMPUTE_VIOMMU_MODEL_…`; Nova requires
 //!   `COMPUTE_VIOMMU_…`, which does not exist.
-//! - Where only hosts are chosen that compute services report, `OWNER_NOVA` is required of the providers of devices and
-//!   not of root providers, so that a host whose traits somebody replaced can still be chosen. Whether it is required
-//!   is decided cell by cell.
+//! - Nova requires `OWNER_NOVA` of root providers and of the providers of devices. Here it is not required of root
+//!   providers where all hosts are hosts that compute services reported, so that a host whose traits somebody replaced
+//!   can still be chosen. Whether the trait is required of the providers of devices is decided for each cell.
 //! - A zone that no aggregate has is refused, unless it is the default one. Nova's API refuses it too,
 //!   but Nova's scheduler would ignore it.
 
@@ -125,12 +125,13 @@ pub trait Environment {
     /// The lowest version among all compute services; 0 if there are none.
     fn compute_version_min(&self) -> u32;
 
-    /// The highest among the cells' lowest versions. By default the cells are not told apart.
+    /// The highest among the cells' lowest versions. By default all hosts count as hosts of one cell.
     fn compute_version_min_of_newest_cell(&self) -> u32 {
         self.compute_version_min()
     }
 
-    /// Whether only hosts are chosen that compute services report. Their root providers belong to these services anyway.
+    /// Whether all hosts are such that a compute service reported them. Their root providers then belong to compute
+    /// services, whether they have the trait that says so or not.
     fn has_reported_hosts_only(&self) -> bool {
         false
     }

@@ -104,6 +104,7 @@ pub fn apply(
                 });
             }
             [node] => request.group("").in_tree = Some(node.uuid),
+            // The query is not restricted to these nodes, so a limit could leave them out.
             _ => request.limit = None,
         }
         request.nodes = nodes.iter().map(|node| node.uuid).collect();

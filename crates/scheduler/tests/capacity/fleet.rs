@@ -28,7 +28,7 @@ const GROUP: Uuid = Uuid::from_u128(0xe1);
 /// A trait that a NUMA node may have.
 const NODE_TRAIT: &str = "HW_CPU_X86_SGX";
 
-/// A host of a random fleet.
+/// A host of a random fleet. Its amounts of memory are in steps of 512 MiB.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Host {
     pub(crate) cpus: i32,
@@ -44,6 +44,7 @@ pub(crate) struct Host {
     pub(crate) has_first_node_trait: bool,
     pub(crate) is_disabled: bool,
     pub(crate) max_unit: Option<i32>,
+    /// The step size of the host's memory, and the memory that other instances use: a number of such steps.
     pub(crate) step_size: i32,
     pub(crate) used_memory_steps: i32,
 }

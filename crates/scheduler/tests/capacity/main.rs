@@ -157,7 +157,7 @@ proptest! {
         hosts in prop::collection::vec(host(), 1..6),
         request in request(),
     ) {
-        // Of a flat host that lacks several classes, the two may name different ones.
+        // If a flat host lacks several classes, the count and the simulation may name different ones of them.
         let hosts: Vec<Host> = hosts
             .into_iter()
             .map(|host| Host { numa_nodes: host.numa_nodes.max(1), ..host })

@@ -154,6 +154,7 @@ impl LossCache {
             }
         }
         let end = self.dropped_changes + self.changed_hosts.len() as u64;
+        // No forecast has the version `u64::MAX`, so that all growths of a new class are computed below.
         let class = self.classes.entry(key).or_insert_with(|| DemandClass {
             forecast_version: u64::MAX,
             position: 0,

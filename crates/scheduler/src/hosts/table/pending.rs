@@ -21,8 +21,8 @@ impl HostTable {
         self.put_back(Some(slot), state, ChangeKind::CapacityLoss);
     }
 
-    /// Counts an instance whose claim was decided on a state that placement had before `state`, unless the instance
-    /// released its claim since then.
+    /// Counts an instance that was just claimed, if it still holds allocations on the host in `state`. That state may
+    /// be newer than the claim, and the instance may have released its claim since.
     pub fn add_claimed_instance(&mut self, state: &State, slot: u32, instance: &InstanceReport) {
         if holds_in_tree(state, instance.uuid, slot) {
             self.add_pending_instance(slot, instance);
@@ -51,7 +51,8 @@ impl HostTable {
         let log = state.tree_changes();
         let since = std::mem::replace(&mut self.release_position, log.release_position());
         let Some(released) = log.released_since(since) else {
-            // Which claims were released is not known any more. Those that are under way are no longer counted either.
+            // The log no longer says which claims were released. So all pending instances without allocations are
+            // removed, even those whose first claim is still under way.
             for slot in 0..u32::try_from(self.hosts.len()).unwrap_or(u32::MAX) {
                 self.remove_released_from(state, slot);
             }

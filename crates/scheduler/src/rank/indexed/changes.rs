@@ -13,8 +13,8 @@ const LOGGED_CHANGES_MIN: usize = 1 << 16;
 pub struct ChangeLog {
     all: BoundedLog,
     /// The changes that may give a host more free capacity. The others, about half of all, are
-    /// claims. A claim makes no host feasible, so most readers skip claims. (Filters that read free
-    /// amounts are evaluated in every search.)
+    /// claims. A claim makes no host feasible, so most readers skip claims. (A filter that reads free amounts may
+    /// admit a host because less is free, but such filters are evaluated in every search.)
     capacity_gains: BoundedLog,
 }
 

@@ -246,6 +246,7 @@ impl ClassIndex {
         search: &mut BlockSearch,
     ) -> PerTerm<Scale> {
         let mut scales = PerTerm::new();
+        // `range_ends` has the ends that the terms do not declare, in the order in which the loop below needs them.
         let mut range_ends = self.range_ends.iter_mut();
         let mut declared_or_found = |declared: Option<f64>| match declared {
             Some(declared) => declared,

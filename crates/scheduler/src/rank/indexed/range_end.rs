@@ -63,7 +63,7 @@ impl Term {
         }
     }
 
-    /// The outwardness of the extremes on both sides over the hosts of a mask; minus infinity for
+    /// The outwardness of the extremes on both sides over the hosts of a mask, the low side first; minus infinity for
     /// an empty mask.
     pub(super) fn extremes(&self, values: &[f64; BLOCK_HOSTS], mask: u64) -> [f64; 2] {
         if mask == 0 {
@@ -139,8 +139,8 @@ impl RangeEnd {
     pub(super) fn catch_up(&mut self, feasible: &[u64], term: &Term, fleet: &Fleet<'_>) {
         let changes = fleet.log.since(self.position);
         self.position = fleet.log.end();
-        // At most kinds of ends, a host cannot become the extreme by a loss of capacity. Such changes,
-        // about half of all, are then skipped.
+        // A loss of capacity moves a host towards one end of a term's range at the most. For any other end, the changes
+        // that are losses, about half of all, are skipped.
         let needs_capacity_losses = term.moves_out_on_capacity_loss(self.side);
         let changes = changes.map(
             |Changes {
@@ -162,6 +162,7 @@ impl RangeEnd {
             return;
         };
         let column = &fleet.columns[term.column];
+        // The largest outwardness of the feasible hosts that changed.
         let mut farthest = f64::NEG_INFINITY;
         for HostChange { slot, .. } in changes {
             let block = *slot as usize / BLOCK_HOSTS;

@@ -172,8 +172,8 @@ impl ScoreCache {
         fleet: &Fleet<'_>,
     ) -> &ScoreTable {
         let terms = &self.terms;
-        let fitting_memory = TABLES_BYTES / (block_count * size_of::<[f64; BLOCK_HOSTS]>()).max(1);
-        let tables_max = fitting_memory.clamp(TABLES_MIN, TABLES_MAX);
+        let fitting_tables = TABLES_BYTES / (block_count * size_of::<[f64; BLOCK_HOSTS]>()).max(1);
+        let tables_max = fitting_tables.clamp(TABLES_MIN, TABLES_MAX);
         let cached = self.tables.position(|table| table.scales == *scales);
         let index =
             cached.unwrap_or_else(|| self.tables.insert(tables_max, Option::unwrap_or_default));

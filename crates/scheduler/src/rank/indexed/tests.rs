@@ -125,6 +125,8 @@ proptest! {
     #[test]
     fn the_index_finds_what_scoring_all_hosts_finds(
         start in change_lists(),
+        // Each round: the changes of hosts, the hosts that the request excludes, how many hosts are wanted, and a
+        // number: the hosts whose slots are its multiples are feasible for the request.
         rounds in prop::collection::vec((change_lists(), prop::collection::vec(0..SLOT_COUNT, 0..5), 1usize..6, prop::sample::select(vec![1u32, 1, 1, 3, 70])), 1..12),
         (has_coarse_values, third_declares_low) in any::<(bool, bool)>(),
     ) {
@@ -159,7 +161,7 @@ proptest! {
                 let kind = if change.is_feasible { ChangeKind::CapacityChange } else { ChangeKind::CapacityLoss };
                 log.append(std::iter::once(HostChange { slot: change.slot, kind }));
             }
-            // One host in `feasible_every` is feasible for the request, except for some that it excludes.
+            // Every `feasible_every`th host is feasible for the request, unless the request excludes it.
             let is_feasible_for_request = |slot: u32| slot.is_multiple_of(*feasible_every) && !excluded.contains(&slot);
             let is_second_class = round % 3 == 2;
             let is_feasible_for_class = |slot: u32| {

@@ -188,7 +188,7 @@ struct SliceCounter<'a> {
     first_failed: FirstFailed<'a>,
     counts: &'a mut HostCounts,
     known: &'a mut Known,
-    /// By resource class, the hosts on which one more instance, be it the first or a further one, would lack it.
+    /// By resource class: the number of hosts on which one more instance would lack this class.
     lacking_hosts: BTreeMap<ClassId, usize>,
     /// The number of hosts by the name of the first filter that rejects them.
     rejected_hosts: BTreeMap<&'a str, usize>,
@@ -209,8 +209,8 @@ impl<'a> SliceCounter<'a> {
         self.steps_left = self.steps_left.saturating_sub(steps);
     }
 
-    /// Counts those of the 64 hosts from slot `64 * word` on that are not counted. Returns which of them are counted
-    /// now: all, or all but some trees if the steps were used up.
+    /// Counts the 64 hosts from slot `64 * word` on, without those in the mask `counted`. Returns the mask of the hosts
+    /// that are counted now: all of them, or all but some trees if the steps were used up.
     fn count_word(&mut self, word: usize, counted: u64) -> u64 {
         let hosts = self.scheduler.hosts.slots().word(word) & !counted;
         let passing = self.passing(word, hosts);
@@ -242,9 +242,9 @@ impl<'a> SliceCounter<'a> {
         if lacking != 0 {
             self.count_lacking(word, lacking);
         }
-        // A tree that cannot serve the query is searched too: why it cannot is not told by its root alone.
+        // A tree that cannot serve the query is searched, too, because its root alone does not tell why it cannot.
         let mut trees = passing & (fitting.undecided | parents) | searched;
-        // At least one search is made in each slice, so that the count ends.
+        // At least one search is made in each slice, so that every slice brings the count nearer to its end.
         for slot in bits(trees, word) {
             if !self.count_tree(slot) {
                 break;
@@ -303,8 +303,8 @@ impl<'a> SliceCounter<'a> {
         }
     }
 
-    /// Counts a host of which the columns do not tell how much room it has: a tree, or any host if the request has rules
-    /// for candidates. False if the steps ended before its room was known.
+    /// Counts a host of which the columns do not tell how much room it has: a tree, or any host if the request has
+    /// rules for candidates. Returns false if the steps ended before its room was known.
     fn count_tree(&mut self, slot: u32) -> bool {
         let root = ProviderId(slot);
         // Which rules apply depends on the versions of the compute services in the host's cell.
@@ -342,8 +342,8 @@ impl<'a> SliceCounter<'a> {
         self.count_by_search(slot, 0, kind, rules)
     }
 
-    /// Searches a host for one more instance after the other, in addition to the `count` that have taken what
-    /// `self.taken` says. False if the steps ended before its room was known.
+    /// Searches a host for one more instance after the other, in addition to `count` instances, which have taken what
+    /// `self.taken` says. Returns false if the steps ended before its room was known.
     fn count_by_search(
         &mut self,
         slot: u32,
@@ -384,6 +384,7 @@ impl<'a> SliceCounter<'a> {
             is_exhausted = room.is_exhausted;
         }
         self.spend(2 * SEARCH_STEPS);
+        // Where the search ended without a candidate, the search for the first obstacle need not try the whole query.
         let first_failed = match is_exhausted {
             true => self.first_failed.of_infeasible(root, &self.taken),
             false => self.first_failed.of(root, &self.taken),

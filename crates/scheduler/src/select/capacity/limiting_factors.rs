@@ -61,6 +61,7 @@ impl KnownFactors {
         let key = &mut self.key;
         key.clear();
         key.extend(provider.traits.iter().map(|id| u32::from(id.0)));
+        // Separates the numbers of traits from those of aggregates.
         key.push(u32::MAX);
         if has_aggregates(query) {
             key.extend(provider.aggregates.iter().map(|id| id.0));

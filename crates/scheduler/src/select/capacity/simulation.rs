@@ -24,7 +24,8 @@ impl Scheduler {
     /// [`Self::fork`] with a copy of the state, because both are changed.
     ///
     /// Each instance is ranked and claimed as a real one would be, so the result takes account of
-    /// filters, weights, groups and topology. This function defines the result of [`CapacityCount`](super::CapacityCount).
+    /// filters, weights, groups and topology. This function defines the result of
+    /// [`CapacityCount`](super::CapacityCount).
     ///
     /// # Errors
     ///
@@ -100,6 +101,7 @@ impl SimulatedClaim {
     pub(super) fn execute(self, state: &mut State) -> Option<Outcome> {
         let intent = Intent {
             consumer: ConsumerUuid::from_uuid(self.instance),
+            // The consumer does not exist yet.
             generation: ConsumerGeneration::Is(None),
             project: "what-if".to_owned(),
             user: "what-if".to_owned(),
@@ -123,6 +125,7 @@ fn execute(state: &mut State, command: &Command) -> Option<Outcome> {
     let mut changes = Vec::new();
     let outcome = decide(state, command, &mut changes).ok()?;
     for change in &changes {
+        // `apply` returns the data that would take the change back; nothing is taken back in this copy.
         drop(state.apply(change));
     }
     Some(outcome)

@@ -68,8 +68,8 @@ pub(super) fn isolated(
     let request = &input.translation.request;
     let group_traits = request.all_required_traits();
     // If the guest's NUMA cells are request groups, some traits of flavor and image are required of
-    // the root provider instead of a group. These count too, unlike traits that the request itself
-    // requires of the root.
+    // the root provider instead of a group. These count, too. The traits of the root provider in the request's
+    // `request_level_params` do not count.
     let is_requested = |name: &str| {
         let of_root = &request.root_required;
         let of_root_by_caller = &input.spec.request_level_params.root_required;
