@@ -91,7 +91,7 @@ pub fn encode_parts<T: Form>(version: u32, list: &[T], bytes_max: usize) -> Opti
     Some(parts)
 }
 
-/// The number of items that an encoded list claims to have.
+/// The number of items that an encoded list claims to have; `None` if the bytes do not begin with a number.
 #[must_use]
 pub fn claimed_count(bytes: &[u8]) -> Option<u64> {
     // Both layouts write the number of items in the same way.

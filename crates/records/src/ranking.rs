@@ -1,5 +1,5 @@
-//! What is kept of a ranking with the decision that it led to. Conductors keep it as bytes, because they do not decide by
-//! it.
+//! What is kept of a ranking with the decision that it led to. Conductors keep it as bytes, because they do not decide
+//! by it.
 //!
 //! The bytes are a version, then a row. Each instance has such a record as long as it exists, so it is short: weighers
 //! that this release knows are numbers, and raw values, which are mostly whole numbers, have variable lengths.
@@ -82,6 +82,7 @@ impl Form for RankedWeigher {
                 Some(index) => out.number(index as u64 + 1),
                 None => {
                     out.number(0);
+                    // `Writer::text` joins two parts, and here there is one.
                     out.text(&self.name, "");
                 }
             }
@@ -136,7 +137,8 @@ impl Form for RankedHost {
     }
 }
 
-/// Whole numbers are written as twice their zigzag encoding. Before all others there is a 1.
+/// A whole number is written as twice its zigzag encoding, which is even. Any other value is written as the number 1
+/// and its eight bytes.
 fn write_value(value: f64, out: &mut Writer) {
     // Conversion saturates, so what does not fit is not equal afterwards.
     let whole = value as i64;

@@ -156,7 +156,8 @@ impl<'b> CommonParts<'b> {
     }
 
     /// The common part after `change` was applied to the fields of the server. All other bytes stay as they
-    /// are, even those of fields that a later release added.
+    /// are, even those of fields that a later release added. `None` if the row of the server does not begin with the
+    /// bytes that this release writes for the fields that it knows.
     fn with_server(mut self, change: impl FnOnce(&mut ServerFields)) -> Option<Vec<u8>> {
         // The row begins with the fields that this release knows; the bytes after these are of a later release.
         let later_of_server = self.row_of_server.strip_prefix(&*unframed(&self.server)?)?;
@@ -176,7 +177,7 @@ impl<'b> CommonParts<'b> {
     }
 }
 
-/// The row of a server without its length.
+/// The row of a server without its length, which [`Form::write`] puts before it.
 fn unframed(fields: &ServerFields) -> Option<Vec<u8>> {
     let mut out = Writer::new(Vec::new(), Layout::Growing);
     fields.write(&mut out);

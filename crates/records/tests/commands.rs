@@ -204,6 +204,7 @@ fn commands_in_commands_do_not_use_up_the_stack() {
         inner = out.into_bytes();
     }
     let mut out = Writer::new(Vec::new(), Layout::Growing);
+    // Variant 1 is `Command::Conductor`.
     out.variant(1, |out| out.raw(&inner));
     let error = decode(VERSIONS.newest, &out.into_bytes()).unwrap_err();
     assert!(error.to_string().contains("nested too deeply"), "{error}");

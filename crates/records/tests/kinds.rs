@@ -55,7 +55,7 @@ fn test_placement_changes(tested: &mut TestedRows) {
         step_size: 1,
         allocation_ratio: 4.0,
     };
-    let fact = NewAllocation {
+    let allocation = NewAllocation {
         provider: HOST.0,
         class: ClassId(3),
         amount: 4,
@@ -84,7 +84,7 @@ fn test_placement_changes(tested: &mut TestedRows) {
     };
     tested.test("placement", [changed]);
     tested.test("placement", [inventory]);
-    tested.test("placement", [fact]);
+    tested.test("placement", [allocation]);
     tested.test("placement", [level]);
     tested.test("placement", [distance]);
     tested.test("placement", [values::rule()]);

@@ -92,6 +92,7 @@ impl Form for NewBuild {
     fn write_items(list: &[Self], out: &mut Writer) {
         let mut packer = Packer::of(list.iter().map(|build| &build.spec));
         for build in list {
+            // A list is written whole, so nothing is done after the single elements.
             let Ok(()) = packer.write(build, out, |_| Ok::<_, Infallible>(()));
         }
     }

@@ -10,6 +10,7 @@ wrapped!(ClassId, TraitId, Timestamp);
 
 impl Form for ConsumerUuid {
     fn write(&self, out: &mut Writer) {
+        // `Writer::text` joins two parts, and here there is one.
         out.text(self.as_str(), "");
     }
 

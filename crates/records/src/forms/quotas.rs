@@ -22,6 +22,7 @@ choice!(QuotaScope {
 /// A resource is written as its name, which never changes.
 impl Form for Resource {
     fn write(&self, out: &mut Writer) {
+        // `Writer::text` joins two parts, and here there is one.
         out.text(&self.name(), "");
     }
 

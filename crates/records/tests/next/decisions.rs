@@ -3,7 +3,7 @@
 use super::tested_rows::TestedRows;
 use crate::values::decisions;
 
-/// Tests them.
+/// Tests the rows of decisions and of rankings.
 pub fn test(tested: &mut TestedRows) {
     tested.test("control_rows", [decisions::decision()]);
     tested.test("control_rows", [decisions::fallen()]);

@@ -3,7 +3,7 @@
 use super::tested_rows::TestedRows;
 use crate::values::mappings;
 
-/// Tests each with a mapping, because trailing defaults are not written.
+/// Tests each of these rows with a mapping, because trailing fields that have their defaults are not written.
 pub fn test(tested: &mut TestedRows) {
     tested.test("instances", [mappings::group_mapping()]);
     tested.test("instances", [mappings::candidate()]);
