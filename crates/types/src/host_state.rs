@@ -12,8 +12,8 @@ use uuid::Uuid;
 
 use crate::platform::Platform;
 
-/// The versions of the compute service with which services begin to do something that others may only count on once all
-/// services of a cell do it, in rising order.
+/// The versions of the compute service that begin to do something new, in rising order. Others may rely on it only once
+/// all compute services of a cell have the version.
 pub const SERVICE_VERSIONS: [u32; 1] = [OWNER_TRAIT_SINCE];
 
 /// The version of this release's compute service: the last one of [`SERVICE_VERSIONS`].
@@ -51,8 +51,8 @@ pub struct HostFacts {
     pub platform: Platform,
     /// Further statistics that the host reports, by name.
     pub stats: BTreeMap<String, String>,
-    /// The version of the compute service that manages the host, as far as placement has what that version writes
-    /// there. 0 if the service said none, because it is of an earlier release or has not written the host yet.
+    /// The version of the compute service that manages the host. The service reports it once it has written to
+    /// placement what the version brings, such as [`OWNER_TRAIT`]. Before that it reports 0, as earlier releases do.
     #[serde(skip_serializing_if = "is_zero")]
     pub service_version: u32,
 }
@@ -154,8 +154,7 @@ pub struct NumberedUpdate {
 }
 
 impl NumberedUpdate {
-    /// The outcome of this update for a receiver that applied the update with this incarnation and this
-    /// sequence last.
+    /// The outcome of this update for a receiver whose last applied update has this incarnation and this sequence.
     #[must_use]
     pub fn receipt_after(&self, (incarnation, sequence): (u64, u64)) -> Receipt {
         let is_full = matches!(self.update, HostUpdate::Full(_));

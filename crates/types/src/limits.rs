@@ -127,6 +127,7 @@ fn check_facts(facts: &HostFacts) -> Result<(), Exceeded> {
         supported,
         PARTS_MAX,
         |kind| {
+            // A part has no name: `at` names it by its index.
             for (index, part) in kind.iter().enumerate() {
                 check_text("", Some(part), NAME_BYTES_MAX).map_err(|error| error.at(index))?;
             }
@@ -194,7 +195,7 @@ fn check_max(field: &str, number: u64, max: u64) -> Result<(), Exceeded> {
 fn check(
     field: &str,
     is_within: bool,
-    what: impl fmt::Display,
+    actual: impl fmt::Display,
     limit: impl fmt::Display,
 ) -> Result<(), Exceeded> {
     if is_within {
@@ -202,6 +203,6 @@ fn check(
     }
     Err(Exceeded {
         field: field.to_owned(),
-        reason: format!("{what}, and at most {limit} is allowed"),
+        reason: format!("{actual}, and at most {limit} is allowed"),
     })
 }
