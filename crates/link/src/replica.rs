@@ -16,8 +16,8 @@ pub trait ReplicaLink: Send + Sync + 'static {
     /// Follows the replica, which leads according to the caller.
     fn follow(&self, start: FollowStart) -> LinkFuture<'_, LeaderConnection>;
 
-    /// The candidate with this UUID that the replica offered, in the form of `offer` of `placewright-records`. `None` if
-    /// the replica does not keep such a candidate.
+    /// The candidate with this UUID that the replica offered, in the form of `offer` of `placewright-records`. `None`
+    /// if the replica does not keep such a candidate.
     fn find_offer(&self, candidate: Uuid) -> LinkFuture<'_, Option<Vec<u8>>>;
 
     /// Applies updates of hosts that another replica got, in their order. Returns the receipt of each update; `None`
@@ -175,7 +175,7 @@ pub struct EntryBatch {
     pub last: u64,
     /// The checksum of the batch before it.
     pub previous: u32,
-    /// Its checksum, which covers the one before.
+    /// Its checksum, which covers `previous`, too.
     pub checksum: u32,
     /// Its records: for each one its length as four little-endian bytes, then its bytes.
     pub payload: Vec<u8>,
