@@ -70,8 +70,8 @@ impl Client {
     /// [`Error::Transport`] when TLS cannot be set up.
     pub fn new(url: &str, token: &str) -> Result<Self, Error> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // It fails only if another thread installed a provider of cryptography meanwhile, which can
-            // be used as well.
+            // This fails only if another thread has installed a provider in the meantime. That provider serves as
+            // well.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let http = reqwest::Client::builder()

@@ -200,7 +200,7 @@ pub struct LevelCapacity {
 pub struct PlaceCapacity {
     /// The UUID of the aggregate that is the place.
     pub aggregate: String,
-    /// The name of the aggregate; its UUID if it has none.
+    /// The name of the place in the topology, or of the aggregate; its UUID if it has none.
     pub name: String,
     /// The number of instances.
     pub count: u64,
