@@ -288,7 +288,7 @@ pub struct Level {
     pub name: String,
     /// The places of this level, each of which is an aggregate of placement.
     pub aggregates: BTreeSet<Uuid>,
-    /// By aggregate: the name of the place, with those of the larger places before it, as in `north/a/r1`.
+    /// By aggregate: the name of the place, after the names of the larger places that it is in, as in `north/a/r1`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub names: BTreeMap<Uuid, String>,
 }
@@ -298,7 +298,8 @@ pub struct Level {
 pub struct Distance {
     /// The aggregate of the first place.
     pub from: Uuid,
-    /// The aggregate of the second place; that of the first for the distance between hosts within it.
+    /// The aggregate of the second place. If it is also the aggregate of the first one, the distance is between hosts
+    /// within this place.
     pub to: Uuid,
     /// The distance in a unit that the operator chooses. The distance of pairs without an entry is
     /// in hops.

@@ -34,7 +34,7 @@ use thiserror::Error;
 pub type LinkFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, LinkError>> + Send + 'a>>;
 
 /// Why a call failed. If there was no answer (`Unreachable`, `TimedOut`), the requested change may have
-/// been made all the same.
+/// been made nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LinkError {
     /// No connection could be made, or the connection was lost.

@@ -192,8 +192,8 @@ pub enum HandedOutcome {
     Failed(HandedFailure),
 }
 
-/// Why a command that was handed over was not carried out. It has no effect, but for
-/// [`HandedFailure::UnknownOutcome`].
+/// Why a command that was handed over was not carried out. It has no effect; only with
+/// [`HandedFailure::UnknownOutcome`] it may have one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandedFailure {
     /// The store failed, for the named reason.

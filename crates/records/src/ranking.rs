@@ -100,7 +100,7 @@ impl Form for RankedWeigher {
                     let index = usize::try_from(number - 1).unwrap_or(usize::MAX);
                     match KNOWN_WEIGHERS.get(index) {
                         Some(name) => (*name).to_owned(),
-                        // A later release has this weigher. What it did can be told without its name.
+                        // A later release has this weigher. Its values can be shown without its name.
                         None => format!("weigher {number}"),
                     }
                 }

@@ -216,7 +216,7 @@ pub(crate) fn add_share(
     );
 }
 
-/// The index of the first element equal to a number.
+/// The index of the first element equal to a number; `None` if there is no such element.
 #[inline]
 pub(crate) fn position(numbers: &[f64], wanted: f64) -> Option<usize> {
     let (chunks, remainder) = numbers.as_chunks::<8>();

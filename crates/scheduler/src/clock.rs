@@ -33,7 +33,7 @@ impl<T> Default for Clock<T> {
 }
 
 impl<T> Clock<T> {
-    /// The index of the first entry that satisfies a condition. Does not count as a use of it.
+    /// The index of the first entry that satisfies a condition, if one does. Does not count as a use of it.
     pub(crate) fn position(&self, is_wanted: impl Fn(&T) -> bool) -> Option<usize> {
         let mut entries = self.entries.iter();
         entries.position(|entry| is_wanted(&entry.value))
@@ -107,14 +107,14 @@ impl<K, V> Default for ClockCache<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V> ClockCache<K, V> {
-    /// The value of a key. Does not count as a use of it.
+    /// The value of a key; `None` if it is not cached. Does not count as a use of it.
     pub(crate) fn peek(&self, key: &K) -> Option<&V> {
         let index = self.index_of.get(key)?;
         let (_, value) = self.entries.peek(*index);
         Some(value)
     }
 
-    /// The value of a key. Counts as a use of it.
+    /// The value of a key; `None` if it is not cached. Counts as a use of it.
     pub(crate) fn get(&mut self, key: &K) -> Option<&mut V> {
         let index = self.index_of.get(key)?;
         let (_, value) = self.entries.get(*index);

@@ -129,7 +129,7 @@ pub struct MetricsConfig {
     pub weight_setting: Vec<String>,
     /// Whether a host without one of the metrics is refused.
     pub required: bool,
-    /// The raw weight of a host without one of the metrics, when they are not required.
+    /// The raw value of a host without one of the metrics, when they are not required.
     pub weight_of_unavailable: f64,
 }
 

@@ -22,7 +22,7 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// The value of a hint that may have at most one.
+    /// The value of a hint, if the request has the hint. Refuses a hint with several values.
     pub(crate) fn single_hint(&self, name: &str) -> Result<Option<&'a str>, BadRequest> {
         match self.request.hints(name) {
             [] => Ok(None),

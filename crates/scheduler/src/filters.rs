@@ -70,7 +70,7 @@ pub fn names() -> String {
     names.join(", ")
 }
 
-/// A filter by its name.
+/// A filter by its name; `None` if there is no such filter.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Filter> {
     ALL.iter().copied().find(|filter| filter.name == name)

@@ -371,7 +371,7 @@ impl<'a> CompiledFilters<'a> {
         sets.min_by_key(|set| set.len())
     }
 
-    /// The name of the first filter that rejects a host.
+    /// The name of the first filter that rejects a host; `None` if the host passes all filters.
     #[must_use]
     pub fn rejecting_filter(&self, slot: u32) -> Option<&str> {
         let rejecting = self

@@ -37,14 +37,14 @@ fn without_underscores(text: &str) -> Option<String> {
     Some(text.replace('_', ""))
 }
 
-/// Parses a number as `float(text)` does: surrounding white space, underscores, `inf` and `nan`
-/// are allowed.
+/// Parses a number as Python's `float(text)` does: surrounding white space, underscores, `inf` and `nan` are allowed.
+/// `None` if the text is no number.
 #[must_use]
 pub(crate) fn parse_float(text: &str) -> Option<f64> {
     without_underscores(strip(text))?.parse().ok()
 }
 
-/// Parses an integer as `int(text)` does. Values beyond 64 bits saturate.
+/// Parses an integer as Python's `int(text)` does; `None` if the text is no integer. Values beyond 64 bits saturate.
 #[must_use]
 pub(crate) fn parse_int(text: &str) -> Option<i64> {
     let digits = without_underscores(strip(text))?;
@@ -80,6 +80,7 @@ fn as_number(value: &Value) -> Option<Number> {
     }
 }
 
+/// The order of two numbers, if they have one.
 fn compare_numbers(left: &Number, right: &Number) -> Option<Ordering> {
     match (left.as_i64(), right.as_i64()) {
         (Some(left), Some(right)) => Some(left.cmp(&right)),
@@ -133,7 +134,7 @@ pub(crate) fn compare(left: &Value, right: &Value) -> Option<Ordering> {
     }
 }
 
-/// A value as `str(value)` prints it: a text without quotes, but texts inside lists with quotes.
+/// A value as Python's `str(value)` prints it: a text without quotes, but texts inside lists with quotes.
 #[must_use]
 pub(crate) fn text(value: &Value) -> String {
     match value {

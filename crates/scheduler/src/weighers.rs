@@ -56,7 +56,7 @@ pub fn names() -> String {
     names.join(", ")
 }
 
-/// A weigher by its name.
+/// A weigher by its name; `None` if there is no such weigher.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Weigher> {
     ALL.iter().copied().find(|weigher| weigher.name == name)

@@ -291,7 +291,7 @@ fn candidates(
         .collect()
 }
 
-/// The host on which a consumer has its claim.
+/// The host on which a consumer has its claim; `None` if it has no claim.
 fn host_of(state: &State, consumer: Uuid) -> Option<ProviderId> {
     let consumer = state.consumer(ConsumerUuid::from_uuid(consumer))?;
     Some(consumer.host_assignment?.host)

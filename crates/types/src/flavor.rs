@@ -35,7 +35,7 @@ pub struct Flavor {
 }
 
 impl Flavor {
-    /// An extra spec by its key.
+    /// An extra spec by its key; `None` if the flavor lacks it.
     #[must_use]
     pub fn extra_spec(&self, key: &str) -> Option<&str> {
         self.extra_specs.get(key).map(String::as_str)

@@ -80,7 +80,8 @@ impl ImageProperties {
         Ok(properties)
     }
 
-    /// A property that the compute service knows, in its canonical form.
+    /// A property that the compute service knows, in its canonical form; `None` for other properties, and if the image
+    /// lacks it.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.raw(name).filter(|_| kind(name).is_some())
@@ -92,7 +93,7 @@ impl ImageProperties {
         !self.values.is_empty()
     }
 
-    /// Any property, known or not.
+    /// Any property, known or not; `None` if the image lacks it.
     #[must_use]
     pub fn raw(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str)
@@ -116,13 +117,14 @@ impl ImageProperties {
         self.traits_required.iter().map(String::as_str)
     }
 
-    /// The guest processors of each NUMA node, from `hw_numa_cpus.0` and so on.
+    /// The guest processors of each NUMA node, from `hw_numa_cpus.0` and so on; `None` if the image has no such
+    /// property.
     #[must_use]
     pub fn numa_cpus(&self) -> Option<&[CpuSet]> {
         self.numa_cpus.as_deref()
     }
 
-    /// The memory of each NUMA node in MiB, from `hw_numa_mem.0` and so on.
+    /// The memory of each NUMA node in MiB, from `hw_numa_mem.0` and so on; `None` if the image has no such property.
     #[must_use]
     pub fn numa_memory_mb(&self) -> Option<&[u64]> {
         self.numa_memory_mb.as_deref()

@@ -1,4 +1,4 @@
-//! What is kept of a ranking, so that it can be said later why a server is where it is.
+//! What is kept of a ranking, so that a server's place can be explained later.
 
 use uuid::Uuid;
 

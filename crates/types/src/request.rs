@@ -168,7 +168,7 @@ impl RequestSpec {
         }
     }
 
-    /// The first value of a hint; an empty list counts as no hint.
+    /// The first value of a hint; `None` if the request lacks the hint, or if the hint is an empty list.
     #[must_use]
     pub fn hint(&self, name: &str) -> Option<&str> {
         self.hints(name).first().map(String::as_str)

@@ -128,7 +128,8 @@ pub fn means_true(text: &str) -> bool {
     matches!(&*text, "1" | "t" | "true" | "on" | "y" | "yes")
 }
 
-/// Parses an integer as Python's `int` does: surrounding blanks, a sign, `_` between digits.
+/// Parses an integer as Python's `int` does: surrounding blanks, a sign, `_` between digits. `None` if the text is no
+/// integer.
 ///
 /// Values out of range saturate.
 #[must_use]

@@ -10,7 +10,7 @@ use super::fields;
 
 /// The upper bound of the cost of an expression, in steps of about 50 ns.
 const COST_MAX: u64 = 65_536;
-/// The upper bound of characters and elements of an intermediate value.
+/// The upper bound of the characters and elements of a value within an expression.
 const SIZE_MAX: u64 = 65_536;
 
 /// The functions that expressions may call, besides operators. The parser itself writes those with `@`: it translates

@@ -90,6 +90,7 @@ impl<'a> Variables<'a> {
         }
     }
 
+    /// The value of a field of `host`; `None` if there is no such field.
     fn host_field(&self, state: &'a HostState, field: &str) -> Option<CowVal<'a, 'a>> {
         let names = &state.names;
         let platform = &state.platform;
@@ -118,6 +119,7 @@ impl<'a> Variables<'a> {
         })
     }
 
+    /// The value of a field that is an amount or a count of the host; `None` if there is no such field.
     fn amount(&self, field: &str) -> Option<CowVal<'a, 'a>> {
         #[expect(
             clippy::cast_possible_truncation,
@@ -141,6 +143,7 @@ impl<'a> Variables<'a> {
         })
     }
 
+    /// The value of a field of `request`; `None` if there is no such field.
     fn request_field(&self, field: &str) -> Option<CowVal<'a, 'a>> {
         let request = self.request;
         let flavor = &request.flavor;
@@ -215,6 +218,7 @@ enum FieldMap<'a> {
 }
 
 impl<'a> FieldMap<'a> {
+    /// The value of a key; `None` if the map lacks the key, or if the value is a list that is too long.
     fn find(&self, key: &str) -> Option<CowVal<'a, 'a>> {
         match self {
             Self::Texts(texts) => texts.get(key).map(|value| text(value)),

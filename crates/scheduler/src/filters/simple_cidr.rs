@@ -79,7 +79,7 @@ impl Network {
     }
 }
 
-/// Parses a prefix length that is given as a number, a netmask or an inverted netmask.
+/// Parses a prefix length that is given as a number, a netmask or an inverted netmask; `None` if it is none of these.
 fn parse_prefix_length(address: IpAddr, suffix: &str) -> Option<u32> {
     let (_, width) = bits(address);
     if let Some(number) = parse_int(suffix) {

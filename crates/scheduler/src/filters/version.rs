@@ -39,7 +39,7 @@ impl PartialOrd for Version {
     }
 }
 
-/// Takes leading digits off a text, as a number.
+/// Takes leading digits off a text, as a number; `None` if the text does not begin with a digit.
 fn take_number(text: &mut &str) -> Option<u64> {
     let end = text.find(|character: char| !character.is_ascii_digit());
     let (digits, remaining) = text.split_at(end.unwrap_or(text.len()));
@@ -81,6 +81,7 @@ impl Version {
         let mut epoch = 0;
         if let Some(after) = remaining.strip_prefix('!') {
             remaining = after;
+            // The first number was the epoch, and the release begins with the second.
             epoch = std::mem::replace(&mut first_number, take_number(&mut remaining)?);
         }
         let mut release = vec![first_number];

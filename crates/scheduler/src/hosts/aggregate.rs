@@ -140,7 +140,7 @@ impl Aggregates {
         self.version
     }
 
-    /// The aggregate with this UUID.
+    /// The aggregate with this UUID; `None` if no operator gave it a name or metadata.
     #[must_use]
     pub fn get(&self, uuid: Uuid) -> Option<&Aggregate> {
         self.aggregates.get(&uuid)

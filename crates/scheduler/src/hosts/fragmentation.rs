@@ -10,8 +10,8 @@
 //!
 //! - for each device, the part of its remainder that stays unused even if the device serves the best
 //!   of the next [`HORIZON`] requests ([`DemandForecast::expected_loss`]);
-//! - for the host, the free shares that exceed those which its free CPUs and memory can serve, by the
-//!   average request.
+//! - for the host, the free shares for which its free CPUs and memory do not suffice, if each share
+//!   needs as much of these as in the average request.
 //!
 //! Both are derived from the [`DemandHistogram`] of requests, an exponentially decaying histogram.
 //!
@@ -49,8 +49,8 @@ const SHARES_PER_STEP: u32 = WHOLE_DEVICE / 100;
 /// production trace: 60 to 120 pack equally well, 40 and 200 pack worse by 0.05 and 0.3 percent of
 /// all devices.
 pub const HORIZON: u32 = 80;
-/// The factor by which the weight of a request exceeds that of the one before. So the share that a
-/// request has in all weights is halved by 3,500 further requests.
+/// The factor by which the weight of a request exceeds the weight of the request before. So the part
+/// that a request has in the sum of all weights is halved by 3,500 further requests.
 const WEIGHT_GROWTH: f64 = 1.0002;
 /// When the weight of the next request exceeds this number, all weights are scaled down, so that none
 /// overflows.

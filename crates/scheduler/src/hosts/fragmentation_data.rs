@@ -85,7 +85,8 @@ impl FragmentationData {
         self.loss_cache.update(&demand);
     }
 
-    /// The identifier of the device class, looked up again when placement's structure has changed.
+    /// The identifier of the device class, if placement has the class. It is looked up again when placement's structure
+    /// has changed.
     fn current_class_id(&mut self, state: &State) -> Option<ClassId> {
         let structure = state.tree_changes().structure_version();
         let current = self.class_id.filter(|(version, _)| *version == structure);

@@ -84,7 +84,7 @@ impl LevelPlaces {
 }
 
 impl Places {
-    /// A level by its name.
+    /// A level by its name; `None` if the topology has no such level.
     #[must_use]
     pub fn level(&self, name: &str) -> Option<&LevelPlaces> {
         self.levels.iter().find(|level| level.name == name)

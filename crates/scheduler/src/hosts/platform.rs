@@ -66,7 +66,7 @@ impl Platforms {
         &self.group_of
     }
 
-    /// The platform of a host.
+    /// The platform of the host in a slot; `None` if the slot has no host.
     #[must_use]
     pub fn of_host(&self, slot: u32) -> Option<&PlatformGroup> {
         let index = *self.group_of.get(slot as usize)?;

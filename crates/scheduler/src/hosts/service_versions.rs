@@ -141,7 +141,7 @@ impl ServiceVersions {
         }
     }
 
-    /// Lets the minima rise whose time has come.
+    /// Advances the time, and lets the minima rise that had to wait until then.
     pub(super) fn advance(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
         let due = self.held.iter().filter(|(_, until)| **until <= self.now);
@@ -151,7 +151,7 @@ impl ServiceVersions {
         }
     }
 
-    /// Takes over the present minimum of a cell, unless it rose too often of late.
+    /// Uses the present minimum of a cell from now on, unless the used one has risen too often.
     fn update_minimum(&mut self, cell: Uuid) {
         let present = self.present_minimum(cell);
         self.held.remove(&cell);

@@ -21,7 +21,7 @@ pub struct HostState {
     pub platform: Arc<Platform>,
     /// Further statistics that the host reports, by name.
     pub stats: BTreeMap<String, String>,
-    /// The version of the host's compute service; 0 if the service said none.
+    /// The version of the host's compute service; 0 if the service reported none.
     pub service_version: u32,
     /// The load that the agent reported last.
     pub load: Load,

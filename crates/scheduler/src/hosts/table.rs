@@ -173,7 +173,7 @@ impl HostTable {
         &self.usable
     }
 
-    /// The hosts of a cell.
+    /// The hosts of a cell; `None` if it has none.
     #[must_use]
     pub fn of_cell(&self, cell: Uuid) -> Option<&SlotSet> {
         self.by_cell.get(&cell)
@@ -185,14 +185,14 @@ impl HostTable {
         &self.lacking_metrics
     }
 
-    /// The state of the host in a slot.
+    /// The state of the host in a slot; `None` if the slot has no host.
     #[must_use]
     #[inline]
     pub fn get(&self, slot: u32) -> Option<&HostState> {
         self.hosts.get(slot as usize)?.as_deref()
     }
 
-    /// A host by the UUID of its compute node.
+    /// A host by the UUID of its compute node, with its slot; `None` if no host with a slot has this UUID.
     #[must_use]
     pub fn by_uuid(&self, uuid: Uuid) -> Option<(u32, &HostState)> {
         let slot = *self.slot_of.get(&uuid)?;
@@ -366,7 +366,7 @@ impl HostTable {
         receipt
     }
 
-    /// The state of a host, whether it has a slot or not.
+    /// The state of a host, whether it has a slot or not; `None` if its agent has not reported it.
     #[must_use]
     pub fn state(&self, host: Uuid) -> Option<&HostState> {
         match self.slot_of.get(&host) {

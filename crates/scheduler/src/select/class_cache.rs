@@ -161,6 +161,7 @@ struct OneOff {
 }
 
 impl OneOff {
+    /// The prepared query of a key, if it is cached.
     fn prepared_query(&self, key: QueryKey) -> Option<&PreparedQuery> {
         let mut queries = self.prepared_queries.iter();
         let entry = queries.find(|(other, _)| *other == key);
@@ -294,7 +295,7 @@ impl ClassCache {
         Ok(prepared)
     }
 
-    /// Records the hash of a request, and returns whether a request with this hash came lately. If two
+    /// Records the hash of a request, and returns whether it is the hash of one of the recent requests. If two
     /// classes have equal hashes, the only effect is that a one-off request is cached.
     fn record_hash(&mut self, hash: u64) -> bool {
         self.seen_hashes.resize(SEEN_HASHES, 0);

@@ -17,9 +17,9 @@ use crate::rank::{Ranked, Ranker};
 
 /// The ranker that a search uses.
 pub(super) enum RankingMethod<'w> {
-    /// An index if possible, else the linear ranker. Either can say what the order rests on.
+    /// An index if possible, else the linear ranker. If a basis is given, it is filled with what the order rests on.
     Indexed(Option<&'w mut Basis>),
-    /// The linear ranker, which can return the weights.
+    /// The linear ranker. If weights are given, they are filled with the contributions of the weighers.
     Linear(Option<&'w mut Weights>),
 }
 

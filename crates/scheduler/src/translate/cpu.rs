@@ -42,7 +42,7 @@ pub enum EmulatorThreadsPolicy {
 const EMULATOR_THREADS_POLICIES: &[&str] = &["share", "isolate"];
 
 impl<'a> GuestRequirements<'a> {
-    /// The CPU policy of the flavor or, if it has none, of the image.
+    /// The CPU policy of the flavor or, if it has none, of the image; `None` if that has none either.
     pub fn cpu_policy(&self) -> Result<Option<CpuPolicy>, BadRequest> {
         let (flavor_value, image_value) = self.checked_keywords("cpu_policy", CPU_POLICIES)?;
         let flavor_value = flavor_value.map(parse_policy);
@@ -64,7 +64,7 @@ impl<'a> GuestRequirements<'a> {
         Ok(flavor_value.or(image_value))
     }
 
-    /// The thread policy for dedicated processors, merged between flavor and image.
+    /// The thread policy for dedicated processors, merged between flavor and image; `None` if neither has one.
     pub fn cpu_thread_policy(&self) -> Result<Option<CpuThreadPolicy>, BadRequest> {
         let (flavor_value, image_value) =
             self.checked_keywords("cpu_thread_policy", CPU_THREAD_POLICIES)?;
@@ -84,7 +84,7 @@ impl<'a> GuestRequirements<'a> {
         }
     }
 
-    /// The policy for emulator threads, which only a flavor can set.
+    /// The policy for emulator threads, which only a flavor can set; `None` if it does not.
     pub fn emulator_threads_policy(&self) -> Result<Option<EmulatorThreadsPolicy>, BadRequest> {
         let Some(value) = self.flavor.filled_extra_spec("hw:emulator_threads_policy") else {
             return Ok(None);

@@ -70,7 +70,7 @@ impl<'a> GuestRequirements<'a> {
             && image.flag("hw_firmware_stateless") == Some(true)
     }
 
-    /// The NUMA affinity that the guest's PCI devices must have.
+    /// The NUMA affinity that the guest's PCI devices must have, if flavor or image set it.
     pub fn pci_numa_policy(&self) -> Result<Option<PciNumaPolicy>, BadRequest> {
         let policy = self.merged_keyword("hw", "pci_numa_affinity_policy", PCI_NUMA_POLICIES)?;
         Ok(policy.map(|policy| match policy {

@@ -32,7 +32,7 @@ impl<'a> GuestRequirements<'a> {
         }
     }
 
-    /// The value of the flavor's extra spec `<scope>:<key>`.
+    /// The value of the flavor's extra spec `<scope>:<key>`; `None` if the flavor lacks it.
     pub(crate) fn flavor_value(&self, scope: &str, key: &str) -> Option<&'a str> {
         let specs = &self.flavor.extra_specs;
         look_up_joined(specs.is_empty(), [scope, ":", key], |name| {
@@ -40,7 +40,7 @@ impl<'a> GuestRequirements<'a> {
         })
     }
 
-    /// The value of the image's property `<scope>_<key>`.
+    /// The value of the image's property `<scope>_<key>`; `None` if there is no image, or the image lacks it.
     pub(crate) fn image_value(&self, scope: &str, key: &str) -> Option<&'a str> {
         let image = self.image?;
         look_up_joined(!image.has_values(), [scope, "_", key], |name| {
@@ -48,8 +48,8 @@ impl<'a> GuestRequirements<'a> {
         })
     }
 
-    /// The value of flavor or image. Fails if both have different values. An empty text counts as
-    /// absent.
+    /// The value that flavor or image have; `None` if neither has one. Fails if both have different values. An empty
+    /// text counts as absent.
     pub(crate) fn merged(
         &self,
         scope: &str,

@@ -193,6 +193,7 @@ fn parse_model(word: &str) -> MemoryEncryption {
     }
 }
 
+/// Parses a page size: one of three words, a number of KiB, or a size with a unit; `None` if it is none of these.
 fn parse_page_size(text: &str) -> Option<PageSize> {
     match text {
         "any" => Some(PageSize::Any),
@@ -203,8 +204,8 @@ fn parse_page_size(text: &str) -> Option<PageSize> {
     }
 }
 
-/// Parses a size with a unit, such as `2MB`, `1GiB` or `16Mbit`, into whole KiB. All units are
-/// powers of two.
+/// Parses a size with a unit, such as `2MB`, `1GiB` or `16Mbit`, into whole KiB; `None` if the text does not parse. All
+/// units are powers of two.
 fn parse_size_kib(text: &str) -> Option<u64> {
     let unit_start = text.find(|letter: char| letter.is_ascii_alphabetic())?;
     let (number, unit) = text.split_at(unit_start);

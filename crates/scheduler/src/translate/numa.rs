@@ -118,7 +118,7 @@ impl Policies {
     }
 }
 
-/// The CPU policy, which explicit amounts of VCPU or PCPU in the flavor can imply.
+/// The CPU policy: the one that explicit amounts of VCPU or PCPU in the flavor imply, or else `policy`.
 fn policy_of_explicit_resources(
     requirements: &GuestRequirements<'_>,
     policy: Option<CpuPolicy>,
@@ -185,7 +185,7 @@ fn is_numbered_key(key: &str, prefix: &str, name: &str) -> bool {
     is_number && suffix.starts_with(name)
 }
 
-/// The thread policy, which the hyper-threading trait can imply.
+/// The thread policy: the one that the hyper-threading trait implies, or else `policy`.
 fn thread_policy_of_trait(
     requirements: &GuestRequirements<'_>,
     policy: Option<CpuThreadPolicy>,

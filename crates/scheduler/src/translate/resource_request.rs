@@ -37,7 +37,7 @@ pub struct ResourceRequest {
 }
 
 impl ResourceRequest {
-    /// The group with a suffix, which is added if it does not exist.
+    /// The group with this suffix, or the unsuffixed group for an empty suffix. It is added if it does not exist.
     pub fn group(&mut self, suffix: &str) -> &mut RequestGroup {
         if suffix.is_empty() {
             return self.unsuffixed.get_or_insert_default();

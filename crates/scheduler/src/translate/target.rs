@@ -45,8 +45,8 @@ pub enum TargetRefusal {
     BadRequest(#[from] BadRequest),
 }
 
-/// The host and node that a request names. The host of a destination takes precedence over a forced
-/// host, and likewise the node. An empty name counts as absent.
+/// The host and node that a request names; `None` if it names neither. The host of a destination takes precedence over
+/// a forced host, and likewise the node. An empty name counts as absent.
 #[must_use]
 pub fn target(spec: &RequestSpec) -> Option<Target<'_>> {
     fn first_name<'a>(of_destination: Option<&'a String>, forced: &'a [String]) -> Option<&'a str> {

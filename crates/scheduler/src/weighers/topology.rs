@@ -135,8 +135,8 @@ fn values_of_named<'a>(level: &'a LevelPlaces, rule: &TopologyRule) -> Option<Ru
     })
 }
 
-/// The values of a rule about places, given the number of other instances in each place that has
-/// any, and the number of places.
+/// The values of a rule about places, given the number of other instances in each place that has any, and the number of
+/// places. `level` is as in [`RuleValues::ByPlace`].
 fn values_by_place(
     level: Option<&LevelPlaces>,
     relation: TopologyRelation,

@@ -188,7 +188,7 @@ pub fn kind(name: &str) -> Option<Kind> {
         .or_else(|| other_property(name))
 }
 
-/// Properties of devices and firmware.
+/// The type of a property of devices or firmware; `None` for other properties.
 fn device_property(name: &str) -> Option<Kind> {
     Some(match name {
         "hw_auto_disk_config" | "hw_disk_type" | "hw_machine_type" => Kind::Text,
@@ -228,7 +228,7 @@ fn device_property(name: &str) -> Option<Kind> {
     })
 }
 
-/// Properties of processors and memory.
+/// The type of a property of processors or memory; `None` for other properties.
 fn processor_property(name: &str) -> Option<Kind> {
     Some(match name {
         "hw_architecture" | "hw_emulation_architecture" => {
@@ -247,7 +247,7 @@ fn processor_property(name: &str) -> Option<Kind> {
     })
 }
 
-/// Properties of the image's use and of the guest's operating system.
+/// The type of a property of the image's use or of the guest's operating system; `None` for other properties.
 fn other_property(name: &str) -> Option<Kind> {
     Some(match name {
         "img_bdm_v2"

@@ -232,7 +232,7 @@ impl HostTable {
         self.refresh(slot, ChangeKind::Anything);
     }
 
-    /// Removes a host from its slot and returns its state.
+    /// Removes a host from its slot and returns its state; `None` if the slot has no host.
     pub(super) fn unbind(&mut self, slot: u32) -> Option<Box<HostState>> {
         let state = self.hosts.get_mut(slot as usize)?.take()?;
         self.remove_names(slot, &state.names);
@@ -288,7 +288,7 @@ impl HostTable {
     }
 
     /// Sets the amounts of a host from which capacity was taken, and adds a change of kind `CapacityLoss`,
-    /// or of kind `CapacityChange` if one of the free amounts grows all the same.
+    /// or of kind `CapacityChange` if one of the free amounts grows nevertheless.
     pub fn set_amounts_after_capacity_loss(&mut self, slot: u32, amounts: Amounts) {
         self.change_amounts(slot, amounts, ChangeKind::CapacityLoss);
     }

@@ -88,6 +88,7 @@ impl BoundedLog {
         self.first + self.changes.len() as u64
     }
 
+    /// The changes since a position; `None` if some of them are no longer in the log.
     fn since(&self, position: u64) -> Option<&[HostChange]> {
         let start = usize::try_from(position.checked_sub(self.first)?).ok()?;
         self.changes.get(start..)

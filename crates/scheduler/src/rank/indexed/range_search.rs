@@ -77,7 +77,7 @@ impl RangeSearch<'_> {
         end.side.outwardness(outwardness)
     }
 
-    /// A host at the extreme of the hosts that satisfy these conditions.
+    /// A host at the extreme of the hosts that satisfy these conditions; `None` if no host satisfies them.
     fn extreme_host<F: Feasibility>(
         &mut self,
         end: &mut RangeEnd,

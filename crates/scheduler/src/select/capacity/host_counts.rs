@@ -21,7 +21,7 @@ pub(super) struct HostCounts {
     sums: Sums,
 }
 
-/// The sums over those hosts that [`HostCounts::add_to_sums`] was told to add.
+/// The sums over the hosts for which [`HostCounts::add_to_sums`] was called.
 #[derive(Debug, Default)]
 struct Sums {
     count: u64,

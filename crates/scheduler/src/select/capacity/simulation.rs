@@ -133,7 +133,7 @@ fn execute(state: &mut State, command: &Command) -> Option<Outcome> {
 
 impl Scheduler {
     /// Claims the best host for an instance, and returns the host's slot. If placement refuses the claim on all of the
-    /// best hosts, the next best ones are tried.
+    /// best hosts, the next best ones are tried. `None` if no host is left.
     fn claim_best_host(
         &mut self,
         state: &mut State,

@@ -41,7 +41,8 @@ impl TreeKinds {
             .then(|| kind_of_tree(state, root, reads_aggregates(prepared)))
     }
 
-    /// What is known of a kind.
+    /// The number of instances that a tree of this kind takes, and the first obstacle to a further one; `None` if no
+    /// tree of the kind was counted, or if the kind is `None`.
     pub(super) fn get(&mut self, kind: &Option<Vec<u64>>) -> Option<(u64, &LimitingFactor)> {
         let kind = kind.as_ref()?;
         self.tried += 1;
