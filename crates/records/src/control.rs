@@ -142,6 +142,7 @@ fn decode_growing(body: &[u8]) -> Result<Vec<Change>, ReadError> {
     Ok(changes)
 }
 
+/// Decodes packed elements up to the end of the record.
 fn decode_packed(mut from: Reader<'_>) -> Result<Vec<Change>, ReadError> {
     let mut unpacker = Unpacker::default();
     let mut changes = Vec::new();

@@ -169,6 +169,8 @@ fn snapshots_of_a_cell_read_as_they_always_did() {
     }
 }
 
+/// Asserts that a list is written as the golden file of each version has it, and that each of these files is read as
+/// the list.
 fn assert_message<T: Form + PartialEq + Debug>(name: &str, values: &[T]) {
     for version in Versions::SUPPORTED.oldest..=Versions::SUPPORTED.newest {
         let parts = message::encode_parts(version, values, usize::MAX).unwrap();

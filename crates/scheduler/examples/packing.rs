@@ -35,9 +35,12 @@ const SHARE_TARGET: f64 = 95.0;
 /// The target for the CPU time of a decision, in µs.
 const DECISION_TARGET_US: f64 = 1_000.0;
 
+/// A machine of the trace, with what is free of it.
 #[derive(Clone)]
 struct Node {
+    /// In thousandths of a CPU, as the trace has it.
     cpu: u64,
+    /// In MiB.
     memory: u64,
     /// By device: its free shares.
     devices: Vec<u32>,
@@ -250,6 +253,7 @@ struct PackingResult {
     times: Vec<(Duration, Duration)>,
 }
 
+/// Places tasks by a heuristic, in the random order that follows from `seed`.
 fn pack(heuristic: Heuristic, nodes: &[Node], tasks: &[Task], seed: u64) -> PackingResult {
     let mut nodes = nodes.to_vec();
     let capacity: u64 = nodes

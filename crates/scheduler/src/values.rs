@@ -147,6 +147,7 @@ pub(crate) fn text(value: &Value) -> String {
     }
 }
 
+/// Prints a value as Python's `repr(value)` does, in which texts have quotes.
 fn print(value: &Value, out: &mut String) {
     match value {
         Value::Null => out.push_str("None"),
@@ -199,6 +200,7 @@ fn print_float(float: f64, out: &mut String) {
     let _ = write!(out, "{digits}e{sign}{exponent:0>2}");
 }
 
+/// Prints a text in quotes, with escapes, as Python's `repr(text)` does.
 fn print_quoted(text: &str, out: &mut String) {
     let quote = if text.contains('\'') && !text.contains('"') {
         '"'

@@ -155,6 +155,8 @@ impl ImageProperties {
         all
     }
 
+    /// Sets a property in its canonical form. `given_name` is the name that the request has, for the error; it may be
+    /// an old name of the property.
     fn set(&mut self, given_name: &str, name: &str, value: &str) -> Result<(), BadRequest> {
         let value = match kind(name) {
             Some(kind) => kind.canonical(&field(given_name), value)?,
@@ -183,6 +185,7 @@ impl ImageProperties {
         }
     }
 
+    /// Takes the properties about traits out of `given`, and keeps the required traits.
     fn extract_traits(&mut self, given: &mut BTreeMap<String, Value>) -> Result<(), BadRequest> {
         if let Some(value) = given.remove("traits_required") {
             let wrong = || BadRequest::malformed(field("traits_required"), "", "a list of traits");
@@ -208,6 +211,7 @@ impl ImageProperties {
         Ok(())
     }
 
+    /// Takes the properties of single NUMA nodes out of `given`, and keeps their parsed values.
     fn extract_numa(&mut self, given: &mut BTreeMap<String, Value>) -> Result<(), BadRequest> {
         let memory = extract_numbered(given, "hw_numa_mem")?;
         let memory = memory.into_iter().map(|(name, value)| {

@@ -154,6 +154,7 @@ fn check_instance(instance: &InstanceReport) -> Result<(), Exceeded> {
     check_pairs("image_properties", instance.image_properties.iter())
 }
 
+/// Checks the number of pairs, and the lengths of their names and values.
 fn check_pairs<'a>(
     field: &str,
     pairs: impl ExactSizeIterator<Item = (&'a String, &'a String)>,
@@ -192,6 +193,7 @@ fn check_max(field: &str, number: u64, max: u64) -> Result<(), Exceeded> {
     check(field, number <= max, number, max)
 }
 
+/// Fails unless a value is within its limit. `actual` describes the value, for the message.
 fn check(
     field: &str,
     is_within: bool,

@@ -82,6 +82,7 @@ impl<'b> Reader<'b> {
         }
     }
 
+    /// Takes a number that may have more than one byte.
     fn long_number(&mut self) -> Result<u64, FormError> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {

@@ -76,6 +76,7 @@ impl Estimate {
         count: 1,
     };
 
+    /// The bounds for two nodes together.
     fn plus(self, other: Self) -> Self {
         Self {
             cost: self.cost.saturating_add(other.cost),
@@ -106,6 +107,7 @@ struct Walker<'e> {
 }
 
 impl<'e> Walker<'e> {
+    /// The upper bounds for a node. Fails if the node, or one within it, is not allowed or may cost too much.
     fn estimate(&mut self, node: &'e IdedExpr) -> Result<Estimate, CheckError> {
         let error = |message: String| {
             Err(CheckError {
@@ -251,6 +253,8 @@ impl<'e> Walker<'e> {
         Ok(Estimate { cost, size, count })
     }
 
+    /// The upper bounds for a loop. The parser makes one of each `all`, `exists`, `map` and the like: it goes over the
+    /// elements of `iter_range`, and keeps its result so far in the variable `accu_var`.
     fn comprehension(&mut self, node: &'e ComprehensionExpr) -> Result<Estimate, CheckError> {
         let range = self.estimate(&node.iter_range)?;
         let initial = self.estimate(&node.accu_init)?;

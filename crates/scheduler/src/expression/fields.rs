@@ -253,6 +253,7 @@ impl<'a> FieldMap<'a> {
     }
 }
 
+/// The text of a key. Fails for a key of another type, because all maps here have texts as keys.
 fn key_text(key: &dyn Val) -> Result<&str, ExecutionError> {
     let text = key.downcast_ref::<CelString<'_>>();
     text.map(CelString::inner)

@@ -75,6 +75,7 @@ fn compile<'a>(context: &Context<'a>) -> Result<Verdict<'a>, BadRequest> {
     })
 }
 
+/// The requirements in the extra specs of the request's flavor.
 fn requirements(context: &Context<'_>) -> Vec<AttributeRequirement> {
     let specs = &context.request.flavor.extra_specs;
     let address_bits = specs.get(ADDRESS_BITS);

@@ -97,6 +97,7 @@ impl VersionPredicate {
         Ok(Self { conditions })
     }
 
+    /// Whether a version that a hypervisor reports, as in [`Version::from_number`], satisfies all conditions.
     fn is_met_by(&self, number: i32) -> bool {
         let Some(version) = Version::from_number(number) else {
             return false;

@@ -71,6 +71,7 @@ enum Operand {
 }
 
 impl Condition {
+    /// Parses a condition. The error says what was expected in its place.
     fn parse(query: Value) -> Result<Self, &'static str> {
         let Value::Array(mut parts) = query else {
             return Err("a list that starts with an operator");

@@ -63,6 +63,7 @@ impl LevelPlaces {
         self.host_counts.keys().copied()
     }
 
+    /// Sets the place of a host; [`NO_PLACE`] takes the host out of its place.
     fn set(&mut self, slot: u32, place: u32) {
         let index = slot as usize;
         if index >= self.place_of_host.len() {

@@ -111,6 +111,7 @@ impl Platforms {
         }
     }
 
+    /// Adds a platform without hosts, and returns its index in `groups`.
     fn add(&mut self, platform: Arc<Platform>) -> u32 {
         let group = PlatformGroup {
             platform: platform.clone(),

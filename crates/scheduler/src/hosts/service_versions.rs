@@ -183,6 +183,7 @@ impl ServiceVersions {
         self.revision += 1;
     }
 
+    /// Takes one host with this version out of the numbers of a cell.
     fn remove(&mut self, cell: Uuid, version: u32) {
         let Some(versions) = self.by_cell.get_mut(&cell) else {
             return;

@@ -478,6 +478,7 @@ impl HostTable {
         }
     }
 
+    /// Updates the free devices of a host, if the fragmentation weigher is enabled.
     fn refresh_devices(&mut self, state: &State, root: ProviderId, amounts: &Amounts) {
         if let Some(fragmentation_data) = &mut self.fragmentation_data {
             fragmentation_data.refresh_host(state, root, amounts);

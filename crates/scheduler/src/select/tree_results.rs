@@ -106,6 +106,7 @@ impl TreeResults {
         entry.position_and_result & 1 == 1
     }
 
+    /// The entry for a tree. It may still have the result for another tree.
     fn entry(&mut self, root: ProviderId) -> &mut Entry {
         // Fibonacci hashing, which spreads neighbouring roots. The number of entries is a power of two.
         let hash = root.0.wrapping_mul(0x9e37_79b1) >> 8;

@@ -116,6 +116,7 @@ impl<'a> BoundSoftRule<'a> {
         Some(Self { weight, values })
     }
 
+    /// The rule's part of the raw value of a host.
     fn value(&self, slot: u32) -> f64 {
         self.weight * self.values.value_of(slot)
     }

@@ -303,6 +303,7 @@ impl Kind {
     }
 }
 
+/// Refuses a value that is not allowed. `given` is the value as the request has it, and `value` its normalised form.
 fn one_of(
     field: &str,
     given: &str,

@@ -78,6 +78,7 @@ impl HostTable {
         }
     }
 
+    /// Applies a full report to a host's state.
     fn replace_state(&mut self, slot: Option<u32>, state: &mut HostState, report: &HostReport) {
         self.replace_facts(slot, state, &report.facts);
         state.load = report.load;
@@ -182,6 +183,7 @@ impl HostTable {
         self.property_counts.remove_instance(&instance.properties);
     }
 
+    /// Adds an instance of a host to the indexes by instance, server group and image property.
     fn index_instance(&mut self, slot: u32, uuid: Uuid, instance: &HostInstance) {
         self.by_instance.entry(uuid).or_default().push(slot);
         if let Some(group) = instance.group {
@@ -190,6 +192,7 @@ impl HostTable {
         self.property_counts.add_to_host(slot, &instance.properties);
     }
 
+    /// Removes an instance of a host from these indexes. It stays in its group's index while another host has it.
     fn unindex_instance(&mut self, slot: u32, uuid: Uuid, instance: &HostInstance) {
         if let Some(hosts) = self.by_instance.get_mut(&uuid) {
             hosts.retain(|host| *host != slot);

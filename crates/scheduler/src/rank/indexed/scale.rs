@@ -9,8 +9,11 @@ pub(super) type PerTerm<T> = SmallVec<[T; 6]>;
 /// hosts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scale {
+    /// The raw value at the lower end of the range, which contributes 0.
     pub(super) low: f64,
+    /// The raw value at the upper end of the range, which contributes the multiplier.
     pub(super) high: f64,
+    /// The multiplier divided by the width of the range; 0 if both ends are equal.
     pub(super) factor: f64,
 }
 
