@@ -269,8 +269,8 @@ impl Client {
         Ok(serde_json::from_slice(&response_body)?)
     }
 
-    /// Sends a request, with a body if one is given, and returns the body of the response. A response without success is
-    /// an [`Error::Refused`].
+    /// Sends a request, with a body if one is given, and returns the body of the response. A response without success
+    /// is an [`Error::Refused`].
     async fn send_request(
         &self,
         method: Method,

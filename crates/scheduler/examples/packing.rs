@@ -38,9 +38,9 @@ const DECISION_TARGET_US: f64 = 1_000.0;
 /// A machine of the trace, with what is free of it.
 #[derive(Clone)]
 struct Node {
-    /// In thousandths of a CPU, as the trace has it.
+    /// The free CPUs in thousandths, as the trace has them.
     cpu: u64,
-    /// In MiB.
+    /// The free memory in MiB.
     memory: u64,
     /// By device: its free shares.
     devices: Vec<u32>,
