@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::WeigherContribution;
 
-/// Why an instance is where it is, as it was decided.
+/// Why an instance is on its host, as it was recorded when the host was chosen.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Decisions {
     /// The UUID of the instance.
@@ -21,7 +21,7 @@ pub struct Decisions {
     /// Why no host was found, if none was.
     #[serde(default)]
     pub fault: Option<PlacementFault>,
-    /// The decisions that led to a host, the latest first: that of the build, and of the latest moves.
+    /// The decisions that led to a host, the latest first: one for each of the latest moves, and one for the build.
     pub decisions: Vec<Decision>,
     /// The cell that the instance was taken from, because its build failed on every host that the cell might try.
     #[serde(default)]

@@ -6,7 +6,7 @@ use thiserror::Error;
 /// Why a call failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// There was no response, or not in time. The request may have taken effect.
+    /// There was no response in time. The request may have taken effect.
     #[error("no answer: {0}")]
     Transport(#[from] reqwest::Error),
     /// The scheduler refused the request, which changed nothing. With [`Code::Unavailable`](crate::Code::Unavailable)

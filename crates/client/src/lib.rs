@@ -114,7 +114,7 @@ impl Client {
         self.send_json(Method::POST, "capacity", &body).await
     }
 
-    /// Why an instance that this installation builds is where it is, as it was decided: `GET
+    /// Why an instance that this installation builds is on its host, as it was recorded when the host was chosen: `GET
     /// /v1/decisions/{instance}`.
     ///
     /// # Errors

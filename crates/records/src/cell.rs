@@ -55,7 +55,7 @@ pub fn decode(record: &[u8]) -> Result<Vec<Change>, ReadError> {
 ///
 /// # Errors
 ///
-/// Only those of `out`.
+/// Only the errors of `out`.
 pub fn save(state: &State, out: &mut dyn io::Write) -> io::Result<()> {
     tables::save(state, out)
 }

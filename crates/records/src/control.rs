@@ -156,7 +156,7 @@ fn decode_packed(mut from: Reader<'_>) -> Result<Vec<Change>, ReadError> {
 ///
 /// # Errors
 ///
-/// Only those of `out`.
+/// Only the errors of `out`.
 pub fn save(control: &ControlState, out: &mut dyn io::Write) -> io::Result<()> {
     control.placement.save(out)?;
     tables::save(&control.conductor, out)

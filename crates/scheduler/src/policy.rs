@@ -280,8 +280,7 @@ fn restrictions<'a>(context: &Context<'a>) -> Vec<CompiledFilter<'a>> {
     restrictions
 }
 
-/// The verdict that only the nodes pass which a destination names by service host, node or
-/// both.
+/// The verdict by which only those nodes pass that a destination names, by service host, node or both.
 fn nodes_of_destination<'a>(hosts: &'a HostTable, destination: &Destination) -> Verdict<'a> {
     let has_node_name = |slot: &u32| {
         let Some(node) = &destination.node else {
@@ -347,7 +346,7 @@ impl<'a> CompiledFilters<'a> {
         filters.all(|filter| filter.verdict.passes(slot))
     }
 
-    /// Whether a further instance on a host can change the verdict of a filter on a host. Filters that read the metrics
+    /// Whether a further instance on some host can change a filter's verdict on any host. Filters that read the metrics
     /// of hosts do not count: they are not cached by request class, but a further instance changes a metric only once
     /// the host's agent reports it.
     #[must_use]

@@ -176,7 +176,7 @@ impl Aggregates {
         self.keys.iter().map(String::as_str)
     }
 
-    /// The verdict that the hosts pass whose combination of aggregates satisfies a predicate.
+    /// The verdict by which those hosts pass whose combination of aggregates satisfies a predicate.
     pub fn verdict(&self, mut passes: impl FnMut(&Combination) -> bool) -> Verdict<'_> {
         let combinations = self.combinations.iter();
         Partition::verdict(
@@ -288,7 +288,7 @@ impl Aggregates {
         }
     }
 
-    /// Takes a host out of its combination and out of the aggregates' numbers of hosts.
+    /// Takes a host out of its combination, and no longer counts it as a member of its aggregates.
     pub fn remove_host(&mut self, slot: u32) {
         let membership = self.memberships.get_mut(slot as usize);
         let Some(membership) = membership.and_then(Option::take) else {

@@ -41,7 +41,7 @@ pub use loss_cache::{FragmentationGradients, LossCache};
 
 /// The number of shares that make a whole device.
 pub const WHOLE_DEVICE: u32 = 1000;
-/// The resolution of the forecast: the number of steps of a whole device.
+/// The resolution of the forecast: the number of steps into which a whole device is divided.
 const STEPS: usize = 100;
 /// The number of shares in a step: those of a whole device, divided by [`STEPS`].
 const SHARES_PER_STEP: u32 = WHOLE_DEVICE / 100;

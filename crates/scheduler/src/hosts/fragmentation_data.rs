@@ -19,8 +19,8 @@ const FORECAST_INTERVAL: u64 = 100;
 #[derive(Clone, Debug)]
 pub struct FragmentationData {
     class_name: String,
-    /// The version of placement's structure in which the device class was looked up, with the class's identifier;
-    /// this is `None` if placement has no such class. `None` before the first look-up.
+    /// The result of the latest look-up of the device class, if there was one: the version of placement's structure
+    /// then, and the class's identifier, if placement has the class.
     class_id: Option<(u64, Option<ClassId>)>,
     loss_cache: LossCache,
     histogram: DemandHistogram,
@@ -29,7 +29,7 @@ pub struct FragmentationData {
 }
 
 impl FragmentationData {
-    /// The data before any host or request, for devices of a resource class.
+    /// The data without hosts and requests, for devices of a resource class.
     pub(crate) fn new(class_name: &str) -> Self {
         Self {
             class_name: class_name.to_owned(),

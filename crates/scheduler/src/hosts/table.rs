@@ -381,7 +381,7 @@ impl HostTable {
         !self.newly_unbound.is_empty()
     }
 
-    /// Advances the time. Hosts that are silent by then are down.
+    /// Advances the time. Hosts that have then been silent for too long count as down.
     pub fn advance(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
         self.service_versions.advance(self.now);

@@ -95,7 +95,8 @@ impl Scheduler {
     ) -> Vec<(IntentCandidate, Mappings)> {
         let rules = rules_on(prepared, self.hosts.service_versions(), host.0);
         let fragmentation_data = self.hosts.fragmentation_data();
-        // Rules exclude candidates and the loss of devices sorts them, so more are tried than returned.
+        // Rules may exclude candidates, and candidates are sorted by the loss of devices. So more of them are tried
+        // than returned.
         let tried_max = if !prepared.translation.has_rules() && fragmentation_data.is_none() {
             limit
         } else {

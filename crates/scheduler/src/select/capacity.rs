@@ -2,8 +2,8 @@
 //! another now, where they would be, and what stops a further instance.
 //!
 //! [`Scheduler::capacity`] simulates the decisions and is the definition. Where no instance can have an effect on
-//! other hosts than its own, [`CapacityCount`] counts host by host instead: flat hosts by division, trees by how many
-//! instances each of their candidates has room for, in turn. `tests/capacity/` compares the two.
+//! other hosts than its own, [`CapacityCount`] counts host by host instead: flat hosts by division; trees candidate by
+//! candidate, with the number of instances that each has room for. `tests/capacity/` compares the two.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -41,8 +41,8 @@ const INDEXES_MAX: usize = 4;
 /// The number of queries of one-off requests that are cached for the claims that follow.
 const ONE_OFF_QUERIES: usize = 8;
 
-/// The number of hashes of recent requests that are stored. Where several hashes have the same remainder
-/// by this number, the latest is stored.
+/// The number of hashes of recent requests that are stored. Of hashes that are equal modulo this number, the
+/// latest is stored.
 const SEEN_HASHES: usize = 4_096;
 
 /// The key of an entry.

@@ -17,8 +17,8 @@ pub(super) fn add_groups(
     extra_groups: &mut Vec<ExtraGroup>,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), BadRequest> {
-    // If the request has the groups of the flavor's profile, the profile need not be among the request's
-    // device profiles.
+    // If `requested_resources` has the groups of the flavor's profile already, the request need not have the
+    // profile itself.
     let flavor_profile = spec.flavor.filled_extra_spec(DEVICE_PROFILE_KEY);
     if let Some(name) = flavor_profile
         && !has_profile_groups(spec)

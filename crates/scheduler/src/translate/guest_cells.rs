@@ -82,7 +82,7 @@ fn cell_resources(
     resources
 }
 
-/// Moves traits of the host from the unsuffixed group to those that the root provider must have.
+/// Moves traits of the host from the unsuffixed group to those that the root provider must have, or must not have.
 fn move_host_traits(request: &mut ResourceRequest) {
     let is_host_trait = |name: &str| name.starts_with("HW_") || name.starts_with("COMPUTE_");
     let Some(group) = &mut request.unsuffixed else {

@@ -54,7 +54,8 @@ impl MemoryEncryption {
 }
 
 impl GuestRequirements<'_> {
-    /// The page size. An image can only set it if the flavor's is `any` or `large`.
+    /// The page size; `None` if neither flavor nor image set it. An image can only set it if the flavor's is `any` or
+    /// `large`.
     pub fn page_size(&self) -> Result<Option<PageSize>, BadRequest> {
         let key = "mem_page_size";
         let image_value = self.image_value("hw", key).filter(|text| !text.is_empty());

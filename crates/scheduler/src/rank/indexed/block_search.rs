@@ -25,7 +25,7 @@ impl BlockSearch {
     pub(super) fn start(&mut self, of_class: &Bounds, shared: &Bounds) {
         let finished = self.finished.chunks_mut(GROUP_BLOCKS);
         let groups = self.is_open.iter().zip(finished);
-        // Only in the groups that the last search opened, hosts can be marked as finished.
+        // Hosts can be marked as finished only in the groups that the last search opened.
         groups
             .filter(|(is_open, _)| **is_open)
             .for_each(|(_, finished)| finished.fill(0));

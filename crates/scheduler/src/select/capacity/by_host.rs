@@ -37,7 +37,7 @@ const PLACEMENT_STEPS: usize = 10;
 /// when they change so often.
 const BEGINNINGS_MAX: u32 = 16;
 
-/// How far a count host by host is.
+/// The progress of a count host by host.
 #[derive(Debug, Default)]
 pub(super) struct HostCounting {
     pub(super) counts: HostCounts,
@@ -68,7 +68,7 @@ struct OpenTree {
     taken: Taken,
     /// The kind of the tree, as [`TreeKinds::kind`] has it.
     kind: Option<Vec<u64>>,
-    /// The position after the last change of the tree in the state that the kind is from.
+    /// The position of the tree's last change in placement's tree change log, when `kind` was computed.
     last_change: u64,
 }
 
@@ -192,7 +192,7 @@ struct SliceCounter<'a> {
     lacking_hosts: BTreeMap<ClassId, usize>,
     /// The number of hosts by the name of the first filter that rejects them.
     rejected_hosts: BTreeMap<&'a str, usize>,
-    /// What the instances that are counted take from the tree that is counted.
+    /// What the instances that were found take from the tree that is being counted.
     taken: Taken,
     /// The tree of which only a part is counted.
     open_tree: Option<OpenTree>,
@@ -278,7 +278,7 @@ impl<'a> SliceCounter<'a> {
         passing
     }
 
-    /// Counts what flat hosts lack that cannot serve the request.
+    /// Counts, for flat hosts that cannot serve the request, what each of them lacks.
     fn count_lacking(&mut self, word: usize, lacking: u64) {
         let (search, query) = (self.search.as_ref(), self.query());
         let eligible = search.map_or(0, |search| search.eligible_word(word));

@@ -95,7 +95,7 @@ impl Scheduler {
         let instance = Uuid::nil();
         let compiled = self.policy.compile(request, &self.hosts, instance)?;
         let rules = Rules::bind(state, request, ConsumerUuid::from_uuid(instance))?;
-        // The query that is tried last decides that there is no host.
+        // If no host is found, it is the query that was tried last whose constraints are the obstacles.
         let query = prepared.fallback.as_ref().unwrap_or(&prepared.query);
         let mut first_failed = FirstFailed::new(state, query)?;
         let nothing = Taken::default();

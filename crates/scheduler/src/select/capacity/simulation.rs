@@ -71,7 +71,7 @@ impl Scheduler {
     }
 }
 
-/// Creates the request's server group in placement if it does not exist, as before a real claim.
+/// Creates the request's server group in placement if it does not exist, as is done before a real claim.
 fn create_group(state: &mut State, request: &RequestSpec) {
     let Some(group) = &request.instance_group else {
         return;
