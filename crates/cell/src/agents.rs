@@ -291,6 +291,7 @@ async fn submit_starts(mut pending: PendingSessions, mut starts: Vec<SessionStar
                         .try_send(ToAgent::StartAgain { host, after });
                 }
                 Ok(Err(refusal)) => tracing::error!(%host, %refusal, "a session was refused"),
+                // The store failed: the start is submitted again, unless a later session has replaced this one.
                 Err(_) if is_current(&shared, pending.connection, &start) => {
                     failed.push(start);
                     continue;

@@ -23,6 +23,7 @@ pub(crate) fn of_changes(state: &State, entries: &[Vec<Change>]) -> Vec<Span> {
     ended.collect()
 }
 
+/// The span of one build; `None` if it has not ended, or if the request that created the server is not traced.
 fn span(state: &State, instance: InstanceId, action: &Action) -> Option<Span> {
     let finished_at = action.finished_at?;
     let spec = state.specs().get(&instance)?;
@@ -55,7 +56,8 @@ fn span(state: &State, instance: InstanceId, action: &Action) -> Option<Span> {
         start: time(action.started_at),
         end: time(finished_at),
         attributes,
-        // The fault's message may have words of drivers, with secrets and of any length. It is found at the server.
+        // The fault's message may have words of drivers, with secrets and of any length. The compute API shows it with the
+        // server.
         error: (status != "ACTIVE").then(|| "the server was not built".to_owned()),
     })
 }

@@ -17,12 +17,12 @@ pub(crate) struct ClaimQueue {
 #[derive(Default)]
 struct QueueState {
     waiting: BTreeMap<InstanceId, ClaimRequest>,
-    /// The numbers of the requests that a call has taken and not ended.
+    /// By instance, the number of the request that a running call has taken.
     in_flight: BTreeMap<InstanceId, u64>,
 }
 
 impl ClaimQueue {
-    /// Queues requests, except those that are under way.
+    /// Queues requests, except those that are under way, and those of which a later one of the same instance waits.
     pub(crate) fn add(&self, claim_requests: impl Iterator<Item = ClaimRequest>) {
         let mut state = self.state.lock();
         let before = state.waiting.len();
@@ -53,12 +53,13 @@ impl ClaimQueue {
         claim_requests
     }
 
-    /// Waits until requests are queued after the queue was empty.
+    /// Waits until a request is added to an empty queue. Returns at once if that has happened since the last wait.
     pub(crate) async fn wait_until_filled(&self) {
         self.wake.notified().await;
     }
 
-    /// Ends a call; its unanswered requests are queued again.
+    /// Ends a call: `ended` has the instance and the number of each of its requests. Those that placement did not
+    /// answer are queued again.
     pub(crate) fn end(&self, ended: &[(InstanceId, u64)], unanswered: Vec<ClaimRequest>) {
         {
             let mut state = self.state.lock();

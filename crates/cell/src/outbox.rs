@@ -48,11 +48,12 @@ async fn process(shared: &Shared, entries: &Entries) {
     let at = now();
     for batch in decoded.chunks(ENTRIES_AT_ONCE) {
         let effects = if changes_a_host(batch) {
-            // The effects are derived from the present state, which may have later changes already. These changes
-            // have to be durable, too, before the effects are carried out.
+            // For a changed host, `effects_of` returns all effects on it in the present state, even those of later
+            // changes. So `read` waits until the whole present state is durable.
             let read = shared.engine.read(|machine| effects_of(machine, batch));
             read.await
         } else {
+            // Without a changed host, all effects belong to changes of this batch, which are durable already.
             shared.engine.read_now(|machine| effects_of(machine, batch))
         };
         if let Some(tracer) = placewright_spans::tracer() {
@@ -135,7 +136,7 @@ pub(crate) fn carry_out(shared: &Shared, effects: Vec<Effect>) {
 }
 
 /// Recovers after changes were missed: loads the read model from the state and follows again. The orders and claim
-/// requests that the missed changes call for are left to the timers.
+/// requests that the missed changes call for are left to the timers. Returns `None` once the cell has stopped.
 async fn follow_again(shared: &Shared, error: &FollowError) -> Option<Follower<CellMachine>> {
     tracing::warn!(%error, "changes were missed; everything is taken from the state");
     loop {

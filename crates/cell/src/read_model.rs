@@ -21,8 +21,8 @@ use crate::window::Window;
 /// The present views of instances and hosts, and the queues of those who follow them.
 pub(crate) struct ReadModel {
     instances: BTreeMap<InstanceId, InstanceView>,
-    /// Digests of the instances' specifications; the change of a specification precedes that of its
-    /// instance.
+    /// Digests of the instances' specifications. They are kept apart from the views, because the change that adds a
+    /// specification precedes the change that adds its instance.
     spec_digests: BTreeMap<InstanceId, u64>,
     hosts: BTreeMap<HostId, KnownHost>,
     pub(crate) follower_queues: FollowerQueues,
@@ -41,8 +41,8 @@ pub(crate) struct KnownHost {
     /// Whether the host's agent sent anything since the last heartbeat to followers.
     has_sent_since_heartbeat: bool,
     pub(crate) route: Option<Route>,
-    /// The latest session that ended although no durable row says so; 0 for none. Its host was removed, or its start
-    /// was submitted and will never be known to be decided.
+    /// The latest session that ended without a durable row that says so; 0 for none. Either the host was removed, or
+    /// the submission of the session's start ended before the cell learned its decision.
     ended_session: u64,
     window: Window,
     report: MergedReport,
@@ -101,6 +101,7 @@ impl KnownHost {
         row.is_some_and(|row| row.session > session || (row.session == session && !row.is_up))
     }
 
+    /// What followers receive of the host; `None` before its first session is durable, and after its removal.
     fn view(&self) -> Option<HostView> {
         Some(HostView {
             name: self.name.clone(),
@@ -175,7 +176,8 @@ impl ReadModel {
             _ if !is_removed => {}
             (None, _) => drop(self.hosts.remove(&id)),
             (Some(route), Some(former)) => {
-                // A session of the route that is later than the row has a start that is decided after the removal.
+                // If the session of the route is later than that of the row, its start will be decided after the
+                // removal. Then only the session of the row has ended.
                 let ended = former.session.min(route.session);
                 host.ended_session = host.ended_session.max(ended);
             }

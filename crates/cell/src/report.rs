@@ -47,7 +47,7 @@ impl MergedReport {
         }
     }
 
-    /// The state as one full update.
+    /// The state as one full update; [`HostUpdate::Gone`] if there was no full report yet, or the host is gone.
     #[must_use]
     pub fn full(&self) -> HostUpdate {
         let Some(rest) = &self.rest else {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use placewright_placement::Timestamp;
 
-/// A schedule of repetitions of a request: the first when the request is as old as the first interval, each further one
-/// when its age has doubled. After the first repetition at an age of at least `longest_us`, the intervals are
-/// `longest_us`.
+/// A schedule of repetitions of a request. The first repetition is due when the request has the age `first_us`. From
+/// one repetition to the next the age doubles, until it is at least `longest_us`; from then on the interval between
+/// repetitions is `longest_us`. With 5 s and 30 s, repetitions are due at the ages of 5, 10, 20, 40, 70 and 100 s.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RetrySchedule {
     first_us: i64,

@@ -41,8 +41,8 @@ pub(crate) fn seal_spec(
     instance: InstanceId,
     spec: &mut Spec,
 ) -> Result<(), LinkError> {
-    // Control sends secrets in the clear, in the body. It sends no sealed secrets, because the cell does not have
-    // control's key.
+    // Control sends secrets in the clear, in the body. Sealed secrets are dropped: control sends none, because the cell
+    // does not have control's key.
     spec.forget_secrets();
     let sealed = shared.options.sealer.seal_spec(instance, spec);
     sealed.map(drop).map_err(|why| LinkError::Unavailable {
@@ -202,6 +202,7 @@ fn specs_after(
     let mut found = Vec::new();
     let mut count = 0;
     for (instance, spec) in state.specs().range((after, Unbounded)) {
+        // A job, such as a resize, may have a new specification beside the present one of its instance.
         let of_job = state.jobs().get(instance);
         let of_job = of_job.and_then(|job| job.spec.as_ref());
         let specs = std::iter::once(spec).chain(of_job);

@@ -98,6 +98,8 @@ pub(crate) fn submit_error(
 pub(crate) fn not_leading(engine: &Engine<CellMachine>, cell: CellId) -> LinkError {
     let leadership = engine.replica().leadership();
     let leadership = leadership.map(|leadership| leadership.borrow().clone());
+    // With epoch 0 no leader is known. A replica that has just begun to lead may not work as the cell yet: then its own
+    // address does not help the caller.
     let leader = leadership.filter(|leadership| leadership.epoch > 0 && !leadership.is_own);
     LinkError::NotLeading {
         peer: peer(cell),

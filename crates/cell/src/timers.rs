@@ -18,7 +18,7 @@ const FORGET_TICKS: u64 = 3600;
 const SCAN_INTERVAL: Duration = Duration::from_millis(250);
 /// The number of rows of the state that are searched each time.
 const ROWS_AT_ONCE: usize = 2000;
-/// The interval at which a full report is requested from an agent again.
+/// The interval at which a full report is requested from an agent again, while updates are missing.
 const FULL_REPORT_RETRY: Duration = Duration::from_secs(5);
 
 /// Every second: advances the state machine's time, marks silent hosts down, and sends heartbeats

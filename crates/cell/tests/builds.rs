@@ -16,6 +16,7 @@ fn active(world: &World) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn builds_end_active_and_deletes_leave_nothing() {
+    // Two cells, each with three hosts of 16 processors.
     let mut site = Site::new(2, 3, 16);
     site.start(2).await;
     site.create(&(1..=20).collect::<Vec<usize>>());

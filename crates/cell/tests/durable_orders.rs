@@ -33,6 +33,7 @@ struct HeldCell {
 
 impl HeldCell {
     async fn open() -> Self {
+        // One cell with one host of 32 processors.
         let mut site = Site::new(1, 1, 32);
         let journal = Faults::new();
         let default = options(cell(0));
@@ -78,7 +79,7 @@ impl HeldCell {
             .await;
     }
 
-    /// Has an instance created. The change is decided, and its append is held.
+    /// Requests an instance, and waits until its creation is decided. The append of this change is held back.
     async fn create_held(&mut self) {
         let appends = self.journal.appends();
         self.journal.hold();
@@ -124,7 +125,7 @@ impl HeldCell {
         assert!(timeout(NEVER, receiving).await.is_err());
     }
 
-    /// The next order of a step: its attempt.
+    /// Receives the next order of a step, and returns the number of its attempt.
     async fn next_step(&mut self) -> u32 {
         match self.session.receive().await {
             ToAgent::Step { order, .. } if order.instance == instance(1) => order.attempt,

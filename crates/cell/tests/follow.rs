@@ -97,6 +97,7 @@ impl View {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn followers_receive_a_listing_and_then_every_change() {
+    // One cell with three hosts of 32 processors each.
     let mut site = Site::new(1, 3, 32);
     site.start(1).await;
     site.create(&(1..=10).collect::<Vec<usize>>());
@@ -214,6 +215,7 @@ async fn a_slow_follower_gets_the_newest_state_and_not_the_backlog() {
         }
     };
     timeout(SOON, receiving).await.unwrap();
+    // Far fewer events than updates. Beside the first full update there is one that stands for merged updates.
     assert!(count < 12_000, "{count}");
     assert!(view.full_updates >= 2);
     let state = &view.states[&host(0, 0)];

@@ -17,6 +17,7 @@ use site::session::{SOON, Session};
 use tokio::time::timeout;
 
 async fn open() -> (Site, Arc<Cell>) {
+    // One cell with two hosts of 8 processors each.
     let mut site = Site::new(1, 2, 8);
     site.open(cell(0), MemoryJournal::new()).await;
     let cell = Arc::clone(&site.cells[&cell(0)]);

@@ -149,7 +149,7 @@ async fn a_suspended_leader_is_replaced_and_harms_nothing_when_it_goes_on() {
     let former = follow_leader(&mut site, &group).await;
     site.create(&(1..=12).collect::<Vec<usize>>());
     site.drive().await;
-    group.suspend(former.origin, true);
+    group.set_suspended(former.origin, true);
     // The suspended replica still believes that it leads. What it is told now either has no effect, or takes effect on
     // the state of the new leader.
     site.create(&[13, 14]);
@@ -165,7 +165,7 @@ async fn a_suspended_leader_is_replaced_and_harms_nothing_when_it_goes_on() {
         host: site.hosts_of(cell(0))[0],
     };
     let removal = former.cell.perform(removal);
-    group.suspend(former.origin, false);
+    group.set_suspended(former.origin, false);
     let refused = timeout(PATIENCE, removal).await.unwrap();
     assert!(
         matches!(refused, Err(LinkError::NotLeading { .. })),
@@ -182,13 +182,13 @@ async fn a_leader_whose_store_does_not_answer_ends_its_connections() {
     let (_site, group) = three(2, 8).await;
     let former = group.wait_for_leader().await;
     let mut connection = former.cell.connect().await.unwrap();
-    group.suspend(former.origin, true);
+    group.set_suspended(former.origin, true);
     // The suspended replica cannot read the journal, so it does not learn that another one leads.
     let ended = async { while connection.from_cell.recv().await.is_some() {} };
     timeout(PATIENCE, ended).await.unwrap();
     assert!(former.cell.connect().await.is_err());
     assert_ne!(group.wait_for_leader().await.origin, former.origin);
-    group.suspend(former.origin, false);
+    group.set_suspended(former.origin, false);
 }
 
 struct Simulation {
@@ -244,10 +244,10 @@ impl Simulation {
 
     fn resume_or_suspend(&mut self) {
         match self.suspended.take() {
-            Some(origin) => self.group.suspend(origin, false),
+            Some(origin) => self.group.set_suspended(origin, false),
             None => {
                 if let Some(leader) = self.group.leader() {
-                    self.group.suspend(leader.origin, true);
+                    self.group.set_suspended(leader.origin, true);
                     self.suspended = Some(leader.origin);
                 }
             }
@@ -274,7 +274,7 @@ async fn simulate(seed: u64) {
         simulation.step().await;
     }
     if let Some(origin) = simulation.suspended {
-        simulation.group.suspend(origin, false);
+        simulation.group.set_suspended(origin, false);
     }
     simulation.site.control.faults.lock().is_down = false;
     simulation.site.control.faults.lock().loses_one_in = 0;

@@ -39,6 +39,7 @@ async fn reopen(site: &mut Site, directory: &std::path::Path) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cell_that_ends_at_any_moment_continues_from_its_store() {
     let directory = tempfile::tempdir().unwrap();
+    // One cell with six hosts of 32 processors each.
     let mut site = Site::new(1, 6, 32);
     site.control.world.lock().fails_one_in = 5;
     reopen(&mut site, directory.path()).await;

@@ -64,6 +64,7 @@ impl Simulation {
 }
 
 async fn simulate(seed: u64) {
+    // Each cell has four hosts of 24 processors.
     let site = Site::new(CELLS, 4, 24);
     {
         let mut world = site.control.world.lock();

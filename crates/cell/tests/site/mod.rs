@@ -39,7 +39,7 @@ pub struct Control {
     pub faults: Arc<Mutex<PlacementFaults>>,
 }
 
-/// The faults of placement's answers.
+/// The faults of placement's answers, and counts of the calls so far.
 #[derive(Debug, Default)]
 pub struct PlacementFaults {
     /// Whether placement cannot be reached.
@@ -48,6 +48,7 @@ pub struct PlacementFaults {
     pub loses_one_in: usize,
     pub calls: usize,
     pub claim_requests: usize,
+    /// Decides which responses are lost; `None` for a generator with a fixed seed.
     pub rng: Option<Rng>,
 }
 
@@ -95,8 +96,8 @@ impl PlacementLink for Control {
 pub struct Site {
     pub control: Control,
     pub cells: BTreeMap<CellId, Arc<Cell>>,
-    /// Finds the replica that works as the cell, if there are several of it. While this finds none, the one in `cells`
-    /// is called.
+    /// Finds the replica that works as the cell, in tests with several replicas of one cell. While this finds none,
+    /// control calls the one in `cells`.
     pub leader: Option<Box<dyn Fn() -> Option<Arc<Cell>> + Send + Sync>>,
     agents: Vec<JoinHandle<()>>,
 }
@@ -122,6 +123,7 @@ impl Site {
         // Real cells replace the cells and the network of the simulated world.
         world.cells.clear();
         world.network.clear();
+        // The scheduler ranks the hosts in random order, so that builds do not all go to the same hosts.
         world.shuffles = true;
         let control = Control {
             world: Arc::new(Mutex::new(world)),
@@ -213,6 +215,7 @@ impl Site {
         let to_cells = {
             let mut world = self.control.world.lock();
             world.at = now();
+            // Messages that the simulated world sent by itself are dropped: `effects` repeats them.
             world.network.clear();
             let effects = world.control.conductor.effects();
             let mut to_cells: BTreeMap<CellId, Vec<_>> = BTreeMap::new();

@@ -114,7 +114,7 @@ impl Group {
 
     /// Suspends a replica, so that the other replicas hear nothing from it and its appends wait; or lets a suspended
     /// replica continue.
-    pub fn suspend(&self, origin: u64, is_suspended: bool) {
+    pub fn set_suspended(&self, origin: u64, is_suspended: bool) {
         let mut members = self.members.write();
         let Some(member) = members.iter_mut().find(|member| member.origin == origin) else {
             return;
