@@ -11,7 +11,8 @@ use crate::config::{ConfigErrors, chain};
 use crate::options::{self, AuditDestination};
 
 /// Opens the audit log, if the options name a destination, and makes it the log of the process
-/// ([`process_log`]). The file of the log is in `directory` unless the options name one.
+/// ([`process_log`]). The file of the log is in `directory` unless the options name one. Returns `None` if no audit log
+/// is configured.
 ///
 /// # Errors
 ///

@@ -151,7 +151,8 @@ fn control_client_options(
     }
 }
 
-/// The link to the authority, which renews the cell's own certificate and those of its agents.
+/// The link to the authority for the cell's agents, whose renewals the cell forwards; `None` if the cell has no
+/// certificate. Also starts the task that keeps the cell's own certificate valid.
 fn authority_link(
     client_options: &ClientOptions,
     credentials: Option<&Arc<Credentials>>,
@@ -189,6 +190,7 @@ async fn serve(
     let client_options = control_client_options(options, token.clone(), credentials.as_ref());
     let placement = placement_client(client_options.clone())?;
     let socket = bind(options.listen, "cell")?;
+    // The listener for the metrics of a cell has no TLS.
     let (metrics, tls) = (options.metrics_listen, None);
     let metrics = metrics.map(|listen| bind(listen, "cell.metrics"));
     let (health_handle, _) = health::start(metrics.transpose()?.map(Socket::Bound), tls)?;

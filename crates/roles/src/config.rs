@@ -1,5 +1,5 @@
-//! The sources of option values: defaults, the configuration file, the environment, and flags, each
-//! overriding the previous ones. Each value has its source, which errors name.
+//! The sources of option values, in layers: defaults, the configuration file, the environment, and flags. Each layer
+//! overrides the previous ones. Each value has its source, which errors name.
 
 mod environment;
 mod file;

@@ -55,7 +55,9 @@ pub async fn get(service: &Arc<PlacementService>, uri: &str) -> anyhow::Result<R
     let request = Request::get(uri)
         .header("x-auth-token", "admin")
         .body(Empty::<Bytes>::new())?;
-    let response = placewright_http::handle(service, request, None).await;
+    // The request did not come over a connection.
+    let remote_address = None;
+    let response = placewright_http::handle(service, request, remote_address).await;
     if !response.status().is_success() {
         bail!("{uri}: status {}", response.status());
     }

@@ -17,7 +17,7 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit};
 use crate::config::ConfigErrors;
 use crate::options::{self, SecretsOptions};
 
-/// The key file beside a store, for a role without another one.
+/// The key file beside a store, for a role for which neither a key file nor a command is configured.
 #[must_use]
 pub fn default_key_file(store: &Path) -> PathBuf {
     let mut name = OsString::from(store.as_os_str());

@@ -20,7 +20,7 @@ pub struct CommandOptions {
 /// Sections that only one command reads.
 const SINGLE_COMMAND_SECTIONS: [&str; 2] = ["cell", "agent"];
 
-/// The keys that a command reads of a section.
+/// The keys that a command reads of a section: all of them, only those in a list, or all but those in a list.
 #[derive(Debug, Clone, Copy)]
 enum KeySet {
     All,

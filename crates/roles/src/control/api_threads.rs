@@ -21,8 +21,8 @@ use crate::options::Options;
 /// disk, another one computes.
 const COSTLY_PER_PROCESSOR: usize = 2;
 
-/// The nice value of the threads for costly requests. They get about a third of the processor time of another thread
-/// that wants the same processor, so a thread for sockets seldom waits for them within a poll.
+/// The nice value of the threads for costly requests. With it they get about a third of the processor time that another
+/// thread on the same processor gets, so they seldom interrupt a thread for sockets in the middle of a request.
 const COSTLY_NICE: i32 = 5;
 
 /// Two Tokio runtimes: one for sockets and requests that are not costly, one for costly requests.

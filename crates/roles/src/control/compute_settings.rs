@@ -19,7 +19,7 @@ impl ComputeSettings {
     ///
     /// # Errors
     ///
-    /// A file cannot be read, or the places of a level are to be seen that is not to be seen itself.
+    /// A file cannot be read, or `compute.topology_places` names a level that `compute.topology_levels` does not.
     pub(super) fn read(options: &Options) -> Result<Self, ConfigErrors> {
         let compute = &options.compute;
         let error = |option: &str, reason: &dyn std::error::Error| {

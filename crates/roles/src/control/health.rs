@@ -20,9 +20,9 @@ impl HealthHandle {
     }
 }
 
-/// Serves health checks and metrics on a thread of its own, if there is a socket for it; returns a
-/// copy of the listening socket. Until the service is set, checks report that the process is
-/// starting.
+/// Serves health checks and metrics on a thread of its own, if there is a socket for it. Also returns a copy of the
+/// listening socket, which can be offered to a successor of this process. Until the service is set, checks report that
+/// the process is starting.
 ///
 /// # Errors
 ///

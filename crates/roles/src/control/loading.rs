@@ -44,6 +44,7 @@ pub(super) async fn end_predecessor_and_load(
     let inherited = ended.await??;
     let grpc_listener = socket.map(Socket::listen).transpose()?;
     let address = options.control.replica_address.as_deref();
+    // `Err` is no failure: it returns the observer, which a process without other replicas needs below.
     let replica = match (address, &grpc_listener) {
         (Some(address), Some(listener)) => {
             // This is a copy of the listening socket; the original is kept for a successor of this process.

@@ -67,8 +67,8 @@ fn most_verbose(filter: &Targets) -> LevelFilter {
 /// The most bytes of lines that are queued.
 const QUEUE_BYTES_MAX: usize = 8 << 20;
 
-/// While the queue is full, this many bytes of the newest lines are kept in addition to the queue, and older ones among
-/// them are dropped and counted. So the last lines of a program are written even if the queue was full.
+/// While the queue is full, new lines are kept beside it, up to this many bytes; beyond that the oldest of them are
+/// dropped and counted. So the last lines of a program are written even if the queue was full.
 const NEWEST_BYTES_MAX: usize = 64 << 10;
 
 /// The wait before the next attempt when the output accepts nothing.
@@ -123,7 +123,7 @@ impl QueuedLines {
         }
         self.newest_bytes += line.len();
         self.newest.push_back(line.to_vec());
-        // The newest line is held in any case.
+        // The newest line is kept, however long it is.
         while self.newest_bytes > NEWEST_BYTES_MAX && self.newest.len() > 1 {
             let oldest = self.newest.pop_front();
             self.newest_bytes -= oldest.map_or(0, |line| line.len());

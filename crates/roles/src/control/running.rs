@@ -160,8 +160,8 @@ impl RunningControl {
         let handles = (placement, &scheduler);
         let services = CommonServices::new(options, &gateway, handles, &loaded.replica);
         let conductor_metrics = (metrics.audits, metrics.placements);
-        let more = (conductor_metrics, sealer, metrics.admission);
-        let runtime = start_conductor(options, &engine, scheduler, &services.placement, more)?;
+        let others = (conductor_metrics, sealer, metrics.admission);
+        let runtime = start_conductor(options, &engine, scheduler, &services.placement, others)?;
         let mut parts = ListenerParts {
             limits,
             tls: &tls,
@@ -177,6 +177,7 @@ impl RunningControl {
             token: checked.token,
             identity,
             connection_limits: limits,
+            // `offer_restart` replaces this.
             hand_over: Arc::default(),
             gateway,
             apis,
@@ -373,6 +374,7 @@ impl RunningControl {
     }
 }
 
+/// The result of a start that a signal ended: always `None`.
 fn stopped_while_loading() -> Option<RunningControl> {
     tracing::info!("stopped while the state was being loaded");
     None

@@ -183,6 +183,7 @@ async fn image_api(
     let path = options.image.folder.clone();
     let path = path.unwrap_or_else(|| options.store.directory().join("images"));
     let control = runtime.control().clone();
+    // The images whose bytes are in the folder.
     let known = control.read(|state, _| {
         let images = state.conductor.images().iter();
         let with_bytes = images.filter(|(_, image)| image.content.is_some());

@@ -61,7 +61,7 @@ fn listeners(options: &Options) -> [ListenerOptions<'_>; 8] {
 /// A listener with TLS.
 struct Listener {
     section: &'static str,
-    /// The configuration of TLS for the side of the server, from the listener's files.
+    /// The listener's TLS configuration, which is read from its files, and read again when they change.
     server: Arc<FileBacked<LoadedServer, FileError>>,
     /// Whether the listener also serves HTTP without TLS.
     allows_plain: bool,

@@ -40,6 +40,7 @@ enum RenewError {
     Link(#[from] LinkError),
     #[error(transparent)]
     Pki(#[from] PkiError),
+    /// The thread that reads or writes the folder panicked, or did not run because the process ends.
     #[error("the folder cannot be written")]
     Interrupted,
 }

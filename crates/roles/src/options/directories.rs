@@ -30,13 +30,14 @@ impl StoreOptions {
     }
 }
 
-/// An address without its parts that may be secret, which are before an `@` and after a `?`. Empty without a scheme.
+/// An address without its parts that may be secret, which are before an `@` and after a `?`. Empty if the address
+/// has no scheme.
 fn without_secrets(url: &str) -> String {
     let url = url.split('?').next().unwrap_or_default();
     match url.split_once("://") {
         Some((scheme, rest)) => {
-            let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
-            format!("{scheme}://{place}")
+            let without_user = rest.rsplit_once('@').map_or(rest, |(_, behind)| behind);
+            format!("{scheme}://{without_user}")
         }
         None => String::new(),
     }

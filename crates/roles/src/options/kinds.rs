@@ -173,7 +173,7 @@ impl OptionType for Vec<String> {
     }
 }
 
-/// Users with roles and a project of their own: name, roles, project.
+/// Users with their roles: the name, the roles, and the project, if one is named for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserGrants(pub Vec<(String, Vec<String>, Option<String>)>);
 
@@ -274,6 +274,7 @@ impl OptionType for QuotaDefaults {
     }
 }
 
+/// Makes an enum of the values that an option may have, each with its text in the configuration.
 macro_rules! choices {
     ($(#[doc = $doc:literal])* $Name:ident { $($(#[doc = $help:literal])* $Variant:ident = $text:literal,)+ }) => {
         $(#[doc = $doc])*

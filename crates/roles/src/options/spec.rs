@@ -56,6 +56,8 @@ pub struct SectionSpec {
     pub help: &'static str,
 }
 
+/// Makes the options of one section: a struct with a field for each option, and the [`OptionSpec`] of each. An entry
+/// `name: Type = "default";` is one option, and its doc comment is the text of the help.
 macro_rules! section {
     (
         $(#[doc = $section_help:literal])+
@@ -113,6 +115,7 @@ macro_rules! section {
     };
 }
 
+/// Makes the struct `Options` of all sections, and the lists of all sections and options.
 macro_rules! options {
     ($($section:ident: $Section:ident;)+) => {
         /// The value of each option, by section.

@@ -36,12 +36,13 @@ impl OptionType for Option<CollectorUrl> {
     }
 }
 
-/// Whether spans can be sent to a collector at this address: of HTTP, with a host, and without what is not part of an
-/// address of a folder or would be shown in the log: users, passwords, queries.
+/// Whether this is an address to which spans can be sent: a URL of HTTP or HTTPS with a host. A query or a fragment is
+/// refused, because `/v1/traces` is appended to the address; a user or password is refused, because the log shows the
+/// address.
 fn is_collector(url: &str) -> bool {
     let is_plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '?' | '#' | '@');
     let is_http = url.starts_with("http://") || url.starts_with("https://");
-    // The parser passes over superfluous slashes, which are rather a lost host.
+    // `reqwest::Url` ignores a third slash. Here it more likely means that the host was forgotten.
     let has_host = !url.contains(":///");
     is_http && has_host && url.chars().all(is_plain) && reqwest::Url::parse(url).is_ok()
 }

@@ -147,7 +147,7 @@ impl<M: ReplicatedMachine> Follower<M> {
         self.peers.begin(leader.epoch, other, Instant::now());
     }
 
-    /// Follows a leader until it seems to be gone; returns the sign of that.
+    /// Follows a leader until it seems to be gone. Returns why it seems to be gone, as a text for the log.
     async fn follow(&self, leader: &Leadership) -> String {
         if leader.address == self.own.address {
             return "it was this replica before its last start".into();

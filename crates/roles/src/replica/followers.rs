@@ -15,14 +15,16 @@ use super::peers::Peers;
 #[derive(Debug)]
 pub(crate) struct Followers {
     state: Mutex<State>,
-    /// Is given the list of followers at each change.
+    /// The list of the other replicas, which gets the followers at each change.
     peers: Arc<Peers>,
+    /// The addresses of the followers, for the streams to them.
     addresses: watch::Sender<Vec<ReplicaAddress>>,
 }
-/// The data of one follower.
 
+/// The followers, and what their registration needs.
 #[derive(Debug, Default)]
 struct State {
+    /// The number that the stream of the next follower gets.
     next_stream: u64,
     /// The entry with which this replica last began to lead, as the last follower that joined knows it.
     epoch: u64,
@@ -30,15 +32,18 @@ struct State {
     followers: BTreeMap<u64, KnownFollower>,
 }
 
+/// The data of one follower.
 #[derive(Debug)]
 struct KnownFollower {
     /// The entry with which this replica began to lead, as the follower knows it.
     epoch: u64,
-    /// The number of the stream in [`State::followers`].
+    /// The number of the follower, which is a new one at each of its starts.
     origin: u64,
+    /// The address at which other replicas reach the follower.
     address: String,
+    /// The release of Placewright that the follower runs.
     release: String,
-    /// The last entry that it has applied.
+    /// The last entry that the follower has applied.
     sequence: u64,
 }
 
@@ -46,6 +51,7 @@ struct KnownFollower {
 #[derive(Debug)]
 pub(crate) struct Joined {
     followers: Arc<Followers>,
+    /// The number of the follower's stream in [`State::followers`].
     stream: u64,
 }
 
@@ -63,8 +69,8 @@ impl Followers {
         self.addresses.subscribe()
     }
 
-    /// Passes the new list of followers to `peers` and to the streams of all followers. It leaves out followers that
-    /// joined when this replica led before: their streams are about to end.
+    /// Passes the new list of followers to `peers` and to the streams of all followers. The list has no followers that
+    /// joined in an earlier epoch in which this replica led: their streams are about to end.
     fn publish(&self, state: &State) {
         let followers = state.followers.values();
         let addresses: Vec<_> = followers
@@ -99,8 +105,8 @@ impl Followers {
         }
     }
 
-    /// The number and address of the follower that has applied the most entries, without the replica that has the
-    /// number `excluded`.
+    /// The number and address of the follower that has applied the most entries, among all followers but the one with
+    /// the number `excluded`. `None` if there is no such follower.
     pub(crate) fn best_except(&self, excluded: u64) -> Option<(u64, String)> {
         let state = self.state.lock();
         let followers = state.followers.values();

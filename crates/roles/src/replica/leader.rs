@@ -132,7 +132,7 @@ impl<M: ReplicatedMachine> LeadingReplica<M> {
     }
 }
 
-/// The newest version that both replicas know; none if there is no such version.
+/// The newest version that both replicas know; `None` if there is no such version.
 fn common_version(own: CommandVersions, other: CommandVersions) -> Option<u32> {
     let newest = own.newest.min(other.newest);
     (newest >= own.oldest.max(other.oldest)).then_some(newest)
@@ -170,7 +170,7 @@ struct FollowerStream<M: ReplicatedMachine> {
     joined: Joined,
     /// The content of the next message to the follower.
     news: LeaderNews,
-    /// The batches for the next message.
+    /// Collects the batches for the next message.
     batches: EntryBatches,
     /// The addresses of all followers.
     followers: watch::Receiver<Vec<ReplicaAddress>>,
@@ -304,7 +304,8 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
         decoded.collect()
     }
 
-    /// Decodes a command; replies with a failure if it cannot be decoded.
+    /// Decodes a command; returns its number and the command. If it cannot be decoded, replies with a failure and
+    /// returns `None` as the command.
     fn decode(&mut self, command: HandedCommand) -> (u64, Option<M::Command>) {
         match M::decode_command(command.version, &command.bytes) {
             Ok(decoded) => (command.number, Some(decoded)),

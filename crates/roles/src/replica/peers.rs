@@ -302,8 +302,9 @@ mod tests {
         assert_eq!(found(2).await, Ok(Some(b"two".to_vec())));
         assert_eq!(found(3).await, Ok(Some(b"three".to_vec())));
         assert!(found(4).await.is_err());
-        for nobodys in [1, 5, 6] {
-            assert_eq!(found(nobodys).await, Ok(None));
+        // Candidates of this replica, of one that keeps none, and of no replica at all.
+        for first_bits in [1, 5, 6] {
+            assert_eq!(found(first_bits).await, Ok(None));
         }
     }
 

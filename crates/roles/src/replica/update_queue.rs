@@ -57,8 +57,8 @@ impl UpdateQueue {
     }
 
     /// Puts an update into the queue. Returns `None` if the other replica is left out, or too many updates wait. After
-    /// a replica was left out, the first call tries whether it answers again, and no further updates are queued until
-    /// it has.
+    /// a replica was left out, the first call shows whether it answers again; no further updates are queued until that
+    /// call was answered.
     fn push(self: &Arc<Self>, posted: PostedUpdate) -> Option<oneshot::Receiver<Receipt>> {
         let (receipt, receiver) = oneshot::channel();
         let is_first = {

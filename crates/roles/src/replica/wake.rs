@@ -77,9 +77,13 @@ impl Wake {
         while state.end <= after && !state.is_wake_requested {
             let is_in_store = state.store_end > after;
             let until = match (state.has_leader, is_in_store) {
+                // The leader will report new entries.
                 (true, false) => started + timeout,
+                // The leader is about to send the entries.
                 (true, true) => *store_reported_at.get_or_insert_with(Instant::now) + SEND_TIME_MAX,
+                // Nobody reports new entries, so the caller has to read the store soon.
                 (false, false) => started + timeout.min(POLL_INTERVAL),
+                // The store has the entries, and nobody sends them.
                 (false, true) => break,
             };
             if Instant::now() >= until {

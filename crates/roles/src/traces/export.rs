@@ -15,11 +15,13 @@ const BATCH_MAX: usize = 512;
 const GATHER: Duration = Duration::from_millis(500);
 /// The time-out of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a batch is sent before it is dropped, and the first wait in between, which doubles.
+/// How often a batch is sent before it is dropped.
 const TRIES: u32 = 4;
+/// The wait after the first failure of a batch; each further wait is twice as long.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The answers after which OTLP has a batch sent again. After others it would not be taken either.
+/// The statuses after which, by the specification of OTLP, a client may send a batch again. After any other status the
+/// batch is dropped.
 const RETRIED: [StatusCode; 4] = [
     StatusCode::TOO_MANY_REQUESTS,
     StatusCode::BAD_GATEWAY,
@@ -52,7 +54,8 @@ impl Exporter {
         }
         let client = reqwest::Client::builder()
             .timeout(TIMEOUT)
-            // What leaves the machine goes where the operator said, and nowhere else.
+            // Spans go to the configured address only: not to a proxy that the environment names, and not to the target
+            // of a redirect.
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .build();
@@ -83,7 +86,8 @@ impl Exporter {
             let mut may_retry = true;
             let why = match request.body(body.clone()).send().await {
                 Ok(answer) if answer.status().is_success() => {
-                    self.tracer.count_ended(spans.len(), true);
+                    let were_sent = true;
+                    self.tracer.count_ended(spans.len(), were_sent);
                     if !std::mem::replace(&mut self.is_well, true) {
                         tracing::info!(url = self.url, "the collector of traces takes spans again");
                     }
@@ -110,7 +114,8 @@ impl Exporter {
                 wait *= 2;
             }
         }
-        self.tracer.count_ended(spans.len(), false);
+        let were_sent = false;
+        self.tracer.count_ended(spans.len(), were_sent);
     }
 }
 
