@@ -1,8 +1,8 @@
 //! The program `placewright-bench`: benchmarks, and the replay of traces.
 //!
 //! Most benchmarks measure servers over the network; the servers that they start are the program `placewright` in the
-//! folder of this program. The benchmarks of races and refusals, and
-//! most of the experiments of `seeds`, measure the product's code in this process.
+//! folder of this program. The benchmarks of races and refusals, and most of the experiments of `seeds`, measure the
+//! product's code in this process.
 //! `placewright bench` and `placewright replay` run this program.
 
 #[macro_use(outln)]
@@ -56,8 +56,8 @@ pub fn run(
     Cli::try_parse_from(arguments)?.run()
 }
 
-/// Runs the command in the arguments of this process. The exit code is 1 for errors and for targets that
-/// were not met, and 2 for errors in the user's files and for an address that cannot be used, as for a wrong command line.
+/// Runs the command in the arguments of this process. The exit code is 1 for errors and for targets that were not met,
+/// and 2 for errors in the user's files and for an address that cannot be used, as for a wrong command line.
 #[must_use]
 pub fn main() -> ExitCode {
     match Cli::parse().run() {

@@ -118,8 +118,8 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// A file is not valid, the page's address cannot be used, the installation does not answer or has other hosts, or the
-    /// results cannot be written.
+    /// A file is not valid, the page's address cannot be used, the installation does not answer or has other hosts, or
+    /// the results cannot be written.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
         let nodes = nodes::read(&self.nodes).context("--nodes")?;
         let mut tasks = tasks::read(&self.tasks).context("--tasks")?;

@@ -152,8 +152,8 @@ impl Drawing {
     }
 }
 
-/// A step between ticks that people can add up: 1, 2 or 5 times a power of ten. It divides the largest value into so
-/// many parts at most.
+/// A step between ticks that people can add up: 1, 2 or 5 times a power of ten. It divides the largest value into at
+/// most `parts_max` parts.
 pub(crate) fn round_step(largest: f64, parts_max: f64) -> f64 {
     let power = 10_f64.powf((largest / parts_max).log10().floor());
     let mut steps = [1.0, 2.0, 5.0, 10.0]
@@ -165,7 +165,7 @@ pub(crate) fn round_step(largest: f64, parts_max: f64) -> f64 {
         .unwrap_or(largest)
 }
 
-/// Round values from 0 up to the largest, which divide an axis into so many parts at most.
+/// Round values from 0 up to the largest, which divide an axis into at most `parts_max` parts.
 pub(crate) fn ticks(largest: f64, parts_max: f64) -> impl Iterator<Item = f64> {
     let step = round_step(largest, parts_max);
     let ticks = (0..).map(move |part| step * f64::from(part));

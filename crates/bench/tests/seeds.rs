@@ -1,4 +1,5 @@
-//! `placewright-bench seeds` writes the page of the experiments, and the page in the documents is one that it has written.
+//! `placewright-bench seeds` writes the page of the experiments, and the page in the documents is one that it has
+//! written.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -17,7 +18,7 @@ const SECTIONS: [(&str, &str); 6] = [
     ("Cells, and cells that are down", "| servers a second |"),
 ];
 
-/// As `tests/peers/nova/scheduler.py` prints it.
+/// Figures of Nova, in the form in which `tests/peers/nova/scheduler.py` prints them.
 const NOVA: &str = r#"{
  "nova": "34.0.0",
  "python": "3.11.2",
@@ -43,7 +44,7 @@ const NOVA: &str = r#"{
 
 #[test]
 fn the_command_writes_the_page_with_its_plots() {
-    // It stays, so that the page can be looked at.
+    // This directory is not deleted after the test, so that a developer can look at the page.
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("seeds");
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir_all(&directory).unwrap();
@@ -92,7 +93,7 @@ fn the_command_writes_the_page_with_its_plots() {
 }
 
 #[test]
-fn figures_of_nova_that_cannot_be_are_refused() {
+fn impossible_figures_of_nova_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("nova.json");
     let refusal = |text: Option<&str>| {
@@ -133,7 +134,7 @@ fn figures_of_nova_that_cannot_be_are_refused() {
 #[test]
 fn the_page_in_the_documents_is_as_it_was_written() {
     let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    // Until the first full run there is none.
+    // There is no page before the first full run of the experiments.
     let Ok(page) = fs::read_to_string(documents.join("experiments.md")) else {
         return;
     };
@@ -146,7 +147,7 @@ fn the_page_in_the_documents_is_as_it_was_written() {
     }
 }
 
-/// Each row of a table has as many cells as the heading, and none is empty.
+/// Checks that each row of a table has as many cells as the heading, and that none is empty.
 fn check_tables(page: &str) {
     let mut columns = None;
     let mut rows = 0;

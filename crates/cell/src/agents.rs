@@ -235,9 +235,9 @@ pub(crate) fn restart_session(shared: &Shared, host: HostId) -> Reply {
     }
 }
 
-/// Session starts that were submitted and are not decided yet. However the submission ends, even by a panic, the undecided
-/// sessions end with it, and agents are ordered to begin new ones in their place, because an agent announces a session
-/// only once.
+/// Session starts that were submitted and are not decided yet. However the submission ends, even by a panic, the
+/// undecided sessions end with it, and agents are ordered to begin new ones in their place, because an agent announces
+/// a session only once.
 struct PendingSessions {
     /// By host, the number of the session that is not decided yet.
     undecided: BTreeMap<HostId, u64>,

@@ -1,5 +1,5 @@
-//! Orders that follow from a change are sent to agents only once the change is durable. The journal holds its appends back,
-//! and a test lets them through one by one.
+//! Orders that follow from a change are sent to agents only once the change is durable. The journal holds its appends
+//! back, and a test lets them through one by one.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -113,7 +113,8 @@ impl HeldCell {
         tokio::spawn(async move { cell.deliver(vec![envelope]).await })
     }
 
-    /// Checks that the agent gets no order that is too early. It waits long enough for repetitions of orders to come, too.
+    /// Checks that the agent gets no order that is too early. It waits long enough for repetitions of orders to come,
+    /// too.
     async fn expect_no_order(&mut self, is_too_early: impl Fn(&ToAgent) -> bool) {
         let from_cell = &mut self.session.connection.from_cell;
         let receiving = async {

@@ -1,5 +1,5 @@
-//! Parts of the roles without sockets: the Placement API, for commands that print what a server would respond, and replicas
-//! of control, for measurements.
+//! Parts of the roles without sockets: the Placement API, for commands that print what a server would respond, and
+//! replicas of control, for measurements.
 
 use std::sync::Arc;
 

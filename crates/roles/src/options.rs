@@ -1,5 +1,5 @@
-//! The table of all options: one entry makes a key of the configuration file, an environment variable, a flag, a line of
-//! `--help` and a row of docs/configuration.md. Code reads the value of an option as a field of [`Options`];
+//! The table of all options: one entry makes a key of the configuration file, an environment variable, a flag, a line
+//! of `--help` and a row of docs/configuration.md. Code reads the value of an option as a field of [`Options`];
 //! `config/reads.rs` says which commands read the option. The entries of each section are in a file of `options/`.
 
 mod agent;

@@ -229,7 +229,7 @@ impl BootsBench {
         Ok(self.figures(&progress, time, allocations_left))
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a rate needs no 53 bits")]
+    #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
     fn figures(
         &self,
         progress: &TaskProgress,

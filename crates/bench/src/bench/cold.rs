@@ -138,7 +138,7 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-#[allow(clippy::cast_precision_loss, reason = "a size in MiB needs no 53 bits")]
+#[allow(clippy::cast_precision_loss, reason = "sizes in bytes are below 2^53")]
 fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }

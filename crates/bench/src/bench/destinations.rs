@@ -126,12 +126,13 @@ impl DestinationsBench {
             load_hosts(placement, scheduler, self.hosts, connections).await;
         self.check_response(scheduler).await?;
         let cpu_before_s = server.cpu_s()?;
-        let phase = destinations_phase(0, self.alternates, self.flavors, self.seconds);
+        let first_instance = 0;
+        let phase = destinations_phase(first_instance, self.alternates, self.flavors, self.seconds);
         let destinations = run_phase(scheduler, connections, phase).await;
         let server_cpu_s = server.cpu_s()? - cpu_before_s;
         #[allow(
             clippy::cast_precision_loss,
-            reason = "a count of failures needs no 53 bits"
+            reason = "counts of failures are below 2^53"
         )]
         let failed = [&load, &states, &fill, &destinations]
             .iter()
@@ -208,7 +209,8 @@ pub(super) fn destinations_phase(
     }
 }
 
-/// Deletes the allocations of instances of a [`destinations_phase`], so many from the first.
+/// Deletes the allocations of the first `instances` instances of a [`destinations_phase`], which are numbered from
+/// `first`.
 pub(super) fn release_phase(first: u64, instances: u64) -> Phase {
     let base = base();
     Phase {

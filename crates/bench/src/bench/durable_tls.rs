@@ -183,13 +183,14 @@ impl TlsBench {
     }
 }
 
-/// Writes a self-signed certificate and its key for a server; returns the certificate as authority.
+/// Writes a self-signed certificate and its key for a server. Returns the certificate as the authority that clients
+/// trust.
 fn write_certificate(directory: &Path) -> anyhow::Result<Authorities> {
-    let key_pair = rcgen::generate_simple_self_signed(vec![NAME.to_owned()])?;
-    let certificate = key_pair.cert.pem();
+    let certified_key = rcgen::generate_simple_self_signed(vec![NAME.to_owned()])?;
+    let certificate = certified_key.cert.pem();
     std::fs::write(directory.join("server.pem"), &certificate)?;
     let key = directory.join("server.key");
-    std::fs::write(&key, key_pair.signing_key.serialize_pem())?;
+    std::fs::write(&key, certified_key.signing_key.serialize_pem())?;
     Ok(Authorities::from_pem(certificate.as_bytes())?)
 }
 

@@ -126,7 +126,7 @@ pub(super) fn report(number: u64, cell: Uuid) -> HostReport {
     report
 }
 
-/// Has a scheduler apply the report of a host.
+/// Applies the report of a host to a scheduler.
 pub(super) fn apply_report(
     scheduler: &mut Scheduler,
     host: Uuid,

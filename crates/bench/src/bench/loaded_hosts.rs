@@ -42,7 +42,7 @@ impl LoadedHosts {
     }
 }
 
-/// Loads so many hosts of three sizes, each of which is two thirds full.
+/// Loads `hosts` hosts of three sizes, each of which is about two thirds full.
 pub(super) async fn load_hosts(
     placement: SocketAddr,
     scheduler: SocketAddr,
@@ -103,7 +103,8 @@ impl Host {
 
     /// A share of all resources that can be allocated, in percent, as the amounts of one allocation.
     pub(super) fn resources_json(&self, percent: u64) -> String {
-        let part_of = |total: u64| total * percent / 100;
+        // The capacities that follow from the inventories in [`host_requests`].
+        let part_of = |capacity: u64| capacity * percent / 100;
         format!(
             "{{\"VCPU\":{},\"MEMORY_MB\":{},\"DISK_GB\":{}}}",
             part_of(self.cpus * 4),

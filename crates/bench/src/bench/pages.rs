@@ -1,5 +1,5 @@
-//! `placewright bench pages`: what the streams of the page cost. A server with hosts that are two thirds full, pages that
-//! have the fleet open as browsers do, and claims beside them, in turn with claims without pages.
+//! `placewright bench pages`: what the streams of the page cost. A server with hosts that are two thirds full, pages
+//! that have the fleet open as browsers do, and claims beside them, in turn with claims without pages.
 
 mod changes;
 mod open_pages;
@@ -64,15 +64,16 @@ const MEMORY_MB_MAX: f64 = 64.0;
 const ROUNDS: u32 = 12;
 /// How long hosts change before the memory is read, in seconds.
 const SETTLING_S: f64 = 4.0;
-/// How long pages take nothing from their connections, in seconds: the time in which the buffers of the system fill, and
-/// the 10 s after which the service drops them (docs/ui.md).
+/// How long pages take nothing from their connections, in seconds: the time in which the buffers of the system fill,
+/// and the 10 s after which the service drops them (docs/ui.md).
 const STALLED_S: f64 = 30.0;
-/// The difference of the numbers of instances of two rounds.
+/// The distance between the numbers of the first instances of two measurements: more than any measurement claims.
 const INSTANCES_OF_ROUND: u64 = 1 << 32;
 /// The scheduler's rules: hosts are reported once here, and have to be up until the end.
 const RULES: &str = "[filter_scheduler]\nservice_down_time_s = 1000000\n";
-/// The requests of the scheduler's bench.
+/// The alternates of each claim, as in `bench destinations`.
 const ALTERNATES: usize = 2;
+/// The number of different flavors among the claims, as in `bench destinations`.
 const FLAVORS: u64 = 100;
 
 #[derive(Debug, Serialize)]
@@ -234,7 +235,7 @@ impl PagesBench {
                 if let Some(pages) = pages {
                     rounds.sent_bytes += pages.close()?;
                 }
-                // Otherwise the hosts were full before the last round.
+                // Without this the hosts would be full before the last round.
                 let release = release_phase(first, results.succeeded);
                 let released = run_phase(listeners.placement, self.connections, release).await;
                 rounds.failed += results.failed + released.failed;
@@ -248,8 +249,8 @@ impl PagesBench {
         Ok(rounds)
     }
 
-    /// The server's memory after hosts have changed for a while, in megabytes. The changes add no rows, so that the state
-    /// does not grow by them.
+    /// The server's memory after hosts have changed for a while, in megabytes. The changes add no rows, so that the
+    /// state does not grow by them.
     async fn settled_memory_mb(
         &self,
         server: &ServerProcess,
@@ -293,7 +294,8 @@ impl PagesBench {
     }
 }
 
-/// The median of the rounds' rates with pages, in percent of those without pages in the same round.
+/// The median of the rounds' rates with pages, in percent of those without pages in the same round. The number of
+/// rounds is even, so the median is the mean of the two values in the middle.
 fn percent_of(without: &[PhaseResults], with: &[PhaseResults]) -> f64 {
     let rate = |phase: &PhaseResults| count(phase.succeeded) / phase.seconds;
     let mut percents: Vec<f64> = without

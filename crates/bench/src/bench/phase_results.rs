@@ -70,7 +70,7 @@ impl PhaseResults {
             seconds: time.as_secs_f64(),
             succeeded,
             failed: responses - succeeded,
-            #[allow(clippy::cast_precision_loss, reason = "a rate needs no 53 bits")]
+            #[allow(clippy::cast_precision_loss, reason = "counts are below 2^53")]
             requests_per_second: succeeded as f64 / time.as_secs_f64(),
             p50_ms: percentile_ms(0.5),
             p99_ms: percentile_ms(0.99),

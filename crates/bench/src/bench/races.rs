@@ -242,7 +242,7 @@ impl Round {
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "a count needs no 53 bits")]
+#[allow(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 fn count(number: u64) -> f64 {
     number as f64
 }

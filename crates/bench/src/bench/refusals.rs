@@ -158,7 +158,8 @@ impl RefusalsBench {
                      \"claim\": false}}"
                 );
                 let host = number as u64 % self.hosts;
-                let change = claim_disk(host, number as u64, kinds.len() as u64);
+                let kind_index = kinds.len() as u64;
+                let change = claim_disk(host, number as u64, kind_index);
                 submit_all(&engine, [change]).await?;
                 let start = Instant::now();
                 let (status, text) = request_destination(&service, body).await?;
@@ -257,7 +258,9 @@ async fn send(
     service: &Arc<SchedulerService>,
     request: Request<Full<Bytes>>,
 ) -> anyhow::Result<(u16, String)> {
-    let response = placewright_http::handle(service, request, None).await;
+    // The request did not come over a connection.
+    let remote_address = None;
+    let response = placewright_http::handle(service, request, remote_address).await;
     let status = response.status().as_u16();
     let body = response.into_body().collect().await;
     let body = body.map_err(|error| anyhow::anyhow!("{error}"))?.to_bytes();

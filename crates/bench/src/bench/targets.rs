@@ -36,7 +36,7 @@ pub(crate) fn at_most(name: &'static str, figure: f64, bound: f64) -> TargetedFi
 }
 
 /// A count as a figure.
-#[allow(clippy::cast_precision_loss, reason = "a figure needs no 53 bits")]
+#[allow(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 pub(crate) fn count(number: u64) -> f64 {
     number as f64
 }

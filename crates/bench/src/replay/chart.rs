@@ -28,8 +28,9 @@ const AXIS_PARTS_MAX: f64 = 8.0;
 const LOW_AXIS_PARTS_MAX: f64 = 4.0;
 /// A panel that is not higher than this is low.
 const LOW_PANEL_HEIGHT: f64 = 200.0;
-/// The width of a character of the legend, about, and of the line in front of a name with the spaces around both.
+/// The approximate width of a character of the legend.
 const CHARACTER_WIDTH: f64 = 9.0;
+/// The width in the legend of the short line before a name, with all spaces around the line and the name.
 const LEGEND_LINE_WIDTH: f64 = 48.0;
 
 /// A line of a panel.
@@ -59,7 +60,7 @@ pub(crate) fn draw(title: &str, tasks: usize, totals: &Amounts, samples: &[Sampl
     };
     let usage_lines = share_lines(totals, &samples);
     draw_panel(&mut drawing, &usage_panel, "allocated, %", &usage_lines);
-    #[expect(clippy::cast_precision_loss, reason = "a chart needs no 53 bits")]
+    #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
     let y_max = (tasks as f64).max(1.0);
     let tasks_panel = Panel {
         area: TASKS_PANEL,
@@ -105,7 +106,7 @@ fn task_lines(samples: &[&Sample]) -> Vec<Line> {
         points: samples
             .iter()
             .map(|sample| {
-                #[expect(clippy::cast_precision_loss, reason = "a chart needs no 53 bits")]
+                #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
                 let count = count(&sample.counts) as f64;
                 (sample.at_s, count)
             })

@@ -1,9 +1,9 @@
-//! The page of a replay (`--page`): serves it, and tells it how far the run is and how it ended.
+//! The page of a replay (`--page`): serves it, with how far the run is and how it ended.
 //!
-//! What is told is bounded, whatever the trace and the installation are: the samples are thinned out, and of reasons there
-//! are as many, and as long ones, as in the report on the terminal. Nothing of it is secret: not the address by which the
-//! installation was asked, which may have a password in it, no token, and of files the names alone. Reasons are in the
-//! installation's own words.
+//! The size of what the page shows is bounded, whatever the trace and the installation are: the samples are thinned
+//! out, and the reasons are limited in number and length as in the report on the terminal. The page shows no secrets:
+//! not the address of the installation, which may contain a password, no token, and only the names of files, not their
+//! folders. Reasons are in the installation's own words.
 
 use std::io;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ const FILE_NAME_LENGTH_MAX: usize = 200;
 /// Why there is no page.
 #[derive(Debug, Error)]
 pub(crate) enum PageError {
-    /// The address cannot be used. Nothing was asked of the installation.
+    /// The address cannot be used. No request was sent to the installation.
     #[error("--page {address}: cannot listen there")]
     Listen {
         address: SocketAddr,
@@ -41,7 +41,7 @@ pub(crate) enum PageError {
     },
 }
 
-/// Parses the address of a page, which is on this machine: the page asks nobody who they are.
+/// Parses the address of a page. It has to be a loopback address, because the page does not authenticate anybody.
 ///
 /// # Errors
 ///
@@ -82,13 +82,13 @@ pub(crate) fn file_name(path: &Path) -> String {
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
-    /// It waits for the hosts, or makes flavors.
+    /// The replay waits for the hosts, or creates flavors.
     Waiting,
     Running,
     Ended,
 }
 
-/// The answer to the page.
+/// What the page gets when it asks for the state of the replay, as JSON.
 #[derive(Serialize)]
 struct View<'a> {
     state: State,
@@ -103,15 +103,15 @@ struct View<'a> {
 #[derive(Serialize)]
 struct Progress {
     seconds: f64,
-    /// Tasks for which a server was asked, with an answer.
+    /// Tasks whose requests for a server were answered.
     requested: u64,
     building: u64,
     active: u64,
     refused: u64,
-    /// Neither active nor refused with a reason.
+    /// Tasks that ended neither active nor refused with a reason.
     lost: u64,
     deleted: u64,
-    /// Tasks that ended in a second, over the last seconds.
+    /// Tasks that ended per second; see [`ended_per_second`].
     ended_per_second: f64,
 }
 
@@ -122,7 +122,8 @@ struct Class<'a> {
     total: u64,
 }
 
-/// A sample: seconds since the start; active, refused, being built, deleted, lost; the amounts used.
+/// A sample: the seconds since the start; the numbers of tasks that are active, refused, being built, deleted and lost;
+/// and the amounts used.
 #[derive(Serialize)]
 struct Row(f64, [u64; 5], Vec<u64>);
 
@@ -152,6 +153,7 @@ struct RunResult<'a> {
 pub(crate) struct Page {
     address: SocketAddr,
     trace: Trace,
+    /// The latest [`View`] as JSON, which the service of the page sends.
     published: watch::Sender<Bytes>,
 }
 
@@ -182,12 +184,12 @@ impl Page {
         format!("http://{}/ui/#/trace", self.address)
     }
 
-    /// Tells how far the run is.
+    /// Shows on the page how far the run is.
     pub(crate) fn show(&self, totals: &Amounts, samples: &[Sample]) {
         self.publish(State::Running, totals, samples, None);
     }
 
-    /// Tells how the run ended.
+    /// Shows on the page how the run ended.
     pub(crate) fn show_result(&self, report: &Report, totals: &Amounts, samples: &[Sample]) {
         self.publish(State::Ended, totals, samples, Some(report));
     }
@@ -257,7 +259,8 @@ fn progress(samples: &[Sample]) -> Option<Progress> {
     })
 }
 
-/// How many tasks ended in a second, since the last sample that is [`RATE_TIME_S`] older than the newest.
+/// How many tasks ended per second, on average since the latest sample that is at least [`RATE_TIME_S`] older than the
+/// newest one. If there is no such sample, the average is since the first sample.
 fn ended_per_second(samples: &[Sample]) -> f64 {
     let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
         return 0.0;

@@ -11,17 +11,18 @@ use tokio::sync::watch;
 /// The exit code of a process that a signal ended is this plus the number of the signal.
 const SIGNAL_EXIT_CODE: i32 = 128;
 
-/// What a signal means.
+/// The phase of the program, which decides what a signal does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Nothing was asked for yet: the program ends at once.
+    /// No server was requested yet. A signal ends the program at once.
     Before,
-    /// The run asks for nothing more, and its results are written. A further signal ends the program at once.
+    /// Servers are requested. A signal stops that, and the results are still written; a second signal ends the program
+    /// at once.
     Running,
-    /// The results are written, and the servers of the run are deleted: that goes on. A further signal ends the program at
-    /// once.
+    /// The results are written, and the servers of the run are being deleted. A signal does not stop the deletions; a
+    /// second signal ends the program at once.
     CleaningUp,
-    /// All is done: the program does not stay for its page any more.
+    /// Everything is done, and the program only stays to serve its page. A signal ends that.
     Over,
 }
 
@@ -84,22 +85,22 @@ impl Stop {
         }
     }
 
-    /// The run begins: it is stopped in order from now on.
+    /// Records that the run begins.
     pub(crate) fn begin_run(&self) {
         *self.shared.phase.lock() = Phase::Running;
     }
 
-    /// The results of the run are written, and its servers are deleted from now on.
+    /// Records that the results of the run are written, and that its servers are deleted from now on.
     pub(crate) fn begin_clean_up(&self) {
         *self.shared.phase.lock() = Phase::CleaningUp;
     }
 
-    /// Nothing is left to do.
+    /// Records that nothing is left to do but to serve the page.
     pub(crate) fn end_run(&self) {
         *self.shared.phase.lock() = Phase::Over;
     }
 
-    /// Becomes true when the user stops the program.
+    /// A receiver of whether the user has stopped the program.
     pub(crate) fn receiver(&self) -> watch::Receiver<bool> {
         self.shared.stopped.subscribe()
     }
@@ -108,7 +109,7 @@ impl Stop {
         *self.shared.stopped.borrow()
     }
 
-    /// Waits until the user stops the program; returns at once if that was during the run.
+    /// Waits until the user stops the program; returns at once if the user has stopped the run already.
     pub(crate) async fn wait(&self) {
         // There is no error, because `self` has the sender.
         let _ = self.receiver().wait_for(|is_stopped| *is_stopped).await;

@@ -235,7 +235,7 @@ impl Prepared {
             file.display().to_string()
         };
         let (nodes_file, tasks_file) = (file("nodes.csv", nodes), file("tasks.csv", tasks));
-        // A password in the address, which is nobody else's business.
+        // The address contains a password, which the page must not show.
         let address = serve(Arc::clone(installation)).await;
         let url = format!("http://user:s3cret@{address}");
         let output = folder.join("out");
@@ -279,7 +279,7 @@ async fn replay(
     (result, report, prepared.output)
 }
 
-/// What a page tells now, as the text that a browser gets.
+/// The present state of a replay, as the JSON text that its page gets.
 async fn ask(page: &Page) -> String {
     let url = page.url();
     let host = url.trim_start_matches("http://").split('/').next().unwrap();

@@ -60,7 +60,7 @@ pub(crate) fn totals(nodes: &[Node]) -> Amounts {
 }
 
 /// An amount in percent of a total; 0 if the total is 0.
-#[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
+#[expect(clippy::cast_precision_loss, reason = "amounts are below 2^53")]
 pub(crate) fn percent(amount: u64, total: u64) -> f64 {
     if total == 0 {
         return 0.0;

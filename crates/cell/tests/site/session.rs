@@ -9,8 +9,8 @@ use tokio::time::timeout;
 
 /// How long a test waits for what has to come.
 pub const SOON: Duration = Duration::from_secs(15);
-/// How long a test waits for what must not come. It is longer than the intervals at which the cell of a test repeats what
-/// was not answered.
+/// How long a test waits for what must not come. It is longer than the intervals at which the cell of a test repeats
+/// what was not answered.
 pub const NEVER: Duration = Duration::from_secs(1);
 
 /// A connection of one host's agent.

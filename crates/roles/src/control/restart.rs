@@ -63,8 +63,8 @@ impl InheritedSockets {
         listeners.into_iter().next()
     }
 
-    /// Makes the predecessor end, if there is one, and waits until it has ended. Listening sockets that were not
-    /// taken are closed. `drain_timeout` is the time that the predecessor's requests under way have to end: this process
+    /// Makes the predecessor end, if there is one, and waits until it has ended. Listening sockets that were not taken
+    /// are closed. `drain_timeout` is the time that the predecessor's requests under way have to end: this process
     /// knows it only from its own configuration, which is the predecessor's unless it was changed meanwhile.
     ///
     /// # Errors

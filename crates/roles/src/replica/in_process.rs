@@ -1,5 +1,5 @@
-//! Replicas of control in one process, which reach each other in memory instead of over gRPC. Everything else is as between
-//! processes: the streams, the heartbeats, the handing over of commands, and the journal that they share.
+//! Replicas of control in one process, which reach each other in memory instead of over gRPC. Everything else is as
+//! between processes: the streams, the heartbeats, the handing over of commands, and the journal that they share.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,8 +27,8 @@ impl fmt::Debug for ReplicasInProcess {
 }
 
 impl ReplicasInProcess {
-    /// Opens one more replica on a store that all of them share. `address` is only a name here, which no other replica has.
-    /// Blocks; has to be called in a Tokio runtime.
+    /// Opens one more replica on a store that all of them share. `address` is only a name here, which no other replica
+    /// has. Blocks; has to be called in a Tokio runtime.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Changes to hosts that add no rows: what a host's first consumer holds becomes a little more, and a little less again.
+//! Changes to hosts that add no rows: what a host's first consumer holds becomes a little more, and a little less
+//! again.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -17,10 +18,10 @@ use crate::bench::requests::RequestBase;
 
 /// What the first consumer of a host gives back in every other change, in percent of the host.
 const STEP_PERCENT: u64 = 5;
-/// The connections over which changes are made at a rate.
+/// The number of connections of [`keep_changing`].
 const CONNECTIONS: u32 = 8;
 
-/// Changes of one host after the other, as fast as they are taken, for some seconds.
+/// A phase that changes one host after the other, as fast as the server answers, for some seconds.
 pub(super) fn changes_phase(hosts: u64, seconds: f64) -> Phase {
     let base = base();
     Phase {
@@ -35,7 +36,7 @@ pub(super) fn changes_phase(hosts: u64, seconds: f64) -> Phase {
     }
 }
 
-/// Changes one host after the other, so many a second, until a change fails.
+/// Changes one host after the other, at a rate of `changes_per_second`, until a change fails.
 ///
 /// # Errors
 ///
@@ -74,7 +75,8 @@ pub(super) async fn keep_changing(
     }
 }
 
-/// The last microversion in which a consumer's allocations are replaced without its generation.
+/// The start of requests of an administrator. The microversion is the last one in which the allocations of a consumer
+/// are replaced without its generation.
 fn base() -> RequestBase {
     RequestBase {
         prefix: String::new(),

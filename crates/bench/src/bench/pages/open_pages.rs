@@ -23,11 +23,11 @@ pub(super) struct OpenPages {
 const COMPLETE_MAX: Duration = Duration::from_secs(60);
 /// The size of one read.
 const READ_BYTES: usize = 64 * 1024;
-/// What the system may buffer for a page that takes nothing.
+/// How many bytes the system may buffer for a page that takes nothing.
 const STALLED_BUFFER_BYTES: u32 = 4096;
-/// How long to wait for further bytes. A dropped connection ends at once after what is buffered; one that is served is
-/// silent for longer where no host changes, because the service sends something every 5 s only (`HEARTBEAT` of
-/// placewright-ui).
+/// How long to wait for further bytes. A connection that the service has dropped ends as soon as its buffered bytes are
+/// read. One that it still serves is silent for longer than this, because no host changes, and the service then sends
+/// only a heartbeat every 5 s (`HEARTBEAT` of placewright-ui).
 const DRAIN_MAX: Duration = Duration::from_secs(3);
 
 impl OpenPages {
@@ -92,7 +92,7 @@ impl OpenPages {
     ///
     /// A page failed meanwhile.
     pub(super) fn close(self) -> anyhow::Result<u64> {
-        // An error means that all pages have failed, which the thread says.
+        // An error means that all pages have failed. Then the thread returns why.
         let _ = self.stop.send(true);
         let ended = self.thread.join();
         ended.map_err(|_| anyhow!("the thread of the pages panicked"))??;
@@ -109,7 +109,7 @@ struct Page {
 }
 
 impl Page {
-    /// Follows the stream until told to stop, and says when it has all hosts.
+    /// Follows the stream until told to stop. Sends a message on `complete` when the page has all hosts.
     async fn follow(
         mut self,
         complete: mpsc::Sender<()>,

@@ -1,4 +1,5 @@
-//! The fourth experiment, first half: builds that fail, tried again in the cell or by going back to the scheduler.
+//! The experiment `builds` of `bench seeds`: builds that fail, tried again in the cell or by going back to the
+//! scheduler.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -75,10 +76,11 @@ async fn measure_one(
         fail_percent,
     };
     let installation = Arc::new(Installation::start(setup).await?);
-    let requests_max = if retry == Retry::InCell { 0 } else { retries };
+    // A cell tries again by itself, within the first request.
+    let request_retries = if retry == Retry::InCell { 0 } else { retries };
     let start = Instant::now();
     let (mut active, mut scheduled, mut wanted) = (0, 0, sizes.servers);
-    for _ in 0..=requests_max {
+    for _ in 0..=request_retries {
         if wanted == 0 {
             break;
         }

@@ -8,10 +8,10 @@ use placewright_conductor::{Action, CellId, InstanceId, Reply};
 use placewright_link::{CellEvent, CellLink, CellOperation, LinkError, LinkFuture};
 use tokio::sync::{mpsc, watch};
 
-/// The events that wait for control, besides those that wait in the cell.
+/// The most events that wait for control, in addition to those that wait in the cell.
 const EVENTS_MAX: usize = 64;
 
-/// A cell that control reaches or not.
+/// A link from control to a cell, which works until it is cut.
 pub(super) struct CellSwitch {
     cell: Arc<Cell>,
     is_cut: watch::Sender<bool>,

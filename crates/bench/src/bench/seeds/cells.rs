@@ -1,4 +1,4 @@
-//! The fourth experiment, second half: cells, some of which are down.
+//! The experiment `cells` of `bench seeds`: cells, some of which are down.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,15 +31,16 @@ pub(super) struct CellFigures {
     pub(super) cells: u32,
     pub(super) down: usize,
     pub(super) hosts: u32,
-    /// A page of 100 servers with their details.
+    /// The time of a page of 100 servers with their details.
     pub(super) page: Times,
     /// The servers on all pages that show as UNKNOWN, because their cell is down.
     pub(super) unknown: usize,
+    /// The servers on all pages.
     pub(super) listed: usize,
     pub(super) boots_per_second: f64,
 }
 
-/// The servers of a page.
+/// The number of servers of a page.
 const PAGE: usize = 100;
 /// How much longer than the time-out control may take to notice that a cell is down.
 const NOTICE_MARGIN: Duration = Duration::from_millis(500);
@@ -108,7 +109,7 @@ async fn measure_one(
     let booted = installation.create(sizes.boots).await?;
     let settled = installation.wait_until_settled(&booted).await?;
     ensure!(settled.failed == 0, "{} servers failed", settled.failed);
-    #[expect(clippy::cast_precision_loss, reason = "a rate needs no 53 bits")]
+    #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
     let boots_per_second = booted.len() as f64 / start.elapsed().as_secs_f64();
     Ok(CellFigures {
         cells,

@@ -51,7 +51,7 @@ const FILLING_SEED: u64 = 22;
 /// How full the hosts are at the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) enum Filling {
-    /// Nearly full, or empty if the fleet is as small as [`places_taken`] says.
+    /// Nearly full; a fleet of at most [`EMPTY_HOSTS_MAX`] hosts is empty instead.
     #[serde(rename = "nearly full")]
     NearlyFull,
     #[serde(rename = "empty")]
@@ -112,7 +112,7 @@ pub(super) fn scheduler(hosts: u32, config: SchedulerConfig) -> anyhow::Result<S
     Ok(scheduler)
 }
 
-/// The commands that create a host without the instances on it, in their order.
+/// The commands that create a host without the instances on it. The first has to be carried out before the second.
 pub(super) fn creation(number: u32, at: Timestamp) -> [Command; 2] {
     let inventory = |per_instance: u32| {
         let per_instance = i32::try_from(per_instance).unwrap_or(i32::MAX);
@@ -124,7 +124,8 @@ pub(super) fn creation(number: u32, at: Timestamp) -> [Command; 2] {
     [create, set]
 }
 
-/// The command after which exactly so many places of a host are taken, by one consumer that stands for all instances.
+/// The command after which exactly `places` places of a host are taken. One consumer, which stands for all instances on
+/// the host, takes them.
 pub(super) fn take_places(number: u32, places: i32, at: Timestamp) -> Command {
     let consumer = RandomNumbers::new(FILLING_SEED, number.into()).uuid();
     if places <= 0 {

@@ -1,5 +1,5 @@
-//! An installation in this process, without sockets: control with its compute API, cells whose link can be cut, and agents with
-//! simulated hosts. Its journals are in memory.
+//! An installation in this process, without sockets: control with its compute API, cells whose link can be cut, and
+//! agents with simulated hosts. Its journals are in memory.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -121,7 +121,7 @@ impl Installation {
 
     async fn add_cell(&mut self, number: u32, setup: InstallationSetup) -> anyhow::Result<()> {
         let id = CellId(Uuid::from_u128(u128::from(number) + 1));
-        // The first cells get what is left over.
+        // If the division leaves a remainder, the first cells get one host more.
         let hosts = setup.hosts / setup.cells + u32::from(number < setup.hosts % setup.cells);
         let hosts = IdenticalHosts {
             count: hosts,
@@ -162,6 +162,7 @@ impl Installation {
             failure_rates: [(Operation::Spawn, f64::from(setup.fail_percent) / 100.0)].into(),
             seed: u64::from(number),
         });
+        // The simulated hosts do not change, so the driver need not be asked for them again.
         let agent_options = placewright_agent::Options {
             inspect_interval: Duration::ZERO,
             ..placewright_agent::Options::default()
@@ -196,6 +197,7 @@ impl Installation {
         count: usize,
     ) -> anyhow::Result<BTreeSet<InstanceId>> {
         let mut running = tokio::task::JoinSet::new();
+        // A lane sends one request after the other; `of_lane` is the number of its requests.
         for lane in 0..REQUESTS_AT_ONCE.min(count) {
             let installation = Arc::clone(self);
             let of_lane = (count - lane).div_ceil(REQUESTS_AT_ONCE.min(count));
@@ -286,7 +288,9 @@ impl Installation {
             .header("openstack-api-version", "compute 2.96")
             .header("content-type", "application/json")
             .body(Full::new(body))?;
-        let response = placewright_http::handle(&self.service, request, None).await;
+        // The request did not come over a connection.
+        let remote_address = None;
+        let response = placewright_http::handle(&self.service, request, remote_address).await;
         let status = response.status();
         let body = response.into_body().collect().await;
         let body = body.map_err(|error| anyhow::anyhow!("{error}"))?.to_bytes();

@@ -1,5 +1,5 @@
-//! Nova's own scheduler beside the product's: the figures of Nova that `tests/peers/nova/scheduler.py` measured, and the
-//! product's on the same fleets, with the same requests one after the other.
+//! Nova's own scheduler beside the product's: the figures of Nova that `tests/peers/nova/scheduler.py` measured, and
+//! the product's on the same fleets, with the same requests one after the other.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -76,9 +76,9 @@ pub(super) struct NovaReport {
 pub(super) struct NovaFigures {
     pub(super) hosts: u32,
     pub(super) fleet: Filling,
-    /// The hosts with room at the start.
+    /// The number of hosts with room at the start.
     with_room: u32,
-    /// The most candidates that Nova asked for.
+    /// The most candidates that Nova requested: its option `max_placement_results`.
     pub(super) candidates_limit: u32,
     /// The candidates of a decision, at most.
     pub(super) candidates: u32,
@@ -91,7 +91,8 @@ pub(super) struct NovaFigures {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NovaTimes {
-    /// To get the candidates with Nova's client of placement, without the time in placement's stand-in.
+    /// To get the candidates with Nova's client of placement. The script puts a stand-in in the place of placement; the
+    /// time in it does not count.
     pub(super) candidates: f64,
     /// To read the rows of services and hosts.
     pub(super) rows: f64,
@@ -101,7 +102,7 @@ pub(super) struct NovaTimes {
     pub(super) weighers: f64,
     /// To filter, weigh and sort the hosts, with everything between these parts.
     pub(super) sorted_hosts: f64,
-    /// To claim with Nova's client of placement, without the time in placement's stand-in.
+    /// To claim with Nova's client of placement, without the time in the stand-in.
     pub(super) claim: f64,
     /// To add the instance to the state of the chosen host (`HostState.consume_from_request`).
     pub(super) consume: f64,

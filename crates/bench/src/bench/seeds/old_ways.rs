@@ -1,8 +1,9 @@
-//! The second experiment: the ways in which schedulers worked before, on the same hosts and requests. Each differs from the one
-//! before it in one thing.
+//! The experiment `old-ways` of `bench seeds`: the ways in which schedulers worked before, on the same hosts and
+//! requests. Each differs from the one before it in one thing.
 //!
-//! All of them rank hosts with the product's scheduler, each scheduler on its own mirror of the hosts ([`mirror`]). A host
-//! checks late whether an instance fits, and writes its row to a table before it answers ([`hosts`]).
+//! All of them rank hosts with the product's scheduler, each scheduler on its own mirror of the hosts ([`mirror`]).
+//! Only when a claim arrives at a host, the host checks whether the instance fits. It writes its row to a table before
+//! it answers ([`hosts`]).
 
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -29,7 +30,8 @@ const ATTEMPTS: usize = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Way {
     pub(super) name: &'static str,
-    /// Whether the rows of all hosts are read from the store at each decision; otherwise hosts send them when they change.
+    /// Whether the rows of all hosts are read from the store at each decision; otherwise hosts send them when they
+    /// change.
     pub(super) reads_store: bool,
     /// Whether the hosts are ranked with an index; otherwise each host is weighed at each decision.
     pub(super) is_indexed: bool,
@@ -73,12 +75,13 @@ pub(super) struct OldWayFigures {
     pub(super) hosts: u32,
     pub(super) schedulers: usize,
     pub(super) rounds: usize,
-    /// The time in which hosts were ranked, rows applied included.
+    /// The time in which a scheduler applied the rows that it had received, and ranked the hosts.
     pub(super) decision: Times,
     /// The time in which rows were read from the store, before the decision.
     pub(super) reading: Times,
-    /// The time until the host had written the claim.
+    /// The time from sending a claim to the chosen host until the host had written the claim and answered.
     pub(super) claiming: Times,
+    /// The time from the request to its answer.
     pub(super) whole: Times,
     /// Requests that were scheduled again, because a host refused them.
     pub(super) visible_retries: u64,
@@ -86,7 +89,7 @@ pub(super) struct OldWayFigures {
     pub(super) failed: u64,
 }
 
-/// The result of one request.
+/// The result of one request, with times as in [`OldWayFigures`], summed over its attempts.
 #[derive(Debug, Clone, Copy, Default)]
 struct OldRequest {
     decision: Duration,
@@ -97,7 +100,7 @@ struct OldRequest {
     is_failed: bool,
 }
 
-/// Runs rounds of requests that come at once. The first one does not count.
+/// Runs rounds of requests that come at once. The first round, in which caches are filled, does not count.
 ///
 /// # Errors
 ///
@@ -145,6 +148,7 @@ pub(super) fn measure(
     })
 }
 
+/// Runs one round: all requests at once, each on a thread of its own, spread over the schedulers.
 fn at_once(hosts: &Hosts, schedulers: &[Mirror]) -> anyhow::Result<Vec<OldRequest>> {
     let barrier = Barrier::new(REQUESTS);
     thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! The page that the command writes: sections with tables and plots, and at its end a checksum, by which a test finds out whether
-//! somebody has edited it.
+//! The page that the command writes: sections with tables and plots, and at its end a checksum, by which a test finds
+//! out whether somebody has edited it.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -22,13 +22,13 @@ pub(super) struct PlacedRequest {
     pub(super) decision: Duration,
     /// The time from handing the claim to the engine until this scheduler knew that it is durable.
     pub(super) until_answered: Duration,
-    /// When the last claim was handed to the engine, and the entry that it made.
+    /// When the last claim was handed to the engine, and the journal entry that it made; `None` if it made none.
     pub(super) last_claim: Option<(Instant, u64)>,
     /// The time from the request to the answer.
     pub(super) whole: Duration,
-    /// The hosts that other claims filled before this one, and that the same claim passed over.
+    /// The number of hosts that a claim of this request named and passed over, because other claims had filled them.
     pub(super) passed_over: u64,
-    /// How often hosts were ranked again because none of a claim was left.
+    /// How often hosts were ranked again because none of the hosts that a claim named had room any more.
     pub(super) ranked_again: u64,
     /// Whether the caller would have to try again although there is room.
     pub(super) is_visible_retry: bool,

@@ -20,7 +20,7 @@ pub(super) struct Plan {
     /// The numbers of hosts, each with the rounds of requests.
     fleets: Vec<(u32, usize)>,
     walking: WalkingSizes,
-    /// The requests by which the share of HTTP is measured, in each way.
+    /// The number of requests by which the share of HTTP is measured: so many over HTTP, and as many without it.
     http_requests: usize,
     pub(super) build_sizes: BuildSizes,
     pub(super) cell_sizes: CellSizes,
@@ -121,7 +121,7 @@ impl Plan {
             }
             if EtcdProcess::version().is_some() {
                 progress("shared state", setup, "etcd");
-                // A member of its own for each, so that none has the history of the others.
+                // Each measurement has an etcd member of its own, whose store has no entries of earlier measurements.
                 let member = EtcdProcess::start(folder.path())?;
                 let place = JournalPlace::Etcd(member.store("seeds"));
                 figures.push(runtime.block_on(shared_state::measure(&place, setup))?);
@@ -160,7 +160,8 @@ impl Plan {
         let mut figures = Vec::new();
         for of_nova in &report.figures {
             let (hosts, filling) = (of_nova.hosts, of_nova.fleet);
-            // Nova is measured with several limits of candidates, which Placewright does not have.
+            // The report may have several figures of Nova on one fleet, with different limits of candidates.
+            // Placewright has no such limit, so it is measured once on each fleet.
             let known = measured
                 .iter()
                 .find(|(fleet, _)| *fleet == (hosts, filling));

@@ -91,7 +91,7 @@ impl Range {
         Self { scale, from, to }
     }
 
-    /// The place of a value between the ends, from 0 to 1.
+    /// The position of a value between the ends of the axis, from 0 to 1.
     fn share(&self, value: f64) -> f64 {
         let value = match self.scale {
             Scale::Linear => value,
@@ -100,7 +100,7 @@ impl Range {
         (value - self.from) / (self.to - self.from)
     }
 
-    /// The values of the ticks, with their places.
+    /// The values of the ticks, with their positions on the axis from 0 to 1.
     fn ticks(&self) -> impl Iterator<Item = (f64, f64)> {
         let values: Vec<f64> = match self.scale {
             Scale::Linear => ticks(self.to, LINEAR_PARTS_MAX).collect(),
@@ -160,11 +160,11 @@ impl Plot {
                 .points
                 .iter()
                 .filter(|(x, y)| is_shown(x_range.scale, *x) && is_shown(y_range.scale, *y));
-            let places: Vec<(f64, f64)> = shown
+            let positions: Vec<(f64, f64)> = shown
                 .map(|(x, y)| (AREA.x(x_range.share(*x)), AREA.y(y_range.share(*y))))
                 .collect();
-            drawing.line(&places, colour);
-            drawing.marks(&places, colour);
+            drawing.line(&positions, colour);
+            drawing.marks(&positions, colour);
             draw_legend(&mut drawing, &mut legend_y, &line.name, colour);
         }
         drawing.x_name(&AREA, AREA.bottom + 38.0, &self.x.label);
@@ -224,7 +224,7 @@ mod tests {
         let drawn = plot.draw();
         assert!(drawn.starts_with("<svg ") && drawn.trim_end().ends_with("</svg>"));
         assert!(drawn.contains("Gain &amp; cost") && drawn.contains("one &lt;worker&gt;"));
-        // The point at zero has no place on a logarithmic axis.
+        // The point at zero cannot be on a logarithmic axis, so it has no mark.
         assert_eq!(drawn.matches("<circle").count(), 2);
         for tick in [">100<", ">1,000<", ">10<"] {
             assert!(drawn.contains(tick), "{tick}");

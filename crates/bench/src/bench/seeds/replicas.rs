@@ -138,7 +138,8 @@ impl Replica {
         })
     }
 
-    /// The number of this scheduler among those that race for the same hosts.
+    /// A number by which this scheduler differs from those that race with it for the same hosts. It is a part of the
+    /// random number that identifies the replica.
     pub(super) fn number(&self) -> usize {
         usize::try_from(self.engine.origin() % (1 << 16)).unwrap_or(0)
     }

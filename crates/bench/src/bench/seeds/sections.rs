@@ -25,8 +25,9 @@ fn ms(milliseconds: f64) -> String {
     }
 }
 
-/// A count of many requests as one of [`REQUESTS`](super::shared_state::REQUESTS), as the published figures have it.
-#[expect(clippy::cast_precision_loss, reason = "a count needs no 53 bits")]
+/// A count over several rounds as the mean of a round, which has [`REQUESTS`](super::shared_state::REQUESTS) requests:
+/// the published figures are of one round.
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 fn per_round(count: u64, rounds: usize) -> f64 {
     count as f64 / rounds.max(1) as f64
 }

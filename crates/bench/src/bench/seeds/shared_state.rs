@@ -63,7 +63,7 @@ impl SharedStateFigures {
     }
 }
 
-/// Runs rounds of requests that come at once. The first one, in which caches are filled, does not count.
+/// Runs rounds of requests that come at once. The first round, in which caches are filled, does not count.
 ///
 /// # Errors
 ///

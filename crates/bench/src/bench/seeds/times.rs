@@ -34,7 +34,7 @@ impl Times {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a mean needs no 53 bits")]
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 fn mean(numbers: &[f64]) -> f64 {
     numbers.iter().sum::<f64>() / numbers.len().max(1) as f64
 }

@@ -1,7 +1,7 @@
-//! The third experiment: filtering where the data is, against walking over the hosts one by one.
+//! The experiment `walking` of `bench seeds`: filtering where the data is, against walking over the hosts one by one.
 //!
-//! Workers decide on the engine's state in this process, and claim in its one order. The journal is in memory, so that
-//! the decisions show.
+//! Workers decide on the engine's state in this process, and the engine decides their claims one after the other. The
+//! journal is in memory, so that most of the time is that of the decisions.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,8 @@ pub(super) struct WalkingSizes {
     pub(super) workers: Vec<usize>,
     /// The longest time of one measurement.
     pub(super) time: Duration,
-    /// The hosts for each decision of a measurement, so that of a small fleet only a part of the room is taken.
+    /// The number of hosts for each decision: a measurement makes at most one decision for so many hosts, so that it
+    /// takes only a part of the room of a small fleet.
     pub(super) hosts_of_decision: u32,
 }
 
@@ -114,8 +115,8 @@ fn make_workers(
     workers.collect()
 }
 
-/// Lets workers decide and claim at the same time, until the time is over or enough is claimed. Returns also the time in
-/// seconds.
+/// Lets workers decide and claim at the same time, until the time is over or enough is claimed. Also returns the time
+/// in seconds.
 fn run(
     workers: &mut [Worker],
     method: Method,
@@ -125,12 +126,12 @@ fn run(
     for worker in &mut *workers {
         worker.warm_up(method)?;
     }
-    let left = AtomicU64::new(u64::from(hosts / sizes.hosts_of_decision));
+    let claims_left = AtomicU64::new(u64::from(hosts / sizes.hosts_of_decision));
     let start = Instant::now();
     let results: Vec<anyhow::Result<WorkerResults>> = thread::scope(|scope| {
         let running: Vec<_> = workers
             .iter_mut()
-            .map(|worker| scope.spawn(|| work(worker, method, &left, start + sizes.time)))
+            .map(|worker| scope.spawn(|| work(worker, method, &claims_left, start + sizes.time)))
             .collect();
         running
             .into_iter()
@@ -144,14 +145,14 @@ fn run(
 fn work(
     worker: &mut Worker,
     method: Method,
-    left: &AtomicU64,
+    claims_left: &AtomicU64,
     end: Instant,
 ) -> anyhow::Result<WorkerResults> {
     let mut results = WorkerResults::default();
     let decrement = |count: u64| count.checked_sub(1);
     // At least one decision, however late it is.
     while (results.decisions.is_empty() || Instant::now() < end)
-        && left
+        && claims_left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, decrement)
             .is_ok()
     {
@@ -169,7 +170,7 @@ fn work(
     Ok(results)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a rate needs no 53 bits")]
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 fn count_of(number: usize) -> f64 {
     number as f64
 }

@@ -1,5 +1,5 @@
-//! The hosts, which are the authority on what is on them: each checks a claim, and writes its row to the table of all hosts before
-//! it answers.
+//! The hosts, which are the authority on what is on them: each checks a claim, and writes its row to the table of all
+//! hosts before it answers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

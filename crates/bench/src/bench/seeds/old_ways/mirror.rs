@@ -38,8 +38,9 @@ pub(super) struct Mirror {
 struct View {
     scheduler: Scheduler,
     state: State,
+    /// The copies of all hosts, by the numbers of the hosts.
     known: Vec<KnownHost>,
-    /// The hosts by their slots.
+    /// The number of the host in each slot.
     host_by_slot: Vec<u32>,
 }
 
@@ -47,7 +48,7 @@ struct View {
 #[derive(Debug, Clone, Copy)]
 struct KnownHost {
     row: Row,
-    /// The own choices that are counted although the row may not have them.
+    /// The number of this scheduler's own choices that are counted in addition to the row, which may not have them yet.
     own_choices: i32,
 }
 
@@ -107,7 +108,7 @@ impl Mirror {
         read_all(&self.table.lock())
     }
 
-    /// Chooses the best host that is not excluded, and counts the choice. Returns also how long that took.
+    /// Chooses the best host that is not excluded, and counts the choice. Also returns how long that took.
     ///
     /// # Errors
     ///
@@ -150,13 +151,13 @@ impl Mirror {
         let mut view = self.view.lock();
         self.inbox.take();
         for row in rows {
-            let now = KnownHost {
+            let fresh = KnownHost {
                 row: *row,
                 own_choices: 0,
             };
             let known = &mut view.known[row.host as usize];
-            let before = std::mem::replace(known, now);
-            if before.row != now.row || before.own_choices != 0 {
+            let before = std::mem::replace(known, fresh);
+            if before.row != fresh.row || before.own_choices != 0 {
                 view.show(row.host)?;
             }
         }
@@ -165,8 +166,9 @@ impl Mirror {
 }
 
 impl View {
-    /// Replaces the copy of a host's row. `answered` is the number of own choices that the row answers; without it a
-    /// newer row replaces all of them.
+    /// Replaces the copy of a host's row, if the row is newer. `answered` is the number of own choices that the host
+    /// has answered with this row; they are not counted any more. With `None`, a newer row ends the counting of all
+    /// own choices.
     fn learn(&mut self, row: Row, answered: Option<i32>) -> anyhow::Result<()> {
         let known = &mut self.known[row.host as usize];
         let before = *known;

@@ -46,7 +46,7 @@ pub(in super::super) fn builds(
     (section, bars(figures))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a count needs no 53 bits")]
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 fn number(count: usize) -> f64 {
     count as f64
 }
@@ -106,7 +106,7 @@ fn rate_plot(figures: &[BuildFigures]) -> Plot {
     )
 }
 
-/// The published direction: with alternates more servers get active, and nothing is scheduled again.
+/// The target, which follows from the published claim: with alternates more servers get active than without.
 fn bars(figures: &[BuildFigures]) -> Vec<TargetedFigure> {
     let most_failures = figures.iter().map(|one| one.fail_percent).max();
     let of = |retries: usize| {

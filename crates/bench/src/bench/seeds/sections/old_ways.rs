@@ -7,10 +7,10 @@ use crate::bench::seeds::plot::{Axis, Line, Plot};
 use crate::bench::seeds::shared_state::{REQUESTS, SharedStateFigures};
 use crate::bench::targets::{TargetedFigure, at_least, count};
 
-/// The name of the last step.
+/// The name of the last way: that of the product.
 const OURS: &str =
     "(c) Placewright: claimed in one order by the decision, with further hosts named";
-/// The number of hosts for which the published direction is a target.
+/// The number of hosts of the published experiment, for which the targets are.
 const PUBLISHED_HOSTS: u32 = 3;
 
 /// Writes the section, and compares the figures with the targets. `shared` has the figures of the product, if they were
@@ -194,12 +194,13 @@ fn time_plot(figures: &[OldWayFigures], shared: &[SharedStateFigures]) -> Plot {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a plot needs no 53 bits")]
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 fn schedulers(number: usize) -> f64 {
     number as f64
 }
 
-/// The published direction: reading takes longer than deciding, hosts refuse, and more schedulers are refused more often.
+/// The targets, which follow from the published results: reading takes longer than deciding, hosts refuse claims, and
+/// they refuse more of them the more schedulers there are.
 fn bars(figures: &[OldWayFigures]) -> Vec<TargetedFigure> {
     let of = |way: usize, schedulers: usize| {
         let mut same = figures.iter().filter(|one| {

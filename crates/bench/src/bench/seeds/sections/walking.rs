@@ -122,7 +122,7 @@ fn gain_plot(figures: &[WalkingFigures]) -> Plot {
 }
 
 /// The claims a second by the number of workers, on the largest fleet with spread placement.
-#[expect(clippy::cast_precision_loss, reason = "a plot needs no 53 bits")]
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 fn workers_plot(figures: &[WalkingFigures]) -> Plot {
     let hosts = figures.iter().map(|one| one.hosts).max().unwrap_or(0);
     let lines = METHODS.map(|method| {
@@ -154,7 +154,7 @@ fn http_row(share: &HttpShare) -> Vec<String> {
     ]
 }
 
-/// The published direction: the gain grows with the number of hosts.
+/// The targets, which follow from the published claim: the gain grows with the number of hosts.
 fn bars(figures: &[WalkingFigures]) -> Vec<TargetedFigure> {
     let Some(few) = figures.iter().map(|one| one.hosts).min() else {
         return Vec::new();

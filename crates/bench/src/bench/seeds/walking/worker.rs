@@ -60,7 +60,7 @@ pub(super) struct Worker {
     scheduler: Scheduler,
     request: Arc<RequestSpec>,
     strategy: Strategy,
-    /// The place of each host in a random order, by its slot.
+    /// The position of each host in a random order, by the host's slot.
     order: Vec<f64>,
     random: RandomNumbers,
 }
@@ -89,7 +89,7 @@ impl Worker {
             report.facts.names.cell = Uuid::from_u128(1);
             report.metrics = vec![Metric {
                 name: RANDOM_METRIC.to_owned(),
-                value: place_in_order(*number),
+                value: position_in_order(*number),
             }];
             let full = HostUpdate::Full(Box::new(report));
             scheduler.hosts_mut().apply(*uuid, at, &full);
@@ -100,7 +100,7 @@ impl Worker {
             for slot in scheduler.hosts().slots().iter() {
                 let uuid = scheduler.hosts().get(slot).map(|host| host.uuid);
                 let number = uuid.and_then(|uuid| numbers.get(&uuid));
-                order[slot as usize] = number.map_or(0.0, |number| place_in_order(*number));
+                order[slot as usize] = number.map_or(0.0, |number| position_in_order(*number));
             }
             order
         });
@@ -173,8 +173,10 @@ impl Worker {
     ) -> anyhow::Result<Option<Uuid>> {
         let consumer = self.random.uuid();
         let intent = ClaimConsumer::new(consumer, "seeds", "seeds");
-        let intent = intent.intent(None, Vec::new(), candidates);
-        let command = claim_first(vec![intent], 1, now());
+        let (group, rules) = (None, Vec::new());
+        let intent = intent.intent(group, rules, candidates);
+        let least = 1;
+        let command = claim_first(vec![intent], least, now());
         match self
             .runtime
             .block_on(submit_placement(&self.engine, command))?
@@ -185,7 +187,8 @@ impl Worker {
         }
     }
 
-    /// Looks each host up, tests whether the request fits, and weighs those where it does.
+    /// Looks each host up, tests whether the request fits, and weighs those where it does. Returns the slot of the best
+    /// host; `None` if the request fits nowhere.
     fn walk(&self, state: &State) -> Option<u32> {
         let classes = ["VCPU", "MEMORY_MB", "DISK_GB"].map(|name| state.class_id(name));
         let flavor = &self.request.flavor;
@@ -202,11 +205,13 @@ impl Worker {
             }
         }
         if self.strategy == Strategy::Random {
-            let place = |host: &WalkedHost| self.order[host.slot as usize];
-            let best = feasible.iter().max_by(|a, b| place(a).total_cmp(&place(b)));
+            let position = |host: &WalkedHost| self.order[host.slot as usize];
+            let best = feasible
+                .iter()
+                .max_by(|a, b| position(a).total_cmp(&position(b)));
             return best.map(|host| host.slot);
         }
-        // As Nova does, each amount counts by its place between the smallest and the largest of all feasible hosts.
+        // As in Nova, each free amount is normalised: 0 for the smallest of all feasible hosts, 1 for the largest.
         let ends = [0, 1, 2].map(|class| {
             let values = feasible.iter().map(|host| host.free[class]);
             let largest = values.clone().fold(f64::MIN, f64::max);
@@ -250,7 +255,7 @@ impl Worker {
     }
 }
 
-fn place_in_order(host: u32) -> f64 {
+fn position_in_order(host: u32) -> f64 {
     let number = RandomNumbers::new(ORDER_SEED, host.into()).next() >> 32;
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }
