@@ -180,6 +180,7 @@ impl Connection {
     }
 }
 
+/// The host that sent a message; `None` for a heartbeat, which may be of several hosts.
 fn host_of(message: &ToCell) -> Option<HostId> {
     match message {
         ToCell::StepEnded { host, .. }
@@ -190,6 +191,7 @@ fn host_of(message: &ToCell) -> Option<HostId> {
     }
 }
 
+/// The event that a message is for the state machine; `None` for messages that are handled in another way.
 fn event_of(message: ToCell) -> Option<Event> {
     match message {
         ToCell::StepEnded {

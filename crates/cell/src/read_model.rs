@@ -40,11 +40,14 @@ pub(crate) struct KnownHost {
     pub(crate) last_contact_instant: Instant,
     /// Whether the host's agent sent anything since the last heartbeat to followers.
     has_sent_since_heartbeat: bool,
+    /// The connection of the host's agent; `None` while the agent is not connected.
     pub(crate) route: Option<Route>,
     /// The latest session that ended without a durable row that says so; 0 for none. Either the host was removed, or
     /// the submission of the session's start ended before the cell learned its decision.
     ended_session: u64,
+    /// Puts the updates of the soft state in order.
     window: Window,
+    /// The soft state after all updates that the window has passed on.
     report: MergedReport,
     /// The earliest time at which a full report is requested from the agent; `None` while no update is missing.
     report_due: Option<Instant>,
@@ -155,6 +158,7 @@ impl ReadModel {
         self.queue_changed(changed_instances, changed_hosts);
     }
 
+    /// Queues the present views of these instances and hosts for followers.
     fn queue_changed(&mut self, instances: BTreeSet<InstanceId>, hosts: BTreeSet<HostId>) {
         instances.into_iter().for_each(|id| self.queue_instance(id));
         hosts.into_iter().for_each(|id| self.queue_host(id));

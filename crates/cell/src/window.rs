@@ -27,7 +27,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// The position of the last update that was applied.
+    /// The position of the last update that was applied; `None` before the first full one.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
         self.position
@@ -83,7 +83,7 @@ impl Window {
     }
 }
 
-/// The position of the next update in the same incarnation.
+/// The position of the next update in the same incarnation; `None` after the largest possible number.
 fn successor((incarnation, sequence): Position) -> Option<Position> {
     Some((incarnation, sequence.checked_add(1)?))
 }

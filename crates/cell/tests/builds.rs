@@ -8,6 +8,7 @@ use placewright_conductor::cell_conductor::VmState;
 use placewright_testing::world::{World, cell, host, instance};
 use site::Site;
 
+/// The number of active instances in all cells.
 fn active(world: &World) -> usize {
     let states = world.cells.values();
     let rows = states.flat_map(|state| state.instances().values());

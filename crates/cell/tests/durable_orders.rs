@@ -27,6 +27,7 @@ const DELIVERY: Duration = Duration::from_millis(100);
 struct HeldCell {
     site: Site,
     cell: Arc<Cell>,
+    /// Holds the appends to the cell's journal back, or lets them through.
     journal: Faults,
     session: Session,
 }
@@ -100,6 +101,7 @@ impl HeldCell {
         self.until_durable_after(durable).await;
     }
 
+    /// Delivers the message that deletes the instance, without waiting for the reply.
     fn delete(&self) -> JoinHandle<Result<Vec<Reply>, LinkError>> {
         let message = Message::Delete {
             instance: instance(1),

@@ -139,6 +139,7 @@ async fn followers_receive_a_listing_and_then_every_change() {
         .await;
 }
 
+/// Connects as the agent of the first host, and begins a session with this number.
 async fn connect(site: &Site, session: u64) -> AgentConnection {
     let connection = site.cells[&cell(0)].connect().await.unwrap();
     let start = SessionStart {
@@ -155,6 +156,7 @@ async fn connect(site: &Site, session: u64) -> AgentConnection {
     connection
 }
 
+/// An update with the whole soft state of the host, whose load has this number of I/O operations.
 fn full(sequence: u64, io_ops: u32) -> ToCell {
     let load = Load {
         io_ops,
@@ -167,6 +169,7 @@ fn full(sequence: u64, io_ops: u32) -> ToCell {
     state(sequence, HostUpdate::Full(Box::new(report)))
 }
 
+/// An update of the host's load. Its number of I/O operations is the sequence number, so that each update is different.
 fn load(sequence: u64) -> ToCell {
     let io_ops = u32::try_from(sequence).unwrap();
     let load = Load {

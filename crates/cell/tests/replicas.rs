@@ -22,6 +22,7 @@ use tokio::time::timeout;
 const STEPS: usize = 250;
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The number of active instances in all cells.
 fn active(world: &World) -> usize {
     let states = world.cells.values();
     let rows = states.flat_map(|state| state.instances().values());
@@ -49,6 +50,7 @@ async fn follow_leader(site: &mut Site, group: &Group) -> Member {
     leader
 }
 
+/// One of the replicas that do not lead.
 fn standby(group: &Group) -> Member {
     let members = group.members();
     members
@@ -195,6 +197,7 @@ struct Simulation {
     site: Site,
     group: Group,
     requests: Requests,
+    /// The number of the replica that is suspended, if one is.
     suspended: Option<u64>,
 }
 

@@ -15,6 +15,7 @@ use placewright_link::{AgentLink as _, CellLink as _, LinkError};
 use placewright_testing::world::{World, cell, host, instance};
 use site::{Site, options};
 
+/// The number of active instances in all cells.
 fn active(world: &World) -> usize {
     let states = world.cells.values();
     let rows = states.flat_map(|state| state.instances().values());

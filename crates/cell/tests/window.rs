@@ -20,6 +20,7 @@ struct Agent {
     report: HostReport,
     /// The position of the last update that was sent.
     position: Position,
+    /// The state after each update.
     history: BTreeMap<Position, HostReport>,
 }
 
@@ -49,6 +50,7 @@ impl Agent {
         self.send(update)
     }
 
+    /// Begins another incarnation, with a full update.
     fn restart(&mut self) -> NumberedUpdate {
         let (incarnation, _) = self.position;
         self.position = (incarnation + 1, 0);

@@ -168,7 +168,7 @@ fn bad_value(index: usize, value: &Value) -> String {
 }
 
 /// The configuration file: the one that the flag or the variable names, which must exist, or the first of
-/// [`default_paths`] that exists.
+/// [`default_paths`] that exists. `None` if no file is named, and none of these exists.
 fn file_to_read(flags: &Flags, environment: &Environment) -> Result<Option<PathBuf>, String> {
     let (named, named_by) = match (flags.config(), environment.get("PLACEWRIGHT_CONFIG")) {
         (Some(path), _) => (path.to_owned(), "--config"),

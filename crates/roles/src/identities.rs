@@ -80,7 +80,7 @@ impl ControlIdentity {
         })
     }
 
-    /// The identity with which control connects to a cell.
+    /// The identity with which control connects to the cell of this name; `None` if control has no certificate.
     pub(crate) fn client_identity_for(&self, name: &str) -> Option<ClientIdentity> {
         let credentials = self.credentials.clone()?;
         Some(ClientIdentity {
@@ -89,13 +89,13 @@ impl ControlIdentity {
         })
     }
 
-    /// The authority as the service that control's gRPC server offers.
+    /// The authority as the service that control's gRPC server offers; `None` if this process has no authority.
     pub(crate) fn certificate_link(&self) -> Option<Arc<dyn CertificateLink>> {
         let authority = self.authority.clone()?;
         Some(authority as _)
     }
 
-    /// Control's credentials, to be kept valid by [`manage`].
+    /// Control's credentials, to be kept valid by [`manage`]; `None` if control has no certificate.
     pub(crate) fn managed(&self) -> Option<ManagedCredentials> {
         let credentials = self.credentials.clone()?;
         Some(ManagedCredentials::new(
@@ -106,7 +106,7 @@ impl ControlIdentity {
     }
 }
 
-/// The folder of control's certificate.
+/// The folder of control's certificate; `None` if the options name neither this folder nor an authority.
 pub(crate) fn identity_path(options: &Options) -> Option<PathBuf> {
     let control = &options.control;
     let in_authority = || Some(control.authority_path.as_ref()?.join(CONTROL_FOLDER));

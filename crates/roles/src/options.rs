@@ -73,7 +73,7 @@ options! {
     log: LogOptions;
 }
 
-/// The index of the option with the key `section.name`.
+/// The index in [`OPTIONS`] of the option with the key `section.name`; `None` if there is no such option.
 pub fn find(key: &str) -> Option<usize> {
     OPTIONS.iter().position(|spec| spec.key() == key)
 }

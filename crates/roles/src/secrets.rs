@@ -126,6 +126,8 @@ fn create_default_key_file(path: &Path) -> anyhow::Result<()> {
     }
 }
 
+/// The error for keys that cannot be read. If a file is missing that this process does not create, the error says how
+/// to create it.
 fn wrong_keys(error: &KeyError, creates_missing_file: bool) -> ConfigErrors {
     let is_missing = matches!(error, KeyError::File { source, .. }
         if source.kind() == std::io::ErrorKind::NotFound);

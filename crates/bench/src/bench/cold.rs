@@ -37,6 +37,7 @@ const BIG_MEMORY_MIB: f64 = 2_048.0;
 /// Target: the time until a server on an empty store is ready, in milliseconds.
 const EMPTY_READY_MS: f64 = 100.0;
 
+/// The figures of the starts on the empty store (the second one as *again*), and of the start on the big store.
 #[derive(Debug, Serialize)]
 struct Report {
     build_s: f64,

@@ -1,5 +1,5 @@
-//! `placewright bench pages`: what the streams of the page cost. A server with hosts that are two thirds full, pages
-//! that have the fleet open as browsers do, and claims beside them, in turn with claims without pages.
+//! `placewright bench pages`: what the streams of the page cost. The server has hosts that are two thirds full. Pages
+//! have the fleet open, as browsers do, while claims are made; in turn with that, claims are made without pages.
 
 mod changes;
 mod open_pages;

@@ -70,6 +70,7 @@ struct Round {
     /// The processor time of all threads, including the engine's.
     cpu_s: f64,
     decisions_per_second: f64,
+    /// The results of all schedulers together.
     tally: RaceResults,
 }
 

@@ -274,6 +274,7 @@ impl Api {
     }
 }
 
+/// The time in a `Date` header; `None` if the header is not valid.
 fn read_date(value: &HeaderValue) -> Option<Timestamp> {
     let date = jiff::fmt::rfc2822::parse(value.to_str().ok()?).ok()?;
     Some(date.timestamp())

@@ -127,8 +127,8 @@ impl ReplayRun {
         let mut last_progress = Instant::now();
         loop {
             let listing_start = Instant::now();
-            // Read before the listing: once it is true, all servers are counted, and when none of them is
-            // building after the listing, all have ended.
+            // This is read before the listing. Once it is true, the counts include all servers. So if none of them is
+            // being built after the listing, all builds have ended.
             let is_all_requested = *all_requested.borrow();
             match self.list_ended_servers(since).await {
                 Ok(date) => since = date.map(|date| date - LISTING_OVERLAP).or(since),

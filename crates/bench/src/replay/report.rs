@@ -275,6 +275,7 @@ fn normalized_reason(reason: &str) -> String {
     words.join(" ")
 }
 
+/// A word of a reason. Numbers and UUIDs in it are replaced by placeholders.
 fn normalized_word(word: &str) -> String {
     let trimmed_word = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
     let is_hex = |letter: char| letter.is_ascii_hexdigit() || letter == '-';

@@ -125,7 +125,8 @@ pub(crate) async fn delete(api: &Api, server: Uuid) -> Result<(), CallError> {
     api.delete(&format!("/servers/{server}")).await
 }
 
-/// Lists servers page by page; returns the time at the start of the listing by the API server's clock.
+/// Lists servers page by page. Returns the time at the start of the listing by the API server's clock; `None` if the
+/// responses have no date.
 pub(crate) async fn list(
     api: &Api,
     filter: ServerFilter<'_>,

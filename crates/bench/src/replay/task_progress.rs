@@ -97,12 +97,13 @@ impl TaskProgress {
         self.state.lock().task_states.clone()
     }
 
-    /// The latest time so far at which the build of a server was seen to end active or refused.
+    /// The latest time so far at which the build of a server was seen to end active or refused; `None` before the
+    /// first.
     pub(crate) fn last_end(&self) -> Option<Instant> {
         self.state.lock().last_end
     }
 
-    /// Any server of the run.
+    /// Any server of the run; `None` before the first request was accepted.
     pub(crate) fn any_server(&self) -> Option<Uuid> {
         let state = self.state.lock();
         state
@@ -172,6 +173,7 @@ impl TaskProgress {
         }
     }
 
+    /// Ends the task of a server that is being built. Does nothing for any other server.
     fn end_server(&self, state: &mut ProgressState, server: Uuid, end: TaskEnd, ended_at: Instant) {
         if let Some((task, sent_at)) = state.building.remove(&server) {
             state.counts.building -= 1;
@@ -188,6 +190,7 @@ impl TaskProgress {
         }
     }
 
+    /// Records how a task ended, and returns its permit to build.
     fn set_end(&self, state: &mut ProgressState, task: usize, end: TaskEnd, latency: Duration) {
         match &end {
             TaskEnd::Active => state.counts.active += 1,

@@ -1,5 +1,5 @@
-//! What the compute API is given besides limits: the files of images and of device profiles, and what users see of the
-//! topology.
+//! The settings of the compute API besides its limits: the files of images and of device profiles, and what users see
+//! of the topology.
 
 use placewright_api_compute::{ALL_LEVELS, DeviceProfiles, Images, VisibleTopology};
 use placewright_errors::chain;

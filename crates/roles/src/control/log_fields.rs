@@ -30,6 +30,7 @@ impl<'writer> FormatFields<'writer> for LogFields {
 /// The usual length of the fields of a request's line.
 const BUFFER_BYTES: usize = 512;
 
+/// Writes the fields of one line.
 struct FieldWriter<'a> {
     writer: Writer<'a>,
     /// Fields that are not written yet. They are collected here because each write to the writer passes through several

@@ -13,6 +13,7 @@ pub(crate) fn register(registry: &mut Registry) {
     registry.register_collector(Box::new(Panics));
 }
 
+/// Collects the number of panics when Prometheus requests it.
 #[derive(Debug)]
 struct Panics;
 

@@ -47,7 +47,7 @@ pub(super) fn grpc_options(
     }
 }
 
-/// Starts the conductor's runtime on the engine. Without a sealer there is no conductor.
+/// Starts the conductor's runtime on the engine. Without a sealer there is no conductor, and the result is `None`.
 pub(super) fn start_conductor(
     options: &Options,
     engine: &Engine<ControlMachine>,

@@ -29,6 +29,7 @@ const PASS_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(crate) struct InheritedSockets {
     listeners: Vec<TcpListener>,
+    /// The clients' connections, which were idle when they were passed.
     connections: Vec<TcpStream>,
     /// The process that still uses the store, if there is one that can be replaced.
     predecessor: Option<Predecessor>,

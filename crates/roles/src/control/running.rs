@@ -321,7 +321,7 @@ impl RunningControl {
         self.own_identity.as_ref()
     }
 
-    /// The address for health checks and metrics.
+    /// The address for health checks and metrics; `None` if there is no listener for them.
     pub(crate) fn health_address(&self) -> Option<SocketAddr> {
         self.health
     }

@@ -205,7 +205,8 @@ impl ListenerOptions<'_> {
     }
 }
 
-/// A warning about a certificate that has expired, will expire soon, or is not valid yet.
+/// A warning about a certificate that has expired, will expire within [`EXPIRES_SOON`], or is not valid yet; `None` for
+/// any other certificate.
 fn expiry_warning(section: &str, server: &LoadedServer) -> Option<String> {
     let validity = server.validity();
     let now_s = now_s();

@@ -18,6 +18,7 @@ const ENROLMENTS_MAX: usize = 64;
 /// An authority whose folder is on this machine.
 pub(crate) struct LocalAuthority {
     authority: Arc<Authority>,
+    /// The renewed certificates of each holder that are still valid.
     renewals: Arc<Mutex<Renewals>>,
     /// One permit for each enrolment that waits or is handled.
     enrolments: Semaphore,

@@ -59,7 +59,7 @@ impl CellOptions {
     }
 }
 
-/// The directory that an address of a store names.
+/// The directory that an address of a store names; `None` if the store is not in a directory.
 fn directory_of(url: Option<&str>) -> Option<PathBuf> {
     url?.strip_prefix(SQLITE_SCHEME).map(PathBuf::from)
 }

@@ -17,7 +17,9 @@ const BYTES_MAX: usize = 1 << 20;
 pub(crate) struct EntryBatches {
     /// Receives each batch that the leader appends; `None` if the follower takes no batches.
     appended: Option<Receiver<Arc<AppendedBatch>>>,
+    /// The batches that have been gathered for the next message.
     batches: Vec<EntryBatch>,
+    /// The size of these batches together.
     bytes: usize,
 }
 
@@ -46,7 +48,7 @@ impl EntryBatches {
         Some(last)
     }
 
-    /// Adds as many of the batches that are there already as fit, without waiting.
+    /// Adds the batches that are there already, as far as they fit into the message. Does not wait for further ones.
     pub(crate) fn gather_ready(&mut self) {
         // Without a batch the future is not ready, and nothing is added.
         let _ = self.gather().now_or_never();
@@ -58,7 +60,8 @@ impl EntryBatches {
         std::mem::take(&mut self.batches)
     }
 
-    /// Waits for a batch, and adds it. Batches that this stream has missed are left out.
+    /// Waits for a batch, and adds it. Batches that this stream has missed are left out. Returns the last entry of the
+    /// batch; `None` if the engine was dropped.
     async fn add_next(&mut self) -> Option<u64> {
         let Some(appended) = &mut self.appended else {
             return std::future::pending().await;

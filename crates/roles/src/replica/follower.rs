@@ -273,7 +273,7 @@ impl<M: ReplicatedMachine> Follower<M> {
         to_leader.reserve().await
     }
 
-    /// A message to the leader with these commands. It also tells which entries this replica has, by the last of them.
+    /// A message to the leader with these commands, and with the number of the last entry that this replica has.
     fn message(&self, commands: Vec<placewright_link::HandedCommand>) -> ToLeader {
         ToLeader {
             commands,

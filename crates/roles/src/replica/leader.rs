@@ -59,6 +59,7 @@ impl<M: ReplicatedMachine> LeadingReplica<M> {
         }
     }
 
+    /// The answer to a replica that asks which one this is.
     fn get_identity(&self) -> Result<ReplicaIdentity, LinkError> {
         let leadership = self.replica.leadership();
         let leadership = leadership.ok_or_else(|| self.unavailable())?;
@@ -74,6 +75,8 @@ impl<M: ReplicatedMachine> LeadingReplica<M> {
         })
     }
 
+    /// Opens a stream for a follower. If this replica leads in the epoch that the follower names, it serves the stream.
+    /// Otherwise the only message of the stream says that it does not lead.
     fn accept(&self, start: FollowStart) -> Result<LeaderConnection, LinkError> {
         let leadership = self.replica.leadership();
         let leadership = leadership.ok_or_else(|| self.unavailable())?;

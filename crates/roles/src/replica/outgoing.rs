@@ -27,6 +27,7 @@ pub(crate) struct Outgoing {
     version: AtomicU32,
 }
 
+/// The commands that were not sent yet.
 #[derive(Debug, Default)]
 struct Queue {
     /// The epoch for whose leader the commands are.

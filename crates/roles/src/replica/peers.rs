@@ -147,8 +147,8 @@ impl Peers {
         receipts.into_iter().flatten().collect()
     }
 
-    /// Asks each replica that may have offered a candidate for the offer. An error means that one of them did not
-    /// answer, so the offer may exist.
+    /// Asks each replica that may have offered a candidate for the offer. `None` means that all of them have answered
+    /// and none has it. An error means that one of them did not answer, so the offer may exist.
     async fn ask_for_offer(&self, candidate: Uuid) -> Result<Option<Vec<u8>>, String> {
         let may_have_offered = |origin| may_be_offered_by(candidate, origin);
         let mut unanswered = None;

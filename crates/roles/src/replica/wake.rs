@@ -23,6 +23,7 @@ pub(crate) struct Wake {
     changed: Condvar,
 }
 
+/// What is known of the journal's end.
 #[derive(Debug, Default)]
 struct WakeState {
     /// The newest entry that the leader has reported. If the leader sends entries to this replica, it has sent all up

@@ -77,6 +77,7 @@ impl Exporter {
         }
     }
 
+    /// Sends a batch, if necessary several times. Counts its spans as sent or as dropped.
     async fn send(&mut self, client: &reqwest::Client, spans: &[Span]) {
         let body = request(&self.tracer.options().service, spans).to_string();
         let mut wait = RETRY;

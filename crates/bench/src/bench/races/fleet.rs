@@ -120,10 +120,12 @@ pub(super) fn report_hosts(scheduler: &mut Scheduler, hosts: u32) {
     }
 }
 
+/// The number of processors of a host.
 fn cpus(number: u32) -> i32 {
     [32, 64, 128][number as usize % 3]
 }
 
+/// Whether a host is a tree with NUMA nodes.
 fn is_tree(number: u32) -> bool {
     number.is_multiple_of(10)
 }

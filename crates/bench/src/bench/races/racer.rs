@@ -326,9 +326,9 @@ fn request(random: &mut RandomNumbers) -> RequestSpec {
     request
 }
 
-/// The server group of a request: of ten kinds of requests, one has a group whose members are on different hosts,
-/// and one a group whose members are in different racks. `number` selects one of the groups. The rules that count are
-/// those that `fleet::build` has stored for the group in placement.
+/// The server group of a request. Of ten kinds of requests, one has a group whose members are on different hosts, one a
+/// group whose members are in different racks, and the others have none. `number` selects one of the groups. The rules
+/// that count are those that `fleet::build` has stored for the group in placement.
 fn group(kind: u64, number: u64) -> Option<ServerGroup> {
     let uuid = match kind {
         0 => host_group(number),

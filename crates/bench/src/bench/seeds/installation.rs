@@ -246,6 +246,7 @@ impl Installation {
         }
     }
 
+    /// Counts those of the servers whose builds have ended.
     async fn settled(&self, servers: &BTreeSet<InstanceId>) -> Settled {
         self.control
             .read(|control, views| {

@@ -152,7 +152,8 @@ impl NovaReport {
 }
 
 impl NovaFigures {
-    /// The name of the first field whose value is not possible in the experiment, and the reason.
+    /// The name of the first field whose value is not possible in the experiment, and the reason; `None` if all values
+    /// are possible.
     fn problem(&self) -> Option<(&'static str, String)> {
         if !(1..=HOSTS_MAX).contains(&self.hosts) {
             return Some(("hosts", format!("from 1 to {HOSTS_MAX}")));

@@ -35,8 +35,8 @@ pub(super) struct Way {
     pub(super) reads_store: bool,
     /// Whether the hosts are ranked with an index; otherwise each host is weighed at each decision.
     pub(super) is_indexed: bool,
-    /// Whether a scheduler counts its own choices until their hosts have answered; otherwise until the next row of the
-    /// host, whatever that contains.
+    /// Whether a scheduler counts an own choice until the chosen host has answered. Otherwise it counts the choice
+    /// until the next row of the host arrives, even if that row does not include the choice.
     pub(super) tracks_claims: bool,
 }
 

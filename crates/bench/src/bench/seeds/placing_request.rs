@@ -68,6 +68,7 @@ pub(super) async fn place(
     Ok(placed)
 }
 
+/// Ranks hosts on the state of this replica, and adds the time to that of the decision.
 fn find_hosts(
     replica: &Replica,
     placing: &mut Placing,
@@ -91,6 +92,7 @@ fn find_hosts(
     })
 }
 
+/// Claims the first of the ranked hosts that still has room, and records when and for how long.
 async fn claim(
     replica: &Replica,
     placing: &mut Placing,

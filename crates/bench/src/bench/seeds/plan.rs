@@ -20,7 +20,7 @@ pub(super) struct Plan {
     /// The numbers of hosts, each with the rounds of requests.
     fleets: Vec<(u32, usize)>,
     walking: WalkingSizes,
-    /// The number of requests by which the share of HTTP is measured: so many over HTTP, and as many without it.
+    /// The share of HTTP is measured with this number of requests over HTTP, and with the same number of calls.
     http_requests: usize,
     pub(super) build_sizes: BuildSizes,
     pub(super) cell_sizes: CellSizes,
@@ -91,6 +91,7 @@ impl Plan {
         }
     }
 
+    /// Each number of schedulers on each fleet.
     fn setups(&self) -> impl Iterator<Item = Setup> {
         self.fleets.iter().flat_map(|(hosts, rounds)| {
             self.schedulers.iter().map(|schedulers| Setup {

@@ -201,6 +201,7 @@ fn wrap(text: &str) -> Vec<String> {
     lines
 }
 
+/// Whether a value has a position on an axis with this scale.
 fn is_shown(scale: Scale, value: f64) -> bool {
     value.is_finite() && (scale == Scale::Linear || value > 0.0)
 }

@@ -36,8 +36,8 @@ pub(super) struct WalkingSizes {
     pub(super) workers: Vec<usize>,
     /// The longest time of one measurement.
     pub(super) time: Duration,
-    /// The number of hosts for each decision: a measurement makes at most one decision for so many hosts, so that it
-    /// takes only a part of the room of a small fleet.
+    /// A measurement makes at most one claim for each group of this many hosts, so that it takes only a part of the
+    /// room of a small fleet.
     pub(super) hosts_of_decision: u32,
 }
 
@@ -142,6 +142,7 @@ fn run(
     Ok((results.into_iter().collect::<anyhow::Result<_>>()?, seconds))
 }
 
+/// Decides and claims with one worker until `end`, or until no claims are left.
 fn work(
     worker: &mut Worker,
     method: Method,

@@ -55,8 +55,8 @@ pub(super) fn take_passed_sockets() -> InheritedSockets {
 /// stopped, if the unit has `FileDescriptorStoreMax=`.
 pub(super) fn keep(listeners: &[(&'static str, TcpListener)]) {
     for (name, listener) in listeners {
-        // The store may have a socket of this name with the address of an earlier configuration, on which nobody would
-        // accept connections.
+        // systemd may still have a socket of this name with the address of an earlier configuration, on which nobody
+        // would accept connections.
         notify(
             &[NotifyState::FdStoreRemove, NotifyState::FdName(name)],
             &[],

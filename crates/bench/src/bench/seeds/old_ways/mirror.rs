@@ -108,7 +108,8 @@ impl Mirror {
         read_all(&self.table.lock())
     }
 
-    /// Chooses the best host that is not excluded, and counts the choice. Also returns how long that took.
+    /// Chooses the best host that is not excluded, and counts the choice; `None` if no host has room. Also returns how
+    /// long that took.
     ///
     /// # Errors
     ///

@@ -65,7 +65,7 @@ fn find(
     })
 }
 
-/// How many times longer walking takes than deciding with the index.
+/// How many times longer walking takes than deciding with the index; `None` if one of the two was not measured.
 fn gain(figures: &[WalkingFigures], setup: (u32, Strategy, usize)) -> Option<f64> {
     let walking = find(figures, setup, Method::Walk)?;
     let index = find(figures, setup, Method::Index)?;

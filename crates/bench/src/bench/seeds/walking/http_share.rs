@@ -97,6 +97,7 @@ pub(in super::super) async fn measure(hosts: u32, requests: usize) -> anyhow::Re
     })
 }
 
+/// Makes the request as a call in this process. Returns how long the answer took.
 async fn call(service: &SchedulerService, instance: Uuid) -> anyhow::Result<Duration> {
     let request = DestinationsRequest {
         request_spec: fleet::request(),
@@ -112,6 +113,7 @@ async fn call(service: &SchedulerService, instance: Uuid) -> anyhow::Result<Dura
     Ok(start.elapsed())
 }
 
+/// Makes the request over HTTP. Returns how long the response took.
 async fn exchange(connection: &mut Connection, instance: Uuid) -> anyhow::Result<Duration> {
     let base = RequestBase {
         prefix: String::new(),

@@ -255,6 +255,7 @@ impl Worker {
     }
 }
 
+/// The position of a host in the random order, which is the same for all workers.
 fn position_in_order(host: u32) -> f64 {
     let number = RandomNumbers::new(ORDER_SEED, host.into()).next() >> 32;
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
