@@ -180,7 +180,7 @@ impl Connection {
     }
 }
 
-/// The host that sent a message; `None` for a heartbeat, which may be of several hosts.
+/// The host that a message is about; `None` for a heartbeat, which may be about several hosts.
 fn host_of(message: &ToCell) -> Option<HostId> {
     match message {
         ToCell::StepEnded { host, .. }
@@ -191,7 +191,7 @@ fn host_of(message: &ToCell) -> Option<HostId> {
     }
 }
 
-/// The event that a message is for the state machine; `None` for messages that are handled in another way.
+/// The event for the state machine that follows from a message; `None` for messages that are handled in another way.
 fn event_of(message: ToCell) -> Option<Event> {
     match message {
         ToCell::StepEnded {

@@ -22,7 +22,7 @@ struct QueueState {
 }
 
 impl ClaimQueue {
-    /// Queues requests, except those that are under way, and those of which a later one of the same instance waits.
+    /// Queues requests. A request is left out if it is under way already, or if a later request of its instance waits.
     pub(crate) fn add(&self, claim_requests: impl Iterator<Item = ClaimRequest>) {
         let mut state = self.state.lock();
         let before = state.waiting.len();

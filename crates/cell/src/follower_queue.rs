@@ -152,7 +152,7 @@ impl FollowerQueue {
                 CellEvent::State { host, .. } => {
                     self.marked_states.insert(host);
                 }
-                // Never queued: batches have these events from other fields.
+                // These events are never in the queue. They are made from other fields when a batch is taken.
                 CellEvent::Alive { .. } | CellEvent::Complete | CellEvent::Heartbeat => {}
             }
         }

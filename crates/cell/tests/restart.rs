@@ -22,7 +22,7 @@ fn active(world: &World) -> usize {
     rows.filter(|row| row.vm_state == VmState::Active).count()
 }
 
-/// Opens a store that an ending cell may still hold.
+/// Opens a store that an ending cell may still hold: tries again until the store is free.
 async fn reopen(site: &mut Site, directory: &std::path::Path) {
     for _ in 0..200 {
         let placement = std::sync::Arc::new(site.control.clone());

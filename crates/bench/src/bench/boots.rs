@@ -302,8 +302,8 @@ async fn wait_for_hosts(api: &Api, hosts_min: usize) -> anyhow::Result<()> {
 }
 
 /// Waits until the allocations of failed builds are released, which may be a moment after the servers show their
-/// status. Returns how many more VCPU are allocated then than one for each active server: 0, or more after a time-out.
-/// Fewer are an error, because then an active server holds nothing.
+/// status. Returns how many more VCPU are then allocated than the active servers have, which is one for each: 0, or
+/// more after a time-out. It is an error if fewer are allocated, because then an active server holds nothing.
 async fn wait_for_releases(api: &Api, progress: &TaskProgress) -> anyhow::Result<u64> {
     let server = progress.any_server().context("no server was accepted")?;
     let project = servers::show(api, server).await?.tenant_id;

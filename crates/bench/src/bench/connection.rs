@@ -121,7 +121,8 @@ impl Connection {
                     }
                     self.fill(&mut stream).await?;
                 }
-                // Only the beginning is returned. The buffer also has the bytes of the latest read, after it.
+                // If bytes were discarded, only the beginning is returned. The buffer has the bytes of the latest read
+                // after it.
                 let end = match discarded {
                     0 => end,
                     _ => BEGINNING_BYTES.max(head.length),

@@ -1,6 +1,6 @@
-//! `placewright bench destinations`: the throughput of the scheduler's service. A server on a
-//! temporary store with fsync, hosts that are two thirds full, then requests that claim a host and
-//! return alternates, over many connections.
+//! `placewright bench destinations`: the throughput of the scheduler's service. The benchmark starts a server on a
+//! temporary store with fsync, loads hosts that are two thirds full, and then sends requests over many connections,
+//! which claim a host and return alternates.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
-//! `placewright bench durable`: the throughput of durable claims. A server on a temporary store
-//! with fsync, hosts through its API, then claims over many connections.
+//! `placewright bench durable`: the throughput of durable claims. The benchmark starts a server on a temporary store
+//! with fsync, loads hosts through its API, and then makes claims over many connections.
 
 use std::path::PathBuf;
 

@@ -57,7 +57,7 @@ pub(crate) struct PagesBench {
 
 /// Target: claims beside pages, in percent of those without.
 const CLAIMS_PERCENT_MIN: f64 = 95.0;
-/// Target: what the server's memory grows by when pages are opened, in megabytes.
+/// Target: by how many megabytes the server's memory may grow when pages are opened.
 const MEMORY_MB_MAX: f64 = 64.0;
 /// The rounds of claims, each with and without pages. Their median does not depend on a round in which the machine was
 /// busy.

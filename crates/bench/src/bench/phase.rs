@@ -11,8 +11,8 @@ use super::connection::Connection;
 use super::endpoint::Endpoint;
 use super::phase_results::{Measurements, PhaseResults};
 
-/// Writes a request into the first buffer. The numbers are that of the unit in the phase, and that of the request
-/// in the unit. The second buffer is for temporary use, for the body.
+/// Writes a request into the first buffer. The first number is that of the unit in the phase, the second that of the
+/// request in the unit. The second buffer may be used to make the body.
 type WriteRequest = dyn Fn(u64, u8, &mut String, &mut String) + Send + Sync;
 
 /// A phase of a load.

@@ -29,7 +29,8 @@ impl PlacementLink for NoPlacement {
     }
 }
 
-/// A cell whose journal is held, so that no start is decided, and whose queue to an agent has one place.
+/// A cell whose journal holds its appends back, so that no start of a session becomes durable, and whose queue to an
+/// agent has room for one message.
 async fn open(faults: &Faults) -> ActiveCell {
     let options = Options {
         agent_queue: 1,

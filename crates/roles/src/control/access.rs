@@ -49,9 +49,9 @@ pub(super) struct AccessFiles {
     pub(super) tls: Arc<Listeners>,
 }
 
-/// Reads all files again with each signal. After each `check_interval`, also reads those files of TLS, and of the
-/// authorities with which Keystone's certificate is checked, that have changed. Ends with the runtime. Errors are
-/// logged, and the previous settings stay in effect.
+/// Reads all files again with each signal. After each `check_interval`, also reads again the files that have changed,
+/// of two kinds: those of TLS, and those with the authorities by which Keystone's certificate is checked. Errors are
+/// logged, and the previous settings stay in effect. Ends with the runtime.
 pub(super) async fn reread_on_signals(
     mut signals: Signal,
     check_interval: Duration,
@@ -83,8 +83,8 @@ impl AccessFiles {
         !self.tls.is_empty() || self.gateway.authenticator().has_authorities()
     }
 
-    /// Reads again those files of TLS, and of the authorities with which Keystone's certificate is checked, that have
-    /// changed.
+    /// Reads again the files that have changed: of those of TLS, and of those with the authorities by which Keystone's
+    /// certificate is checked.
     fn reread_changed(&self) {
         self.tls.reread_changed();
         if let Err(error) = self.gateway.authenticator().reread_authorities_if_changed() {

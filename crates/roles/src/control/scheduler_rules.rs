@@ -23,8 +23,8 @@ struct SchedulerRules {
     translation: TranslateOptions,
 }
 
-/// Creates the scheduler with the rules of the file, or with the defaults. Rules without effect are
-/// warnings.
+/// Creates the scheduler with the rules of the file, or with the defaults. Adds a warning to `warnings` for each rule
+/// that has no effect.
 ///
 /// # Errors
 ///

@@ -26,8 +26,9 @@ use super::sockets::{ListeningSocket, Sockets};
 use crate::config::ConfigErrors;
 use crate::options::{AuthStrategy, ComputeApiOptions, Options};
 
-/// Adds to the gateway: admission control, the audit log, the threads for costly requests, the confirmation before
-/// reads that the state is the newest in the journal, and the readiness check, which reports when the store fails.
+/// Adds further parts to the gateway: admission control; the audit log; the threads for costly requests; the
+/// confirmation, before each read, that the state has all entries of the journal; and the readiness check, which
+/// reports when the store fails.
 pub(super) fn complete_gateway(
     gateway: Gateway,
     (admission, audit_log): (&AdmissionControl, Option<AuditLog>),

@@ -294,7 +294,7 @@ impl Listeners {
         self.0.is_empty()
     }
 
-    /// Reads the files that have changed again. Blocks.
+    /// Reads again the files that have changed. Blocks.
     pub(super) fn reread_changed(&self) {
         self.for_each_listener(FileBacked::check);
     }

@@ -110,8 +110,8 @@ impl Sending {
         }
     }
 
-    /// The updates that have waited longest, without those whose callers have gone. Returns nothing if none are left;
-    /// the task then ends.
+    /// The updates that have waited longest, without those whose callers have gone. `None` if none are left; the task
+    /// then ends.
     fn next_batch(&mut self) -> Option<Vec<Waiting>> {
         let mut state = self.queue.state.lock();
         state.waiting.retain(|waiting| !waiting.receipt.is_closed());

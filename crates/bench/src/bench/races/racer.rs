@@ -250,8 +250,8 @@ impl RacingScheduler {
             }
             other => bail!("a claim ended in {other:?}"),
         };
-        // The ranking has counted the instance on the first host that the claim names. If the claim got another one or
-        // none, a correction ends that.
+        // The ranking has counted the instance on the first host that the claim names. If the claim got another host or
+        // none, a correction takes the instance off the first host again.
         apply_corrections(&mut self.scheduler, self.copy.placement(), &corrections);
         let is_claimed = placing.claimed().next().is_some();
         ensure!(

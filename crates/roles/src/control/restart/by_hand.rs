@@ -200,7 +200,8 @@ fn serve_successor(stream: &UnixStream, hand_over: &HandOver) -> anyhow::Result<
         Arc::new(SuccessorConnection(Mutex::new(sender))),
         all_passed,
     );
-    // This process stops as after any SIGTERM, and its listeners find the successor.
+    // This process stops as after any SIGTERM. Its listeners then pass idle connections to the successor, which
+    // `choose_successor` returns.
     kill_process(getpid(), Signal::TERM)?;
     for connection in connections {
         send(stream, CONNECTION, Some(connection.as_fd()))?;

@@ -1,4 +1,4 @@
-//! A scheduler of the old ways: the product's scheduler on a mirror of the hosts, which it keeps from their rows.
+//! A scheduler of the old ways: the product's scheduler on a mirror of the hosts, which follows the hosts' rows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! A worker: one of the ways to find the best host, and the claim.
+//! A worker, which finds the best host by one of the methods, and claims it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -115,7 +115,8 @@ impl Worker {
         })
     }
 
-    /// Fills the caches: what is kept of a class of requests is made with the second request.
+    /// Fills the caches. Two requests are needed: what the scheduler keeps of a request class is made with its second
+    /// request.
     pub(super) fn warm_up(&mut self, method: Method) -> anyhow::Result<()> {
         for _ in 0..2 {
             self.decide(method)?;
