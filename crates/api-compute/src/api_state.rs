@@ -26,8 +26,8 @@ impl ApiState {
         &self.options.images
     }
 
-    /// Reads the operator's files again if they have changed. Before the state is read, because others wait while it is,
-    /// and a disk may take long.
+    /// Reads the operator's files again if they have changed. This has to be done before the handler reads control's
+    /// state: other requests wait while a handler reads the state, and a disk may take long.
     pub(crate) async fn refresh_files(&self) {
         let (images, profiles) = (&self.options.images, &self.options.device_profiles);
         if !images.is_due() && !profiles.is_due() {

@@ -1,8 +1,9 @@
 //! Which requests are costly: they may take milliseconds, and run on threads of their own.
 //!
-//! This is found out on the threads for sockets, before the request has a seat and before anybody is charged for it. So
-//! large bodies are searched with SIMD instructions, tens of microseconds for the largest body; a byte at a time it would
-//! be a millisecond. Bodies that are made to have many places to look at are not looked at further: they are costly.
+//! The threads that serve sockets call this module, before the request has a seat and before its project is charged. So
+//! it must be fast even for large bodies. They are searched with SIMD instructions, which takes tens of microseconds
+//! for the largest body; a search byte by byte would take a millisecond. A client could slow the search down with a
+//! body in which it finds very many matches. So it gives up after a number of matches, and takes the body for costly.
 
 use placewright_http::Cost;
 
@@ -39,7 +40,8 @@ const ESCAPE: &[u8] = b"\\u00";
 /// accents have far fewer.
 const ESCAPES_MAX: usize = 10_000;
 
-/// A body that has the names of [`COUNT_FIELDS`] more often is taken for one that requests the most servers.
+/// If the names of [`COUNT_FIELDS`] occur in a body more often than this, the body is taken for one that requests the
+/// maximum number of servers.
 const COUNTS_MAX: usize = 100;
 
 /// The maximum number of servers of one request; a larger number is refused when the body is parsed.

@@ -1,7 +1,7 @@
 //! The device profiles that flavors name with the extra spec `accel:device_profile`.
 //!
-//! Device profiles belong to the accelerator service. An operator provides them in a file, in the form in which that service
-//! lists them (`GET /v2/device_profiles`):
+//! Device profiles belong to the accelerator service, OpenStack's Cyborg. An operator provides them in a file, in the
+//! form in which that service lists them (`GET /v2/device_profiles`):
 //!
 //! ```json
 //! {"device_profiles": [{
@@ -65,7 +65,7 @@ struct ProfileFile {
     device_profiles: Vec<ProfileEntry>,
 }
 
-/// A profile in the file. Its other keys are passed over.
+/// A profile in the file. Its other keys are ignored.
 #[derive(Deserialize)]
 struct ProfileEntry {
     name: String,

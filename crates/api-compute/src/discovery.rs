@@ -26,8 +26,8 @@ fn capabilities(options: &ComputeOptions) -> Value {
         "server_group_policies": server_groups::POLICIES,
         "topology_rules": true,
         "own_images": options.serves_images,
-        // Whether a server can ask for networks. Control's own Network API is for installations that have none; with
-        // another one, or without any, the drivers may have some.
+        // Whether a server can ask for networks. Control serves the Network API only in installations that have no
+        // networks. In all others the drivers may have networks.
         "networks": !options.serves_networks,
         "limits": {
             "server_body_bytes": limits.server_body_bytes_max,

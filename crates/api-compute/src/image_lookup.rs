@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use crate::routed_request::RoutedRequest;
 
-/// Finds an image. If control serves the images, checks also that the caller may see the image and that it fits the
-/// flavor. `None` if the request names no image, or if another service has the images and the operator's file does not
-/// have this one.
+/// Finds the image with this id, which the request has in `field`. If control serves the images, checks also that the
+/// caller may see the image and that it fits the flavor. `None` if the request names no image, or if another service
+/// has the images and the operator's file does not have this one.
 ///
 /// # Errors
 ///

@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 /// How often the file is checked for changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A file with the content that was last read from it. What is not valid is not taken over: then the content stays.
+/// A file with the content that was last read from it. If the file becomes invalid, the last valid content stays.
 ///
-/// A disk may take long to answer, so looking something up never waits for it: [`Self::refresh`] reads the file.
+/// A disk may take long to answer, so [`Self::look_up`] never reads it. Only [`Self::refresh`] does.
 pub(crate) struct OperatorFile<T, E> {
     path: PathBuf,
     read: fn(&Path) -> Result<T, E>,
@@ -63,12 +63,12 @@ impl<T, E: fmt::Display> OperatorFile<T, E> {
         look_up(&self.content.lock())
     }
 
-    /// Whether it is time to look whether the file has changed, and nobody does it.
+    /// Whether the file was last checked longer than a second ago, and no other thread is checking it now.
     pub(crate) fn is_due(&self) -> bool {
         (self.check.try_lock()).is_some_and(|check| is_due(&check))
     }
 
-    /// Reads the file again if it has changed and nobody else does so. Waits for the disk.
+    /// Reads the file again if it has changed and no other thread is reading it now. Waits for the disk.
     pub(crate) fn refresh(&self) {
         let Some(mut check) = self.check.try_lock() else {
             return;
@@ -92,7 +92,7 @@ impl<T, E: fmt::Display> OperatorFile<T, E> {
         }
     }
 
-    /// Has the next refresh look at the file.
+    /// Makes the next refresh check the file, however short ago the last check was.
     #[cfg(test)]
     pub(crate) fn check_next_time(&self) {
         self.check.lock().at = None;

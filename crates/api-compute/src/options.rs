@@ -21,7 +21,7 @@ pub struct ComputeOptions {
     pub images: Arc<Images>,
     /// The device profiles that flavors may name.
     pub device_profiles: Arc<DeviceProfiles>,
-    /// Whether servers are created of control's own images, and of no others.
+    /// Whether servers are created from control's own images, and from no others.
     pub serves_images: bool,
     /// Whether control serves the Network API. It has no networks then, so a server cannot ask for one.
     pub serves_networks: bool,
@@ -34,12 +34,12 @@ pub struct ComputeOptions {
 /// Stands for all levels of the topology.
 pub const ALL_LEVELS: &str = "*";
 
-/// What users see of the topology. Who may list all of it sees everything.
+/// What users see of the topology. Callers whose policy lets them list the whole topology see everything.
 #[derive(Clone, Debug, Default)]
 pub struct VisibleTopology {
     /// The names of the levels that users see and may name in rules, or [`ALL_LEVELS`].
     pub levels: Vec<String>,
-    /// The names of the levels among these whose places users see and may name, too, or [`ALL_LEVELS`].
+    /// The names of those of `levels` whose places users see and may name, too, or [`ALL_LEVELS`].
     pub places: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ pub struct Limits {
     pub parameters_max: usize,
     /// Characters of a regular expression in a query.
     pub pattern_chars_max: usize,
-    /// Time that one listing may spend on matching regular expressions.
+    /// The time that one listing may spend on matching regular expressions.
     pub match_time_max: Duration,
     /// Bytes of a page of servers; a longer page is cut, with a link to the next.
     pub page_bytes_max: usize,

@@ -28,7 +28,6 @@ const COMPUTE_REQUEST_ID: HeaderName = HeaderName::from_static("x-compute-reques
 
 /// The most times that the handler of a GET request runs. It runs again if the store fails to make the entries durable
 /// whose effects the handler has read.
-/// handler has read.
 const GET_TRIES_MAX: usize = 3;
 
 /// The compute API without sockets: it takes requests and returns responses.

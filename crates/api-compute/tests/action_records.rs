@@ -1,4 +1,5 @@
-//! Each action that goes on after its answer can be followed: the answer's `Location` and request id lead to its record.
+//! A client can follow each action that goes on after its answer: the answer's `Location` and request id lead to the
+//! action's record.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -177,7 +178,7 @@ async fn what_the_cell_has_not_heard_of_yet_has_a_record() {
     let confirm = record_of(&api, &id, &response).await;
     assert_eq!(confirm["action"], "confirmResize");
     assert_eq!(confirm["events"][0]["result"], Value::Null);
-    // The same again, as a client does that got no answer, leads to the record that there is.
+    // A client that got no answer repeats its request. The repeated request leads to the record of the first one.
     let repeated = api.run_action(&id, json!({"confirmResize": null})).await;
     assert_eq!(repeated.status, 204);
     assert_eq!(header(&repeated, "location"), header(&response, "location"));
@@ -208,7 +209,7 @@ async fn the_records_of_a_cell_of_an_older_release_are_found_under_the_ids_of_th
         let name = action.as_object().unwrap().keys().next().unwrap().clone();
         let answer = api.run_action(&id, action).await;
         api.site
-            .until("the move is not searched for a host", |control, _| {
+            .until("no move waits for a host any more", |control, _| {
                 let mut moves = control.conductor.migrations().values();
                 moves.all(|found| found.status != MigrationStatus::Accepted)
             })
@@ -226,7 +227,7 @@ async fn the_records_of_a_cell_of_an_older_release_are_found_under_the_ids_of_th
         assert_eq!(record_of(&api, &id, answer).await["action"], name.as_str());
     }
     let mut names = names(&api, &id).await;
-    // Such a cell has no records of its own of what ends a move.
+    // A cell of an older release records no confirmations.
     names.retain(|name| name != "confirmResize");
     assert_eq!(names, ["migrate", "resize", "migrate", "create"]);
     api.site.shutdown().await;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 const PUBLIC_KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl x@y";
 
-/// Sends a request as a member of the project that the token names.
+/// Sends a request as a member of a project. The token has the form `user:project`.
 async fn send_as_member(
     api: &Api,
     token: &str,

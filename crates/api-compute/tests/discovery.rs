@@ -21,7 +21,7 @@ async fn the_root_says_what_the_installation_can_do() {
         let group = json!({"server_group": {"name": "g", "policy": policy}});
         api.post("/os-server-groups", group).await.expect(200);
     }
-    // An offered action is known, so that of a server that does not exist the answer is 404.
+    // An offered action is answered with 404 if the server does not exist, but an unknown action with 400.
     let unknown = "11111111-0000-4000-8000-000000000001";
     for action in capabilities["actions"].as_array().unwrap() {
         let arguments = match action.as_str().unwrap() {

@@ -1,6 +1,6 @@
 //! Servers that are created from images which control itself serves: which images a request may name, that an image
 //! has to fit into the flavor, and that its properties decide about hosts. Also which networks a request may ask for
-//! where control answers for networks.
+//! if control serves the Network API.
 
 #![allow(
     clippy::unwrap_used,
@@ -64,6 +64,7 @@ async fn set(api: &Api, id: u128, image: Image) -> String {
     id.to_string()
 }
 
+/// Requests a server as the user and in the project of the token, which is `user:project` or `admin`.
 async fn create(api: &Api, token: &str, image: &str, networks: Value) -> api::ApiResponse {
     let roles = if token == "admin" {
         "admin"
@@ -84,7 +85,7 @@ async fn create(api: &Api, token: &str, image: &str, networks: Value) -> api::Ap
 }
 
 #[tokio::test]
-async fn a_server_is_created_of_an_image_that_its_project_sees() {
+async fn a_server_is_created_from_an_image_that_its_project_sees() {
     let api = start().await;
     let private = set(&api, 1, image("p1")).await;
     let public = Image {
@@ -179,7 +180,7 @@ async fn the_image_has_to_be_there_and_to_fit_into_the_flavor() {
 }
 
 #[tokio::test]
-async fn properties_of_the_image_decide_about_places() {
+async fn properties_of_the_image_decide_about_hosts() {
     let api = start().await;
     let traits = [("trait:HW_CPU_X86_AVX2".to_owned(), "required".to_owned())];
     let picky = Image {

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 const PORT: &str = "8d6f0a58-3b5e-4f64-a6d3-0d5f6a7b8c90";
 
-/// A request for a server with one port of these fields.
-async fn create(api: &Api, port: Value, further: Value) -> String {
+/// Requests a server with one port and with further fields. Returns the message of the refusal.
+async fn create(api: &Api, port: Value, further_fields: Value) -> String {
     let mut fields = json!({"networks": [port]});
-    for (key, value) in further.as_object().unwrap() {
+    for (key, value) in further_fields.as_object().unwrap() {
         fields[key] = value.clone();
     }
     let response = api.create_server("s", fields).await;

@@ -19,6 +19,7 @@ async fn set_quotas(api: &Api, quotas: Value) -> ApiResponse {
     api.put(&path, json!({"quota_set": quotas})).await
 }
 
+/// Sends a request as a member of the project `other`.
 async fn send_as_member(api: &Api, method: &str, path: &str, body: Value) -> ApiResponse {
     let headers = [
         ("x-auth-token", "bob:other"),

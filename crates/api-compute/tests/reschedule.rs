@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 const HOSTS: u32 = 4;
 
-/// Two cells. All hosts of the first one fail, and those of the second one if `all_fail`.
-async fn start(all_fail: bool) -> Api {
+/// Two cells. All hosts of the first one fail; if `both_cells_fail`, those of the second one, too.
+async fn start(both_cells_fail: bool) -> Api {
     let options = Options {
         reschedule_across_cells: true,
         ..options()
@@ -28,16 +28,16 @@ async fn start(all_fail: bool) -> Api {
         options,
     );
     let site = site.await;
-    let failing_cells = if all_fail { 0..2 } else { 0..1 };
-    let failing = failing_cells.flat_map(|number| (0..HOSTS).map(move |of| host(number, of)));
+    let failing_cells = if both_cells_fail { 0..2 } else { 0..1 };
+    let failing = failing_cells.flat_map(|cell| (0..HOSTS).map(move |number| host(cell, number)));
     site.fleet.lock().failing = failing.collect();
     let api = Api::on_site(site, ComputeOptions::default());
     api.create_flavor("1", 2).await;
     api
 }
 
-fn name_of(number: u32, of: u32) -> String {
-    format!("host-{}", host(number, of))
+fn host_name(cell: u32, number: u32) -> String {
+    format!("host-{}", host(cell, number))
 }
 
 /// The events of the action that created a server, the earliest first.
@@ -54,7 +54,7 @@ async fn events_of_create(api: &Api, id: &str) -> Vec<Value> {
     events.iter().rev().cloned().collect()
 }
 
-/// The agents of these tests do not report guests.
+/// Checks that the audit finds nothing, apart from guests: the agents of these tests do not report them.
 async fn assert_audit_is_clean(api: &Api) {
     let mut findings = api.site.runtime.audit(None).await.findings;
     findings.retain(|finding| {
@@ -68,7 +68,8 @@ async fn assert_audit_is_clean(api: &Api) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_that_fail_on_all_hosts_of_their_cell_are_built_in_another_one() {
-    let mut api = start(false).await;
+    let both_cells_fail = false;
+    let mut api = start(both_cells_fail).await;
     let mut ids = Vec::new();
     for number in 0..8 {
         // The password is a secret that both builds need.
@@ -81,7 +82,7 @@ async fn servers_that_fail_on_all_hosts_of_their_cell_are_built_in_another_one()
                 .to_owned(),
         );
     }
-    let of_second_cell: Vec<String> = (0..HOSTS).map(|of| name_of(1, of)).collect();
+    let of_second_cell: Vec<String> = (0..HOSTS).map(|number| host_name(1, number)).collect();
     let mut moved = 0;
     for id in &ids {
         let server = api.wait_for_status(id, "ACTIVE").await;
@@ -101,7 +102,10 @@ async fn servers_that_fail_on_all_hosts_of_their_cell_are_built_in_another_one()
                 "{event}"
             );
             let tried = event["host"].as_str().unwrap();
-            assert!((0..HOSTS).any(|of| name_of(0, of) == tried), "{event}");
+            assert!(
+                (0..HOSTS).any(|number| host_name(0, number) == tried),
+                "{event}"
+            );
         }
         moved += usize::from(!failed.is_empty());
     }
@@ -132,7 +136,8 @@ async fn servers_that_fail_on_all_hosts_of_their_cell_are_built_in_another_one()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_no_cell_can_build_ends_with_an_error() {
-    let mut api = start(true).await;
+    let both_cells_fail = true;
+    let mut api = start(both_cells_fail).await;
     let created = api.create_server("s", json!({})).await.expect(202);
     let id = created["server"]["id"].as_str().unwrap();
     let server = api.wait_for_status(id, "ERROR").await;

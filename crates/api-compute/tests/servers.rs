@@ -447,7 +447,7 @@ async fn list_ids(api: &Api, query: &str) -> Vec<String> {
 async fn listings_that_exceed_the_rows_of_an_index_scan_are_complete() {
     let api = Api::start(1, 0).await;
     api.create_flavor("1", 1).await;
-    // More servers than rows are read from the index before all servers are scanned.
+    // These are more servers than the rows that a listing reads from the index before it scans all servers.
     for name in ["a", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "c"] {
         api.create_server(name, json!({"min_count": 1000}))
             .await

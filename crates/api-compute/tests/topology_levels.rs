@@ -37,6 +37,7 @@ async fn create_group_as_user(api: &Api, rule: Value) -> ApiResponse {
     send_as_user(api, "POST", "/v2.1/os-server-groups", Some(body)).await
 }
 
+/// Options with which users see these levels, and the places of those levels that are in `places`.
 fn options(levels: &[&str], places: &[&str]) -> ComputeOptions {
     let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     ComputeOptions {
@@ -71,7 +72,7 @@ async fn without_the_options_users_see_no_level() {
         {"name": "room", "places": ["room-0"]},
     ]);
     assert_eq!(of_administrator["topology"]["levels"], expected);
-    // A level that is hidden is refused as one that does not exist is.
+    // A hidden level is refused with the same message as a level that does not exist.
     let refused = |level: &str| json!({"relation": "different", "level": level});
     let mut messages = Vec::new();
     for level in ["rack", "aisle"] {
@@ -80,7 +81,7 @@ async fn without_the_options_users_see_no_level() {
         messages.push(response.expect_error(400, "badRequest").to_owned());
     }
     assert_eq!(messages[0], messages[1]);
-    // Single hosts and distances are no levels of the operator's.
+    // Rules about single hosts and about distances name no level of the topology, so every user may have them.
     for rule in [
         "relation=different,level=host",
         "relation=near,strength=soft",

@@ -62,7 +62,7 @@ impl HostCapacity {
         self.disk_gb_used += other.disk_gb_used;
     }
 
-    /// Adds these amounts to a hypervisor's JSON, which has them before version 2.88.
+    /// Adds these amounts to a hypervisor's JSON. Only versions before 2.88 show them.
     fn add_fields(self, value: &mut Value) {
         value["vcpus"] = json!(self.vcpus);
         value["vcpus_used"] = json!(self.vcpus_used);

@@ -66,6 +66,7 @@ pub(crate) async fn extensions(request: &RoutedRequest<'_>) -> ApiResult<Reply> 
     Reply::value(200, &json!({"extensions": []}))
 }
 
+/// Answers with 404, because there are no extensions.
 pub(crate) async fn extension(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::ExtensionsList)?;
     Err(error::missing("extension", request.parameter("alias")))

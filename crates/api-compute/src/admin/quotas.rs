@@ -75,6 +75,7 @@ pub(super) struct Quota {
 }
 
 impl Quota {
+    /// The quota of a project; without a project, the default limit with a usage of 0.
     pub(super) fn new(
         state: &super_conductor::State,
         project: Option<&str>,
@@ -101,7 +102,7 @@ impl Quota {
     }
 }
 
-/// The quotas of a project, or the default quotas. `quota_json` formats each of them.
+/// The quotas of a project; without a project, the default quotas. `quota_json` formats each of them.
 fn quota_set(
     request: &RoutedRequest<'_>,
     control: &ControlState,
@@ -269,7 +270,8 @@ async fn set_quota(
     }
 }
 
-/// Parses the limits in a body, and whether they may be lower than the usage.
+/// Parses the limits in a body, and the field `force`: whether the limits may be lower than the usage. `key` is the
+/// field of the body that has the limits; only `quota_set` has `force`.
 fn parse_limits(
     request: &RoutedRequest<'_>,
     body: &Value,

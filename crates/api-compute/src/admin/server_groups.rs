@@ -111,7 +111,9 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
             let groups = conductor.groups().keys().copied();
             return groups.skip(offset).take(limit).collect::<Vec<_>>();
         }
-        let groups = conductor.listing().groups_of(request.project(), None);
+        // The groups from the first one on.
+        let after = None;
+        let groups = conductor.listing().groups_of(request.project(), after);
         groups.skip(offset).take(limit).collect()
     });
     let ids = ids.await;

@@ -58,7 +58,7 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     Reply::value(200, &json!({"services": services.await}))
 }
 
-/// Changes the settings of a host's service that operators make.
+/// Changes what operators have set of a host's service. Retries after concurrent changes.
 async fn change_service(
     request: &RoutedRequest<'_>,
     host: HostId,

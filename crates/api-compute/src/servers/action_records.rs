@@ -29,9 +29,10 @@ pub(super) struct ControlRecords {
     create_id: Option<String>,
     /// The creation of the server, while no cell has reported the server.
     pub(super) pending_create: Option<Action>,
-    /// The time of the request and the attempts in the cell that the server was taken from, if it was.
-    before: Option<(Timestamp, Vec<Attempt>)>,
-    /// The moves of the server, the oldest first, and the decision about the latest one.
+    /// If control took the server from the cell that was to build it: the time of the request that created the server,
+    /// and the attempts in that cell.
+    left_cell: Option<(Timestamp, Vec<Attempt>)>,
+    /// The moves of the server, the oldest first, and the action that confirms or reverts the latest one.
     moves: Vec<Action>,
 }
 
@@ -43,14 +44,14 @@ impl ControlRecords {
         let mut moves: Vec<Action> = migrations
             .map(|(id, migration)| action_of_move(id.0, migration))
             .collect();
-        moves.extend(decision(server));
+        moves.extend(confirm_or_revert(server));
         Self {
             instance: server.id,
             create_id: body::decode_or_default(server.stored_spec)
                 .server
                 .request_id,
             pending_create: pending_create(server),
-            before: (server.mapping.left_cell())
+            left_cell: (server.mapping.left_cell())
                 .map(|left| (server.mapping.created_at, left.attempts.clone())),
             moves,
         }
@@ -59,8 +60,8 @@ impl ControlRecords {
     /// All records of the server, the oldest first. `recorded` are those of its cell, in their order.
     pub(super) fn combine(self, mut recorded: Vec<Action>) -> Vec<ActionRecord> {
         self.identify(&mut recorded);
-        // The cell that built the server knows nothing of the one before.
-        if let Some(((since, attempts), create)) = self.before.as_ref().zip(recorded.first_mut())
+        // The cell that built the server knows nothing of the attempts in the cell that the server was taken from.
+        if let Some(((since, attempts), create)) = self.left_cell.as_ref().zip(recorded.first_mut())
             && create.name == CREATE
         {
             create.started_at = *since;
@@ -94,8 +95,9 @@ impl ControlRecords {
         insert_by_time(records, only_in_control)
     }
 
-    /// Gives the moves that a cell of an older release has recorded, without ids, the ids that they have at control. A
-    /// record belongs to the latest move of its kind that was requested before it and has no record yet.
+    /// Adds the missing ids to a cell's records of moves. A cell of an older release records moves without the ids that
+    /// they have at control. A record belongs to the latest move of its kind that was requested before the record began
+    /// and has no record yet.
     fn identify(&self, recorded: &mut [Action]) {
         let identified: HashSet<Uuid> = recorded
             .iter()
@@ -119,6 +121,7 @@ impl ControlRecords {
             let Some(moves) = moves_of_kind.get_mut(action.name.as_str()) else {
                 continue;
             };
+            // Moves that began later than this are not the one that the cell has recorded.
             let latest = action.started_at.0.saturating_add(CLOCK_DIFFERENCE_MAX_US);
             while moves.pop_if(|last| last.started_at.0 > latest).is_some() {}
             let is_later = |later: &&&Action| later.started_at > action.started_at;
@@ -158,7 +161,8 @@ fn insert_by_time(records: Vec<ActionRecord>, added: Vec<ActionRecord>) -> Vec<A
     all
 }
 
-/// How far the clock of a cell may be behind control's for a record without an id to be found: in microseconds.
+/// By how many microseconds the clock of a cell may be behind control's. With a larger difference, a cell's record
+/// without an id may not be recognised as that of a move.
 const CLOCK_DIFFERENCE_MAX_US: i64 = 1_000_000;
 
 /// The name of the action that creates a server.
@@ -221,8 +225,9 @@ fn action_of_move(request: Uuid, migration: &Migration) -> Action {
     }
 }
 
-/// The action that has confirmed or reverted the latest move of a server, while the move is not over.
-fn decision(server: &ServerView<'_>) -> Option<Action> {
+/// The action that confirms or reverts the latest move of a server. `None` if nobody has decided on the move yet, or if
+/// the move is over.
+fn confirm_or_revert(server: &ServerView<'_>) -> Option<Action> {
     let conductor = &server.control.conductor;
     let id = server.mapping.migrations.last()?;
     let (row, migration) = (conductor.moves().get(id)?, conductor.migrations().get(id)?);
@@ -260,7 +265,7 @@ mod tests {
             instance: InstanceId(Uuid::from_u128(7)),
             create_id: Some("req-1".to_owned()),
             pending_create: None,
-            before: None,
+            left_cell: None,
             moves,
         };
         of_control.combine(recorded)

@@ -103,6 +103,7 @@ fn make_builds(
     body.server.public_key = public_key;
     let has_secrets = !create_request.secrets.is_empty();
     body.server.secrets_mark = has_secrets.then(secrets::new_mark);
+    // The bodies of all servers of the request share this part, so that control stores it once.
     let common_part = server_forms::common(&body);
     check_size(
         request,
@@ -145,8 +146,8 @@ fn make_builds(
     })
 }
 
-/// Checks that servers can be scheduled and that the caller may boot them from their image. Returns the usage of quotas
-/// by each server.
+/// Checks that servers can be scheduled and that the caller may boot them from their image. Returns what each server
+/// counts for in quotas.
 fn check(
     request: &RoutedRequest<'_>,
     create_request: &CreateRequest<'_>,

@@ -140,25 +140,25 @@ pub(super) fn text<'d>(device: &'d BlockDevice, name: &str) -> Option<&'d str> {
     device.get(name).and_then(ScalarValue::text)
 }
 
-/// Refuses networks and ports without a resource request, if control itself serves the Network API: such an installation
-/// has no networks.
+/// Refuses networks, and ports without a resource request, if control itself serves the Network API: such an
+/// installation has no networks. `port_request_count` is the number of ports with a resource request.
 fn check_served(
     request: &RoutedRequest<'_>,
     parser: &ObjectParser<'_>,
     networks: &Value,
-    port_requests: usize,
+    port_request_count: usize,
 ) -> ApiResult<()> {
-    let asks_for_one = networks
+    let asks_for_network = networks
         .as_array()
-        .is_some_and(|list| list.len() > port_requests);
-    if request.api_state.options.serves_networks && asks_for_one {
+        .is_some_and(|list| list.len() > port_request_count);
+    if request.api_state.options.serves_networks && asks_for_network {
         let message = "this installation has no networks: it must be empty, auto or none";
         return Err(parser.field_error("networks", message));
     }
     Ok(())
 }
 
-/// Checks the networks of a request. Returns those of which the request has the resource request of a port.
+/// Checks the networks of a request. Returns those that are ports with a resource request.
 fn check_networks(
     request: &RoutedRequest<'_>,
     path: &str,
@@ -223,6 +223,7 @@ fn port_request(path: &str, item: &Value, value: &Value) -> ApiResult<RequestedN
     let request_path = format!("{path}.resource_request");
     let resource_request: PortResourceRequest = request::read(value).map_err(|error| {
         let path = match error.field.as_str() {
+            // The error is about the whole resource request.
             "." => request_path.clone(),
             field => format!("{request_path}.{field}"),
         };

@@ -157,7 +157,8 @@ fn add_group(
         ApiError::field("os:scheduler_hints.group", message)
     })?;
     let mut group = server_groups::for_scheduler(control, group, group_row);
-    // Rules that name servers are no rules between the members: each member has them as its own.
+    // A rule that names servers is no rule between the members of the group. The new server gets such a rule as one of
+    // its own.
     let (about_others, about_members) =
         (group.topology_rules.into_iter()).partition(|rule| !rule.to.is_empty());
     group.topology_rules = about_members;

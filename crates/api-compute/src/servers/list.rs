@@ -30,7 +30,7 @@ use crate::slices::{SliceResult, TimeSlice};
 /// servers are scanned.
 const INDEX_ROWS_MAX: usize = 8000;
 
-/// The approximate time for which a page is written before other requests have their turn.
+/// The approximate time after which the writing of a page pauses, so that other requests get on.
 const TURN: Duration = Duration::from_millis(1);
 
 pub(crate) async fn brief(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
@@ -145,7 +145,8 @@ const OPENING: &[u8] = b"{\"servers\":[";
 struct Page {
     /// The body of the response as far as it is written. It is sent without being copied.
     text: TextPieces,
-    /// Memory for the longest page, once the page is so large that it counts.
+    /// The reservation of memory for a page of the maximum length. `None` while the page is shorter than
+    /// [`SMALL_RESPONSE_BYTES`], because such responses count against no budget.
     permit: Option<MemoryPermit>,
     /// The last server that was read, which may have been deleted meanwhile.
     last_id: Option<InstanceId>,
@@ -155,8 +156,8 @@ struct Page {
 
 /// Writes servers until the page has reached its maximum length in bytes.
 ///
-/// As soon as the page is so large that it counts, memory for the longest page is reserved, so that a project whose budget
-/// is used up is refused before a whole page was written.
+/// As soon as the page has [`SMALL_RESPONSE_BYTES`], memory for a page of the maximum length is reserved. So a project
+/// whose memory budget is used up is refused before a whole page was written.
 async fn write_page(
     request: &RoutedRequest<'_>,
     ids: &[InstanceId],
@@ -197,7 +198,7 @@ async fn write_page(
                 let gateway = &request.api_state.gateway;
                 page.permit = gateway.reserve_response_memory(request.identity, bytes_max)?;
             }
-            // Writing takes longer than reading, so that others have their turn in between.
+            // Writing takes longer than reading, so other requests get their turn in between.
             if turn_began.elapsed() >= TURN {
                 tokio::task::yield_now().await;
                 turn_began = Instant::now();

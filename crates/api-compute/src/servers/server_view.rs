@@ -23,6 +23,7 @@ pub(crate) struct ServerView<'s> {
     /// The specification that control has stored. [`Self::spec`] is the one that is shown.
     pub(crate) stored_spec: &'s Spec,
     pub(crate) labels: Option<&'s Labels>,
+    /// The build request; `None` as soon as control has the cell's answer that the build has ended.
     build: Option<&'s BuildRequest>,
     /// The rebuild under way, if there is one.
     pub(crate) rebuild: Option<&'s Rebuild>,
@@ -169,13 +170,14 @@ impl<'s> ServerView<'s> {
         }
     }
 
-    /// The server's host, with its name.
+    /// The server's host, with its name; `None` if no cell has reported a guest of the server.
     pub(crate) fn host(&self) -> Option<(HostId, &'s str)> {
         let host = self.view?.guest?.host;
         let mapping = self.control.conductor.hosts().get(&host);
         Some((host, mapping.map_or("", |mapping| mapping.name.as_str())))
     }
 
+    /// The availability zone of the server's host; `None` if it has no host.
     pub(crate) fn zone(&self) -> Option<&'s str> {
         let (host, _) = self.host()?;
         Some(crate::admin::zones::zone_of_host(self.control, host))
@@ -219,6 +221,7 @@ fn is_rebuild_under_way(rebuild: &Rebuild, view: &InstanceView, cell_view: &Cell
     }
     let is_unchanged = view.updated_at == rebuild.view_updated_at;
     if is_unchanged {
+        // The cell has reported no change of the server since the rebuild was requested.
         return cell_view.heard_at.0.saturating_sub(rebuild.at.0) < REPORT_DELAY_MAX_US;
     }
     // The cell has completed the rebuild, and control is about to store that.

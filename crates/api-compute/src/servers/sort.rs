@@ -50,8 +50,8 @@ enum ColumnValue {
     Text(String),
 }
 
-/// The sort key of a server. The first value is apart, because most listings are sorted by one
-/// column only.
+/// The sort key of a server. Most listings are sorted by one column only. So the first value has a field of its own:
+/// then the vector of the other values is empty, and needs no allocation.
 pub(crate) struct SortKey {
     first_value: ColumnValue,
     other_values: Vec<ColumnValue>,

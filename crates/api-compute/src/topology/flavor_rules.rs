@@ -29,7 +29,8 @@ pub(crate) async fn check_extra_specs(
     Ok(())
 }
 
-/// Adds the rules of the request's flavor to the request. They come last. `field` names the flavor.
+/// Adds the rules of the request's flavor to the request, after all its other rules: [`exchange`] relies on this order.
+/// `field` is the field of the request that names the flavor.
 pub(crate) fn add(control: &ControlState, field: &str, request: &mut RequestSpec) -> ApiResult<()> {
     let rules = checked_rules(control, field, &request.flavor)?;
     let is_about_many = rules.iter().any(TopologyRule::is_about_siblings)
@@ -46,7 +47,8 @@ pub(crate) fn add(control: &ControlState, field: &str, request: &mut RequestSpec
     Ok(())
 }
 
-/// The rules of a flavor whose levels the topology has. Whoever made the flavor may see other levels than the caller.
+/// The rules of a flavor. Refuses a rule that names a level that the topology does not have. Levels that the caller
+/// does not see are allowed, because whoever made the flavor may see more of them.
 fn checked_rules(
     control: &ControlState,
     field: &str,
@@ -78,20 +80,23 @@ pub(crate) fn exchange(
     let of_flavor = rules_of_flavor(former_flavor).unwrap_or_default();
     let former_rules = split_off(&mut request.topology_rules, &of_flavor);
     for rule in new_rules {
-        // A rule that both flavors have goes on naming the servers that were created together with this one.
+        // A rule that both flavors have is kept as it is stored: it may name the servers that were created together
+        // with this one.
         let mut stored = former_rules.iter();
         let stored = stored.find(|stored| is_of_flavor(stored, &rule));
         request.topology_rules.push(stored.unwrap_or(&rule).clone());
     }
-    // The rules of the claim are those of other hints, and then the hard ones of the request.
-    let kept = spec.rules.len().saturating_sub(hard_count);
-    let mut rules = spec.rules[..kept].to_vec();
+    // The hard rules of the claim begin with those of the hints `same_host` and `different_host`. The hard topology
+    // rules of the request follow.
+    let kept_count = spec.rules.len().saturating_sub(hard_count);
+    let mut rules = spec.rules[..kept_count].to_vec();
     rules.extend(hard_rules(&request.topology_rules));
     spec.rules = Rules::from(rules);
     Ok(())
 }
 
-/// Takes the rules of a flavor off the end of a request's rules. A server of an older release has none of its flavor.
+/// Takes the rules of a flavor off the end of a request's rules, and returns them. The request of a server that an
+/// older release created has no rules of its flavor; then nothing is taken.
 fn split_off(rules: &mut Vec<TopologyRule>, of_flavor: &[TopologyRule]) -> Vec<TopologyRule> {
     let start = rules.len().checked_sub(of_flavor.len());
     let start = start.filter(|start| {
@@ -103,7 +108,8 @@ fn split_off(rules: &mut Vec<TopologyRule>, of_flavor: &[TopologyRule]) -> Vec<T
     rules.split_off(start.unwrap_or(rules.len()))
 }
 
-/// Whether a rule of a request is this rule of a flavor: the servers of the request may have been added to it.
+/// Whether a rule of a request was made from this rule of a flavor. [`Hints`](crate::servers) may have added the
+/// servers that the request created to a rule about siblings.
 fn is_of_flavor(stored: &TopologyRule, rule: &TopologyRule) -> bool {
     let mut without_servers = stored.clone();
     if rule.is_about_siblings() {

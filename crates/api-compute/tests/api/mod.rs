@@ -115,7 +115,8 @@ impl Api {
         }
     }
 
-    /// Sends a request as the administrator, with this version.
+    /// Sends a request as the administrator, with this version. The authentication strategy is `noauth2`: the token
+    /// `admin` stands for an administrator in the project `admin`. Any other token has the form `user:project`.
     pub async fn send_in_version(
         &self,
         version: &str,

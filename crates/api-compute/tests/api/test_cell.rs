@@ -31,7 +31,8 @@ pub struct TestCell {
 }
 
 impl TestCell {
-    /// The first cell of an installation, to be added instead of it; and the way to allow what is held back.
+    /// A wrapper of the first cell of an installation, to be added in its place; and a sender. What is held back is let
+    /// through while the sender's value is `true`.
     pub fn of(api: &Api, held: Held) -> (Self, watch::Sender<bool>) {
         let (allow, is_allowed) = watch::channel(false);
         let test_cell = Self {

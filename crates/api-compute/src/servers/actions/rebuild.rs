@@ -188,6 +188,7 @@ impl RebuildPlan {
         let result = request.run_in_cell(self.cell, operation).await;
         // After a refusal (409) the rebuild is over. A cell that did not answer may have accepted the rebuild.
         if result.as_ref().is_err_and(|error| error.status() == 409) {
+            // The digest of the new specification says which rebuild was refused.
             let digest = self.spec.digest();
             record_event(RebuildEvent::Refused { digest }).await?;
         }
