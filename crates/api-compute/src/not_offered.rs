@@ -1,6 +1,6 @@
-//! Paths of the Compute API that clients know and that are not served: consoles, diagnostics, passwords, usage over time,
-//! and ports and volumes that are attached later. They are answered with 501 and the reason, so that a client can tell
-//! them from an object that is not there.
+//! Paths of the Compute API that clients know and that are not served: consoles, diagnostics, passwords, usage over
+//! time, and ports and volumes that are attached later. They are answered with 501 and the reason, so that a client can
+//! tell them from an object that is not there.
 
 use placewright_auth::Rule;
 use placewright_http::{ApiError, ApiResult, Reply};

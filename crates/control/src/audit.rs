@@ -162,6 +162,7 @@ impl AuditSearch<'_> {
 
     /// Compares the guests that hosts report with the instances of their cells.
     fn check_guests(&mut self, scheduler: &SchedulerHandle) {
+        // Each host with its cell, whether the host is up, and the guests that it has reported.
         let reported: Vec<(HostId, CellId, bool, BTreeSet<Uuid>)> = scheduler.read_hosts(|hosts| {
             let slots = hosts.slots().iter();
             let hosts = slots.filter_map(|slot| {
@@ -357,7 +358,7 @@ fn finding_of_view(
     };
     let left = mapping.and_then(Mapping::left_cell);
     if left.is_some_and(|left| left.cell == cell) && !stuck.is_exceeded(view.updated_at) {
-        // The cell is deleting it.
+        // Control took the instance from this cell, which is still deleting the instance.
         return None;
     }
     if mapping.and_then(|mapping| mapping.cell) != Some(cell) {

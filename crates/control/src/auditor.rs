@@ -128,7 +128,7 @@ impl Auditor {
         }
     }
 
-    /// Audits once, with repairs if wanted.
+    /// Audits once. With `repair`, the findings are repaired where possible.
     pub async fn audit(&self, repair: Option<RepairOptions>) -> AuditReport {
         let mut findings = self.check().await;
         let repaired = match repair {

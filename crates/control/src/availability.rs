@@ -114,7 +114,7 @@ impl AvailabilityReports {
         });
     }
 
-    /// Records an operator's setting of a host's service.
+    /// Records an operator's settings of a host's service; without a service, the operator has set nothing.
     pub(crate) fn set_service(
         &mut self,
         hosts: &mut HostTable,

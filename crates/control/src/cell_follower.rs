@@ -46,8 +46,8 @@ pub(crate) struct CellFollower {
     marked_down: Option<bool>,
     last_event: Instant,
     leading: Leading,
-    /// The epoch in which this follower has submitted every command that the cell's events call for. A replica that
-    /// does not lead submits none.
+    /// The epoch of this process for which [`Self::catch_up`] was done last: the follower has submitted every command
+    /// that the cell's events call for. `None` if another replica led then; a replica that does not lead submits none.
     caught_up: Option<u64>,
 }
 
@@ -245,8 +245,9 @@ impl CellFollower {
     fn report_to_scheduler(&self, batch: &[CellEvent]) -> bool {
         let at = now();
         let mut is_gapless = true;
-        // The scheduler need not be locked for a batch without events of hosts, if every instance in it is still going
-        // to the hosts on which it is counted. An instance that is going to no host has to be counted on none.
+        // While an instance is on its way to a host, the scheduler counts it there as pending, and its events change
+        // nothing of this. So the scheduler need not be locked for a batch without events of hosts if all instances in
+        // the batch are on their way. As soon as an instance has no target any more, it has to be counted on no host.
         let is_on_its_way = |view: &InstanceView| {
             view.guest.is_none() && view.job.as_ref().is_some_and(|job| job.target.is_some())
         };

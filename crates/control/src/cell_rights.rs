@@ -30,8 +30,9 @@ fn authorize_request(
     request: &ClaimRequest,
 ) -> Result<(), String> {
     let conductor = &control.state.conductor;
-    // A request for an instance that control does not know is answered with `Gone` to every cell, and so are those that
-    // a cell still has for an instance that was taken from it.
+    // A request for an instance that control does not know is answered with `Gone`, whichever cell sends it. A cell
+    // from which an instance was taken gets the same answer to the requests that it numbered before the instance was
+    // taken.
     if let Some(mapping) = conductor.mappings().get(&request.instance)
         && mapping.cell != Some(own_cell)
         && !mapping

@@ -1,5 +1,5 @@
-//! Why an instance is where it is, as it was decided: in the form that `GET /v1/decisions/{instance}` shows, and the page
-//! for states of the past.
+//! Why an instance is where it is, as it was decided: in the form that `GET /v1/decisions/{instance}` shows, and the
+//! page for states of the past.
 
 use placewright_conductor::super_conductor::{BuildStage, LeftCell, Mapping};
 use placewright_conductor::{CellId, ControlState, Decision, HostId, InstanceId, claims};
@@ -68,13 +68,13 @@ struct DecisionBody {
     host: HostBody,
     /// Whether the instance's claim is on this host now.
     is_present: bool,
-    /// Hosts that came before the claimed one, and did not fit any more when they were claimed.
+    /// The first of the hosts that the claim named before the claimed one, and that did not fit any more.
     fallen: Vec<FallenBody>,
-    /// How many of them there were.
+    /// How many hosts the claim named before the claimed one.
     fallen_count: u32,
     /// How many alternates the cell may try if the build fails.
     alternates: u32,
-    /// How hosts were ranked; none if it was decided by a release that did not keep it.
+    /// How hosts were ranked; `None` if the decision was made by a release that kept no record of the ranking.
     #[serde(skip_serializing_if = "Option::is_none")]
     search: Option<SearchBody>,
 }
@@ -84,7 +84,8 @@ struct DecisionBody {
 struct FallenBody {
     #[serde(flatten)]
     host: HostBody,
-    /// Empty if other instances of the same request took it.
+    /// Why the host did not fit, or why the attempt failed. Empty if other instances of the same request took the
+    /// host's room.
     reason: String,
 }
 
@@ -104,7 +105,8 @@ struct SearchBody {
     /// How many of the best hosts were ranked, and how many of these the claim named.
     ranked: u32,
     named: u32,
-    /// How many hosts were left out: the one to leave, and those that siblings or other claims have filled.
+    /// How many hosts were left out: the host that the instance is to leave, and those that siblings or other claims
+    /// have filled.
     excluded: u32,
     /// Whether the hosts satisfy the fallback query only, because none satisfied the first one.
     from_fallback: bool,
@@ -114,6 +116,7 @@ struct SearchBody {
     ranking: Vec<RankedBody>,
     /// Hosts that earlier searches of the request lost to other claims.
     lost: Vec<HostBody>,
+    /// Why the claim after the previous search was refused; empty if none was refused.
     #[serde(skip_serializing_if = "String::is_empty")]
     last_refusal: String,
 }

@@ -1,4 +1,5 @@
-//! The end of first builds of instances that another cell may build if their own one cannot.
+//! Records that the first build of an instance is over. Until then, control may take the instance to another cell if no
+//! host of its own cell can build it (`control.reschedule_across_cells`), and keeps the secrets that a build needs.
 
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ const AT_ONCE: usize = 1_000;
 /// The wait before commands are submitted again that the store did not accept.
 const RETRY_WAIT: Duration = Duration::from_secs(2);
 
-/// Records the end of the first builds that these events of a cell show to be over. Their instances stay in the cell, and
-/// the secrets for the builds are dropped.
+/// Records the end of the first builds that these events of a cell show to be over. Their instances stay in the cell,
+/// and the secrets for the builds are dropped.
 pub(crate) async fn end(
     control: &ControlHandle,
     leading: &Leading,
@@ -35,8 +36,8 @@ pub(crate) async fn end(
     submit(control, leading, cell, &reported).await;
 }
 
-/// The same for all that a cell has reported so far, when this process begins to lead. Builds that were placed while
-/// `control.reschedule_across_cells` was on end here as well when it is off.
+/// As [`end`], for all instances that a cell has reported so far. Called when this process begins to lead. It does not
+/// depend on `control.reschedule_across_cells`: builds may have been placed while this option was on.
 pub(crate) async fn end_all(control: &ControlHandle, leading: &Leading, cell: CellId) {
     let reported: Vec<InstanceId> = {
         let views = control.shared.views.read();
@@ -54,7 +55,8 @@ fn is_over(view: &InstanceView) -> bool {
     view.vm_state != VmState::Building
 }
 
-/// Returns when the store has accepted the commands: the cell may not report the instances again for long.
+/// Submits the commands until the store has accepted them, because the cell may not report the instances again for a
+/// long time. Gives up when control shuts down, or another replica leads.
 async fn submit(control: &ControlHandle, leading: &Leading, cell: CellId, reported: &[InstanceId]) {
     for instances in reported.chunks(AT_ONCE) {
         loop {
@@ -82,8 +84,9 @@ async fn submit(control: &ControlHandle, leading: &Leading, cell: CellId, report
     }
 }
 
-/// Those of a cell's instances whose first build is not over as far as control knows, each with the number of its claim,
-/// by which the command has no effect if the instance has left the cell when it is decided.
+/// Those of a cell's instances whose first build is not over as far as control knows, each with the number of its
+/// claim. An instance that has left the cell has a claim with another number by then, so the command does not concern
+/// it.
 fn unrecorded(
     control: &ControlHandle,
     cell: CellId,

@@ -252,6 +252,7 @@ where
     async move {
         let (answer, sequence) = submitted.await;
         if let (Some(note), Some(sequence)) = (note, sequence) {
+            // The audit log lists the allocations that placement's own commands change; this is none of these.
             note.add_entry(sequence, []);
         }
         match answer? {

@@ -71,7 +71,7 @@ impl Leading {
         }
     }
 
-    /// Waits until the condition holds; for ever if the engine is shut down.
+    /// Waits until the condition holds; for ever if the engine is shut down. Returns at once if there are no replicas.
     async fn wait_for(&mut self, holds: impl FnMut(&Leadership) -> bool) {
         let Some(leadership) = &mut self.leadership else {
             return;
@@ -82,7 +82,8 @@ impl Leading {
         }
     }
 
-    /// Runs work from the beginning of each time in which this process leads, and drops it when another replica leads.
+    /// Starts the work each time this process begins to lead, and cancels it when this process no longer leads. Returns
+    /// when the work ends by itself.
     pub(crate) async fn while_own<F: Future<Output = ()>>(mut self, mut work: impl FnMut() -> F) {
         loop {
             self.until_own().await;

@@ -16,8 +16,8 @@ pub trait OtherReplicas: fmt::Debug + Send + Sync {
     /// replica keeps it. The error is the reason why the replica that may keep it cannot be asked.
     fn find_offer(&self, candidate: Uuid) -> BoxFuture<'_, Result<Option<Vec<u8>>, String>>;
 
-    /// Has all other replicas apply an update of a host that this one got. Returns the receipt of each replica that
-    /// answers.
+    /// Makes all other replicas apply an update of a host that this replica got. Returns the receipt of each replica
+    /// that answers.
     fn forward_update(
         &self,
         host: Uuid,

@@ -225,7 +225,7 @@ async fn deliver(
     Ok(())
 }
 
-/// The command that follows from a cell's reply.
+/// The command that follows from a cell's reply; `None` if none follows.
 fn command_for_reply(message: &Message, reply: Reply) -> Option<Command> {
     let fault = |why: String| Fault {
         code: 500,
@@ -237,6 +237,7 @@ fn command_for_reply(message: &Message, reply: Reply) -> Option<Command> {
         (Message::Create(create), Reply::Accepted) => Command::CreateAccepted {
             instance: create.instance,
             claim_number: create.claim_number,
+            // The cell has accepted the build, but may still fail to build the instance.
             is_built: false,
         },
         (Message::Reserve { migration, .. }, Reply::Accepted) => Command::MoveReserved {

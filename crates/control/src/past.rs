@@ -1,8 +1,8 @@
-//! States of control as they were after an earlier entry, for looking back.
+//! Past states of control: the states as they were after earlier entries of the journal.
 //!
-//! Each is rebuilt from what the journal still holds, on a thread for blocking work, and never touches the state that
-//! the engine runs. One is rebuilt at a time, and the last one is kept for a while, so that further questions about it,
-//! or about one a little later, cost little.
+//! A past state is rebuilt from what the journal still holds, on a thread for blocking work. This never touches the
+//! state that the engine runs. Only one state is rebuilt at a time. The last one is kept for a while, so that further
+//! questions about the same state, or about one a little later, cost little.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +24,7 @@ use crate::machine::ControlMachine;
 const LIMITS: PastLimits = PastLimits {
     entries_max: 2_000_000,
     time_max: Duration::from_secs(30),
+    // Half of one processor core.
     duty: 0.5,
 };
 /// A state that nobody has asked about for this long is dropped.
@@ -41,19 +42,19 @@ pub struct Moment {
 /// The states that can be rebuilt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HeldRange {
-    /// The oldest of them.
+    /// The moment of the oldest state.
     pub oldest: Moment,
-    /// The newest of them, which is durable.
+    /// The moment of the newest state, which is durable.
     pub newest: Moment,
 }
 
 /// Why a state of the past is not shown.
 #[derive(Debug, thiserror::Error)]
 pub enum PastFailure {
-    /// Another one is being rebuilt.
+    /// Another past state is being rebuilt.
     #[error("another state of the past is being rebuilt")]
     Busy,
-    /// It cannot be rebuilt.
+    /// The state cannot be rebuilt.
     #[error(transparent)]
     Past(#[from] PastError),
     /// The rebuild panicked, which is a bug.
@@ -74,7 +75,8 @@ struct Shared {
     /// A permit for asking the journal what it holds.
     asking: Arc<Semaphore>,
     kept: Mutex<Option<PastState<ControlMachine>>>,
-    /// The number of answers from a state so far, by which it is known whether there was one lately.
+    /// The number of questions about past states that were answered so far. If it has not changed for [`KEPT_FOR`],
+    /// nobody has asked lately.
     answer_count: AtomicU64,
 }
 

@@ -63,8 +63,8 @@ impl Placement {
         ago.is_some_and(|ago| ago < STORE_FAILING_FOR)
     }
 
-    /// Waits until this process has applied every change that was acknowledged before the call, by whichever replica; see
-    /// [`Engine::confirm`]. `None` if there is nothing to wait for, because no other process changes the state.
+    /// Waits until this process has applied every change that was acknowledged before the call, by whichever replica;
+    /// see [`Engine::confirm`]. `None` if there is nothing to wait for, because no other process changes the state.
     #[must_use]
     pub fn confirm(&self) -> Option<impl Future<Output = Result<(), SubmitError>> + Send + use<>> {
         let engine = &self.engine;

@@ -39,8 +39,8 @@ impl PlacementMetrics {
         metrics
     }
 
-    /// Counts the result of a claim: how many instances got a host, how many hosts they found full before, and how many
-    /// instances found all of their hosts full.
+    /// Counts the result of a claim: how many instances got a host (`claimed`), how many hosts the claim tried before
+    /// and found full (`missed`), and for how many instances all named hosts were full (`lost`).
     pub(crate) fn count_claim(&self, claimed: usize, missed: usize, lost: usize) {
         self.add("claimed", claimed);
         self.conflicts.inc_by((missed + lost) as u64);

@@ -34,9 +34,10 @@ pub(crate) use submit::Submitted;
 
 /// The most commands that wait for their answers.
 const COMMANDS_UNDER_WAY_MAX: usize = 128;
-/// The most claims that wait for their answers once a command with several claims is submitted. A command with more
-/// claims than this is submitted only when no claims wait, so that the commands of APIs and cells are decided between
-/// two such commands. A command with one claim is submitted regardless of this limit.
+/// The most claims that may wait for their answers when a command with several claims is submitted, that command's
+/// claims included. A command that has more claims than this by itself is submitted only when no other claims wait. So
+/// the commands of APIs and cells are decided between two such commands. A command with one claim is submitted
+/// regardless of this limit.
 const CLAIMS_UNDER_WAY_MAX: usize = 512;
 /// The most reservations and moves that are ranked together.
 const WORK_AT_ONCE: usize = 16;
@@ -95,8 +96,8 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     work: WorkQueue,
-    /// Work that was taken out of the queue and is not begun, each with its project. It comes before the work in the
-    /// queue.
+    /// Work that was taken out of the queue for a time slice that ended before the work was begun, each with its
+    /// project. It is done before the work in the queue.
     next: VecDeque<(String, PlanningWork)>,
     /// The instances and moves that are queued or being placed.
     busy: HashSet<Uuid>,
@@ -201,6 +202,7 @@ impl Shared {
         let mut planner = Planner::new(self.control.options().clone(), self.scheduler.number());
         let mut next_placement = Instant::now();
         while let Some((taken, is_pace_limited)) = self.take_work(next_placement) {
+            // Here tests inject a panic of this thread.
             placewright_tasks::injection_point(Task::ControlPlaces);
             planner.silent_cells = self.control.shared.views.read().silent_cells();
             let plans = self.plan(&mut planner, taken, is_pace_limited);

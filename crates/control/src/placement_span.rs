@@ -1,10 +1,11 @@
-//! The spans of the placement of builds: of the ranking, then of the claim, and again if other claims were faster.
+//! The tracing spans of the placement of builds: one of the ranking, then one of the claim, and again both if other
+//! claims were faster.
 
 use placewright_conductor::SpecBody;
 use placewright_records::server::traceparent;
 use placewright_spans::{Kind, OpenSpan, SpanContext, tracer};
 
-/// The span of what is done for a placement now; nothing if its request is not recorded.
+/// The span of what is done for a placement now; nothing if no trace of its request is recorded.
 #[derive(Debug, Default)]
 pub(crate) struct PlacementSpan(Option<Open>);
 
@@ -29,7 +30,7 @@ impl PlacementSpan {
         }))
     }
 
-    /// Ends the ranking, which found so many hosts to name, and begins the claim.
+    /// Ends the ranking, and begins the claim, which names this number of hosts.
     pub(crate) fn begin_claim(&mut self, hosts: usize) {
         self.step("claim hosts", |ranking| {
             ranking.add("placewright.hosts", hosts);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use placewright_conductor::super_conductor::{BuildRequest, BuildStage, Change, Move, MoveStage};
 use uuid::Uuid;
 
-/// The time after a replica's newest entry in the journal for which its work is left to it.
+/// For how long after a replica's newest entry in the journal its work is left to it.
 const SILENT_AFTER: Duration = Duration::from_secs(2);
 
 /// The number of known replicas beyond which those that were silent for long are forgotten.
@@ -21,7 +21,7 @@ const UNKNOWN: u64 = 0;
 /// The builds and moves that wait for a host, and the replicas that took them.
 #[derive(Debug, Default)]
 pub(crate) struct Rankers {
-    /// The replica that took the work, and when the work was seen first.
+    /// By the UUID of the instance or of the move: the replica that took the work, and when the work was seen first.
     waiting: HashMap<Uuid, (u64, Instant)>,
     /// When each replica's newest entry was seen.
     heard_at: HashMap<u64, Instant>,
@@ -92,13 +92,14 @@ mod tests {
     #[test]
     fn work_belongs_to_the_replica_that_took_it_until_that_is_silent_or_gone() {
         let (mut rankers, start, id) = (Rankers::default(), Instant::now(), Uuid::from_u128(1));
-        rankers.note_work(id, true, 7, start);
+        let waits = true;
+        rankers.note_work(id, waits, 7, start);
         assert!(rankers.is_own(id, 7) && !rankers.is_own(id, 8));
         assert!(rankers.is_due(id, 7, start) && !rankers.is_due(id, 8, start));
         let later = start + SILENT_AFTER;
         assert!(rankers.is_due(id, 8, later));
         rankers.note(7, &deleted(Uuid::from_u128(2)), later);
-        assert!(!rankers.is_due(id, 8, later), "a sign of it");
+        assert!(!rankers.is_due(id, 8, later), "replica 7 is alive");
         rankers.forget(7);
         assert!(rankers.is_due(id, 8, later));
     }
@@ -106,7 +107,8 @@ mod tests {
     #[test]
     fn work_that_is_done_is_forgotten() {
         let (mut rankers, start, id) = (Rankers::default(), Instant::now(), Uuid::from_u128(1));
-        rankers.note_work(id, true, 7, start);
+        let waits = true;
+        rankers.note_work(id, waits, 7, start);
         rankers.note(8, &deleted(id), start);
         assert!(!rankers.is_own(id, 7));
         assert!(rankers.waiting.is_empty());

@@ -100,6 +100,7 @@ async fn carry_out(
                 finding,
                 Message::Delete {
                     instance,
+                    // Control knows no claim for the instance in this cell.
                     claim_number: 0,
                 },
             )

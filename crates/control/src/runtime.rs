@@ -290,8 +290,8 @@ fn note_rankers(context: &RuntimeContext, command: Option<CommandId>, changes: &
     }
 }
 
-/// Whenever this process begins to lead, queues all pending work. When another leader is gone, has the next one rank
-/// hosts at once for the requests that the former leader accepted.
+/// Whenever this process begins to lead, queues all pending work. When a leader is gone, forgets it as a ranker of
+/// hosts, so that the next leader takes over at once the requests that the former one accepted.
 async fn follow_leadership(context: Arc<RuntimeContext>) {
     let Some(mut leadership) = context.control.engine().leadership() else {
         return std::future::pending().await;
@@ -302,6 +302,7 @@ async fn follow_leadership(context: Arc<RuntimeContext>) {
             return std::future::pending().await;
         }
         let now = leadership.borrow_and_update().clone();
+        // A leader that has handed over goes on as a replica, and ranks hosts for the requests that it accepted.
         if now.epoch != former.epoch && now.reason != TakeoverReason::HandedOver {
             context.rankers.lock().forget(former.origin);
         }

@@ -54,6 +54,7 @@ pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> us
             .read_now(|machine| specs_to_check(&machine.state.conductor, after, with_bodies));
         for (instance, spec) in specs {
             match sealer.resealed(instance, &spec, with_bodies) {
+                // Only the replica that leads replaces specifications. Any other one counts what there is.
                 Ok(Some(_)) if !control.engine().leads() => sealer.count(&spec, &mut held),
                 Ok(Some(new)) => {
                     sealer.count(&new, &mut held);

@@ -71,7 +71,8 @@ async fn orphans_are_found_and_released_and_others_are_left_alone() {
     // A consumer of another service, which control does not know.
     let volume = Uuid::from_u128(0xbeef);
     claim(&site, volume, "VOLUME").await;
-    let found = without_guests(site.runtime.audit(None).await.findings);
+    let without_repairs = None;
+    let found = without_guests(site.runtime.audit(without_repairs).await.findings);
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(
         (found[0].kind, found[0].id),

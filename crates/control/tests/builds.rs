@@ -70,7 +70,7 @@ async fn builds_that_fail_go_to_alternates_of_the_same_cell() {
     let mut site = small_site().await;
     {
         let mut fleet = site.fleet.lock();
-        fleet.failing = (0..3).map(|number| host(number, 0)).collect();
+        fleet.failing = (0..3).map(|cell| host(cell, 0)).collect();
     }
     site.create(0..30, 1).await;
     site.until("30 active", |control, views| {
@@ -91,7 +91,7 @@ async fn builds_that_fail_go_to_alternates_of_the_same_cell() {
 async fn an_instance_whose_builds_all_failed_counts_on_no_host() {
     let mut site = small_site().await;
     site.fleet.lock().failing = (0..3)
-        .flat_map(|number| (0..4).map(move |cell| host(number, cell)))
+        .flat_map(|cell| (0..4).map(move |number| host(cell, number)))
         .collect();
     site.create(0..1, 1).await;
     site.until("failed", |control, views| {
@@ -143,7 +143,7 @@ async fn an_instance_without_a_host_is_buried_with_the_explanation() {
         "{many:?}"
     );
     assert!(unreadable.message.contains("request"), "{unreadable:?}");
-    // With a minimum, as many as fit are built.
+    // If the request says that fewer instances are enough, as many are built as fit.
     let body = r#"{"min_count": 3,
         "request": {"flavor": {"vcpus": 9, "memory_mb": 512, "root_gb": 1}}}"#;
     site.create_with(20..33, body).await;

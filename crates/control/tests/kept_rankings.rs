@@ -41,7 +41,8 @@ fn execute(state: &mut State, command: &Command) {
     changes.iter().for_each(|change| drop(state.apply(change)));
 }
 
-/// Hosts with so many VCPUs each, the first one with the most memory, so that it is the best one. Only memory counts.
+/// A fleet with one host for each number of VCPUs. Only the memory of a host counts for its score. The first host has
+/// the most memory, so it is the best one.
 fn fleet(vcpus: &[i32]) -> (State, Scheduler) {
     let mut state = State::default();
     execute(&mut state, &Command::SyncStandardNames { at: AT });
@@ -111,9 +112,10 @@ fn search(
 
 /// What is kept of the ranking for each instance.
 fn rankings(placing: &mut Placing) -> BTreeMap<Uuid, Ranking> {
+    let may_reschedule = false;
     let ConductorCommand::Place {
         ranked_candidates, ..
-    } = placing.place_builds(false)
+    } = placing.place_builds(may_reschedule)
     else {
         panic!("a command that places builds");
     };

@@ -16,6 +16,9 @@ use placewright_testing::site::replicated::{ControlReplica, ReplicatedSite};
 use uuid::Uuid;
 
 const REPLICAS: u64 = 3;
+/// Whether a request also claims the hosts that it selects.
+const CLAIM: bool = true;
+const NO_CLAIM: bool = false;
 
 fn destinations(replica: &ControlReplica) -> DestinationsHandle {
     let placement = Placement::new(replica.engine.clone(), ClaimMetrics::default());
@@ -36,8 +39,8 @@ fn request(number: usize, with_claim: bool) -> DestinationsRequest {
     }
 }
 
-/// Changes a consumer's allocations as clients of the Placement API do; without allocations it holds nothing afterwards.
-async fn set_allocations(replica: &ControlReplica, number: usize) {
+/// Removes an instance's allocations as clients of the Placement API do: by a claim without allocations.
+async fn remove_allocations(replica: &ControlReplica, number: usize) {
     let claim = ConsumerClaim {
         consumer: instance(number).consumer(),
         generation: ConsumerGeneration::Any,
@@ -50,7 +53,7 @@ async fn set_allocations(replica: &ControlReplica, number: usize) {
         consumers: vec![claim],
         at: now(),
     };
-    // A consumer that holds nothing needs no release.
+    // The claim is refused if the consumer holds nothing, which is no error here.
     let _ = submit_placement(&replica.engine, command).await.unwrap();
 }
 
@@ -84,11 +87,11 @@ async fn an_instance_that_another_replica_released_counts_no_longer() {
     let site = ReplicatedSite::start(REPLICAS, 1, 4).await;
     let handles: Vec<_> = site.replicas.iter().map(destinations).collect();
     for number in 0..3 {
-        handles[0].select(request(number, true)).await.unwrap();
+        handles[0].select(request(number, CLAIM)).await.unwrap();
     }
     assert_eq!(pending(&site.replicas[0]).await.len(), 3);
     handles[1].release(instance(0).0).await.unwrap();
-    set_allocations(&site.replicas[2], 1).await;
+    remove_allocations(&site.replicas[2], 1).await;
     let kept = pending(&site.replicas[0]).await;
     let kept: Vec<Uuid> = kept.into_iter().map(|(instance, _)| instance).collect();
     assert_eq!(kept, [instance(2).0]);
@@ -99,7 +102,7 @@ async fn an_instance_that_another_replica_released_counts_no_longer() {
 async fn an_instance_that_another_replica_swapped_counts_where_it_went() {
     let site = ReplicatedSite::start(REPLICAS, 1, 4).await;
     let handles: Vec<_> = site.replicas.iter().map(destinations).collect();
-    let selected = handles[0].select(request(0, true)).await.unwrap();
+    let selected = handles[0].select(request(0, CLAIM)).await.unwrap();
     let alternate = &selected.selections[0].alternates[0];
     let offered = handles[0].offered(alternate.candidate).await.unwrap();
     site.replicas[1].engine.confirm().await.unwrap();
@@ -125,9 +128,9 @@ async fn at_rest_no_replica_counts_an_instance_where_it_holds_nothing() {
                     let number = rng.below(6);
                     let handle = &handles[rng.below(handles.len())];
                     match rng.below(4) {
-                        0 => drop(handle.select(request(number, true)).await),
+                        0 => drop(handle.select(request(number, CLAIM)).await),
                         1 => {
-                            if let Ok(found) = handle.select(request(number, false)).await
+                            if let Ok(found) = handle.select(request(number, NO_CLAIM)).await
                                 && let Some(offer) = &found.selections[0].selected
                                 && let Ok(offered) = handle.offered(offer.candidate).await
                             {

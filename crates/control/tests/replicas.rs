@@ -46,7 +46,7 @@ async fn check(site: &ReplicatedSite, created: &[InstanceId], deleted: &[Instanc
     world
 }
 
-/// Shows that what each replica took is done; not which replica does it.
+/// Checks that the requests that each replica took are carried out, by whichever replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_replica_takes_requests_and_shares_the_work() {
     let site = ReplicatedSite::start(3, 2, 4).await;

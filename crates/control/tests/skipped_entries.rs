@@ -18,7 +18,7 @@ use placewright_scheduler::select::Scheduler;
 use placewright_testing::replicas::Network;
 use uuid::Uuid;
 
-/// More changes of one host than all others in this test together.
+/// The number of claims on the second host: more than all other changes of this test together.
 const MANY: u128 = 200;
 
 fn host(number: u128) -> Uuid {
@@ -103,6 +103,7 @@ async fn the_scheduler_ranks_on_the_state_that_was_loaded() {
     };
     assert_eq!(used(), [0, 0]);
 
+    // The follower hears nothing of the leader, and none of its reads of the journal succeeds, however many it tries.
     network.cut(1, 2);
     faults.fail(Operation::Read, 0, u64::MAX, Fault::Io);
     claim(&leader, 1, host(1), 7).await;

@@ -12,7 +12,7 @@ pub struct TokenDetails {
     pub content: TokenContent,
     /// The name of the token's user.
     pub user_name: String,
-    /// The name of the project of the token's scope.
+    /// The name of the project of the token's scope; `None` if the scope is no project.
     pub project_name: Option<String>,
     /// The roles in the token's scope, implied ones too: ids and names.
     pub roles: Vec<(String, String)>,
@@ -40,6 +40,7 @@ pub(super) fn details(
         let key = (content.user.clone(), audit_id);
         state.revoked_tokens().contains_key(&key)
     };
+    // When the user's epoch is raised, for example by a new password, all earlier tokens of the user become invalid.
     if user.epoch != content.epoch || is_revoked() {
         return Err(TokenRefusal::Revoked);
     }

@@ -62,8 +62,9 @@ impl Accounts {
         self.shared.control.submit(Command::Accounts(command))
     }
 
-    /// Checks a token on the present state, without waiting until that is durable. A change that cannot be made durable
-    /// is undone at once, and counts only until then.
+    /// Checks a token against the present state. The state may have changes that are not durable yet. Such a change is
+    /// undone if it cannot be made durable, and only until then it may have led to a wrong answer. With
+    /// `allow_expired`, a token is accepted for two more days after its expiry.
     ///
     /// # Errors
     ///
@@ -125,6 +126,8 @@ impl Accounts {
         newest.ok_or(failure)
     }
 
+    /// The newest key with its number, and whether the key is old. `None` if there is no key, or if the key cannot be
+    /// opened.
     fn newest_key(&self) -> (Option<(u32, hmac::Key)>, bool) {
         let control = self.control();
         control.engine().read_now(|machine| {

@@ -129,7 +129,7 @@ pub struct TokenContent {
     pub audit: [u8; 16],
     /// The audit number of the token with which the user first signed in, if this token was made from another one.
     pub audit_root: Option<[u8; 16]>,
-    /// The user's epoch when the token was issued.
+    /// The user's epoch when the token was issued: a count that increases when all tokens of the user become invalid.
     pub epoch: u64,
     /// The application credential with which the user signed in.
     pub application_credential: Option<String>,

@@ -19,23 +19,23 @@ pub(super) fn alternates(
     if wanted == 0 {
         return selected.iter().map(|_| Vec::new()).collect();
     }
-    let slots = selected.iter().flatten().map(|own| own.host.slot);
+    let slots = selected.iter().flatten().map(|one| one.host.slot);
     let mut taken_slots: HashSet<u32> = slots.collect();
     let mut all = Vec::with_capacity(selected.len());
-    for (index, own) in selected.iter_mut().enumerate() {
-        let Some(own) = own else {
+    for (index, selected_host) in selected.iter_mut().enumerate() {
+        let Some(selected_host) = selected_host else {
             all.push(Vec::new());
             continue;
         };
-        let cell = own.host.cell();
-        let others = std::mem::take(&mut own.others).into_iter();
+        let cell = selected_host.host.cell();
+        let others = std::mem::take(&mut selected_host.others).into_iter();
         let others = others.filter(|host| host.cell() == cell);
         let (mut found, taken_hosts): (Vec<FeasibleHost>, Vec<FeasibleHost>) =
             others.partition(|host| !taken_slots.contains(&host.slot));
-        if found.len() < wanted && own.has_all_of_cell {
+        if found.len() < wanted && selected_host.has_all_of_cell {
             found.extend(taken_hosts);
         } else if found.len() < wanted {
-            found = search_alternates(shared, request, index, own, &taken_slots);
+            found = search_alternates(shared, request, index, selected_host, &taken_slots);
         }
         found.truncate(wanted);
         taken_slots.extend(found.iter().map(|host| host.slot));
@@ -56,7 +56,7 @@ fn search_alternates(
     let find = |count, excluded_slots: &[u32]| {
         let scope = (selected.host.cell(), excluded_slots);
         let found = search::in_cell(shared, &request.request_spec, instance, count, scope);
-        // A request that was ranked once can be ranked again; at worst there are no alternates.
+        // The same request was ranked before, so the search does not fail. If it does, there are no alternates.
         found.map_or_else(|_| Vec::new(), |found| found.hosts)
     };
     let wanted = request.alternate_count;

@@ -57,7 +57,8 @@ impl Shared {
         }
         let group = offered.claim_data.group.as_ref().map(|(group, _)| *group);
         let intent = consumer.intent(group, rules, vec![offered.candidate.clone()]);
-        let command = claim::claim_first(vec![intent], 1, now());
+        let least = 1;
+        let command = claim::claim_first(vec![intent], least, now());
         match self.submit(command).await? {
             Ok(Outcome::Claimed(_)) => {
                 let report = InstanceReport {

@@ -141,8 +141,8 @@ const NUMBER_BITS: u128 = (1 << 48) - 1;
 /// The bits of a candidate's UUID that say which replica offered it: the first 16.
 const REPLICA_BITS: u128 = 0xffff << 112;
 
-/// Whether a candidate may be one that the replica with the number `origin` offered. Two replicas may have the same first
-/// 16 bits, so the replica has to be asked.
+/// Whether a candidate may be one that the replica with the number `origin` offered. Two replicas may have the same
+/// first 16 bits, so the replica has to be asked.
 #[must_use]
 pub fn may_be_offered_by(candidate: Uuid, origin: u64) -> bool {
     candidate.as_u128() & REPLICA_BITS == replica_bits(origin)

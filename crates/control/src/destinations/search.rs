@@ -52,7 +52,8 @@ pub(super) fn in_cell(
     })
 }
 
-/// Explains why an instance finds no host, given the hosts of the other instances of its request.
+/// Explains why an instance finds no host. `placing` has the hosts of the other instances of the request; without it,
+/// they do not count.
 pub(super) async fn explain(
     shared: &Shared,
     request: &RequestSpec,

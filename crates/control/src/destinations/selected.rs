@@ -61,7 +61,8 @@ pub(super) struct SelectedHost {
 }
 
 impl SelectedHost {
-    /// The host of the candidate with this index, which counts through the candidates of all hosts.
+    /// The host of the candidate with this index; the index counts through the candidates of all hosts. `None` if there
+    /// is no such candidate.
     pub(super) fn of(
         found: CandidatesFound,
         candidate_index: usize,

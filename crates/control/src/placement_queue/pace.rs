@@ -42,18 +42,18 @@ impl Pace {
             .is_some_and(|limit| (limit.has_several_projects)())
     }
 
-    /// The time from which the next placements may be submitted, if `placements` are submitted now. `earlier` is the
-    /// time from which these were allowed.
+    /// The time from which the next placements may be submitted, if `placements` are submitted now. `allowed_from` is
+    /// the time from which the present ones were allowed.
     pub(super) fn next_placement(
         &self,
         placements: usize,
-        earlier: Instant,
+        allowed_from: Instant,
         now: Instant,
     ) -> Instant {
         let instance_time = self.limit.get().map(|limit| limit.instance_time);
         let placements =
             u32::try_from(placements).map_or(INSTANCES_MAX, |number| number.min(INSTANCES_MAX));
-        earlier.max(now) + instance_time.unwrap_or_default().saturating_mul(placements)
+        allowed_from.max(now) + instance_time.unwrap_or_default().saturating_mul(placements)
     }
 }
 

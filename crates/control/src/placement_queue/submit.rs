@@ -107,8 +107,8 @@ impl Shared {
         mut ongoing: Box<OngoingPlacement>,
     ) -> Option<Submitted> {
         let placing = &mut ongoing.placing;
-        // How many instances had a host, and how many hosts were found full, before this answer.
-        let before = (placing.claimed().count(), placing.missed_slots().len());
+        let claimed_before = placing.claimed().count();
+        let missed_before = placing.missed_slots().len();
         let claiming = placing.claiming().count();
         let corrections = match answer {
             Ok(Ok(Outcome::Placed(chosen))) => self
@@ -120,7 +120,8 @@ impl Shared {
             // One of the instances was deleted meanwhile; hosts are searched again for the other instances.
             Ok(Err(_)) if ongoing.migration.is_none() => {
                 self.correct(&ongoing.placing.reopen_claiming());
-                ongoing.span.rank_again(0, 0);
+                let (newly_claimed, lost) = (0, 0);
+                ongoing.span.rank_again(newly_claimed, lost);
                 self.requeue(ongoing);
                 return None;
             }
@@ -133,12 +134,12 @@ impl Shared {
         };
         self.correct(&corrections);
         let claimed: Vec<Uuid> = ongoing.placing.claimed().collect();
-        let newly_claimed = claimed.len().saturating_sub(before.0);
+        let newly_claimed = claimed.len().saturating_sub(claimed_before);
         let missed = ongoing
             .placing
             .missed_slots()
             .len()
-            .saturating_sub(before.1);
+            .saturating_sub(missed_before);
         let lost = claiming.saturating_sub(newly_claimed);
         self.metrics().count_claim(newly_claimed, missed, lost);
         if !claimed.is_empty() {

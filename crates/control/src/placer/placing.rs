@@ -411,8 +411,8 @@ impl Placing {
         corrections
     }
 
-    /// Applies the response to a claim that was refused because too few instances got a host. Pass the returned
-    /// corrections to [`apply_corrections`] before [`Self::end_round`].
+    /// Applies the refusal of a claim for which too few instances got a host; `None` if the reason is not known. Pass
+    /// the returned corrections to [`apply_corrections`] before [`Self::end_round`].
     #[must_use]
     pub fn apply_refused(
         &mut self,

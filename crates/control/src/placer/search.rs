@@ -44,8 +44,8 @@ pub struct Search<'a> {
     pub explain: bool,
     /// The names or UUIDs of hosts that are explained besides the best ones, whatever their rank.
     pub explain_hosts: &'a [String],
-    /// For how many of the best hosts the search also returns the basis of the ranking: what their order rests on. 0 for
-    /// no basis.
+    /// For how many of the best hosts the search also returns the basis of the ranking: the raw values and multipliers
+    /// that their order rests on. 0 for no basis.
     pub basis_hosts: usize,
 }
 
@@ -81,7 +81,7 @@ pub struct CandidatesFound {
     pub basis: Option<Basis>,
     /// The number of hosts that were ranked.
     pub ranked: usize,
-    /// Whether hosts of cells were left out that would have been considered without others.
+    /// Whether hosts were left out because their cells are to be avoided, and hosts of other cells are feasible.
     pub has_avoided_cells: bool,
 }
 

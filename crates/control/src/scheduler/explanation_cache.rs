@@ -78,7 +78,7 @@ pub struct ExplanationTime {
     begun: u64,
 }
 
-/// The version of the state that an explanation is based on; equal ones have equal explanations.
+/// The version of the state that an explanation is based on. At equal versions a query has equal explanations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StateVersion {
     /// The position in the tree change log.
@@ -117,8 +117,8 @@ pub(super) struct ExplanationCache {
 }
 
 impl ExplanationCache {
-    /// The present moment. An explanation whose computation begins after it is valid for every refusal before
-    /// it.
+    /// The present moment. An explanation whose computation begins after a moment is valid for every refusal before
+    /// that moment.
     pub(super) fn moment(&self) -> ExplanationTime {
         ExplanationTime {
             begun: self.begun.load(Ordering::SeqCst),

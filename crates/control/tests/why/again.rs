@@ -82,9 +82,10 @@ fn check_request(past: &Past, request: &Request, checked: &mut Checked) {
     };
     let found = placing.find_hosts(&mut context, &TimeSlice::endless());
     assert_eq!(found, Ok(SearchResults::Ready));
+    let may_reschedule = false;
     let command = match request.migration {
         Some(migration) => placing.place_move(migration),
-        None => placing.place_builds(false),
+        None => placing.place_builds(may_reschedule),
     };
     let again = decide_again(past, entry, command, decision.at);
     for (instance, decision) in &kept {

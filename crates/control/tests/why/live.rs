@@ -70,7 +70,8 @@ pub(crate) struct Request {
     pub(crate) unreported: Vec<(HostId, InstanceReport)>,
 }
 
-/// The journal and the recorded inputs of the scheduler after control has ended: all that decisions are made again from.
+/// The journal and the recorded inputs of the scheduler after control has ended: all that decisions are made again
+/// from.
 pub(crate) struct Past {
     pub(crate) config: SchedulerConfig,
     /// The state at the end.
@@ -268,7 +269,7 @@ impl Live {
         self.groups.push((uuid, policy));
     }
 
-    /// Has something placed, and waits until that is decided.
+    /// Requests a build or a move, and waits until it is decided.
     pub(crate) async fn place(&mut self) {
         self.tries += 1;
         let reported = self
@@ -318,6 +319,7 @@ impl Live {
         })
         .await;
         for instance in instances {
+            // The build is the first decision of an instance.
             self.note_placed(instance, 1, group);
             self.submit(Command::CreateAccepted {
                 instance,
@@ -349,6 +351,7 @@ impl Live {
             })
         })
         .await;
+        // The build was the first decision of the instance, so the move is the second one.
         self.note_placed(instance, 2, group);
     }
 
@@ -392,7 +395,7 @@ impl Live {
         self.unreported.insert(instance, (host, report));
     }
 
-    /// The end of the day.
+    /// Reads the whole journal, and returns all that decisions are made again from.
     pub(crate) async fn end(self) -> Past {
         let end = self.engine.durable_sequence();
         let mut follower = self.engine.follow(0).unwrap();
@@ -413,7 +416,7 @@ impl Live {
         }
     }
 
-    /// A host says something of itself.
+    /// Passes an update of a host to the scheduler, as if the host's agent had sent it, and records the update.
     fn say(&mut self, id: HostId, update: HostUpdate) {
         let scheduler = self.runtime.scheduler();
         scheduler.change_hosts(|hosts| hosts.apply(id.0, now(), &update));

@@ -1,12 +1,12 @@
 //! Why a server is where it is: what is kept of a decision equals the decision made again from the journal.
 //!
 //! Servers are placed by the whole of control on random fleets, beside many other changes. Afterwards the kept
-//! decisions are read, and each is made again: the journal is replayed up to the entry that the ranking had seen, a
-//! new scheduler ranks the hosts of that state, and the claim is decided on the state before its own entry. The decision
+//! decisions are read, and each is made again: the journal is replayed up to the entry that the ranking had seen, a new
+//! scheduler ranks the hosts of that state, and the claim is decided on the state before its own entry. The decision
 //! that comes out has to be equal in every field, and its scores those of the linear ranking, which weighs every host.
 //!
-//! The journal has neither what hosts report of themselves (load, metrics, which instances they run), nor how often other
-//! claims have recently taken the selected hosts first. This test records both beside the journal.
+//! The journal has neither what hosts report of themselves (load, metrics, which instances they run), nor how often
+//! other claims have recently taken the selected hosts first. This test records both beside the journal.
 //!
 //! `PLACEWRIGHT_TEST_PLACEMENTS=1000 cargo test -p placewright-control --test why -- --nocapture` checks as many
 //! decisions, and prints the figures.

@@ -34,8 +34,8 @@ pub struct SearchContext<'a> {
     pub excluded_cells: &'a [Uuid],
     /// The cells whose hosts are considered only if no other is feasible.
     pub avoided_cells: &'a [Uuid],
-    /// The number of the last journal entry in `state`, if a record of the ranking is to be kept with each claim; none if no
-    /// such record is kept.
+    /// The number of the last journal entry in `state`, if a record of the ranking is to be kept with each claim; none
+    /// if no such record is kept.
     pub kept_sequence: Option<u64>,
 }
 
@@ -196,6 +196,7 @@ impl Placing {
             .group
             .filter(|group| state.group(*group).is_some());
         let rules = self.demand.rules_of(instance);
+        // A rehearsal needs no project and no user.
         let consumer = ClaimConsumer {
             generation: ConsumerGeneration::Any,
             ..ClaimConsumer::new(instance, "", "")
@@ -289,9 +290,9 @@ impl Placing {
         everywhere.run(context.scheduler, context.state)
     }
 
-    /// For how many of the best hosts the search also returns what their ranking rests on; 0 if no record of it is kept.
-    /// With several instances these are more hosts than are kept, because those that other instances fill are left out of
-    /// the record.
+    /// For how many of the best hosts the search also returns what their ranking rests on; 0 if no record of it is
+    /// kept. With several instances these are more hosts than are kept, because those that other instances fill are
+    /// left out of the record.
     fn basis_hosts(&self, context: &SearchContext<'_>, host_count: usize) -> usize {
         match (context.kept_sequence, self.instances.len()) {
             (None, _) => 0,
@@ -300,8 +301,9 @@ impl Placing {
         }
     }
 
-    /// Selects the candidate with this index over all hosts for the instance at an index, and counts the instance on its
-    /// host. The search has excluded a number of hosts.
+    /// Selects the candidate `chosen` for the instance at `index`, and counts the instance on the candidate's host.
+    /// `chosen` counts through the candidates of all hosts in `found`; `excluded` is the number of hosts that the
+    /// search left out. `None` if there is no such candidate.
     fn select(
         &mut self,
         context: &mut SearchContext<'_>,

@@ -11,9 +11,10 @@ use super::super::search::CandidatesFound;
 use super::{Placing, SearchContext, Selected};
 
 impl Placing {
-    /// The record of the ranking that found hosts for the instance at an index. The first host that the claim names is at
-    /// `first` among those that were found; other instances of the request fill the hosts before it, which are among the
-    /// `excluded` and not among the ranked ones. Empty if it is not to be kept.
+    /// The record of the ranking that found hosts for the instance at `index`; empty if no record is to be kept.
+    /// `first` is the index in `found` of the first host that the claim names. Other instances of the request fill the
+    /// hosts before it. So the record counts these hosts as excluded, and not as ranked. `excluded` is the number of
+    /// all excluded hosts, these included.
     pub(super) fn kept_ranking(
         &self,
         context: &SearchContext<'_>,
@@ -51,13 +52,13 @@ impl Placing {
             sequence,
             round: self.round,
             siblings: self.found_count,
-            known_hosts: short(basis.known_hosts),
+            known_hosts: saturated(basis.known_hosts),
             feasible: basis
                 .feasible
-                .map(|feasible| short(feasible.saturating_sub(first))),
-            ranked: short(found.ranked.saturating_sub(first)),
-            named: short(found.hosts.len() - first),
-            excluded: short(excluded),
+                .map(|feasible| saturated(feasible.saturating_sub(first))),
+            ranked: saturated(found.ranked.saturating_sub(first)),
+            named: saturated(found.hosts.len() - first),
+            excluded: saturated(excluded),
             avoided_cells: first_of(avoided_cells, AVOIDED_CELLS_MAX),
             is_from_fallback: basis.is_from_fallback,
             weighers: weighers.collect(),
@@ -71,7 +72,7 @@ impl Placing {
     }
 }
 
-/// Adds the hosts that a claim named in vain, as far as they are kept.
+/// Adds the hosts that a claim named in vain to `lost_hosts`, until it has [`LOST_HOSTS_MAX`] hosts.
 pub(super) fn add_lost(lost_hosts: &mut Vec<Uuid>, selected: &Selected) {
     let (first, _) = selected
         .found
@@ -86,6 +87,6 @@ fn first_of(list: &[Uuid], max: usize) -> Vec<Uuid> {
     list.iter().take(max).copied().collect()
 }
 
-fn short(number: usize) -> u32 {
+fn saturated(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -116,6 +116,7 @@ impl Live {
         }]
     }
 
+    /// A random request: its server group, and the body of its specification.
     pub(super) fn draw_request(&mut self) -> (Option<Uuid>, String) {
         let sizes = [1, 1, 2, 2, 4, 8, 40];
         let vcpus = sizes[self.rng.below(sizes.len())];
