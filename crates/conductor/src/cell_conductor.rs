@@ -1,8 +1,9 @@
 //! The state machine of one cell: instances that their hosts' agents build, move and delete.
 //!
-//! [`decide`] answers an [`Event`] with facts; [`State::effects`] derives from the state the work that has to be done
-//! outside of this state machine. An effect remains until an event removes its reason, so it may be carried out twice,
-//! or again after a crash. Times, including time-outs, come with events.
+//! [`decide`] answers an [`Event`] with changes of the state. [`State::effects`] derives from the state the work that
+//! has to be done outside of this state machine. An effect remains until an event removes its reason, so it may be
+//! carried out twice, or again after a crash. The state machine reads no clock: times, including time-outs, come with
+//! events.
 //!
 //! An instance has at most one [`Job`], and a job has at most one request under way. A request to
 //! an agent carries the instance's attempt, and an answer to another attempt is refused. A request

@@ -34,6 +34,7 @@ pub fn intent(
             .copied()
             .map(ConsumerUuid::from_uuid)
             .collect(),
+        // A rule that names no instances is about the members of the server group.
         includes_group: hard.others.is_empty(),
     });
     Intent {

@@ -94,9 +94,9 @@ impl ControlState {
     pub fn decide(&self, command: &Command, changes: &mut Vec<Change>) -> Result<Outcome, Refusal> {
         match command {
             Command::Placement(command) => {
-                let mut facts = Vec::new();
-                let outcome = placement::decide(&self.placement, command, &mut facts);
-                changes.extend(facts.into_iter().map(Change::Placement));
+                let mut of_placement = Vec::new();
+                let outcome = placement::decide(&self.placement, command, &mut of_placement);
+                changes.extend(of_placement.into_iter().map(Change::Placement));
                 outcome.map(Outcome::Placement).map_err(Refusal::Placement)
             }
             Command::Conductor { command, at } => {

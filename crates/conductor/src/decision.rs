@@ -9,7 +9,7 @@ use crate::ids::{HostId, MigrationId};
 
 /// How many decisions of an instance are kept; see [`add_decision`].
 pub const DECISIONS_MAX: usize = 4;
-/// How many candidates of a decision are kept that did not fit any more when it was claimed.
+/// How many of the hosts are kept that a claim named before the claimed one and that did not fit any more.
 pub const FALLEN_MAX: usize = 8;
 /// The most bytes of the reason why a candidate did not fit.
 const REASON_BYTES_MAX: usize = 300;
@@ -25,8 +25,8 @@ pub struct Decision {
     pub migration: Option<MigrationId>,
     /// The ranking that named the host.
     pub ranking: RankingRecord,
-    /// The hosts that were named before, and did not fit any more when they were claimed, in order. At most
-    /// [`FALLEN_MAX`].
+    /// The first of the hosts that the claim named before the claimed one, and that did not fit any more: at most
+    /// [`FALLEN_MAX`], in the claim's order.
     pub fallen: Vec<FallenHost>,
     /// The number of hosts that were named before the claimed one.
     pub fallen_count: u32,
@@ -39,7 +39,7 @@ pub struct Decision {
 pub struct FallenHost {
     /// The host that did not fit any more when it was to be claimed.
     pub host: HostId,
-    /// Why it did not fit; empty if it did but for other instances of the same claim.
+    /// Why the host did not fit. Empty if other instances of the same claim took its room.
     pub reason: String,
 }
 
@@ -74,9 +74,9 @@ pub fn cut_reason(mut reason: String) -> String {
     reason
 }
 
-/// Adds a decision to those of an instance, which is on the host `present` before it. When there are too many, the oldest
-/// one goes, except that of the build and the latest one for the present host: a move that is reverted must not take away
-/// why the instance is where it is.
+/// Adds a decision to those of an instance. `present` is the host that the instance is on until then. If there are
+/// already [`DECISIONS_MAX`], the oldest one is removed. Never removed are the decision of the build and the latest one
+/// for the present host: if the move is reverted, the reason why the instance is on that host is still known.
 pub fn add_decision(decisions: &mut Vec<Decision>, decision: Decision, present: Option<HostId>) {
     if decisions.len() >= DECISIONS_MAX {
         let is_build = |kept: &Decision| kept.migration.is_none();

@@ -161,8 +161,8 @@ impl Message {
 /// A message with its time of sending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// The time of this delivery. A cell refuses to create instances from messages sent before the
-    /// time from which on it remembers deletions.
+    /// The time of this delivery. A cell forgets deletions that are long ago, and refuses to create instances from
+    /// messages that were sent before the oldest deletion that it may still remember.
     pub sent_at: Timestamp,
     /// The message to the cell.
     pub message: Message,

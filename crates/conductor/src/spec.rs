@@ -35,8 +35,9 @@ pub struct Spec {
     pub created_at: Timestamp,
     /// The amounts that the instance counts for in quotas.
     pub usage: Usage,
-    /// Sealed secrets for the first build, or for the rebuild that is under way. Control removes them when
-    /// the cell has accepted the instance, the cell when the job has ended. Conductors cannot read them.
+    /// Sealed secrets for the first build, or for the rebuild that is under way. Control removes them when the cell has
+    /// accepted the instance and no other cell may need them any more; the cell removes them when the job has ended.
+    /// Conductors cannot read them.
     pub build_secrets: SharedText,
     /// Sealed secrets that are needed each time the guest is built again.
     pub secrets: SharedText,
@@ -323,13 +324,15 @@ impl SharedText {
 
 impl From<String> for SharedText {
     fn from(text: String) -> Self {
-        Self::from_parts(text.into(), "")
+        let own_part = "";
+        Self::from_parts(text.into(), own_part)
     }
 }
 
 impl From<&str> for SharedText {
     fn from(text: &str) -> Self {
-        Self::from_parts(text.into(), "")
+        let own_part = "";
+        Self::from_parts(text.into(), own_part)
     }
 }
 

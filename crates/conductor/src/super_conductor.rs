@@ -1,13 +1,12 @@
 //! The state machine of control: cells and instances, and how a request finds its cell.
 //!
-//! [`decide`] answers a [`Command`] with facts, on this state and placement's: a claim and the conductor's record of it
-//! are decided together, so that neither ever exists without the other. [`State::effects`] derives from the state the
-//! work that has to be done outside of this state machine.
+//! [`decide`] answers a [`Command`] with changes of this state and of placement's: a claim and the conductor's record
+//! of the claim are decided together, so that neither ever exists without the other. [`State::effects`] derives from
+//! the state the work that has to be done outside of this state machine.
 //!
-//! An instance has a build request until its cell has accepted it, it is deleted, or no host is found,
-//! and a mapping during its whole life. A race between a delete and a placement is decided by their
-//! order: after the delete there is no build request to place, after the placement the delete is a
-//! message to the cell.
+//! An instance has a mapping during its whole life. It has a build request until its cell has accepted it, it is
+//! deleted, or no host is found for it. A race between a delete and a placement is decided by their order: after the
+//! delete there is no build request to place, and after the placement the delete is a message to the cell.
 
 mod accounts;
 mod command;

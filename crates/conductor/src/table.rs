@@ -41,8 +41,8 @@ impl<C> Index<C> for () {
     fn update(&mut self, _before: &C, _after: &C) {}
 }
 
-/// Declares a state, its changes, their undo data, and the derived index, whose type follows `with`: `()` if there is no
-/// index. One of the tables has to be `specs: Spec(InstanceId => Spec)`.
+/// Declares a state, its changes, their undo data, and the derived index, whose type follows `with`: `()` if there is
+/// no index. One of the tables has to be `specs: Spec(InstanceId => Spec)`.
 macro_rules! tables {
     (
         $(#[$doc:meta])* tables with $index:ty;

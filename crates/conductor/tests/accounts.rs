@@ -14,6 +14,10 @@ use placewright_conductor::control::{Command, Refusal as ControlRefusal, Undo};
 use placewright_conductor::super_conductor::{self, Refusal};
 use placewright_placement::Timestamp;
 
+/// Whether a user has a role from now on.
+const GRANT: bool = true;
+const REVOKE: bool = false;
+
 #[derive(Default)]
 struct Control {
     state: ControlState,
@@ -142,7 +146,7 @@ fn control() -> Control {
     control.submit(begin.clone()).unwrap();
     let refusal = control.submit(begin).unwrap_err();
     assert!(matches!(refusal, Refusal::Exists { what: "user", .. }));
-    control.assign("u", "member", true).unwrap();
+    control.assign("u", "member", GRANT).unwrap();
     control
 }
 
@@ -195,10 +199,10 @@ fn roles_imply_others_also_in_a_circle() {
         control.submit(unknown),
         Err(Refusal::NotFound { what: "role", .. })
     ));
-    control.assign("u", "member", false).unwrap();
+    control.assign("u", "member", REVOKE).unwrap();
     assert_eq!(control.roles_of("u"), [] as [&str; 0]);
     assert!(control.state().assignments().is_empty());
-    let refusal = control.assign("u", "member", false).unwrap_err();
+    let refusal = control.assign("u", "member", REVOKE).unwrap_err();
     assert!(matches!(refusal, Refusal::NotFound { what: "role", .. }));
 }
 
@@ -216,7 +220,7 @@ fn what_belongs_to_a_removed_user_project_or_role_goes_with_it() {
             .roles
             .is_empty()
     );
-    control.assign("u", "reader", true).unwrap();
+    control.assign("u", "reader", GRANT).unwrap();
     let project = |row: Option<Project>| AccountCommand::SetProject {
         id: "p".into(),
         row: row.map(Box::new),
@@ -225,7 +229,7 @@ fn what_belongs_to_a_removed_user_project_or_role_goes_with_it() {
     assert!(control.state().assignments().is_empty());
     assert!(control.state().application_credentials().is_empty());
     assert!(matches!(
-        control.assign("u", "reader", true),
+        control.assign("u", "reader", GRANT),
         Err(Refusal::NotFound { .. })
     ));
 

@@ -26,9 +26,10 @@ fn placed() -> World {
     };
     let filler = ranked(2, vec![candidate(host(0, 0), 8)]);
     let candidates = [0, 1, 2, 3].map(|number| candidate(host(0, number), 2));
-    let outcome = world.try_place(vec![filler], 1);
+    let least = 1;
+    let outcome = world.try_place(vec![filler], least);
     assert_eq!(outcome, Ok(Outcome::Placed(vec![Some(0)])));
-    let outcome = world.try_place(vec![ranked(1, candidates.into())], 1);
+    let outcome = world.try_place(vec![ranked(1, candidates.into())], least);
     assert_eq!(outcome, Ok(Outcome::Placed(vec![Some(1)])));
     world
 }
@@ -68,7 +69,8 @@ fn a_host_that_another_instance_of_the_claim_took_needs_no_reason() {
     world.create(&[1, 2]);
     let candidates = vec![candidate(host(0, 0), 8), candidate(host(0, 1), 8)];
     let ranked = |number| RankedCandidates::new(instance(number), candidates.clone(), 0);
-    let outcome = world.try_place(vec![ranked(2), ranked(1)], 2);
+    let least = 2;
+    let outcome = world.try_place(vec![ranked(2), ranked(1)], least);
     assert_eq!(outcome, Ok(Outcome::Placed(vec![Some(0), Some(1)])));
     let fallen = FallenHost {
         host: host(0, 0),

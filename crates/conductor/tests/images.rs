@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 const ID: Uuid = Uuid::from_u128(1);
 
+/// An image of the project `p`, with this number of bytes; `None` before its bytes are uploaded.
 fn image(size: Option<u64>) -> Image {
     Image {
         name: None,

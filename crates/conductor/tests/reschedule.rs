@@ -29,7 +29,7 @@ fn spec_of(world: &World) -> &Spec {
     &world.control.conductor.specs()[&instance(1)]
 }
 
-/// Requests an instance with a secret for its build that counts in quotas.
+/// Requests an instance that counts in quotas and has a secret for its build.
 fn create(world: &mut World) {
     let spec = Spec {
         build_secrets: "sealed".into(),
@@ -147,6 +147,7 @@ fn secrets_of_a_build_are_kept_until_it_is_over() {
     assert!(!spec_of(&world).build_secrets.is_empty());
     world.conduct(Command::CreateAccepted {
         instance: instance(1),
+        // The number matters only for an instance that has left a cell.
         claim_number: u64::MAX,
         is_built: true,
     });
@@ -165,6 +166,7 @@ fn give_up(attempts: u32) -> Command {
     };
     Command::RequestClaim(ClaimRequest {
         instance: instance(1),
+        // The claim for the build has the number 1.
         number: 2,
         change: ClaimChange::Release {
             is_deleted: false,
@@ -173,7 +175,7 @@ fn give_up(attempts: u32) -> Command {
     })
 }
 
-/// The instance has a host in the first cell.
+/// A world in which the instance has a host in the first cell, which has accepted the instance.
 fn placed() -> World {
     let mut world = failing();
     create(&mut world);

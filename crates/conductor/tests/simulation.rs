@@ -229,7 +229,7 @@ fn nothing_is_lost_stuck_or_left_over_whatever_fails() {
     }
 }
 
-/// As above, with so many failures that many builds go on in another cell.
+/// As the test before, but with so many failures that many builds go on in another cell.
 #[test]
 fn nothing_is_lost_stuck_or_left_over_when_builds_go_to_other_cells() {
     let mut rescheduled = 0;

@@ -235,6 +235,7 @@ impl<'a> DecisionContext<'a> {
         }
     }
 
+    /// Forgets the deletions before a time; see [`Event::Forget`].
     fn forget_deletions(self, before: Timestamp, changes: &mut Vec<Change>) {
         let meta = self.state.meta.get(&META_KEY);
         if meta.is_some_and(|meta| meta.forgotten_before >= before) {

@@ -140,10 +140,11 @@ impl State {
 
     /// The effects caused by the changes of one event.
     ///
-    /// Later changes may have been applied already. A row that a later change has replaced has no
-    /// effect here: its effects come with that change. So a caller that waits until these changes are durable carries out
-    /// no effect of a later change that is not durable yet. If they change a host, all effects on that host are among
-    /// the results, even effects of later changes: then the caller has to wait until the whole state is durable.
+    /// Later changes may have been applied already. A row that a later change has replaced has no effect here: its
+    /// effects come with that change. So a caller that waits until these changes are durable carries out no effect of a
+    /// later change that is not durable yet. There is one exception: if one of these changes is that of a host, all
+    /// effects on that host are among the results, even effects of later changes. Then the caller has to wait until the
+    /// whole state is durable.
     #[must_use]
     pub fn effects_of(&self, changes: &[Change]) -> Vec<Effect> {
         let mut effects = Vec::new();

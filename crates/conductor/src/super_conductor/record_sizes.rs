@@ -57,6 +57,7 @@ impl RecordSizes {
     ) {
         self.change(
             instance,
+            // The project stays the same.
             None,
             before.map_or(0, spec_bytes),
             after.map_or(0, spec_bytes),
@@ -72,6 +73,7 @@ impl RecordSizes {
     ) {
         self.change(
             instance,
+            // The project stays the same.
             None,
             before.map_or(0, labels_bytes),
             after.map_or(0, labels_bytes),
@@ -85,20 +87,21 @@ impl RecordSizes {
             return;
         }
         let mut size = self.instances.remove(&instance).unwrap_or_default();
-        self.recount(&size, |of_project| of_project.saturating_sub(size.bytes));
+        self.change_project_bytes(&size, |of_project| of_project.saturating_sub(size.bytes));
         size.bytes = (size.bytes + after).saturating_sub(before);
         if let Some(project) = project {
             let known = self.projects.get_key_value(project);
             size.project = Some(known.map_or_else(|| project.into(), |(name, _)| Arc::clone(name)));
         }
-        self.recount(&size, |of_project| of_project + size.bytes);
+        self.change_project_bytes(&size, |of_project| of_project + size.bytes);
         if size.bytes > 0 {
             self.instances.insert(instance, size);
         }
     }
 
-    /// Changes the bytes of an instance's project: `change` takes those of the instance out, or adds them.
-    fn recount(&mut self, size: &InstanceSize, change: impl FnOnce(u64) -> u64) {
+    /// Changes the bytes that are counted for an instance's project. `change` gets their number, and returns it with
+    /// the instance's bytes added or taken out. Without a project nothing is counted yet.
+    fn change_project_bytes(&mut self, size: &InstanceSize, change: impl FnOnce(u64) -> u64) {
         let Some(project) = size.project.as_ref().filter(|_| size.bytes > 0) else {
             return;
         };

@@ -115,8 +115,8 @@ pub struct LeftCell {
     pub at: Timestamp,
     /// What was tried in the cell: the latest attempts, each with its reason cut to a length.
     pub attempts: Vec<Attempt>,
-    /// The number from which on control counts claims and claim requests since then. Lower numbers are those of the
-    /// cell that the instance has left.
+    /// The least number of claims and claim requests after the instance was taken from the cell. Lower numbers are
+    /// those of the cell that the instance has left.
     pub first_number: u64,
 }
 

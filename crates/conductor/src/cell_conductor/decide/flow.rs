@@ -283,7 +283,8 @@ impl UnitOfWork<'_> {
             (_, ClaimResponse::Gone) => self.delete(self.row.claim_number),
             (Stage::Swap, ClaimResponse::Swapped { index }) => self.try_alternate(index),
             (Stage::Swap, ClaimResponse::NothingFits | ClaimResponse::Done) => {
-                self.offer_to_other_cells(true);
+                let may_succeed = true;
+                self.offer_to_other_cells(may_succeed);
                 self.fail_job("The last host failed, and no alternate has room any more.");
             }
             (Stage::AwaitClaim(Continuation::Release), _) => self.end_after_release(kind),

@@ -26,6 +26,7 @@ pub(super) struct UnitOfWork<'a> {
 }
 
 impl<'a> UnitOfWork<'a> {
+    /// Copies the rows of an instance from the state; `None` if the cell does not have the instance.
     pub(super) fn load(context: DecisionContext<'a>, id: InstanceId) -> Option<Self> {
         let row = context.state.instances.get(&id)?.clone();
         let job = context.state.jobs.get(&id).cloned();
@@ -35,6 +36,7 @@ impl<'a> UnitOfWork<'a> {
         Some(work)
     }
 
+    /// The rows of an instance that has neither a job nor a specification yet.
     pub(super) fn new(context: DecisionContext<'a>, id: InstanceId, row: Instance) -> Self {
         Self {
             context,

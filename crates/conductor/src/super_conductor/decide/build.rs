@@ -102,8 +102,8 @@ impl<'a> DecisionContext<'a> {
     }
 
     /// Claims hosts and records mappings and the new stage of build requests, in one step. Refused if fewer than
-    /// `least` instances get a host. `may_reschedule` is whether instances may be taken from their cell if it cannot build
-    /// them.
+    /// `least` instances get a host. `may_reschedule` is whether instances may be taken from their cell if it cannot
+    /// build them.
     pub(super) fn place(
         &mut self,
         ranked_candidates: &[RankedCandidates],
@@ -129,6 +129,7 @@ impl<'a> DecisionContext<'a> {
                 ranked.instance,
                 spec,
                 &candidates,
+                // No other consumer claims in the same step.
                 Vec::new(),
             ));
             usable_indexes.push(indexes);
@@ -274,8 +275,8 @@ impl<'a> DecisionContext<'a> {
             && others.any(|(cell, row)| Some(*cell) != mapping.cell && row.accepts_instances())
     }
 
-    /// Takes an instance from its cell, which holds nothing of it any more but guests to destroy. The instance waits for
-    /// a host again. `number` is that of the claim request with which the cell gave up.
+    /// Takes an instance from its cell. All that the cell still has of the instance are guests to destroy. The instance
+    /// waits for a host again. `number` is that of the claim request with which the cell gave up.
     pub(super) fn leave_cell(
         &mut self,
         instance: InstanceId,

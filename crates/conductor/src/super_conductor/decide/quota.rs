@@ -42,7 +42,7 @@ impl DecisionContext<'_> {
         refuse_if_any(exceeded.collect())
     }
 
-    /// The limit of a resource that a project would exceed if it held `requested` more of it.
+    /// The limit of a resource, if a project that holds `used` would exceed it with `requested` more.
     fn exceeded_limit(
         &self,
         project: &str,
@@ -87,7 +87,8 @@ impl DecisionContext<'_> {
             return Ok(());
         }
         let used = self.state.listing().group_count(project) as u64;
-        let exceeded = self.exceeded_limit(project, Resource::ServerGroups, 1, used);
+        let requested = 1;
+        let exceeded = self.exceeded_limit(project, Resource::ServerGroups, requested, used);
         refuse_if_any(exceeded.into_iter().collect())
     }
 
@@ -97,7 +98,8 @@ impl DecisionContext<'_> {
             return Ok(());
         }
         let used = self.state.keypairs_of(user).count() as u64;
-        let exceeded = self.exceeded_limit(project, Resource::KeyPairs, 1, used);
+        let requested = 1;
+        let exceeded = self.exceeded_limit(project, Resource::KeyPairs, requested, used);
         refuse_if_any(exceeded.into_iter().collect())
     }
 

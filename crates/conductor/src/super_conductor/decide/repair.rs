@@ -39,6 +39,7 @@ impl DecisionContext<'_> {
         let on_host: Vec<Candidate> = on_host.cloned().collect();
         let (consumer, at) = ((instance, spec), self.at);
         let changes = &mut self.changes.placement;
+        // The instance is not moved, so no migration takes over former allocations.
         let claimed = claims::claim_first(self.placement, consumer, &on_host, None, at, changes);
         claimed.map_err(|first_refusal| {
             Refusal::Placement(placement::Refusal::NothingFits {

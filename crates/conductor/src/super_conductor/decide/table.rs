@@ -164,8 +164,8 @@ impl DecisionContext<'_> {
         Ok(Outcome::Done)
     }
 
-    /// Refuses a name that another aggregate has, and a host in a second availability zone. Only what changes is checked:
-    /// older releases let both happen.
+    /// Refuses a name that another aggregate has, and a host in a second availability zone. Only what changes is
+    /// checked: older releases let both happen.
     fn check_aggregate(
         &self,
         aggregate: Uuid,
