@@ -52,6 +52,7 @@ pub(crate) fn is_costly(path: &str, method: &str, body: &[u8]) -> bool {
     match method {
         "GET" => LISTS.contains(&path),
         _ => {
+            // A long body takes long to parse.
             Cost::OfBody.is_high(body.len())
                 || path == "/servers"
                     && (hides_names(body) || count_field_ends(body).next().is_some())

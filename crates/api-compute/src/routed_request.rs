@@ -189,7 +189,8 @@ impl RoutedRequest<'_> {
         (value, reading)
     }
 
-    /// Waits until all that a reading saw is durable; false if some of it was undone, because the store failed.
+    /// Waits until the state that a reading has seen is durable. False if a part of that state was undone, because the
+    /// store failed.
     pub(crate) async fn is_durable(&self, reading: Reading) -> bool {
         self.api_state.control.wait_durable(reading).await
     }

@@ -15,7 +15,9 @@ use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_is_shown_as_active_only_when_it_can_be_moved() {
+    // One cell with two hosts.
     let mut api = Api::start(1, 2).await;
+    // The flavor `1`, with one CPU.
     api.create_flavor("1", 1).await;
     let (test_cell, allow) = TestCell::of(&api, Held::Replies);
     api.site.add_cell(0, Arc::new(test_cell)).await;

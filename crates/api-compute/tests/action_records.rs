@@ -50,7 +50,9 @@ async fn names(api: &Api, id: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_answer_to_each_action_leads_to_its_record() {
+    // One cell with three hosts.
     let api = Api::start(1, 3).await;
+    // The flavor `1`, with one CPU.
     api.create_flavor("1", 1).await;
     api.create_flavor("2", 2).await;
     let created = api.create_server("a", json!({})).await;

@@ -52,7 +52,9 @@ fn small_limits() -> ComputeOptions {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_and_their_parts_are_limited_in_size() {
+    // One cell with one host.
     let api = Api::start_with(1, 1, small_limits()).await;
+    // The flavor `1`, with one CPU.
     api.create_flavor("1", 1).await;
     let long_text = "x".repeat(30_000);
     let response = api

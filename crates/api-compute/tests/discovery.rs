@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_root_says_what_the_installation_can_do() {
+    // One cell with one host.
     let api = Api::start(1, 1).await;
     let root = api.send("GET", "/", &[], None).await;
     assert_eq!(root.status, 300);

@@ -46,6 +46,7 @@ async fn start() -> Api {
         serves_networks: true,
         ..ComputeOptions::default()
     };
+    // One cell with two hosts.
     let api = Api::start_with(1, 2, options).await;
     let flavor = json!({"flavor": {
         "id": "f", "name": "f", "vcpus": 1, "ram": 512, "disk": 2,

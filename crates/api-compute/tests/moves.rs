@@ -15,7 +15,9 @@ fn host_of(server: &Value) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_resize_is_confirmed_or_reverted() {
+    // One cell with three hosts.
     let api = Api::start(1, 3).await;
+    // The flavor `1`, with one CPU.
     api.create_flavor("1", 1).await;
     api.create_flavor("2", 2).await;
     let id = api.create_active_server("a", json!({})).await;

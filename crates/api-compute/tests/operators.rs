@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flavors_are_created_once_and_described() {
+    // One cell with one host.
     let api = Api::start(1, 1).await;
+    // The flavor `1`, with one CPU.
     api.create_flavor("1", 1).await;
     let duplicate = json!({"flavor": {"id": "1", "name": "x", "ram": 1, "vcpus": 1, "disk": 0}});
     api.post("/flavors", duplicate)

@@ -25,7 +25,9 @@ async fn create(api: &Api, port: Value, further_fields: Value) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_resource_request_is_refused_with_its_field() {
+    // One cell with one host.
     let api = Api::start(1, 1).await;
+    // The flavor `1`, with one CPU.
     api.create_flavor("1", 1).await;
     let group = |id: &str| json!({"id": id, "resources": {"CUSTOM_GPU": 1}});
     let request =

@@ -45,6 +45,7 @@ async fn usage(api: &Api) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn quotas_are_set_shown_and_deleted() {
+    // One cell with one host.
     let api = Api::start(1, 1).await;
     let path = format!("/os-quota-sets/{ADMIN_PROJECT}");
     let quotas = api.get(&path).await.expect(200)["quota_set"].clone();
@@ -162,6 +163,7 @@ async fn members_see_their_own_quotas_and_set_none() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_quotas_are_refused_by_their_field() {
     let api = Api::start(1, 2).await;
+    // The flavor `1`, with two CPUs.
     api.create_flavor("1", 2).await;
     for (quotas, expected) in [
         (

@@ -37,7 +37,9 @@ async fn start() -> Api {
         images: Arc::new(Images::load(path).unwrap()),
         ..ComputeOptions::default()
     };
+    // One cell with one host.
     let api = Api::start_with(1, 1, options).await;
+    // The flavor `1`, with two CPUs.
     api.create_flavor("1", 2).await;
     api
 }

@@ -21,6 +21,7 @@ async fn start(both_cells_fail: bool) -> Api {
         reschedule_across_cells: true,
         ..options()
     };
+    // Two cells with `HOSTS` hosts each.
     let site = Site::start_with(
         Stores::Memory,
         (2, HOSTS),
@@ -32,6 +33,7 @@ async fn start(both_cells_fail: bool) -> Api {
     let failing = failing_cells.flat_map(|cell| (0..HOSTS).map(move |number| host(cell, number)));
     site.fleet.lock().failing = failing.collect();
     let api = Api::on_site(site, ComputeOptions::default());
+    // The flavor `1`, with two CPUs.
     api.create_flavor("1", 2).await;
     api
 }

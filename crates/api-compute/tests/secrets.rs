@@ -49,7 +49,9 @@ fn secrets() -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn passwords_are_forgotten_once_the_guest_exists_and_user_data_is_kept_sealed() {
+    // One cell with one host.
     let api = Api::start(1, 1).await;
+    // The flavor `1`, with one CPU.
     api.create_flavor("1", 1).await;
     let created = api.create_server("a", secrets()).await.expect(202);
     assert_eq!(created["server"]["adminPass"], PASSWORD);

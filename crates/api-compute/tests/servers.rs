@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_find_the_api_and_agree_on_a_version() {
+    // One cell with one host.
     let api = Api::start(1, 1).await;
     let root = api.send("GET", "/", &[], None).await;
     assert_eq!(root.status, 300);
@@ -56,6 +57,7 @@ async fn clients_find_the_api_and_agree_on_a_version() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_becomes_active_is_shown_and_is_deleted() {
     let api = Api::start(2, 2).await;
+    // The flavor `1`, with two CPUs.
     api.create_flavor("1", 2).await;
     let extra_fields = json!({
         "metadata": {"a": "b"}, "tags": ["x"], "description": "d", "key_name": null,

@@ -91,6 +91,7 @@ async fn without_the_options_users_see_no_level() {
     }
     // A flavor may have a level that its users do not see.
     let body = json!({"extra_specs": {KEY: "relation=different,level=rack"}});
+    // The flavor `2`, with one CPU.
     api.create_flavor("2", 1).await;
     api.post("/flavors/2/os-extra_specs", body)
         .await

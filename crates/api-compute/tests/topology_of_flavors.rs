@@ -147,6 +147,7 @@ async fn servers_of_one_request_are_related_by_their_flavor() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrong_rules_of_a_flavor_are_refused_when_it_is_made() {
     let api = start(2).await;
+    // The flavor `f`, with one CPU.
     api.create_flavor("f", 1).await;
     let missing = format!("relation=same,level=rack,to={MISSING}");
     for (rules, field) in [

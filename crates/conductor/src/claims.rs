@@ -17,7 +17,7 @@ pub const INSTANCE: &str = "INSTANCE";
 pub const MIGRATION: &str = "MIGRATION";
 
 /// The intent with which placement claims one of the candidates for an instance. The claims
-/// `alongside` are made in the same step, such as that of a migration for the former allocations.
+/// `alongside` are made in the same step, for example the claim of a migration for the former allocations.
 #[must_use]
 pub fn intent(
     state: &State,

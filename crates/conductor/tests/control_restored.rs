@@ -5,6 +5,7 @@ use placewright_testing::world::{World, instance};
 
 #[test]
 fn an_instance_that_its_cell_deleted_after_the_backup_can_be_deleted_again() {
+    // One cell with two hosts of four CPUs each.
     let mut world = World::new(1, 2, 4);
     world.create(&[1, 2]);
     world.come_to_rest();

@@ -116,6 +116,7 @@ impl Explorer {
 /// Explores all orders of the messages of one build; the build fails on the hosts with the given numbers. Returns how
 /// many states were reached, and in how many of them no message was left to deliver.
 fn explore(failing_hosts: &[u32], budget: Budget) -> (usize, usize) {
+    // One cell with two hosts of four CPUs each.
     let mut world = World::new(1, 2, 4);
     world.alternates = 1;
     let failing = failing_hosts.iter().map(|number| host(0, *number));

@@ -93,6 +93,7 @@ impl Scenario {
 /// control and of the cell after each of these, and the number of messages.
 fn run_lifecycle(delivery: Delivery) -> (Vec<(u128, u128)>, usize) {
     let mut scenario = Scenario {
+        // One cell with four hosts of eight CPUs each.
         world: World::new(1, 4, 8),
         delivery,
         delivered: 0,

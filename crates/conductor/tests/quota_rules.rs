@@ -47,7 +47,9 @@ fn is_over_quota<T>(answer: &Result<T, ControlRefusal>) -> bool {
     )
 }
 
+/// A world in which the project `p` has these limits.
 fn world_with(limits: &[(Resource, i64)]) -> World {
+    // One cell with two hosts of 64 CPUs each.
     let mut world = World::new(1, 2, 64);
     world.conduct(Command::SetQuota {
         scope: QuotaScope::Project("p".to_owned()),

@@ -107,6 +107,7 @@ struct Simulation {
 
 impl Simulation {
     fn new(seed: u64) -> Self {
+        // Two cells with four hosts of 16 CPUs each.
         let mut world = World::new(2, 4, 16);
         world.rng.0 = seed;
         world.shuffles = true;

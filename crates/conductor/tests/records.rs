@@ -28,7 +28,6 @@ fn with_standard_names(cells: u32, hosts: u32) -> World {
     world
 }
 
-/// A world with two hosts that share a storage of 100 GB.
 fn with_storage() -> World {
     let mut world = with_standard_names(1, 2);
     let at = world.at;
@@ -55,7 +54,6 @@ fn with_storage() -> World {
     world
 }
 
-/// A candidate on a host, with a disk on the shared storage.
 fn on_storage(host: HostId, disk_gb: i64) -> Candidate {
     let mut candidate = candidate(host, 2);
     candidate.amounts.push(Amounts {
@@ -86,8 +84,7 @@ fn settle(world: &mut World, number: u64, keep: MoveSide) -> ClaimResponse {
     }
 }
 
-/// A world with an instance under way to another host. Its claims have the numbers 1 (build) and 2 (move). Its disk on
-/// the shared storage has `before_gb`, and `after_gb` after the move.
+/// An instance under way to another host, with a disk on shared storage. The claims of build and move are 1 and 2.
 fn world_with_move(before_gb: i64, after_gb: i64) -> World {
     let mut world = with_storage();
     world.create(&[1]);
@@ -346,8 +343,7 @@ fn a_rule_without_others_is_about_the_members_of_the_group() {
     // All three instances prefer the same host, in one command. Each instance excludes the later ones from its host.
     let candidates = vec![candidate(host(0, 0), 1), candidate(host(0, 1), 1)];
     let ranked = |number| RankedCandidates::new(instance(number), candidates.clone(), 0);
-    let least = 1;
-    let placed = world.try_place(vec![ranked(1), ranked(2), ranked(3)], least);
+    let placed = world.try_place(vec![ranked(1), ranked(2), ranked(3)], 1);
     assert_eq!(placed, Ok(Outcome::Placed(vec![Some(0), Some(1), None])));
 }
 

@@ -26,6 +26,7 @@ struct Simulation {
 
 impl Simulation {
     fn new(seed: u64) -> Self {
+        // Three cells with four hosts of 12 CPUs each.
         let mut world = World::new(3, 4, 12);
         world.rng.0 = seed;
         world.shuffles = true;

@@ -252,7 +252,7 @@ where
     async move {
         let (answer, sequence) = submitted.await;
         if let (Some(note), Some(sequence)) = (note, sequence) {
-            // The audit log lists the allocations that placement's own commands change; this is none of these.
+            // The audit log lists allocations only for commands of placement, and this is one of the conductor.
             note.add_entry(sequence, []);
         }
         match answer? {

@@ -218,7 +218,7 @@ async fn deliver(
     let replies = control.with_timeout(cell, link.deliver(envelopes)).await?;
     for (message, reply) in delivered.into_iter().zip(replies) {
         if let Some(command) = command_for_reply(message, reply) {
-            // Not awaited: if the store fails, the message is repeated and answered again.
+            // The decision is not awaited: if the store fails, the message is repeated and answered again.
             drop(control.submit(command));
         }
     }

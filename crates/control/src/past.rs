@@ -70,7 +70,7 @@ pub struct PastStates {
 
 struct Shared {
     engine: Engine<ControlMachine>,
-    /// A permit for the one rebuild that may be under way, and for the use of what it made.
+    /// A permit for the one rebuild that may be under way, and for reading the rebuilt state.
     rebuild: Arc<Semaphore>,
     /// A permit for asking the journal what it holds.
     asking: Arc<Semaphore>,

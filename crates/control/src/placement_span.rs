@@ -47,7 +47,7 @@ impl PlacementSpan {
         self.end(|claim| add_counts(claim, claimed, lost));
     }
 
-    /// Ends what is done now with a failure.
+    /// Ends the present span with a failure.
     pub(crate) fn fail(&mut self, why: &'static str) {
         self.end(|span| span.fail(why));
     }

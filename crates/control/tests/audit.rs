@@ -50,6 +50,7 @@ async fn claim(site: &Site, consumer: Uuid, consumer_type: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn orphans_are_found_and_released_and_others_are_left_alone() {
+    // Two cells with three hosts each.
     let mut site = Site::start(Stores::Memory, 2, 3, std::sync::Arc::default()).await;
     site.create(0..6, 1).await;
     site.until("6 active", |control, views| {

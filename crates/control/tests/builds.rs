@@ -26,6 +26,7 @@ fn active_count(control: &ControlState, views: &Views, count: usize) -> usize {
     (0..count).filter(is_active).count()
 }
 
+/// Three cells with four hosts of 16 CPUs each.
 async fn small_site() -> Site {
     Site::start(Stores::Memory, 3, 4, std::sync::Arc::default()).await
 }
@@ -33,6 +34,7 @@ async fn small_site() -> Site {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instances_become_active_and_are_deleted_completely() {
     let mut site = small_site().await;
+    // Twenty instances of one CPU each.
     site.create(0..20, 1).await;
     site.until("20 active", |control, views| {
         active_count(control, views, 20) == 20

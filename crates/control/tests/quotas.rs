@@ -24,6 +24,7 @@ async fn instance_limit(site: &Site, project: &'static str) -> i64 {
 
 #[tokio::test]
 async fn limits_come_from_the_configuration_or_from_keystone() {
+    // One cell with two hosts.
     let site = Site::start(Stores::Memory, 1, 2, Arc::default()).await;
     let control = &site.conductor;
     assert_eq!(instance_limit(&site, "p").await, UNLIMITED);

@@ -20,6 +20,7 @@ use placewright_scheduler::host_state::{HostUpdate, Load};
 use placewright_testing::site::{STUCK_AFTER, Site, Stores, cell, guest, host, instance};
 use uuid::Uuid;
 
+/// One cell with this number of hosts.
 async fn start_site(hosts: u32) -> Site {
     Site::start(Stores::Memory, 1, hosts, Arc::default()).await
 }
@@ -74,7 +75,8 @@ async fn repair_only_finding(site: &Site, options: RepairOptions) -> Finding {
 }
 
 async fn check_no_findings(site: &Site) {
-    let found = site.runtime.audit(None).await.findings;
+    let without_repairs = None;
+    let found = site.runtime.audit(without_repairs).await.findings;
     assert_eq!(found, []);
 }
 

@@ -49,6 +49,7 @@ async fn check(site: &ReplicatedSite, created: &[InstanceId], deleted: &[Instanc
 /// Checks that the requests that each replica took are carried out, by whichever replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_replica_takes_requests_and_shares_the_work() {
+    // Three replicas, and two cells with four hosts each.
     let site = ReplicatedSite::start(3, 2, 4).await;
     let mut created = Vec::new();
     for (index, replica) in site.replicas.iter().enumerate() {

@@ -125,7 +125,7 @@ async fn run_named(request: &RoutedRequest<'_>, name: &str, arguments: &Value) -
 
 /// Rejects an action that is not implemented with 501, or with 404 if the server does not exist.
 async fn not_offered(request: &RoutedRequest<'_>, name: &str) -> ApiResult<Reply> {
-    // The policy rule of one of these actions is checked for all of them.
+    // The policy rule of `os-start` stands for those of all these actions.
     let reading = request
         .read(|control, views| find(request, control, views, Rule::ServersStart).map(|_| ()));
     reading.await?;

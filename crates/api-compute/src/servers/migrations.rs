@@ -45,8 +45,8 @@ impl MigrationRow {
             Some(conductor.hosts().get(&host)?.name.clone())
         };
         let move_under_way = conductor.moves().get(&id);
-        // Until a resize is confirmed, the stored specification has the old flavor, and the move has the new one.
-        // Of a move that has ended, only the flavor that the server has now is known; it is shown as both.
+        // Until a resize is confirmed, the stored specification has the old flavor, and the move has the new one. After
+        // the move has ended, only the present flavor of the server is known. It is shown as the old and the new one.
         let flavor = body::decode_or_default(server.stored_spec).server.flavor_id;
         let new_flavor = move_under_way
             .and_then(|row| row.spec.as_ref())

@@ -165,7 +165,7 @@ impl Order {
                 let message = format!("Only administrators can sort servers by {name}.");
                 return Err(ApiError::forbidden(message));
             }
-            // As in Nova, a column without a direction has that of the previous column.
+            // As in Nova, a column without a direction has the direction of the previous column.
             descending = match directions.next() {
                 None => descending,
                 Some("asc") => false,

@@ -1,7 +1,7 @@
 //! The topology rules in flavors, and those rules of server groups that name servers.
 //!
-//! They become rules of the server's request when it is created. So they hold for its moves too, whatever becomes of
-//! the flavor and the group. A resize exchanges the rules of the flavor.
+//! When a server is created, these rules become rules of the server's own request. So they hold for moves of the server
+//! too, even if the flavor or the group is changed or removed later. A resize exchanges the rules of the flavor.
 
 use placewright_conductor::{ControlState, Rules, Spec};
 use placewright_http::{ApiError, ApiResult};

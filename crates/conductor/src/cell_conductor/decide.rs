@@ -27,7 +27,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            // Long enough to copy an image of tens of gigabytes.
+            // Ten minutes are long enough to copy an image of tens of gigabytes.
             step_timeout_ms: 600_000,
         }
     }

@@ -41,8 +41,8 @@ struct DecisionContext<'a> {
 
 /// Decides a command on the states of control and of placement.
 ///
-/// The changes are appended to those of placement and those of the conductor. Both belong into one journal
-/// entry.
+/// Appends the decided changes to two lists, one of placement's changes and one of the conductor's. Both belong into
+/// one journal entry.
 ///
 /// # Errors
 ///

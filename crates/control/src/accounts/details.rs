@@ -1,4 +1,4 @@
-//! Tokens with the rows of control's state that they name, as they are now.
+//! The details of a token: its content, with the names and roles that control's present state has for it.
 
 use placewright_conductor::super_conductor::State;
 use placewright_placement::Timestamp;

@@ -142,7 +142,8 @@ impl TokenContent {
         URL_SAFE_NO_PAD.encode(self.audit)
     }
 
-    /// The audit id of this token, and that of the token with which the user first signed in if it is another one.
+    /// The audit id of this token. If this token was made from another one, also the audit id of the token with which
+    /// the user first signed in.
     #[must_use]
     pub fn audit_ids(&self) -> Vec<String> {
         let root = self.audit_root.map(|root| URL_SAFE_NO_PAD.encode(root));

@@ -64,7 +64,7 @@ fn search_alternates(
     excluded_slots.sort_unstable();
     let mut found = find(wanted, &excluded_slots);
     if found.len() < wanted {
-        // Too few: hosts of the other instances are used, too.
+        // There are too few hosts that no other instance uses, so hosts of other instances serve as alternates, too.
         let mut used_slots: Vec<u32> = found.iter().map(|host| host.slot).collect();
         used_slots.push(selected.host.slot);
         found.extend(find(wanted - found.len(), &used_slots));

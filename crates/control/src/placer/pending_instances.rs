@@ -65,8 +65,9 @@ impl ExpectedPlacement {
         }
     }
 
-    /// Reverses [`Self::begin_counting`]: the host gets the amounts that it has in placement. Other expected placements
-    /// on the host are no longer subtracted then; their claims are decided on the state all the same.
+    /// Reverses [`Self::begin_counting`]: the host gets the amounts that it has in placement. So other expected
+    /// placements on the host are no longer subtracted from its amounts. This does no harm, because their claims are
+    /// decided on placement's state.
     pub(super) fn stop_counting(&self, scheduler: &mut Scheduler, state: &State) {
         let amounts = Amounts::read(state, ProviderId(self.slot));
         let hosts = scheduler.hosts_mut();

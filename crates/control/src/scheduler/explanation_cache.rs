@@ -56,8 +56,8 @@ fn impossible(found: &Explanation) -> Vec<String> {
         .collect()
 }
 
-/// The mask of all roots that serve a query: those that its explanation found, and those of the trees that
-/// the explanation left undecided.
+/// The mask of all roots that serve a query. The explanation of the query leaves some trees undecided; these are
+/// searched here.
 fn all_serving(state: &State, query: &CandidateQuery, mut serving: Serving) -> Vec<u64> {
     if serving.unknown.iter().all(|word| *word == 0) {
         return serving.roots;
@@ -165,7 +165,7 @@ impl ExplanationCache {
         let (basis, number, explanation) = engine.read_now(|machine| {
             let state = machine.placement();
             let basis = StateVersion::of(state);
-            // Counted also for an explanation that is reused: it is valid for all refusals until now.
+            // A reused explanation counts as a new computation, because it is valid for all refusals until now.
             let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
             let known = self.cached(|cached| cached.basis == basis && cached.query == *query);
             let compute = || QueryExplanation::compute(state, query).map(Arc::new);

@@ -26,8 +26,8 @@ const NUMBERS: u64 = 1 << 16;
 /// The scheduler behind its lock, and the other data that its handles share.
 struct Shared {
     engine: Engine<ControlMachine>,
-    /// The host table, the rankings and their caches. This lock is taken after that of the availability
-    /// reports and before that of the state, and never together with another.
+    /// The host table, the rankings and their caches. Locks are taken in this order: availability reports, scheduler,
+    /// state. The lock of the scheduler is never held together with any further lock.
     scheduler: Mutex<Scheduler>,
     contention: Mutex<Contention>,
     explanations: ExplanationCache,

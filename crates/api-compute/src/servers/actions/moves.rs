@@ -47,8 +47,8 @@ async fn start_move(
             let former_flavor = body.request.flavor.clone();
             prepare(&server, &mut body)?;
             if kind == MoveKind::Resize {
-                let (field, request) = ("resize.flavorRef", &mut body.request);
-                flavor_rules::exchange(control, field, &former_flavor, request, &mut spec)?;
+                let (field, requested) = ("resize.flavorRef", &mut body.request);
+                flavor_rules::exchange(control, field, &former_flavor, requested, &mut spec)?;
             }
             let translation = translate(&body.request, request.api_state.translate_options());
             let translation =
@@ -384,7 +384,7 @@ pub(super) async fn revert(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 }
 
 /// Confirms or reverts the server's resize or cold migration, which waits for this decision. Returns the link to the
-/// action's record: if an earlier request has decided the same, that of the earlier one.
+/// record of this action or, if an earlier request has made the same decision, to the record of the earlier action.
 async fn end_move(
     request: &RoutedRequest<'_>,
     rule: Rule,

@@ -122,7 +122,7 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// Makes the guest that the job began with the instance's guest again.
+    /// The instance has its former guest again: the one that it had when the job began.
     fn go_back_to_origin(&mut self) {
         if let Some(job) = &self.job {
             self.row.guest = job.origin;
@@ -130,7 +130,7 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// Makes the new specification of the job, if it has one, that of the instance.
+    /// If the job has a new specification, makes it the specification of the instance.
     fn apply_job_spec(&mut self) {
         if let Some(job) = &mut self.job
             && let Some(spec) = job.spec.take()

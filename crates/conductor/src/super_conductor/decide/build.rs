@@ -292,7 +292,7 @@ impl<'a> DecisionContext<'a> {
             instance.consumer(),
             &mut self.changes.placement,
         );
-        // Far beyond all numbers that the cell may still use.
+        // This number is far beyond all those that the cell may still use.
         let first_number = number.saturating_add(2 * AHEAD_MAX);
         let left = LeftCell {
             cell,
@@ -311,7 +311,7 @@ impl<'a> DecisionContext<'a> {
             },
         );
         let request = BuildRequest {
-            // Placed on its own: the other instances of the API request may still go to the cell.
+            // The instance is placed on its own: the other instances of the API request may still go to the cell.
             reservation: instance.0,
             stage: BuildStage::Waiting,
         };

@@ -1,4 +1,4 @@
-//! Why an instance is placed where it is, as it is kept with its mapping.
+//! The record of why an instance is placed where it is, which is kept with the instance's mapping.
 
 use super::DecisionContext;
 use crate::claims;

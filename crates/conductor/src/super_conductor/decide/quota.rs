@@ -129,7 +129,7 @@ impl DecisionContext<'_> {
         Ok((Some(spec), added))
     }
 
-    /// A specification that replaces that of an instance, with the usage of the replaced one.
+    /// A copy of a specification that is to replace the present one of an instance, with the usage of the present one.
     pub(super) fn with_usage_kept(&self, instance: InstanceId, spec: &Spec) -> Spec {
         let mut spec = spec.clone();
         if let Some(present) = self.state.specs().get(&instance) {

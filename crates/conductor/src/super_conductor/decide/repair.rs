@@ -48,7 +48,7 @@ impl DecisionContext<'_> {
                 first: first_refusal.map(Box::new),
             })
         })?;
-        // Invalidates earlier claim requests of the cell.
+        // The new claim number invalidates earlier claim requests of the cell.
         let mapping = Mapping {
             claim_number: mapping.claim_number.saturating_add(1),
             claim_response: None,
