@@ -55,8 +55,8 @@ pub struct Attempt {
     pub failure: Option<String>,
 }
 
-/// Of the attempts in a cell that an instance has left: the latest ones, with shortened reasons. The cell sends control
-/// only these. Control keeps only these, too, even if a cell sends more.
+/// The latest of the attempts in a cell that an instance has left, with shortened reasons. The cell sends control only
+/// these. Control keeps only these, too, even if a cell sends more.
 pub(crate) fn kept_attempts(attempts: &[Attempt]) -> Vec<Attempt> {
     let latest = &attempts[attempts.len().saturating_sub(ATTEMPTS_MAX)..];
     let cut = |attempt: &Attempt| Attempt {

@@ -295,8 +295,9 @@ impl CellFollower {
         is_gapless
     }
 
-    /// Whether the digest that the cell reports is that of a specification: as control keeps it, with
-    /// its secrets sealed, or with open secrets, as cells of earlier releases keep it.
+    /// Whether the digest that the cell reports belongs to this specification. Control keeps the
+    /// specification with sealed secrets. Cells of earlier releases keep it with open secrets, and then
+    /// its digest is another one. Both are accepted.
     fn has_reported_digest(&self, instance: InstanceId, spec: &Spec, digest: u64) -> bool {
         if has_digest(spec, digest) {
             return true;

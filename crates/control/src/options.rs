@@ -16,8 +16,8 @@ pub struct Options {
     pub cell_down_after: Duration,
     /// Time-out of calls to a cell. Default 10 s.
     pub answer_timeout: Duration,
-    /// The first interval after which a message is repeated that a cell has not answered, or has
-    /// accepted but not finished; it doubles up to `resend_max`. Default 5 s.
+    /// A message that a cell has not answered, or has accepted but not finished, is first repeated after
+    /// this interval. It doubles with each repetition, up to `resend_max`. Default 5 s.
     pub resend_min: Duration,
     /// The longest interval between repetitions. Default 60 s.
     pub resend_max: Duration,

@@ -106,7 +106,7 @@ fn message_to_cell(
     Some(PendingWork::Send(cell, key))
 }
 
-/// The present messages for these keys to one cell. Some keys may have none (any more): a key may have been queued for
+/// The present messages for these keys to one cell. A key may have no message (any more): it may have been queued for
 /// a placement that was undone because its entry was not appended, and the instance was then placed in another cell.
 pub(crate) fn messages(
     control: &ControlState,

@@ -41,9 +41,9 @@ pub use placing::{Placing, RoundEnd, SearchContext, SearchRefusal, SearchResults
 pub use search::{CandidatesFound, FeasibleHost, Search};
 pub use time_slice::TimeSlice;
 
-/// The most candidates that a claim names of each host. A flat host has one. Of a tree, the
-/// candidates differ in the devices or NUMA nodes that they take from, and claims that race for the
-/// same host try the same candidate first.
+/// The most candidates that a claim names of each host. A flat host has one candidate. A host that is a
+/// tree may have several, which differ in the devices or NUMA nodes that they take from. More than one
+/// is named because claims that race for the same host try the same candidate first.
 pub const CANDIDATES_OF_HOST: usize = 4;
 /// How often hosts are claimed for a request before it fails. The number of hosts grows by
 /// [`HOSTS_FACTOR`] each time, so the last round names enough of them.

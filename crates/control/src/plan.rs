@@ -344,8 +344,8 @@ fn closed_cells(control: &ControlState) -> Vec<Uuid> {
     closed.map(|(CellId(cell), _)| *cell).collect()
 }
 
-/// The cell that an instance has left: it was taken from it, because its build failed on every host that the cell might
-/// try. Such an instance is placed on its own.
+/// The cell from which a single instance was taken, because its build failed on every host that the cell might try.
+/// `None` for several instances: one that was taken from a cell is placed on its own.
 fn left_cell(control: &ControlState, instances: &[Uuid]) -> Option<Uuid> {
     let [instance] = instances else { return None };
     let mapping = control.conductor.mappings().get(&InstanceId(*instance))?;

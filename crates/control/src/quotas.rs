@@ -55,7 +55,7 @@ pub fn usage_of(flavor: &Flavor, translation: &Translation) -> Usage {
 
 impl ControlHandle {
     /// Puts the configured quotas in force: the default limits, and whether Keystone's limits
-    /// replace them. Until Keystone's have been read for the first time there can be no new servers.
+    /// replace them. There can be no new servers until Keystone's limits have been read for the first time.
     ///
     /// # Errors
     ///

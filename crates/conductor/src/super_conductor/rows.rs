@@ -115,8 +115,8 @@ pub struct LeftCell {
     pub at: Timestamp,
     /// What was tried in the cell: the latest attempts, each with its reason cut to a length.
     pub attempts: Vec<Attempt>,
-    /// The least number of claims and claim requests after the instance was taken from the cell. Lower numbers are
-    /// those of the cell that the instance has left.
+    /// The lowest number that a claim or a claim request can have after the instance was taken from the cell. Lower
+    /// numbers belong to the cell that the instance has left.
     pub first_number: u64,
 }
 

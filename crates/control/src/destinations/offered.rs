@@ -116,8 +116,8 @@ impl OfferedCandidate {
 ///
 /// Candidates expire in the order in which they were offered, so they lie in a queue. The last 48 bits of
 /// the UUID of a candidate are its number in that order: so it is found by its position, without an index.
-/// Of several replicas, its first 16 bits say which one offered it. The other 58 bits that a UUID has are random,
-/// so that nobody can guess a candidate.
+/// If there are several replicas, its first 16 bits say which one offered it. The other 58 bits that a UUID has are
+/// random, so that nobody can guess a candidate.
 #[derive(Debug)]
 pub(super) struct CandidateStore {
     options: KeepOptions,

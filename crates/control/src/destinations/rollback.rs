@@ -15,9 +15,10 @@ const SUBMISSIONS_MAX: u32 = 16;
 const RETRY_MIN: Duration = Duration::from_millis(50);
 
 impl Shared {
-    /// Submits a claim again that got no answer because the store failed, until it is answered: then
-    /// the state shows whether the claim took effect. A release alone would not suffice: if it is refused
-    /// because the state has no claim, nothing is appended, and the store may have the claim all the same.
+    /// Submits a claim again whose outcome is unknown because the store failed, until the claim is
+    /// answered. Then the state shows whether it took effect. A release alone would not suffice: if the
+    /// state has no claim, the release is refused and nothing is appended, but the store may have the
+    /// claim nevertheless.
     pub(super) async fn resolve_unknown_claim(&self, claim: Command) {
         let mut wait = RETRY_MIN;
         for _ in 0..SUBMISSIONS_MAX {

@@ -3,8 +3,8 @@
 //! An instance is counted, with its resources, on the host where it will most likely be, from the
 //! moment that the host was selected: the next ranking sees it although its claim is still under
 //! way. When the claim is decided, only the instances that got another host, or none, are corrected. Instances whose
-//! claims are released later, here or at another replica, are removed by the host table when it reads that in
-//! placement's state.
+//! claims are released later, here or at another replica, are removed by the host table as soon as it reads the release
+//! in placement's state.
 
 use placewright_placement::{IntentCandidate, ProviderId, State};
 use placewright_scheduler::amounts::Amounts;

@@ -209,8 +209,8 @@ impl Search<'_> {
         })
     }
 
-    /// The hosts of a ranking that the claim names, and alternates in the cell of the first; and
-    /// whether possible alternates were left out. With `named` as `None`, the claim names the first ones
+    /// The hosts of a ranking that the claim names, and alternates in the cell of the first of them; and
+    /// whether possible alternates were left out. With `named` as `None`, the claim names the first hosts
     /// of the ranking.
     fn feasible_hosts(
         &self,
