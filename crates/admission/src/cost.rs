@@ -101,6 +101,7 @@ fn guess_ns(kind: Kind) -> u64 {
     u64::try_from(guess.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// The number of units of a request, see [`CostTable::means_ns`].
 fn units(instances: u32) -> u64 {
     u64::from(instances.max(1))
 }
@@ -133,6 +134,7 @@ mod tests {
         for _ in 0..50 {
             costs.learn(CHEAP, 0, Duration::from_millis(3));
         }
+        // The mean comes close to the measured 3 ms.
         let learned = costs.estimate(CHEAP, 0);
         assert!((2900..=3000).contains(&learned), "{learned}");
         assert_eq!(costs.estimate(costly, 0), 5000, "kinds are apart");
@@ -144,6 +146,7 @@ mod tests {
         for _ in 0..50 {
             costs.learn(CHEAP, 10, Duration::from_millis(1));
         }
+        // Each instance costs the measured 100 µs, and `INSTANCE_COST_US` for building it.
         let [one, many] = [1, 1000].map(|instances| costs.estimate(CHEAP, instances));
         assert!((550..=650).contains(&one), "{one}");
         assert!((550_000..=650_000).contains(&many), "{many}");

@@ -37,7 +37,7 @@ pub(crate) struct Share {
     pub(crate) user: u64,
     /// The estimated cost in microseconds.
     pub(crate) cost: u64,
-    /// How many requests the project has open, including this one.
+    /// How many requests the project had open when this one arrived, including this one.
     pub(crate) crowd: u64,
 }
 
@@ -47,7 +47,7 @@ impl Share {
         self.cost.saturating_mul(self.crowd)
     }
 
-    /// By how much the request may run before the virtual start of its flow, in microseconds.
+    /// How far the virtual start of the request may be ahead of that of its flow, in microseconds.
     fn lead(&self) -> u64 {
         match self.crowd {
             1 => self.cost.saturating_mul(LEAD_REQUESTS).min(LEAD_MAX_US),
@@ -56,10 +56,11 @@ impl Share {
     }
 }
 
-/// The place of a flow among those that are ready.
+/// By what flows that are ready are ordered: those that have a waiting request and may have another seat. The smallest
+/// rank is served first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
-    /// When the next request of the flow runs, the virtual time becomes at least this.
+    /// The virtual start of the flow's next request: its lead is subtracted, but it is at least the virtual time.
     virtual_start: u64,
     /// The virtual cost of the flow's next request. Of flows with equal starts, the one with the cheapest next request
     /// is served first.
@@ -69,18 +70,19 @@ struct Rank {
     order: u64,
 }
 
-/// A pool of seats, and the requests that wait for one. `W` is what the user of the pool keeps for each waiting
-/// request.
+/// A pool of seats, and the requests that wait for one. `W` is what the code that uses the pool keeps for each
+/// waiting request.
 #[derive(Debug)]
 pub(crate) struct FairPool<W> {
     seats: usize,
-    /// The seats while several projects are present.
+    /// How many of the seats are given out while several projects are present, that is, sent requests lately.
     seats_when_shared: usize,
     /// Whether several projects are present.
     is_shared: bool,
     /// The most seats that one project may have at a time.
     seats_per_project: usize,
-    /// The seats that are taken, without those that are held only from their own project.
+    /// The seats that no project may take now. A seat that is held only from the project whose request ended is not
+    /// counted: other projects may take it.
     taken: usize,
     /// How many requests of all projects wait.
     waiting: usize,
@@ -101,7 +103,7 @@ pub(crate) struct FairPool<W> {
 /// The flow of one project.
 #[derive(Debug)]
 struct Flow<W> {
-    /// The virtual start of the next request of the project, without its lead.
+    /// The virtual start of the next request of the project, before its lead is subtracted.
     virtual_start: u64,
     /// The seats that the project has, including those that are held after its requests.
     taken: usize,
@@ -149,7 +151,7 @@ impl<W> Default for Flow<W> {
 }
 
 impl<W> Flow<W> {
-    /// The user whose request is next.
+    /// The user whose request is next; none if no request waits.
     fn next_user(&self) -> Option<u64> {
         let waiting = self.users.iter().filter_map(|(user, flow)| {
             let first = flow.queue.front()?;
@@ -158,7 +160,7 @@ impl<W> Flow<W> {
         waiting.min().map(|(.., user)| user)
     }
 
-    /// The request that is next.
+    /// The request that is next; none if no request waits.
     fn next_request(&self) -> Option<&WaitingRequest<W>> {
         self.users.get(&self.next_user()?)?.queue.front()
     }
@@ -305,7 +307,7 @@ impl<W> FairPool<W> {
         self.update_ready(share.project);
     }
 
-    /// Lets the next request run, if a seat is free for one.
+    /// Lets the next request run, and returns its waiter; none if no request waits for which a seat is free.
     pub(crate) fn next(&mut self) -> Option<W> {
         if !self.has_free_seat() {
             return None;
@@ -322,12 +324,12 @@ impl<W> FairPool<W> {
         Some(request.waiter)
     }
 
-    /// Removes a waiting request from its queue, and stops counting it as open.
+    /// Removes a waiting request from its queue, and stops counting it as open. None if no such request waits.
     pub(crate) fn remove(&mut self, id: u64, project: u64, user: u64) -> Option<W> {
         let flow = self.flows.get_mut(&project)?;
         let queue = &mut flow.users.get_mut(&user)?.queue;
-        let place = queue.iter().position(|request| request.id == id)?;
-        let request = queue.remove(place)?;
+        let position = queue.iter().position(|request| request.id == id)?;
+        let request = queue.remove(position)?;
         flow.waiting -= 1;
         self.waiting -= 1;
         self.close(project, user);
@@ -336,6 +338,7 @@ impl<W> FairPool<W> {
     }
 
     /// Removes the newest request of the project with the longest queue, if that queue is longer than `longer_than`.
+    /// Returns the project and the waiter of the request.
     pub(crate) fn remove_from_longest(&mut self, longer_than: usize) -> Option<(u64, W)> {
         let longest = self.flows.iter().max_by_key(|(_, flow)| flow.waiting);
         let (project, flow) = longest.filter(|(_, flow)| flow.waiting > longer_than)?;
@@ -347,7 +350,7 @@ impl<W> FairPool<W> {
         Some((project, self.remove(id, project, user)?))
     }
 
-    /// Stops counting a request that ran as open. Its seat is given back by [`Self::free_seat`], or by
+    /// Stops counting a request as open. If it ran, its seat has to be given back, too: by [`Self::free_seat`], or by
     /// [`Self::hold_seat`] and [`Self::end_hold`].
     pub(crate) fn close(&mut self, project: u64, user: u64) {
         let Some(flow) = self.flows.get_mut(&project) else {
@@ -374,8 +377,8 @@ impl<W> FairPool<W> {
             self.taken -= 1;
         }
         if self.taken == 0 && self.waiting == 0 {
-            // This is the end of a busy period. The virtual time reaches the start of every flow, so nobody has used
-            // more than others in the next period.
+            // This is the end of a busy period. The virtual time reaches the start of every flow, so what projects used
+            // in this period does not count in the next one.
             self.virtual_time = self.latest_start;
         }
     }
@@ -461,8 +464,8 @@ impl<W> FairPool<W> {
             .collect();
         let mut remembered_from = virtual_time + 1;
         if ahead.len() > IDLE_FLOWS_MAX {
-            let place = ahead.len() - IDLE_FLOWS_MAX;
-            let (_, start, _) = ahead.select_nth_unstable(place);
+            let forgotten = ahead.len() - IDLE_FLOWS_MAX;
+            let (_, start, _) = ahead.select_nth_unstable(forgotten);
             remembered_from = *start + 1;
         }
         self.flows

@@ -10,8 +10,8 @@
 //! - [`TenantLevel`] is the level of tenants. Projects get fair shares of its seats, and the users of
 //!   a project get fair shares of what the project gets.
 //!
-//! This crate is pure: it has no clock, no I/O and no threads. Times are passed in, as the time since any
-//! moment that the caller chose once.
+//! This crate is pure: it has no clock, no I/O and no threads. The caller passes the time to it, counted from a
+//! moment that the caller chooses, the same one in all calls.
 
 mod cost;
 mod fair_pool;

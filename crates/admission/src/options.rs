@@ -22,7 +22,7 @@ pub struct AdmissionOptions {
     pub queue_max: usize,
     /// The most waiting requests of a priority level, over all projects.
     pub queue_total_max: usize,
-    /// For how long a request waits.
+    /// For how long a request may wait for a seat; after that it is refused.
     pub queue_time: Duration,
 }
 

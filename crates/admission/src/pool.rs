@@ -19,11 +19,11 @@ pub(crate) struct Hold {
     pub(crate) is_from_all: bool,
 }
 
-/// Seats, the requests that wait for them in a queue `Q`, and the seats that are held.
+/// Seats, the requests that wait for them, and the seats that are held. `Q` is what is kept for each waiting request.
 #[derive(Debug)]
 pub(crate) struct Pool<Q> {
     pub(crate) fair: FairPool<Q>,
-    /// Seats that are held after their request, by the time of their end.
+    /// Seats that are held after their request, ordered by when their hold ends.
     pub(crate) held: BTreeSet<Hold>,
     /// The number of held seats that no project may take.
     pub(crate) held_from_all: usize,

@@ -11,7 +11,8 @@ const PRESENT_FOR: Duration = Duration::from_secs(1);
 pub(crate) struct RecentProjects {
     /// The project of the last request, with the time of that request.
     last: Option<(u64, Duration)>,
-    /// The last project before it that was another one, with the time of that project's last request.
+    /// Of the projects other than that of `last`, the one that sent a request most lately, with the time of that
+    /// request.
     last_of_another: Option<(u64, Duration)>,
 }
 

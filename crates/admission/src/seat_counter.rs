@@ -26,7 +26,7 @@ pub struct SeatCounter {
 pub enum Entrance {
     /// The request has a seat.
     Seated,
-    /// The request has to wait, and is counted.
+    /// The request has to wait, and is counted among those that wait.
     Waiting,
 }
 

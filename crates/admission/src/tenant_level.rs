@@ -1,5 +1,5 @@
 //! The priority level of tenants: three pools of seats, for cheap and for costly kinds of requests, and for
-//! multi-create requests.
+//! multi-create requests, each of which asks for two or more instances.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -77,7 +77,7 @@ pub struct Seat {
     crowd: u64,
     /// When the request got the seat.
     taken_at: Duration,
-    /// Whether several projects were present then.
+    /// Whether several projects were present when the request got the seat.
     was_shared: bool,
     /// Whether the request still takes the seat. False while the request waits, and after the seat was given back
     /// early.
@@ -272,7 +272,7 @@ impl<W> TenantLevel<W> {
         Ok(())
     }
 
-    /// Lets the next request run, if a seat is free for one.
+    /// Lets the next request run. None if no request waits for which a seat is free.
     pub fn start_next(&mut self, now: Duration) -> Option<(Seat, W)> {
         self.end_holds(now);
         self.note_shared(now);
@@ -327,19 +327,19 @@ impl<W> TenantLevel<W> {
             return None;
         }
         let took = now.saturating_sub(seat.taken_at);
-        // Held for as long as it was taken, the seat leaves a processor idle for projects that wait for each response. A
-        // request that began while its project was alone took longer, beside others of the project, and a request of
-        // another project may wait for this seat: then as long as it used a processor is enough.
+        // The seat is held for as long as the request had it, so that a processor is idle for projects that wait for
+        // each response. The time on the processor is enough in two cases: another project waits for a seat of the
+        // pool; or the request began while its project was alone, beside others of the project, and so took longer.
         let fair = &self.pool(seat.pool).fair;
         let is_awaited = fair.waiting() > fair.waiting_of(project);
         let is_short = is_awaited || !seat.was_shared;
-        let rest_end = now + if is_short { took.min(busy) } else { took }.min(HOLD_MAX);
+        let hold_end = now + if is_short { took.min(busy) } else { took }.min(HOLD_MAX);
         let until = match seat.pool {
             PoolKind::Cheap => seat.taken_at + self.time_of_cheap(actual, seat.crowd),
-            PoolKind::Costly => rest_end,
+            PoolKind::Costly => hold_end,
             PoolKind::MultiCreate => work_until
                 .min(now + self.multi_create_hold_max)
-                .max(rest_end),
+                .max(hold_end),
         };
         let is_shared = self.recent.are_several(now);
         let pool = self.pool(seat.pool);
@@ -356,8 +356,8 @@ impl<W> TenantLevel<W> {
         Some(until)
     }
 
-    /// How long a cheap request of this cost keeps its seat, its own time and the hold together, if its project had
-    /// `crowd` requests open.
+    /// How long a cheap request keeps its seat, its own time and the hold together, if it cost `cost` microseconds of
+    /// processor time and its project had `crowd` requests open.
     ///
     /// The time is such that a project with many open requests uses an eighth of the processors with all its seats. So
     /// a project that waits for each response finds a processor idle whenever it needs one. With fewer open requests
@@ -424,7 +424,7 @@ impl<W> TenantLevel<W> {
         }
     }
 
-    /// Whether several projects send requests.
+    /// Whether several projects have sent requests lately.
     #[must_use]
     pub fn is_shared(&self, now: Duration) -> bool {
         self.recent.are_several(now)

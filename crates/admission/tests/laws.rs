@@ -36,6 +36,8 @@ fn options() -> AdmissionOptions {
     }
 }
 
+/// Something that happens to a level. `which` selects one of the running or waiting requests: it is divided by their
+/// number, and the remainder is the index.
 #[derive(Debug, Clone)]
 enum Event {
     Arrive {
@@ -58,6 +60,7 @@ enum Event {
         which: usize,
         timed_out: bool,
     },
+    /// Time passes, in microseconds.
     Pass {
         us: u64,
     },
@@ -81,7 +84,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A level, and what its user knows of its requests. The `waiter` of a request is a number.
+/// A level, and what the code that uses it knows of its requests. The `waiter` of a request is a number.
 struct World {
     level: TenantLevel<u64>,
     now: Duration,
@@ -143,8 +146,8 @@ impl World {
                 instances,
             } => self.arrive(project, user, is_costly, instances),
             Event::Finish { which, busy_us } => {
-                if let Some(place) = pick(which, self.running.len()) {
-                    let (_, seat) = self.running.swap_remove(place);
+                if let Some(index) = pick(which, self.running.len()) {
+                    let (_, seat) = self.running.swap_remove(index);
                     let busy = Duration::from_micros(busy_us);
                     let held_until = self.level.finish(seat, busy, self.now);
                     assert!(held_until.is_none_or(|until| until >= self.now));
@@ -152,21 +155,21 @@ impl World {
                 }
             }
             Event::GiveBack { which } => {
-                if let Some(place) = pick(which, self.running.len()) {
-                    let (number, mut seat) = self.running.swap_remove(place);
+                if let Some(index) = pick(which, self.running.len()) {
+                    let (number, mut seat) = self.running.swap_remove(index);
                     self.level.give_back_early(&mut seat);
                     self.given_back.push((number, seat));
                 }
             }
             Event::Abandon { which } => {
-                if let Some(place) = pick(which, self.running.len()) {
-                    self.level.abandon(self.running.swap_remove(place).1);
+                if let Some(index) = pick(which, self.running.len()) {
+                    self.level.abandon(self.running.swap_remove(index).1);
                     self.ended += 1;
                 }
             }
             Event::Leave { which, timed_out } => {
-                if let Some(place) = pick(which, self.waiting.len()) {
-                    let number = *self.waiting.keys().nth(place).expect("it is there");
+                if let Some(index) = pick(which, self.waiting.len()) {
+                    let number = *self.waiting.keys().nth(index).expect("it is there");
                     let ticket = self.waiting.remove(&number).expect("it is there");
                     let departure = match timed_out {
                         true => Departure::TimedOut,
@@ -244,6 +247,7 @@ proptest! {
     #[test]
     fn memory_is_bounded_whatever_projects_are_called(
         projects in prop::collection::vec(any::<u64>(), 20_000),
+        // Whether requests that get a seat run, or are abandoned.
         runs in any::<bool>(),
     ) {
         let mut level = TenantLevel::new(&options(), SEATS);
@@ -269,6 +273,8 @@ proptest! {
                 Arrival::Started(seat) => level.abandon(seat),
                 Arrival::Waiting(ticket) => level.leave(ticket, Departure::ClientGone),
             }
+            // Each of the three pools keeps 1,024 idle flows, and up to 1,024 more until it forgets idle ones again.
+            // There are the flows of the two busy requests besides.
             prop_assert!(level.projects() <= 3 * 2 * 1024 + 2, "{}", level.projects());
         }
     }

@@ -1,7 +1,7 @@
 //! How many requests of a project run while other projects flood the level, in simulated time.
 //!
-//! Each client sends a request, waits for its response, and sends the next one. A request takes its time
-//! as soon as it has a seat.
+//! Each client sends a request, waits for its response, and sends the next one. A request with a seat runs for a
+//! fixed time, however many others run: processors are not simulated.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,7 +26,9 @@ struct Group {
     user: u64,
     connections: usize,
     route: &'static str,
+    /// For how long each request runs.
     takes: Duration,
+    /// The time from a response to the next request.
     pause: Duration,
 }
 
@@ -196,7 +198,7 @@ fn two_floods_get_equal_shares_however_many_connections_they_have() {
 }
 
 #[test]
-fn a_project_with_more_open_requests_runs_less_often() {
+fn projects_with_long_and_with_short_requests_get_equal_time() {
     let groups = [
         Group::new(1, 64, "/long", 900),
         Group::new(2, 64, "/short", 90),
@@ -265,7 +267,7 @@ fn a_request_of_another_project_does_not_wait_twice_for_a_request_that_took_long
     assert_eq!(running.len(), 2);
     let arrival = level.arrive(costly(2), ms(10), || ());
     assert!(matches!(arrival, Ok(Arrival::Waiting(_))), "{arrival:?}");
-    // They ran beside each other and beside much else, and so took longer than they used a processor.
+    // Each request took 100 ms, but used a processor for only 30 ms, since others ran beside it.
     let ends = running
         .into_iter()
         .map(|seat| level.finish(seat, ms(30), ms(100)));
@@ -276,7 +278,7 @@ fn a_request_of_another_project_does_not_wait_twice_for_a_request_that_took_long
     );
     assert!(level.start_next(ms(129)).is_none());
     let (seat, ()) = level.start_next(ms(130)).expect("a free seat");
-    // While another project waits for the seat, too, it is held no longer.
+    // While another project waits for the seat, it is held for the processor time, too: for 5 of the 70 ms.
     let arrival = level.arrive(costly(1), ms(140), || ());
     assert!(matches!(arrival, Ok(Arrival::Waiting(_))), "{arrival:?}");
     assert_eq!(level.finish(seat, ms(5), ms(200)), Some(ms(205)));

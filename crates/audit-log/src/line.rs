@@ -105,6 +105,7 @@ struct Request<'a> {
     path: &'a str,
 }
 
+/// The line that tells how many lines are missing before it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct LeftOut {
@@ -232,7 +233,8 @@ fn action(event: &Event) -> String {
     }
 }
 
-/// CADF's type of the target of a route: the service and the fixed parts of the path.
+/// CADF's type of the target of a route: the service and the fixed parts of the path, without the version `v1` with
+/// which paths of Placewright's own API begin.
 fn target_type_uri(event: &Event) -> String {
     let mut type_uri = format!("service/{}", event.service);
     let words = event.route.unwrap_or("").split('/');
@@ -243,8 +245,9 @@ fn target_type_uri(event: &Event) -> String {
     type_uri
 }
 
-/// The value of a route's first parameter in a path. Route and path are compared from the end, because
-/// paths of the compute API begin with a version, and maybe a project, which its routes do not have.
+/// The value of a route's first parameter in a path; none if the route has no parameter. Route and path are compared
+/// from the end, because paths of the compute API begin with a version, and maybe a project, which its routes do not
+/// have.
 fn first_parameter<'p>(route: &str, path: &'p str) -> Option<&'p str> {
     let mut first_value = None;
     for (name, value) in route.rsplit('/').zip(path.rsplit('/')) {

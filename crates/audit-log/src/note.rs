@@ -29,8 +29,8 @@ pub struct RequestNotes {
 pub struct HeldAllocations {
     /// The UUID of the consumer.
     pub consumer: String,
-    /// The sequence of the entry that set them. Of two lines about a consumer, that with the higher
-    /// sequence is the newer.
+    /// The sequence of the journal entry that set the allocations, which [`Note::add_entry`] fills in. Of two lines
+    /// about a consumer, the one with the higher sequence is newer.
     pub sequence: u64,
     /// The project that owns the consumer, if it holds anything.
     #[serde(skip_serializing_if = "Option::is_none")]

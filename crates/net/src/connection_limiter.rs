@@ -236,7 +236,7 @@ impl ConnectionLimiter {
             && limit > 0
             && peer_connections.remaining() >= limit
         {
-            // Connections on which a response was sent are preferred to new ones.
+            // Only new connections are evicted here: those on which a response was sent are worth more.
             if peer_connections.evict(NEW, 1) == 0 {
                 self.metrics.refused.inc();
                 return Admission::PeerLimitReached;

@@ -112,7 +112,8 @@ impl HandshakeLimiter {
         self.state.lock().under_way.len()
     }
 
-    /// Waits for a permit, and displaces an old handshake each time that [`DISPLACE_AFTER`] has passed.
+    /// Waits for a permit, and displaces an old handshake each time that [`DISPLACE_AFTER`] has passed: one of `peer`,
+    /// or if none is given, of the peer with the most old ones.
     async fn wait(
         &self,
         permits: Arc<Semaphore>,
@@ -127,7 +128,8 @@ impl HandshakeLimiter {
         }
     }
 
-    /// Displaces an old handshake: the oldest one of this peer, or of the peer with the most old ones.
+    /// Displaces an old handshake: the oldest one of this peer, or if none is given, of the peer with the most old
+    /// ones.
     fn displace(&self, peer: Option<Peer>) {
         let mut state = self.state.lock();
         let old = || {

@@ -32,6 +32,7 @@ impl ClientSettings {
         let roots = Arc::clone(self.authorities.roots());
         let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider()))
             .with_crls(self.authorities.revocations().iter().cloned())
+            // An authority without a list has revoked nothing.
             .allow_unknown_revocation_status()
             .build()
             .map_err(|error| TlsError::BadRevocations(error.to_string()))?;

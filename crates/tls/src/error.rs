@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustls::pki_types::pem;
 use thiserror::Error;
 
-/// What is wrong with the content of a file, whatever its name.
+/// What is wrong with the content of a file or of a PEM text. [`FileError`] adds the name of the file.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TlsError {

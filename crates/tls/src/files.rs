@@ -9,7 +9,7 @@ use crate::authorities::Authorities;
 use crate::error::{FileError, TlsError};
 use crate::identity::{Identity, chain, private_key};
 
-/// The largest file in bytes. A bundle with all authorities of the Web has a quarter of a MiB.
+/// The largest file in bytes. A bundle with all authorities that browsers trust has a quarter of a MiB.
 const BYTES_MAX: u64 = 4 << 20;
 
 /// The files of an identity, which may be one and the same file.

@@ -24,6 +24,7 @@ impl PeerNames {
     pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, TlsError> {
         let certificate =
             EndEntityCert::try_from(certificate).map_err(|error| TlsError::BadCertificate {
+                // For a certificate further on in a file, the caller replaces the number.
                 number: 1,
                 reason: error.to_string(),
             })?;
@@ -33,7 +34,7 @@ impl PeerNames {
         })
     }
 
-    /// The name of a peer in messages and logs: its first URI, else its first DNS name.
+    /// The name of a peer in messages and logs: its first URI, else its first DNS name; none if it has neither.
     pub fn display_name(&self) -> Option<&str> {
         self.uris.first().or(self.dns.first()).map(String::as_str)
     }

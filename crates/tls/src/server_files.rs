@@ -53,7 +53,7 @@ impl LoadedServer {
         self.validity
     }
 
-    /// The authorities of clients' certificates.
+    /// The authorities of clients' certificates; none if clients are not asked for one.
     pub fn authorities(&self) -> Option<&Authorities> {
         self.authorities.as_ref()
     }

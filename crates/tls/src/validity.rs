@@ -30,6 +30,7 @@ impl Validity {
     /// The bytes are not a certificate of X.509.
     pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, TlsError> {
         read(certificate).ok_or_else(|| TlsError::BadCertificate {
+            // For a certificate further on in a file, the caller replaces the number.
             number: 1,
             reason: "it does not say when it is valid".to_owned(),
         })
@@ -71,14 +72,15 @@ fn read(mut certificate: &[u8]) -> Option<Validity> {
     })
 }
 
-/// A time in seconds since 1970, from `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`; RFC 5280 allows no other form of these.
+/// A time in seconds since 1970, from `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`. None for any other form: RFC 5280 allows
+/// only these two.
 fn seconds(value: &Value<'_>) -> Option<i64> {
     let digits = value.content.strip_suffix(b"Z")?;
     let (year, rest) = match value.tag {
         UTC_TIME => {
             let (year, rest) = digits.split_at_checked(2)?;
             let year = number(year)?;
-            // RFC 5280 places two-digit years from 1950 to 2049.
+            // By RFC 5280, years of two digits are those from 1950 to 2049.
             (if year < 50 { 2000 + year } else { 1900 + year }, rest)
         }
         GENERALIZED_TIME => {

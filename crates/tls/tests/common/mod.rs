@@ -72,7 +72,7 @@ impl Ca {
         }
     }
 
-    /// A certificate that is valid for a long time.
+    /// A certificate for this DNS name that is valid for a long time, with the serial number 7.
     pub(crate) fn good(&self, name: &str) -> Pem {
         self.issue(&[name], &[], (2020, 2100), 7)
     }
@@ -96,8 +96,8 @@ impl Ca {
     }
 }
 
-/// A handshake in memory, with the server's first message after it. An error has the name of the side
-/// that reported it first.
+/// A handshake in memory. After it the client has the server's session tickets. An error names the side that
+/// reported it first: `client` or `server`.
 pub(crate) fn shake_hands(
     client: &Arc<ClientConfig>,
     server: &Arc<ServerConfig>,
