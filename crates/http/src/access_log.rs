@@ -17,7 +17,7 @@ use crate::tls::TlsSession;
 
 /// The target of the access log's events. It is not the name of a module, because operators name it in their log
 /// filters, which must stay valid when modules change.
-const TARGET: &str = "placewright_server::access";
+const LOG_TARGET: &str = "placewright_server::access";
 
 impl Gateway {
     /// Counts a request that was answered, and writes its line of the access log.
@@ -35,7 +35,7 @@ impl Gateway {
             status,
             elapsed,
         );
-        if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
+        if !tracing::enabled!(target: LOG_TARGET, tracing::Level::INFO) {
             return;
         }
         let global_id = parts
@@ -44,7 +44,7 @@ impl Gateway {
             .and_then(|value| value.to_str().ok());
         let session = parts.extensions.get::<Arc<TlsSession>>().map(Arc::as_ref);
         tracing::info!(
-            target: TARGET,
+            target: LOG_TARGET,
             request_id = context.request_id(),
             global_request_id = request_id::valid_global_id(global_id),
             user_id = context.identity().and_then(Identity::user_id),
@@ -53,7 +53,7 @@ impl Gateway {
             tls = session.map(|session| session.version),
             client_certificate = session.and_then(TlsSession::client_name),
             method = %parts.method,
-            uri = %Target(&parts.uri),
+            uri = %RequestTarget(&parts.uri),
             status,
             bytes = response.body().size_hint().exact(),
             microversion = context.version_text(),
@@ -63,7 +63,7 @@ impl Gateway {
     }
 }
 
-/// The label of a method in metrics; `other` for all further methods, so that clients cannot create labels.
+/// The label of a method in metrics; `other` for every method that HTTP does not define, so that clients cannot create labels.
 pub(crate) fn method_label(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
@@ -101,9 +101,9 @@ impl fmt::Display for Peer {
 }
 
 /// The target of the request line, as the client wrote it.
-struct Target<'a>(&'a Uri);
+struct RequestTarget<'a>(&'a Uri);
 
-impl fmt::Display for Target<'_> {
+impl fmt::Display for RequestTarget<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.path_and_query() {
             // Almost always path and query are one text already.
@@ -145,7 +145,7 @@ mod tests {
             "host:443",
         ] {
             let uri: Uri = text.parse().unwrap();
-            assert_eq!(Target(&uri).to_string(), uri.to_string());
+            assert_eq!(RequestTarget(&uri).to_string(), uri.to_string());
         }
     }
 }

@@ -138,8 +138,8 @@ impl AdmissionControl {
         self.0.is_enabled && self.0.tenants.is_shared()
     }
 
-    /// The time that one requested instance takes of the pace to which requests for instances are limited while several
-    /// projects send requests; see [`TenantLevel::instance_time`](placewright_admission::TenantLevel::instance_time).
+    /// The pace to which requests for instances are limited while several projects send requests: one instance in each
+    /// such time; see [`TenantLevel::instance_time`](placewright_admission::TenantLevel::instance_time).
     #[must_use]
     pub fn instance_time(&self) -> Duration {
         self.0.tenants.instance_time()
@@ -173,6 +173,7 @@ impl AdmissionControl {
         let (kind, instances) = describe();
         let (user, project) = (identity.user_id(), identity.project_id());
         let request = IncomingRequest {
+            // A user without a project counts as a project.
             project: self.0.hasher.hash_one(project.or(user)),
             user: self.0.hasher.hash_one(user),
             kind,

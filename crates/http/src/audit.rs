@@ -18,12 +18,12 @@ use crate::tls::TlsSession;
 pub(crate) struct AuditEntry {
     log: AuditLog,
     note: Arc<Note>,
-    origin: Origin,
+    begun: BegunRequest,
 }
 
-/// The sender of a request, and its method and path.
+/// The facts about a request that are known when it begins.
 #[derive(Debug)]
-struct Origin {
+struct BegunRequest {
     service: &'static str,
     /// The authentication strategy. The log names it as the issuer of the caller's identity.
     issuer: &'static str,
@@ -99,7 +99,7 @@ impl AuditEntry {
         Self {
             log: log.clone(),
             note: Arc::default(),
-            origin: Origin {
+            begun: BegunRequest {
                 service,
                 issuer,
                 method: parts.method.clone(),
@@ -117,14 +117,14 @@ impl AuditEntry {
 
     /// Offers the event of the request to the log.
     pub(crate) fn end(self, ended: EndedRequest<'_>) {
-        let Origin {
+        let BegunRequest {
             service,
             issuer,
             method,
             path,
             global_request_id,
             certificate,
-        } = self.origin;
+        } = self.begun;
         let AuditResult {
             status,
             text,

@@ -266,7 +266,7 @@ fn too_large(bytes_max: usize) -> ApiError {
     ApiError::new(413, detail)
 }
 
-/// The result of a future that completes at its first or second poll. Most bodies arrive together
+/// The result of a future that completes at its first or second poll; none if it does not. Most bodies arrive together
 /// with their head and need no timer, which would cost a lock that all threads share.
 async fn poll_twice<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     let mut is_second = false;
@@ -275,7 +275,7 @@ async fn poll_twice<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
         Poll::Pending if is_second => Poll::Ready(None),
         Poll::Pending => {
             is_second = true;
-            // Polled again at once; only if it is pending even then, the caller waits with a timer.
+            // The future is polled again at once. If it is still pending then, the caller waits with a timer.
             context.waker().wake_by_ref();
             Poll::Pending
         }
@@ -288,8 +288,8 @@ async fn poll_twice<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
 const DRAIN_BYTES_MAX: u64 = 256 << 10;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Discards the rest of a body that no handler read, so that the next request on the connection can be found. True when
-/// the body has ended.
+/// Discards the rest of a body that no handler read, so that the next request on the connection can be found. False if
+/// the end of the body was not reached, so that the connection has to be closed.
 pub(crate) async fn drain<B>(body: &mut B, headers: &HeaderMap) -> bool
 where
     B: HttpBody<Data = Bytes> + Unpin,

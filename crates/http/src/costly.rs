@@ -172,8 +172,8 @@ impl CostlyExecutor {
         self.shared.queue.lock().waiting()
     }
 
-    /// Runs a request, of which a certain length is expected, when it is its turn. When the returned future is dropped,
-    /// the request ends at its next `await`.
+    /// Runs a request when it is its turn. `length` is how long it is expected to run. When the returned future is
+    /// dropped, the request ends at its next `await`.
     ///
     /// # Errors
     /// See [`CostlyError`].

@@ -37,8 +37,8 @@ use crate::server::{Client, HttpService, Responding};
 use crate::streamed::{self, BodySink};
 use crate::tls::scheme;
 
-/// The largest body whose request is not costly for its body: a larger one takes milliseconds to parse and
-/// to validate.
+/// The largest body that does not by itself make its request costly. A larger one takes milliseconds to parse and to
+/// validate.
 const LIGHT_BODY_BYTES_MAX: usize = 16 << 10;
 
 /// The cost of a request, which decides on which threads it is handled.
@@ -141,7 +141,8 @@ pub trait Api: Send + Sync + 'static {
         Err(ApiError::new(500, "No body is expected."))
     }
 
-    /// The error when a body is longer than its route allows.
+    /// The error when a body is longer than its route allows; `error` is the one that services without an error of their
+    /// own for this return.
     fn body_too_large(&self, request: &Self::Request, error: ApiError) -> ApiError {
         let _ = request;
         error
@@ -164,8 +165,8 @@ pub trait Api: Send + Sync + 'static {
         true
     }
 
-    /// How many instances a request asks to be built. Admission control adds a fixed cost for each, because the
-    /// work for it behind the API is not part of the time that it measures.
+    /// How many instances a request asks to be built. Admission control adds a fixed cost for each: it measures the
+    /// processor time of the request, and instances are built after the request has ended.
     fn instances(&self, request: &Self::Request, body: &[u8]) -> u32 {
         let _ = (request, body);
         0
@@ -434,7 +435,7 @@ fn success_response<A: Api>(
     response
 }
 
-/// A path with the scheme and host that the client used, if they are known.
+/// A path with the scheme and host that the client used, if they are known. A `location` that is a URL is not changed.
 fn absolute_url(parts: &Parts, location: String) -> String {
     if !location.starts_with('/') {
         return location;

@@ -316,7 +316,8 @@ impl Gateway {
         self.admission.admit(identity, describe)
     }
 
-    /// Runs a handler, of which a certain length is expected, on the threads for costly requests, in its caller's turn.
+    /// Runs a handler on the threads for costly requests, in its caller's turn. `length` is how long it is expected to
+    /// run.
     ///
     /// # Errors
     ///
@@ -348,7 +349,7 @@ impl Gateway {
     }
 
     /// Checks that a response of about `bytes` bytes may be sent, and reserves the `memory_bytes` that it
-    /// occupies until it is sent; nothing is reserved for a small one.
+    /// occupies until it is sent; nothing is reserved for a small one. `advice` says how to get a smaller response.
     ///
     /// # Errors
     ///

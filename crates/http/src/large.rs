@@ -11,7 +11,7 @@ use crate::json::Writer;
 use crate::memory_budget::{MemoryBudget, MemoryPermit, UNIT_BYTES};
 use crate::options::HttpOptions;
 
-/// The size in bytes up to which a response is not counted.
+/// Responses of fewer bytes than this are not counted against the memory for large responses.
 pub const SMALL_RESPONSE_BYTES: usize = 256 << 10;
 
 /// The approximate size of a piece of a response.
@@ -65,7 +65,7 @@ impl ResponseMemoryLimit {
     }
 
     /// Checks that a response of about `bytes` bytes may be sent, and reserves the `memory_bytes` that it
-    /// occupies until it is sent; nothing is reserved for a small one.
+    /// occupies until it is sent; nothing is reserved for a small one. `advice` says how to get a smaller response.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ where
     open(&mut writer);
     let (mut items, mut close) = (items, Some(close));
     move || {
-        // The closure was called with the last piece, so there is no further one.
+        // `close` was called for the last piece, so there is no further one.
         close.as_ref()?;
         while writer.written().len() < PIECE_BYTES {
             if let Some(item) = items.next() {

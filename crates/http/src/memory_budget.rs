@@ -111,7 +111,8 @@ impl MemoryBudget {
 
     /// Reserves `bytes` bytes of the caller's share, and waits until the share has them free, so that a caller's
     /// requests wait only for requests of the same caller. Bytes of the total are taken by [`MemoryPermit::grow`] as
-    /// data arrive, so that a client that sends nothing takes nothing from others.
+    /// data arrive, so that a client that sends nothing takes nothing from others. None if the caller's requests hold
+    /// its share for longer than `timeout`.
     pub(crate) async fn reserve(
         &self,
         caller: Caller,
@@ -203,6 +204,7 @@ mod tests {
         let mut held = budget.reserve(b, 4 << 10, SOON).await.expect("room");
         assert!(held.is_only_reserved());
         assert!(held.grow(1 << 10, SOON).await && !held.is_only_reserved());
+        // One unit of the total is left, which `many[0]` takes.
         let rest = Arc::clone(&budget.total)
             .try_acquire_many_owned(14)
             .expect("room");

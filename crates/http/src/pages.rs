@@ -23,7 +23,7 @@ pub(crate) enum Page {
 impl Page {
     const ALL: [Page; 3] = [Page::Metrics, Page::Health, Page::Ready];
 
-    /// The page at a path.
+    /// The page at a path, if there is one.
     pub(crate) fn find(path: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|page| page.path() == path)
     }

@@ -60,7 +60,8 @@ pub fn latin1_path(path: &str) -> Cow<'_, str> {
         return Cow::Borrowed(path);
     }
     let decoded: String = percent_decode(path.as_bytes()).map(char::from).collect();
-    // As in the reference, whose routes are regular expressions: `$` also matches before a final newline.
+    // A final newline is left out, as if by the reference: its routes are regular expressions, in which `$` also matches
+    // before a final newline.
     Cow::Owned(match decoded.strip_suffix('\n') {
         Some(rest) => rest.to_owned(),
         None => decoded,

@@ -60,7 +60,7 @@ impl OperatorLevel {
         self.counter.try_enter().then(|| OperatorPermit(self))
     }
 
-    /// Waits for a seat.
+    /// Waits for a seat. The request is refused if too many wait already, or if it has waited for too long.
     pub(super) async fn wait(&self) -> Result<OperatorPermit<'_>, Refusal> {
         let (id, receiver) = {
             let mut queue = self.queue.lock();
@@ -123,6 +123,7 @@ struct QueueEntry<'a> {
 
 impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
+        // The request has received its seat, so it has left the queue.
         if self.receiver.is_terminated() {
             return;
         }

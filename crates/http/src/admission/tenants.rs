@@ -136,6 +136,7 @@ impl Tenants {
             let (tenants, free_at) = (Arc::clone(self), self.started + free_at);
             spawn_contained(ContainedWork::HttpRequest, async move {
                 tokio::time::sleep_until(free_at).await;
+                // Nothing is changed, but the requests that can have the seat now are started.
                 tenants.change(|_, _| ());
             });
         }
@@ -182,7 +183,7 @@ impl Drop for TenantPermit<'_> {
 }
 
 impl<'a> WaitingTenant<'a> {
-    /// Waits for a seat.
+    /// Waits for a seat. The request is refused if it has waited for too long, or was removed from its queue.
     pub(super) async fn permit(mut self) -> Result<TenantPermit<'a>, Refusal> {
         let queue_time = self.tenants.queue_time;
         match tokio::time::timeout(queue_time, &mut self.receiver).await {
@@ -199,6 +200,7 @@ impl<'a> WaitingTenant<'a> {
 
 impl Drop for WaitingTenant<'_> {
     fn drop(&mut self) {
+        // The request has received its seat, or was removed from its queue.
         if self.receiver.is_terminated() {
             return;
         }

@@ -4,13 +4,13 @@ use std::collections::{HashMap, VecDeque};
 
 use super::{Caller, CostlyOptions, WorkLength};
 
-/// The places in which costly requests run, and the requests that wait for one. `W` is what the user of the queue keeps
-/// for each waiting request.
+/// The places in which costly requests run, and the requests that wait for one. `W` is what the code that uses the
+/// queue keeps for each waiting request.
 pub(super) struct FairQueue<W> {
     options: CostlyOptions,
     /// How many requests run in regular places.
     running: usize,
-    /// How many of them each caller has. Callers without such a request are left out.
+    /// How many requests of each caller run in regular places. Callers that have none there are left out.
     running_by_caller: HashMap<Caller, usize>,
     /// Whether a short request runs in the extra place, which is the one that a caller leaves for others.
     is_extra_taken: bool,
@@ -20,7 +20,7 @@ pub(super) struct FairQueue<W> {
     waiting_by_caller: HashMap<Caller, CallerQueue<W>>,
     /// The callers of `waiting_by_caller`, in their turn for regular places.
     order: VecDeque<Caller>,
-    /// Those of them that have short requests, in their turn for the extra place.
+    /// The callers that have short requests in `waiting_by_caller`, in their turn for the extra place.
     order_of_extra: VecDeque<Caller>,
 }
 
@@ -77,12 +77,12 @@ impl<W> FairQueue<W> {
         running_of_caller < per_caller_max
     }
 
-    /// Whether as many requests run as may.
+    /// Whether as many requests run as may run at a time.
     fn is_full(&self) -> bool {
         self.running + usize::from(self.is_extra_taken) >= self.options.running_max
     }
 
-    /// A place in which a request may run now.
+    /// A place in which a request may run now; none if it has to wait.
     fn free_place(&self, caller: Caller, length: WorkLength) -> Option<Place> {
         let is_extra = !self.may_have_another(caller);
         let may_run =
@@ -90,8 +90,8 @@ impl<W> FairQueue<W> {
         may_run.then_some(Place { caller, is_extra })
     }
 
-    /// Takes a place for a request that may run now. Each call of [`Self::end`] is followed by calls of [`Self::next`],
-    /// so no waiting request could have the place.
+    /// Takes a place for a new request; none if it has to wait. The request overtakes no other one: each call of
+    /// [`Self::end`] is followed by calls of [`Self::next`], so no waiting request could take the place.
     pub(super) fn start(&mut self, caller: Caller, length: WorkLength) -> Option<Place> {
         let place = self.free_place(caller, length)?;
         if place.is_extra {
@@ -135,7 +135,8 @@ impl<W> FairQueue<W> {
         self.waiting += 1;
     }
 
-    /// Lets the next request run that may.
+    /// Lets the next waiting request run, and returns its place and what was kept for it; none if no request that waits
+    /// may run now.
     pub(super) fn next(&mut self) -> Option<(Place, W)> {
         let next = self.next_for_regular().or_else(|| self.next_for_extra())?;
         self.waiting -= 1;
@@ -167,7 +168,7 @@ impl<W> FairQueue<W> {
     }
 
     /// The next request for the extra place. It changes no caller's turn for the regular places: a caller whose short
-    /// requests come one after the other would else always be the last one in turn for its long requests.
+    /// requests come one after the other would otherwise always be the last one in turn for its long requests.
     fn next_for_extra(&mut self) -> Option<(Place, W)> {
         if self.is_extra_taken || self.is_full() {
             return None;

@@ -161,9 +161,9 @@ async fn short_and_long_requests_of_a_caller_take_turns() {
 fn a_caller_with_many_short_requests_keeps_its_turn_for_long_ones() {
     let mut queue = FairQueue::new(CostlyOptions::default());
     for (caller, short, long) in [(1, 50, 5), (2, 0, 50), (3, 0, 50)] {
-        for length in [(WorkLength::Short, short), (WorkLength::Long, long)] {
-            for _ in 0..length.1 {
-                queue.wait(Caller(caller), length.0, (caller, length.0));
+        for (length, count) in [(WorkLength::Short, short), (WorkLength::Long, long)] {
+            for _ in 0..count {
+                queue.wait(Caller(caller), length, (caller, length));
             }
         }
     }

@@ -177,7 +177,7 @@ struct EndConditions<'a> {
 impl EndConditions<'_> {
     /// Whether the connection is to be closed after its next response.
     fn is_ending(self, connection_state: &ConnectionState) -> bool {
-        // The client of a new connection has just finished its handshake, and a request is on its way.
+        // A new connection with TLS is not closed: its client has just finished the handshake and sends a request now.
         let is_used = !connection_state.is_new();
         self.server_state.is(ENDING)
             || (self.server_state.is(HANDING_OVER) && !self.can_hand_over && is_used)
@@ -243,8 +243,8 @@ where
     (end, connection)
 }
 
-/// Why a request's `Host` header is not valid, if so (RFC 9112, section 3.2). A request of HTTP/1.0
-/// needs none.
+/// Why a request's `Host` header is not valid (RFC 9112, section 3.2); none if it is valid. A request of HTTP/1.0
+/// needs no such header.
 fn why_host_is_invalid<B>(request: &Request<B>) -> Option<&'static str> {
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
