@@ -89,6 +89,7 @@ fn weight_of(offer: &str, ranges: &[Range]) -> u16 {
     best_weight
 }
 
+/// The media ranges of a header; none if it is malformed.
 fn parse_ranges(header: &str) -> Option<Vec<Range>> {
     let mut scanner = Scanner(header);
     let mut ranges = Vec::new();
@@ -136,6 +137,7 @@ impl<'a> Scanner<'a> {
         (!token.is_empty()).then_some(token)
     }
 
+    /// Skips a text in quotes; none if its closing quote is missing.
     fn skip_quoted(&mut self) -> Option<()> {
         let mut escaped = false;
         for (index, character) in self.0.char_indices().skip(1) {

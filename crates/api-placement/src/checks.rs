@@ -44,8 +44,8 @@ pub(crate) fn check_content_type_of_body(headers: &HeaderMap) -> ApiResult<()> {
 ///
 /// # Errors
 ///
-/// 405 for a method that no version of the route has. For a method that only other versions have: 404, or what the
-/// reference returns in its exceptions.
+/// 405 for a method that no version of the route has. For a method that only other versions have: 404, or the status
+/// that the reference returns as an exception.
 pub(crate) fn choose_operation(
     entry: &'static RouteEntry,
     parts: &Parts,

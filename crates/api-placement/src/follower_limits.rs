@@ -5,8 +5,9 @@ use std::sync::Arc;
 use placewright_http::{ApiError, ApiResult};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The most large events in memory, of all followers. No follower occupies one for ever: the connection of
-/// a follower that reads nothing of its event is closed after `placement.write_timeout_ms`.
+/// The most large events in memory, of all followers together; the change stream says which events are large. No
+/// follower occupies one for ever: the connection of a follower that reads nothing of its event is closed after
+/// `placement.write_timeout_ms`.
 const LARGE_EVENTS_MAX: usize = 2;
 
 /// The limits of followers and of large events.

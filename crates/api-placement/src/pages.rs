@@ -39,9 +39,9 @@ pub(crate) enum Page {
     Repair,
     /// The status of this process as one of the replicas of control.
     Status,
-    /// A request that another replica lead.
+    /// A request to let another replica lead.
     HandOver,
-    /// A request to append entries that the store has lost.
+    /// A request to append the entries that the store has lost to it again.
     AppendLost,
 }
 
@@ -210,6 +210,7 @@ pub(crate) async fn show(
     }
 }
 
+/// Answers with the findings of an audit. If `repair` is given, the audit also repairs them.
 async fn audit(service: &PlacementService, repair: Option<RepairOptions>) -> ApiResult<Reply> {
     let auditor = service.auditor.get().ok_or_else(|| {
         ApiError::not_found("Here is no conductor, so there is nothing to audit.")

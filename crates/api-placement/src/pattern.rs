@@ -11,7 +11,8 @@ pub(crate) enum Pattern {
     CustomName,
     /// A UUID as a key of an object: 36 hexadecimal digits and dashes in any order.
     Uuid36,
-    /// A text that contains the suffix of a request group.
+    /// A text that contains the suffix of a request group. Other characters may be around it, because the reference's
+    /// expression has no `^` and no `$`.
     GroupSuffix,
     /// The consumer type in `GET /usages`. As in the reference, anything may follow `all`.
     ConsumerTypeQuery,
@@ -85,13 +86,15 @@ fn is_positive_number(text: &str) -> bool {
     !text.starts_with('0') && !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The number after `prefix` in a query key; empty if the key has none (microversions 1.25 to 1.32).
+/// The number after `prefix` in a query key; empty if the key has no number (microversions 1.25 to 1.32). None if the
+/// key is another one.
 pub(crate) fn group_number<'a>(key: &'a str, prefix: &str) -> Option<&'a str> {
     let suffix = without_final_newline(key.strip_prefix(prefix)?);
     (suffix.is_empty() || is_positive_number(suffix)).then_some(suffix)
 }
 
-/// The suffix after `prefix` in a query key; empty if the key has none (from microversion 1.33).
+/// The suffix after `prefix` in a query key; empty if the key has no suffix (from microversion 1.33). None if the key
+/// is another one.
 pub(crate) fn group_suffix<'a>(key: &'a str, prefix: &str) -> Option<&'a str> {
     let suffix = without_final_newline(key.strip_prefix(prefix)?);
     (suffix.len() <= 64 && suffix.bytes().all(is_suffix_byte)).then_some(suffix)

@@ -106,7 +106,7 @@ fn html(error: &ApiError, context: &ErrorContext<'_>) -> String {
     )
 }
 
-/// The text of an error, with HTML tags.
+/// The text of an error, with HTML tags. `escape` is applied to the parts that are not HTML.
 fn template(
     error: &ApiError,
     context: &ErrorContext<'_>,
@@ -131,6 +131,7 @@ fn template(
     }
 }
 
+/// The sentence with which the text of an error begins, as in the reference.
 fn explanation(status: u16) -> &'static str {
     match status {
         400 => {
@@ -176,7 +177,7 @@ fn replace_tags(text: &str, replacement: impl Fn(&str) -> Option<&'static str>) 
         };
         let end = start + length + 1;
         let tag = &remaining[start..end];
-        // The callback slices the first three bytes, which panics within a character.
+        // The callback takes the first three bytes, which would panic if they ended within a character.
         let replacement_text = if tag.is_char_boundary(3.min(tag.len())) {
             replacement(tag)
         } else {

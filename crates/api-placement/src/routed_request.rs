@@ -187,7 +187,7 @@ impl<'a> RoutedRequest<'a> {
 
 /// The most JSON values of a body for each entry that a body may have.
 const VALUES_PER_ENTRY: usize = 32;
-/// The limit of JSON values is at least this, in installations that allow few entries, too.
+/// The limit of JSON values is at least this, even in installations that allow few entries.
 const LOWEST_VALUES_MAX: usize = 10_000;
 
 fn too_many_values(values_max: usize, entries_max: usize) -> ApiError {

@@ -94,6 +94,7 @@ const fn unauthenticated(
     }
 }
 
+/// An operation that the microversions from `1.since` on have.
 const fn operation(
     method: &'static str,
     since: u8,
@@ -251,7 +252,7 @@ impl RouteMatch {
     }
 }
 
-/// Finds the route of a decoded path.
+/// Finds the route of a decoded path; none if there is no such route.
 pub(crate) fn find(path: &str) -> Option<RouteMatch> {
     let route_match = |route, ranges| Some(RouteMatch { route, ranges });
     let Some(relative_path) = path.strip_prefix('/') else {

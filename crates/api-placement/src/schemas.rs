@@ -1,6 +1,9 @@
 //! The schemas of Placement's bodies and queries, by microversion.
 //!
 //! Source: Placement API reference and the schemas of openstack-placement 16.0.0.
+//!
+//! The name of a schema ends with the first microversion that has it, such as `PUT_1_8`. The schema is valid until the
+//! next microversion that has one of its own.
 
 pub(crate) mod allocations;
 pub(crate) mod candidates;

@@ -80,15 +80,15 @@ impl PlacementService {
         let _ = self.hand_over.set(hand_over);
     }
 
-    /// Sets the function that lists the replicas that follow this one, for `/placewright/v1/status`. Only the first call has
-    /// an effect.
+    /// Sets the function that lists the replicas that follow this one, for `/placewright/v1/status`. Only the first call
+    /// has an effect.
     pub fn set_followers(&self, followers: ListFollowers) {
         // An error means that the function was set before.
         let _ = self.followers.set(followers);
     }
 
-    /// Sets the function that reports the versions of the cells' compute services, for `/placewright/v1/status`. Only the
-    /// first call has an effect.
+    /// Sets the function that reports the versions of the cells' compute services, for `/placewright/v1/status`. Only
+    /// the first call has an effect.
     pub fn set_cell_services(&self, report: ReportCellServices) {
         // An error means that the function was set before.
         let _ = self.cell_services.set(report);

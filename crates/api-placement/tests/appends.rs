@@ -29,6 +29,7 @@ async fn setting_traits_does_not_wait_for_the_changes_of_others() {
     let journal = Faulty::new(MemoryJournal::new(), faults.clone());
     let service = service_on(journal, HttpOptions::default(), Options::default(), "").await;
     create_host(&service, HOST).await;
+    // From here on each append waits until the test lets it through.
     faults.hold();
     let appends_before = faults.appends();
     let path = format!("/resource_providers/{HOST}/traits");

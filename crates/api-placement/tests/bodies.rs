@@ -19,6 +19,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn options() -> HttpOptions {
     HttpOptions {
+        // One project may hold a quarter of this, 64 KiB.
         bodies_bytes_max: 256 << 10,
         body_timeout: BODY_TIMEOUT,
         ..HttpOptions::default()

@@ -32,6 +32,7 @@ const QUERIES: [&str; 6] = [
     "resources_B=VCPU:1&resources_C=CUSTOM_A:2&group_policy=none",
     "resources_B=VCPU:1&resources_C=VCPU:1&group_policy=isolate&limit=20",
     "resources=VCPU:2&required=CUSTOM_T",
+    // The suffix of this group looks like the UUID of a provider.
     "resources_00000000-0000-4000-8000-000000000001=VCPU:1",
 ];
 
@@ -114,6 +115,7 @@ async fn cached_responses_follow_every_change() {
         ));
     }
     let provider = |number| format!("/resource_providers/{}", uuid(number));
+    // `generation` is that of the consumer; `null` for a new one.
     let claim = |consumer: u64, provider: u64, generation: &str| {
         (
             "PUT",

@@ -112,7 +112,7 @@ fn items(answer: &Answer, key: &str) -> Vec<Value> {
     answer.json()[key].as_array().unwrap().clone()
 }
 
-/// A service for whose candidates several slices are needed is asked for all of them many times, and then for some.
+/// Many queries ask for all candidates, for which each needs several slices. After them one query asks for ten.
 #[tokio::test]
 async fn a_query_for_some_candidates_does_not_wait_for_many_queries_for_all() {
     let (service, _) = service_with_hosts(HttpOptions::default()).await;
@@ -132,8 +132,9 @@ async fn a_query_for_some_candidates_does_not_wait_for_many_queries_for_all() {
         done.unwrap();
     }
     let order = order.lock().unwrap();
-    let place = order.iter().position(|limit| *limit == 10);
-    assert!(place.is_some_and(|place| place <= 3), "{order:?}");
+    // Only the queries that one caller may run at a time are answered before the short one.
+    let position = order.iter().position(|limit| *limit == 10);
+    assert!(position.is_some_and(|index| index <= 3), "{order:?}");
 }
 
 #[tokio::test]
@@ -297,6 +298,7 @@ fn claim_body(count: u32) -> String {
     )
 }
 
+/// Claims of 101 amounts or consumers, one more than the test allows, and a body of too many JSON values.
 fn too_large_claims() -> Vec<TooLarge> {
     let item = |number| {
         let uuid = host(number);
@@ -327,6 +329,7 @@ fn too_large_claims() -> Vec<TooLarge> {
     ]
 }
 
+/// Inventories, traits and aggregates: 101 of each, one more than the test allows.
 fn too_large_lists() -> Vec<TooLarge> {
     let texts = |name: &dyn Fn(u32) -> String| {
         let all: Vec<String> = (0..101)

@@ -86,6 +86,7 @@ async fn a_claim_needs_no_confirmation_and_a_read_says_why_it_has_none() {
     create_host(&replicas[0].service, HOST).await;
     let follower = &replicas[1];
     assert!(!follower.engine.leads());
+    // From here on the store does not say which entry is the last durable one, which every read asks.
     (follower.faults).fail(Operation::DurableEnd, 0, u64::MAX, Fault::Io);
     let path = format!("/allocations/{CONSUMER}");
     let claimed = call("PUT", &path)
@@ -155,6 +156,7 @@ async fn replicas_take_no_requests_while_entries_are_lost_and_append_them_when_a
     assert_eq!(put("/traits/CUSTOM_A").await.status, 201);
     assert_eq!(put("/traits/CUSTOM_B").await.status, 201);
     let last = replicas[1].engine.durable_sequence();
+    // The store loses its last entry.
     journal.drop_after(last - 1);
 
     let read = get("/traits/CUSTOM_B").send(service).await;
@@ -196,6 +198,7 @@ async fn a_replica_that_cannot_follow_the_store_is_not_ready() {
         }
     };
     becomes(200).await;
+    // From here on every read of the journal fails.
     (follower.faults).fail(Operation::Read, 0, u64::MAX, Fault::Io);
     becomes(503).await;
     follower.faults.cancel_all();

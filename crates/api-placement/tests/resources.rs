@@ -209,6 +209,7 @@ async fn claims_are_atomic_and_check_the_consumers_generation() {
     create_host(&service, HOST).await;
     let path = format!("/allocations/{CONSUMER}");
     let put = |body: String| call("PUT", &path).json(body);
+    // The host has 8 VCPUs. The last argument of a claim is the consumer's generation; none for a new consumer.
     let answer = put(claim(HOST, 9, None)).send(&service).await;
     assert_eq!(answer.status, 409);
     assert!(

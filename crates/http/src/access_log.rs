@@ -63,7 +63,8 @@ impl Gateway {
     }
 }
 
-/// The label of a method in metrics; `other` for every method that HTTP does not define, so that clients cannot create labels.
+/// The label of a method in metrics; `other` for every method that is not listed here, so that clients cannot create
+/// labels.
 pub(crate) fn method_label(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",

@@ -1,11 +1,11 @@
 //! Costly requests run on threads of their own, a few at a time, callers in turn.
 //!
-//! The threads that read and write sockets answer requests that cost microseconds. A request that may cost milliseconds
-//! (a search over all hosts, a long list, a large body) would hold up every connection of its thread, so it is handed
-//! over to another runtime. There a bounded number runs at a time, in regular places, and each caller's requests wait in
-//! a queue of their own: a caller with many requests waits for its own ones, and another caller's next request waits for
-//! at most one request of each other caller. If there are several regular places, one caller may not have all of them, so
-//! the first request of a second caller begins at once.
+//! The threads that read and write sockets answer requests that cost microseconds. A request that may cost
+//! milliseconds (a search over all hosts, a long list, a large body) would hold up every connection of its thread, so
+//! it is handed over to another runtime. There a bounded number of requests runs at a time, each in one of the regular
+//! places, and each caller's requests wait in a queue of their own: a caller with many requests waits for its own ones,
+//! and another caller's next request waits for at most one request of each other caller. If there are several regular
+//! places, one caller may not have all of them, so the first request of a second caller begins at once.
 //!
 //! All services of a cloud may be one caller to the Placement API, so the requests of one caller do not simply wait in
 //! the order in which they came. Queries for few candidates, which are expected to be short, wait beside the long

@@ -60,8 +60,8 @@ pub fn latin1_path(path: &str) -> Cow<'_, str> {
         return Cow::Borrowed(path);
     }
     let decoded: String = percent_decode(path.as_bytes()).map(char::from).collect();
-    // A final newline is left out, as if by the reference: its routes are regular expressions, in which `$` also matches
-    // before a final newline.
+    // A final newline does not count, as in the reference: its routes are regular expressions, in which `$` also
+    // matches before a final newline.
     Cow::Owned(match decoded.strip_suffix('\n') {
         Some(rest) => rest.to_owned(),
         None => decoded,

@@ -19,8 +19,8 @@ use crate::error::{ApiError, ApiResult};
 /// The future in which a body sink handles a piece, or the end of the body.
 pub type SinkFuture<'a> = Pin<Box<dyn Future<Output = ApiResult<()>> + Send + 'a>>;
 
-/// The destination of a request body that is too large for memory. If the client closes its connection before the end of
-/// the body, the sink is dropped without a call of [`Self::finish`].
+/// The destination of a request body that is too large for memory. If the client closes its connection before the end
+/// of the body, the sink is dropped without a call of [`Self::finish`].
 pub trait BodySink: Send {
     /// Takes the next piece. No more is read from the client until that is done.
     ///

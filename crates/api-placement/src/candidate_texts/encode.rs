@@ -31,6 +31,7 @@ pub(crate) struct Encoder {
     version: Microversion,
     candidates: Candidates,
     names: CopiedNames,
+    /// Providers that were deleted while the response was collected. Candidates that have one are left out.
     deleted_providers: HashSet<ProviderId>,
     summaries: Vec<Bytes>,
     template: CandidateTemplate,

@@ -8,7 +8,7 @@ use uuid::Uuid;
 /// Access to the UUIDs of providers and the names of resource classes: those of the state, or copied from it for use
 /// without its lock.
 pub(crate) trait Names {
-    /// The UUID of a provider.
+    /// The UUID of a provider; none if there is no such provider.
     fn uuid(&self, provider: ProviderId) -> Option<Uuid>;
     /// The name of a resource class.
     fn class(&self, class: ClassId) -> &str;

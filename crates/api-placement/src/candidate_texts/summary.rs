@@ -6,7 +6,8 @@ use placewright_placement::{ClassId, ProviderId, State};
 use super::names::write_uuid;
 use crate::microversion::Microversion;
 
-/// Writes a provider's summary; before microversion 1.27 only the classes in `requested` are shown.
+/// Writes a provider's summary. If `requested` is given, which it is before microversion 1.27, only the classes in it
+/// are shown.
 pub(crate) fn write_summary(
     writer: &mut Writer,
     state: &State,

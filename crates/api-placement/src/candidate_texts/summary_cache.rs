@@ -58,6 +58,7 @@ impl SummaryCache {
                 writer.raw(text);
             } else {
                 let start = writer.next_offset();
+                // All classes are shown, in the form that is the same from microversion 1.29 on.
                 write_summary(writer, state, *provider, None, Microversion::MAX);
                 written_summaries.push((*provider, start..writer.written().len()));
             }

@@ -1,5 +1,5 @@
-//! `/placewright/v1/capabilities`: what the service can do. The document at `/` is the reference's and cannot have
-//! them, so they have a path of their own.
+//! `/placewright/v1/capabilities`: what the service can do. The document at `/` has the form of the reference, in which
+//! there is no room for capabilities, so they have a path of their own.
 
 use hyper::HeaderMap;
 use placewright_http::{ApiResult, Query, Reply, static_document};

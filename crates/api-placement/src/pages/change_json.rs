@@ -125,6 +125,7 @@ fn write_provider_change(writer: &mut Writer, change: &Change, state: &State) {
                 .for_each(|aggregate| writer.text(aggregate));
             writer.close_array();
         }
+        // The caller passes none of the other changes.
         _ => writer.raw(b"null"),
     }
 }
@@ -151,6 +152,7 @@ fn write_inventory_change(writer: &mut Writer, change: &Change, state: &State) {
             write_uuid(writer, "resource_provider", *provider);
             write_class(writer, state, *id);
         }
+        // The caller passes none of the other changes.
         _ => writer.raw(b"null"),
     }
 }
@@ -206,6 +208,7 @@ fn write_consumer_change(writer: &mut Writer, change: &Change, state: &State) {
             write_optional_uuid(writer, "host", *host);
             write_optional_uuid(writer, "group", *group);
         }
+        // The caller passes none of the other changes.
         _ => writer.raw(b"null"),
     }
 }

@@ -33,6 +33,8 @@ const QUEUED_PIECES_MAX: usize = 1;
 /// time.
 const LARGE_BYTES: usize = 64 << 10;
 
+/// Answers with the stream of the changes after an entry: the one of `last_event_id`, else the one of the query's
+/// `after`, else the newest one.
 pub(super) fn follow(
     service: &PlacementService,
     query: &Query<'_>,

@@ -27,7 +27,7 @@ fn aggregates_reply<'a>(
         writer.integer(generation);
     }
     writer.close_object();
-    // The state has no time at which a provider became a member, so the response has the present time.
+    // The state does not record when a provider became a member of an aggregate, so the response has the present time.
     Reply::json(writer).with_cache_headers(request.has_cache_headers(), Some(request.received_s()))
 }
 

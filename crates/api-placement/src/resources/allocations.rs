@@ -106,6 +106,7 @@ impl Claims {
             return None;
         };
         let resources = item.get("resources").map_or(&[][..], Json::members).iter();
+        // The schema admits only whole numbers, so the default is never used.
         let amount = |value: &Json<'_>| value.integer().unwrap_or(i64::MAX);
         Some(AllocationRequest {
             provider: uuid,
@@ -170,8 +171,7 @@ fn first_refusal(state: &State, claims: &[ConsumerClaim]) -> Option<Refusal> {
         .map(|uuid| Refusal::AllocationProviderNotFound { uuid })
 }
 
-/// The number of amounts in the allocations of a consumer's validated body; a provider without
-/// amounts counts as one.
+/// The number of amounts in the allocations of a consumer's validated body; a provider without amounts counts as one.
 fn entry_count(body: &Json<'_>) -> usize {
     let provider_entries = |item: &Json<'_>| {
         let resources = item

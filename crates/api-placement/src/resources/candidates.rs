@@ -18,11 +18,11 @@ use crate::{python, schemas};
 /// A query for at most this many candidates is expected to be short. Nova's schedulers ask for 1000.
 const SHORT_LIMIT_MAX: usize = 1_000;
 
-/// How long a query is expected to run, from its limit. The search ends when it has found so many candidates, and in a
-/// fleet with room it finds them at once.
+/// How long a query is expected to run, judged by its limit: the search ends when it has found that many candidates,
+/// and in a fleet with room it finds them at once.
 ///
-/// The query is not parsed for this. One whose limit cannot be told without that counts as long: with several limits, with
-/// encoded keys, or with `;` between its parameters.
+/// The query is not parsed for this. A query whose limit cannot be found without parsing counts as long: one with
+/// several limits, with encoded keys, or with `;` between its parameters.
 pub(crate) fn work_length(query: &str) -> WorkLength {
     if query.contains(';') {
         return WorkLength::Long;

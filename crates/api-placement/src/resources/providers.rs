@@ -21,6 +21,7 @@ fn provider_path(uuid: Uuid) -> String {
 
 /// The names of the sub-resources that a version has, in the order of their links.
 fn sub_resources(version: Microversion) -> impl Iterator<Item = &'static str> {
+    // Each has the number after the dot of the first microversion that has it.
     [
         (0, "inventories"),
         (0, "usages"),

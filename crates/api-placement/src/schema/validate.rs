@@ -382,6 +382,7 @@ fn reprs<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     texts.map(python::repr_str).collect::<Vec<_>>().join(", ")
 }
 
+/// A limit as messages show it: without a fraction if it is a whole number.
 fn number_text(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         format!("{number:.0}")

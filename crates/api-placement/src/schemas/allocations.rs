@@ -1,4 +1,5 @@
-//! Schemas of allocations: of one consumer, of several, and within a reshape.
+//! Schemas of allocations: of one consumer, of several, and within a reshape. Their names end with the first
+//! microversion that has them.
 
 use super::{EXTERNAL_ID, INTEGER, UUID, inventories};
 use crate::microversion::Microversion;
@@ -134,6 +135,7 @@ const MEMBER_1_13: Schema = closed_object(
     ],
     &["allocations", "project_id", "user_id"],
 );
+/// A consumer in the body of `POST`. From microversion 1.28 on the body of `PUT` has the same form.
 const MEMBER_1_28: Schema = closed_object(
     &[
         ("allocations", BY_PROVIDER),

@@ -1,4 +1,4 @@
-//! Schemas of the query of `GET /allocation_candidates`.
+//! Schemas of the query of `GET /allocation_candidates`. Their names end with the first microversion that has them.
 
 use super::TEXT;
 use crate::microversion::Microversion;

@@ -1,4 +1,4 @@
-//! Schemas of resource providers and their aggregates.
+//! Schemas of resource providers and their aggregates. Their names end with the first microversion that has them.
 
 use super::{INTEGER, TEXT, UUID};
 use crate::microversion::Microversion;

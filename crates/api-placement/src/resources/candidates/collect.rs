@@ -138,6 +138,7 @@ impl Collector {
             return None;
         }
         let mut search = self.search.take()?;
+        // If no provider can serve the query, `found` returns none.
         if is_first_slice && search.found().is_none_or(is_small) {
             let candidates = search.finish(state);
             if candidates.summaries().len() <= SMALL_SUMMARIES_MAX {
