@@ -56,6 +56,7 @@ impl AuthInterceptor {
             (PeerCertificate::NoTls, own_credentials) => {
                 let is_trusted = match &self.token {
                     Some(token) => token.is_in(request.metadata()),
+                    // Without a token and without certificates a server trusts every caller.
                     None => own_credentials.is_none(),
                 };
                 if !is_trusted {

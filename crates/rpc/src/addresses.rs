@@ -96,8 +96,9 @@ impl<R: Replica> Addresses<R> {
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             );
-            let is_over = matches!(error, LinkError::TimedOut { .. });
-            if is_over || tried >= count {
+            // A call that timed out has used all the time that its caller has.
+            let has_no_time_left = matches!(error, LinkError::TimedOut { .. });
+            if has_no_time_left || tried >= count {
                 return Err(error);
             }
             tried += 1;
@@ -229,6 +230,7 @@ impl<R: Replica> Addresses<R> {
         }
     }
 
+    /// Lets the next call begin at the replica after the present one.
     fn leave_current(&self) {
         let next = (self.current.load(Ordering::Relaxed) + 1) % self.replicas.len();
         self.current.store(next, Ordering::Relaxed);

@@ -174,7 +174,7 @@ pub async fn enrol(word: &Word, options: ClientOptions, path: &Path) -> Result<(
         replicas: Addresses::new(channels, |channel| channel),
         forwards_renewals: false,
     };
-    // The word can be used once only.
+    // The word can be used only once, so whether the folder can be written is checked first.
     let folder = WritableFolder::of(path)?;
     let key_request = KeyRequest::new()?;
     let enrolment = Enrolment {

@@ -29,8 +29,9 @@ pub(crate) const HOST_UPDATES_MAX: usize = 1_000;
 pub(crate) const AMOUNT_MAX: i64 = i32::MAX as i64;
 /// The latest timestamp: the end of the year 9999, in microseconds since 1970.
 pub(crate) const TIME_MAX: Timestamp = Timestamp(253_402_300_799_999_999);
-/// The limit of [`SESSION_AHEAD_MAX`] for a session number that a cell sends to an agent. This limit is larger, because
-/// the cell accepted the number by its own time of day, which may differ from the agent's.
+/// How far a session number that a cell sends to an agent may be above the present time, in nanoseconds. This is more
+/// than [`SESSION_AHEAD_MAX`], the limit for new sessions, because the cell accepted the number by its own time of day,
+/// which may differ from the agent's.
 const EARLIER_SESSION_AHEAD_MAX: u64 = SESSION_AHEAD_MAX + SESSION_AHEAD_MAX / 10;
 
 /// A value beyond its limits; the text names the field.
@@ -143,7 +144,7 @@ impl FieldPath<'_> {
         self.check_session(session, EARLIER_SESSION_AHEAD_MAX)
     }
 
-    /// Checks that a session number is at most `ahead_max` above the present time.
+    /// Checks that a session number is at most `ahead_max` nanoseconds above the present time.
     fn check_session(&self, number: u64, ahead_max: u64) -> Result<(), LimitExceeded> {
         self.check_number(number)?;
         let number_max = session_max(SystemTime::now(), ahead_max);

@@ -140,6 +140,7 @@ impl Placement for PlacementService {
         let payload = request.get_ref();
         let requests: Vec<ClaimRequest> = unpack(self.versions, "asks", payload)?;
         if let Some(holder) = holder {
+            // `authorize` looks at the state of this replica, which may be behind those of others.
             let caught_up = self.placement.catch_up().await;
             caught_up.map_err(|error| status(&error))?;
             let allowed = self.placement.authorize(holder.cell(), &requests);

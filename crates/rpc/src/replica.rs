@@ -65,6 +65,7 @@ impl ReplicaClient {
         Ok(identity)
     }
 
+    /// The candidate that the replica offered under this UUID, as bytes; none if the replica does not keep it.
     async fn ask_for_offer(&self, candidate: Uuid) -> Result<Option<Vec<u8>>, LinkError> {
         let find =
             |mut client: Client<Channel>, request| async move { client.find_offer(request).await };
@@ -254,6 +255,7 @@ impl Replica for ReplicaService {
         let updates = updates.into_iter().flatten().collect();
         let taken = self.replica.take_host_updates(updates).await;
         let mut receipts = taken.map_err(|error| status(&error))?.into_iter();
+        // The replica gives receipts only for the readable updates. Each of the others gets none, in its own place.
         let receipts = is_readable.into_iter().map(|is_readable| {
             let receipt = is_readable.then(|| receipts.next()).flatten().flatten();
             convert::receipt_to_proto(receipt).into()

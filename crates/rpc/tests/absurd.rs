@@ -107,8 +107,9 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
                     .unwrap();
             }
         }
-        // The cell tells the agent to start sessions with numbers above ones that are too great. The agent must ignore
-        // these messages. Then the cell tells it to start a session with a number above the present one, and it must.
+        // The cell asks for sessions with numbers greater than numbers that are out of range, which the agent must
+        // ignore. Then the cell asks for a session with a greater number than the present one, which the agent must
+        // start.
         let session = stream.start_session(&ids[0]).await;
         for after in [u64::MAX, u64::MAX - 1, NUMBER_END, NUMBER_END - 1] {
             stream.send(vec![start_again(&ids[0], after)]).await;

@@ -83,7 +83,7 @@ fn start() -> FollowStart {
     }
 }
 
-/// What becomes of updates with the numbers from 0 on.
+/// The receipts that the replica gives for the updates with the numbers 0 to 3.
 const RECEIPTS: [Option<Receipt>; 4] = [
     None,
     Some(Receipt::Applied),
@@ -107,7 +107,7 @@ fn posted_in(incarnation: u64, sequence: u64) -> PostedUpdate {
     }
 }
 
-/// The one candidate that the replica keeps.
+/// The UUID of the only candidate that the replica keeps, and of the host of all updates.
 const CANDIDATE: Uuid = Uuid::from_u128(u128::MAX - 7);
 
 impl ReplicaLink for FakeReplica {
@@ -262,6 +262,7 @@ async fn everything_arrives_as_it_was_sent() {
 async fn updates_of_hosts_beyond_the_limits_reach_no_replica() {
     let (_, address) = start_server(ServeOptions::default()).await;
     let client = ReplicaClient::new(&ClientOptions::new(address.to_string())).unwrap();
+    // Numbers from `1 << 62` on are out of range. An incarnation must also not be far above the present time.
     let updates = [
         posted_in(u64::MAX, 1),
         posted(1),

@@ -246,6 +246,7 @@ fn step(step_order: proto::StepOrder) -> Result<Option<ToAgent>, DecodeError> {
     })
 }
 
+/// The order of a step; `None` if this release does not know the step.
 fn order(message: proto::StepOrder) -> Result<Option<Order>, Status> {
     let step = match message.step() {
         proto::Step::Unspecified => return Ok(None),
@@ -304,6 +305,7 @@ fn spec(message: proto::Spec) -> Result<Spec, Status> {
         // The body may have secrets in the clear, for the driver, so it is not printed.
         body: SharedText::hidden(message.body).into(),
         created_at: Timestamp(message.created_at_us),
+        // These are not sent to agents.
         usage: Usage::default(),
         build_secrets: SharedText::default(),
         secrets: SharedText::default(),

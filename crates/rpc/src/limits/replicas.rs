@@ -1,7 +1,7 @@
 //! Limits of the messages between replicas.
 //!
-//! The content of a command is not checked further: only replicas of the same role may send one, and clients of their
-//! APIs cannot cause other commands than clients of this replica's own.
+//! The content of a command is not checked further: only replicas of the same role may send one, and what clients can
+//! make another replica send, they can make this replica do by its own API.
 //!
 //! An address is a host name of up to 253 bytes with a port, for which [`NAME_BYTES_MAX`] would be too small.
 

@@ -44,6 +44,7 @@ const STUCK: u8 = 254;
 const SILENT: u8 = 253;
 const LOSES_ANSWERS: u8 = 252;
 
+/// A cell and a placement with fixed responses.
 pub(crate) struct FakeCell {
     pub(crate) id: CellId,
     /// One of the errors of [`FakeCell::set_error`], or one of the four modes above.
@@ -71,6 +72,7 @@ impl FakeCell {
         })
     }
 
+    /// Lets calls fail with one of the errors above.
     pub(crate) fn set_error(&self, error: u8) {
         self.mode.store(error, Ordering::SeqCst);
     }
@@ -85,10 +87,12 @@ impl FakeCell {
         self.mode.store(LOSES_ANSWERS, Ordering::SeqCst);
     }
 
+    /// Lets calls wait for ever.
     pub(crate) fn set_stuck(&self) {
         self.mode.store(STUCK, Ordering::SeqCst);
     }
 
+    /// Lets the streams of events stay open without any event.
     pub(crate) fn set_silent(&self) {
         self.mode.store(SILENT, Ordering::SeqCst);
     }
