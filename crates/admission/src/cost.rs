@@ -50,12 +50,12 @@ pub(crate) struct CostTable {
 impl CostTable {
     /// The expected cost of a request for this number of instances, in microseconds; at least 1.
     pub(crate) fn estimate(&self, kind: Kind, instances: u32) -> u64 {
-        (self.busy(kind, instances) + background(instances)).clamp(1, COST_MAX_US)
+        (self.busy(kind, instances) + building_cost(instances)).clamp(1, COST_MAX_US)
     }
 
     /// The pool whose seats a request takes.
     pub(crate) fn pool(&self, kind: Kind, instances: u32) -> PoolKind {
-        if background(instances) >= COSTLY_FROM_US {
+        if building_cost(instances) >= COSTLY_FROM_US {
             PoolKind::MultiCreate
         } else if kind.is_declared_costly || self.busy(kind, instances) >= COSTLY_FROM_US {
             PoolKind::Costly
@@ -77,7 +77,7 @@ impl CostTable {
     /// microseconds.
     pub(crate) fn actual(instances: u32, busy: Duration) -> u64 {
         let busy = u64::try_from(busy.as_micros()).unwrap_or(u64::MAX);
-        busy.saturating_add(background(instances))
+        busy.saturating_add(building_cost(instances))
             .clamp(1, COST_MAX_US)
     }
 
@@ -107,7 +107,7 @@ fn units(instances: u32) -> u64 {
 }
 
 /// The cost of building this number of instances behind the API, in microseconds.
-pub(crate) fn background(instances: u32) -> u64 {
+pub(crate) fn building_cost(instances: u32) -> u64 {
     u64::from(instances) * INSTANCE_COST_US
 }
 

@@ -16,8 +16,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// At most how many flows without open requests are kept, so that what they have used still counts when they send
-/// requests again.
+/// The most flows without open requests that are kept, so that what their projects have used still counts when they
+/// send requests again.
 const IDLE_FLOWS_MAX: usize = 1024;
 
 /// The number of new flows after which idle flows are looked for and forgotten again.
@@ -236,7 +236,7 @@ impl<W> FairPool<W> {
 
     /// The most seats that one project may have now. While several projects are present, at least one seat is left to
     /// other projects, unless only one seat may be used then.
-    fn seats_of_one_now(&self) -> usize {
+    fn seats_per_project_now(&self) -> usize {
         match self.is_shared {
             true => self
                 .seats_per_project
@@ -272,7 +272,7 @@ impl<W> FairPool<W> {
         let of_project = self.flows.get(&share.project).map_or(0, |flow| flow.taken);
         // No waiting request is passed over: while a seat is free, every waiting request is of a project that may not
         // have another seat.
-        if !self.has_free_seat() || of_project >= self.seats_of_one_now() {
+        if !self.has_free_seat() || of_project >= self.seats_per_project_now() {
             return false;
         }
         let virtual_time = self.virtual_time;
@@ -418,14 +418,14 @@ impl<W> FairPool<W> {
 
     /// Adds the flow of a project to the set of ready flows, or removes it, as its present state requires.
     fn update_ready(&mut self, project: u64) {
-        let seats_of_one = self.seats_of_one_now();
+        let seats_per_project = self.seats_per_project_now();
         let Some(flow) = self.flows.get_mut(&project) else {
             return;
         };
         if let Some(rank) = flow.ready.take() {
             self.ready.remove(&(rank, project));
         }
-        if flow.taken >= seats_of_one {
+        if flow.taken >= seats_per_project {
             return;
         }
         // While a project has as many seats as it may have, its requests wait for a seat of its own. It does not save

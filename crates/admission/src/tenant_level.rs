@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::cost::{CostTable, Kind, background};
+use crate::cost::{CostTable, Kind, building_cost};
 use crate::fair_pool::Share;
 use crate::options::{AdmissionOptions, Seats};
 use crate::pool::{Hold, Pool};
@@ -149,7 +149,7 @@ pub struct TenantLevel<W> {
     multi_create: Pool<Queued<W>>,
     /// The costs of kinds of requests, learned from the requests so far.
     costs: CostTable,
-    /// Open requests (running or waiting) of each project that has any.
+    /// How many requests each project has open, that is, running or waiting. Projects without any are left out.
     open: BTreeMap<u64, u64>,
     /// The projects that sent the last requests.
     recent: RecentProjects,
@@ -314,7 +314,7 @@ impl<W> TenantLevel<W> {
         if built == instances {
             self.costs.learn(kind, instances, busy);
         }
-        let work_until = self.add_work(background(built), now);
+        let work_until = self.add_work(building_cost(built), now);
         let id = self.next_id;
         self.next_id += 1;
         let actual = CostTable::actual(built, busy);
@@ -392,7 +392,7 @@ impl<W> TenantLevel<W> {
     /// requests for instances are accepted at this pace, and their instances should be placed at it.
     #[must_use]
     pub fn instance_time(&self) -> Duration {
-        self.time_of_work(background(1))
+        self.time_of_work(building_cost(1))
     }
 
     /// Lets the pools know whether several projects are present.

@@ -319,6 +319,7 @@ mod tests {
 
     #[test]
     fn a_body_with_too_many_values_is_rejected() {
+        // The body has 101 values: the array and 100 numbers.
         let body = format!("[{}0]", "0,".repeat(99));
         assert!(parse_bounded(body.as_bytes(), 102).is_ok());
         assert_eq!(

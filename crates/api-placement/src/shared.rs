@@ -33,7 +33,9 @@ pub struct PlacementService {
     pub(crate) auditor: OnceLock<Arc<Auditor>>,
     /// Makes another replica lead, in a process that is a replica.
     pub(crate) hand_over: OnceLock<HandOver>,
+    /// Lists the replicas that follow this one, not the readers of the change stream.
     pub(crate) followers: OnceLock<ListFollowers>,
+    /// Reports the versions of the cells' compute services.
     pub(crate) cell_services: OnceLock<ReportCellServices>,
     /// A description of the journal's location, for operators.
     pub(crate) store: OnceLock<String>,
@@ -80,8 +82,8 @@ impl PlacementService {
         let _ = self.hand_over.set(hand_over);
     }
 
-    /// Sets the function that lists the replicas that follow this one, for `/placewright/v1/status`. Only the first call
-    /// has an effect.
+    /// Sets the function that lists the replicas that follow this one, for `/placewright/v1/status`. Only the first
+    /// call has an effect.
     pub fn set_followers(&self, followers: ListFollowers) {
         // An error means that the function was set before.
         let _ = self.followers.set(followers);

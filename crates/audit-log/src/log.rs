@@ -162,9 +162,11 @@ struct Writer {
 impl Writer {
     fn run(mut self) {
         let mut lines = Vec::with_capacity(WRITE_BYTES);
+        // The empty list of the previous batch, in which the queue collects the next events.
         let mut recycled = Vec::new();
         loop {
             let mut batch = self.queue.take_batch(std::mem::take(&mut recycled));
+            // Test builds can inject a panic here.
             injection_point(Task::AuditLog);
             let has_taken_events = !batch.events.is_empty() || batch.left_out > 0;
             if batch.is_reopen_requested

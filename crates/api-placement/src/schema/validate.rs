@@ -51,7 +51,7 @@ struct Violation<'v> {
     rank: Rank<'v>,
     message: String,
     schema_path: Vec<&'static str>,
-    /// The value that violates the schema, in Python's notation.
+    /// The value that violates the schema (JSON Schema's word is instance), in Python's notation.
     instance: String,
 }
 
