@@ -50,14 +50,14 @@ pub(crate) struct CostTable {
 impl CostTable {
     /// The expected cost of a request for this number of instances, in microseconds; at least 1.
     pub(crate) fn estimate(&self, kind: Kind, instances: u32) -> u64 {
-        (self.busy(kind, instances) + building_cost(instances)).clamp(1, COST_MAX_US)
+        (self.expected_us(kind, instances) + building_cost(instances)).clamp(1, COST_MAX_US)
     }
 
     /// The pool whose seats a request takes.
     pub(crate) fn pool(&self, kind: Kind, instances: u32) -> PoolKind {
         if building_cost(instances) >= COSTLY_FROM_US {
             PoolKind::MultiCreate
-        } else if kind.is_declared_costly || self.busy(kind, instances) >= COSTLY_FROM_US {
+        } else if kind.is_declared_costly || self.expected_us(kind, instances) >= COSTLY_FROM_US {
             PoolKind::Costly
         } else {
             PoolKind::Cheap
@@ -65,7 +65,7 @@ impl CostTable {
     }
 
     /// For how long a request is expected to keep a processor busy, in microseconds.
-    fn busy(&self, kind: Kind, instances: u32) -> u64 {
+    fn expected_us(&self, kind: Kind, instances: u32) -> u64 {
         let mean_ns = match self.means_ns.get(&kind) {
             Some(mean) => *mean,
             None => guess_ns(kind),

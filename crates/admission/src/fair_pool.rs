@@ -28,9 +28,9 @@ const FORGET_EVERY: usize = 1024;
 const LEAD_REQUESTS: u64 = 64;
 const LEAD_MAX_US: u64 = 50_000;
 
-/// The project and user of a request, and what the request costs.
+/// What a request costs, and the project and user that are charged for it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Share {
+pub(crate) struct Charge {
     /// The key of the project: a hash of its name.
     pub(crate) project: u64,
     /// The key of the user: a hash of its name.
@@ -41,7 +41,7 @@ pub(crate) struct Share {
     pub(crate) crowd: u64,
 }
 
-impl Share {
+impl Charge {
     /// By how much the request makes the virtual start of its project's flow grow.
     fn virtual_cost(&self) -> u64 {
         self.cost.saturating_mul(self.crowd)
@@ -131,7 +131,7 @@ struct UserFlow<W> {
 #[derive(Debug)]
 struct WaitingRequest<W> {
     id: u64,
-    share: Share,
+    charge: Charge,
     /// The virtual cost of the request in the flow of its user.
     user_cost: u64,
     waiter: W,
@@ -166,15 +166,15 @@ impl<W> Flow<W> {
     }
 
     /// Counts a request of a user as open. Returns its virtual cost in the flow of that user.
-    fn open(&mut self, share: &Share) -> u64 {
+    fn open(&mut self, charge: &Charge) -> u64 {
         let start = self.users_virtual_time;
-        let user = self.users.entry(share.user).or_insert_with(|| UserFlow {
+        let user = self.users.entry(charge.user).or_insert_with(|| UserFlow {
             virtual_start: start,
             open: 0,
             queue: VecDeque::new(),
         });
         user.open += 1;
-        share.cost.saturating_mul(user.open)
+        charge.cost.saturating_mul(user.open)
     }
 
     /// Charges a user for a request that runs now.
@@ -268,43 +268,43 @@ impl<W> FairPool<W> {
     }
 
     /// Takes a seat for a new request, if one is free for its project.
-    pub(crate) fn try_start(&mut self, share: Share) -> bool {
-        let of_project = self.flows.get(&share.project).map_or(0, |flow| flow.taken);
+    pub(crate) fn try_start(&mut self, charge: Charge) -> bool {
+        let of_project = self.flows.get(&charge.project).map_or(0, |flow| flow.taken);
         // No waiting request is passed over: while a seat is free, every waiting request is of a project that may not
         // have another seat.
         if !self.has_free_seat() || of_project >= self.seats_per_project_now() {
             return false;
         }
         let virtual_time = self.virtual_time;
-        let flow = self.flow(share.project);
+        let flow = self.flow(charge.project);
         flow.virtual_start = flow.virtual_start.max(virtual_time);
-        let virtual_start = flow.virtual_start.saturating_sub(share.lead());
-        let user_cost = flow.open(&share);
-        flow.start_user(share.user, user_cost);
+        let virtual_start = flow.virtual_start.saturating_sub(charge.lead());
+        let user_cost = flow.open(&charge);
+        flow.start_user(charge.user, user_cost);
         self.virtual_time = virtual_time.max(virtual_start);
-        self.start(share);
+        self.start(charge);
         true
     }
 
     /// Adds a request to the queue of its project. Each request has a greater `id` than the ones before it.
-    pub(crate) fn wait(&mut self, id: u64, share: Share, waiter: W) {
+    pub(crate) fn wait(&mut self, id: u64, charge: Charge, waiter: W) {
         let virtual_time = self.virtual_time;
-        let flow = self.flow(share.project);
-        let user_cost = flow.open(&share);
+        let flow = self.flow(charge.project);
+        let user_cost = flow.open(&charge);
         if flow.waiting == 0 {
             flow.virtual_start = flow.virtual_start.max(virtual_time);
         }
         flow.waiting += 1;
-        if let Some(user) = flow.users.get_mut(&share.user) {
+        if let Some(user) = flow.users.get_mut(&charge.user) {
             user.queue.push_back(WaitingRequest {
                 id,
-                share,
+                charge,
                 user_cost,
                 waiter,
             });
         }
         self.waiting += 1;
-        self.update_ready(share.project);
+        self.update_ready(charge.project);
     }
 
     /// Lets the next request run, and returns its waiter; none if no request waits for which a seat is free.
@@ -320,7 +320,7 @@ impl<W> FairPool<W> {
         flow.start_user(user, request.user_cost);
         self.waiting -= 1;
         self.virtual_time = self.virtual_time.max(rank.virtual_start);
-        self.start(request.share);
+        self.start(request.charge);
         Some(request.waiter)
     }
 
@@ -405,15 +405,15 @@ impl<W> FairPool<W> {
     }
 
     /// Takes a seat, and charges the project.
-    fn start(&mut self, share: Share) {
-        if let Some(flow) = self.flows.get_mut(&share.project) {
+    fn start(&mut self, charge: Charge) {
+        if let Some(flow) = self.flows.get_mut(&charge.project) {
             flow.taken += 1;
             self.taken += 1;
             let start = flow.virtual_start.max(self.virtual_time);
-            flow.virtual_start = start.saturating_add(share.virtual_cost());
+            flow.virtual_start = start.saturating_add(charge.virtual_cost());
             self.latest_start = self.latest_start.max(flow.virtual_start);
         }
-        self.update_ready(share.project);
+        self.update_ready(charge.project);
     }
 
     /// Adds the flow of a project to the set of ready flows, or removes it, as its present state requires.
@@ -434,10 +434,10 @@ impl<W> FairPool<W> {
         let Some(request) = flow.next_request() else {
             return;
         };
-        let start = flow.virtual_start.saturating_sub(request.share.lead());
+        let start = flow.virtual_start.saturating_sub(request.charge.lead());
         let rank = Rank {
             virtual_start: start.max(self.virtual_time),
-            virtual_cost: request.share.virtual_cost(),
+            virtual_cost: request.charge.virtual_cost(),
             order: self.next_order,
         };
         self.next_order += 1;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::cost::{CostTable, Kind, building_cost};
-use crate::fair_pool::Share;
+use crate::fair_pool::Charge;
 use crate::options::{AdmissionOptions, Seats};
 use crate::pool::{Hold, Pool};
 use crate::pool_kind::PoolKind;
@@ -211,7 +211,7 @@ impl<W> TenantLevel<W> {
         let estimate = self.costs.estimate(request.kind, request.instances);
         let pool = self.costs.pool(request.kind, request.instances);
         let crowd = self.open.get(&project).copied().unwrap_or(0) + 1;
-        let share = Share {
+        let charge = Charge {
             project,
             user: request.user,
             cost: estimate,
@@ -227,7 +227,7 @@ impl<W> TenantLevel<W> {
             is_taken: true,
             is_refused: false,
         };
-        if self.pool(pool).fair.try_start(share) {
+        if self.pool(pool).fair.try_start(charge) {
             self.open.insert(project, crowd);
             return Ok(Arrival::Started(seat));
         }
@@ -239,7 +239,7 @@ impl<W> TenantLevel<W> {
             seat,
             waiter: waiter(),
         };
-        self.pool(pool).fair.wait(id, share, queued);
+        self.pool(pool).fair.wait(id, charge, queued);
         self.open.insert(project, crowd);
         Ok(Arrival::Waiting(Ticket {
             id,

@@ -88,8 +88,10 @@ fn event() -> impl Strategy<Value = Event> {
 struct World {
     level: TenantLevel<u64>,
     now: Duration,
+    /// The number of the next request.
     next: u64,
     running: Vec<(u64, Seat)>,
+    /// The requests that run after they gave their seat back early.
     given_back: Vec<(u64, Seat)>,
     waiting: BTreeMap<u64, Ticket>,
     accepted: usize,

@@ -54,6 +54,7 @@ struct Outcome {
     longest_wait: Duration,
 }
 
+/// What happens at a time of the simulation.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
     Send { client: usize },
@@ -73,6 +74,7 @@ struct Simulation {
     groups: Vec<Group>,
     outcomes: Vec<Outcome>,
     clients: Vec<Client>,
+    /// What is going to happen, the earliest first.
     agenda: BinaryHeap<Reverse<(Duration, Happening)>>,
 }
 
@@ -167,7 +169,9 @@ impl Simulation {
     }
 }
 
+/// The first part of a simulation, in which the level learns what the requests cost.
 const LEARNING: Duration = Duration::from_secs(1);
+/// How long a simulation lasts, in simulated time.
 const TIME: Duration = Duration::from_secs(10);
 
 #[test]

@@ -78,8 +78,8 @@ pub(crate) fn method_label(method: &Method) -> &'static str {
     }
 }
 
-/// A client's address, which this type formats faster: the `Display` of an address takes as long as the rest of a log
-/// line.
+/// A client's address. This type formats it faster than the address's own `Display`, which takes as long as the rest of
+/// a log line.
 struct Peer(SocketAddr);
 
 impl fmt::Display for Peer {

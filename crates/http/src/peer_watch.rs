@@ -1,7 +1,7 @@
 //! Notices that a client closes its connection while its request waits for a seat.
 //!
 //! Hyper does not read from a connection while it answers a request, so it does not notice when the client ends its
-//! sending direction. While a request waits, the layer above the socket checks for that end.
+//! sending direction. While a request waits, the layer above the socket (`TimedStream`) checks for that end.
 
 use std::future::poll_fn;
 use std::pin::Pin;

@@ -52,7 +52,8 @@ fn later_protocol() -> DescriptorPool {
     DescriptorPool::from_file_descriptor_set(files).unwrap()
 }
 
-/// Messages of a type with a value in every field, one for each choice of a `oneof`.
+/// Messages of a type with a value in every field, one for each choice of a `oneof`. Adds the names of the type, and of
+/// the types of its fields, to `tested`.
 fn complete_messages(
     descriptor: &MessageDescriptor,
     release: Release,

@@ -40,6 +40,7 @@ struct FakeReplica {
     streams: Mutex<Vec<Stream>>,
 }
 
+/// This replica's end of the stream of one follower.
 struct Stream {
     start: FollowStart,
     from_follower: mpsc::Receiver<ToLeader>,

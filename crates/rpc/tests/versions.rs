@@ -30,10 +30,12 @@ use tonic::{Code, Request, Response, Status};
 use uuid::Uuid;
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+/// The versions of an older release, which are fewer than this release supports.
 const OLDER: Versions = Versions {
     oldest: 2,
     newest: 2,
 };
+/// The versions of a newer release, some of which this release supports.
 const NEWER: Versions = Versions {
     oldest: 3,
     newest: 4,

@@ -19,7 +19,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// An identity from two PEM texts: the chain, beginning with the own certificate, and the key.
+    /// An identity from two PEM texts: the chain, its own certificate first, and its key.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Validation of a value against a schema.
 //!
 //! Messages, and the choice of the violation that is reported, follow the `jsonschema` library, because clients and
-//! tests depend on them. The violation with the greatest [`Rank`] is reported: that is one of those nearest to the top
-//! of the value. Of several with the same rank, the first one is reported.
+//! tests depend on them. The violation with the greatest [`Rank`] is reported, which is one with the shortest path into
+//! the value. Of several violations with the same rank, the first one is reported.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

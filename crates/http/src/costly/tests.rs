@@ -18,6 +18,7 @@ fn new_executor(running_max: usize, waiting_per_caller_max: usize) -> CostlyExec
 #[tokio::test]
 async fn a_caller_with_many_requests_waits_for_itself() {
     let executor = new_executor(1, 50);
+    // Each request needs a permit to end, so that none ends before all of them wait.
     let limiter = Arc::new(Semaphore::new(0));
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = JoinSet::new();
@@ -130,6 +131,7 @@ async fn one_short_request_runs_beside_the_long_ones_of_its_caller() {
 #[tokio::test]
 async fn short_and_long_requests_of_a_caller_take_turns() {
     let executor = new_executor(1, 50);
+    // Each request needs a permit to end, so that none ends before all of them wait.
     let limiter = Arc::new(Semaphore::new(0));
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = JoinSet::new();
