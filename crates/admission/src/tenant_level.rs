@@ -299,8 +299,8 @@ impl<W> TenantLevel<W> {
     /// Ends a request that kept a processor busy for this time.
     ///
     /// The project is charged for the time that the request really took. While several projects are present, the seat
-    /// may be held for a while, and the end of the hold is returned. The seat of a cheap request is held from the
-    /// project of the request only; that of another request is held from all projects.
+    /// may be held for a while. Then the end of the hold is returned, otherwise none. The seat of a cheap request is
+    /// held only from the project of the request; that of another request is held from all projects.
     #[must_use = "the hold ends at that time only if somebody calls `start_next`"]
     pub fn finish(&mut self, seat: Seat, busy: Duration, now: Duration) -> Option<Duration> {
         let IncomingRequest {

@@ -117,6 +117,7 @@ impl<'a> Scanner<'a> {
         self.0 = self.0.trim_start_matches([' ', '\t']);
     }
 
+    /// Skips this character; false if another one comes next.
     fn skip_char(&mut self, wanted: char) -> bool {
         match self.0.strip_prefix(wanted) {
             Some(remaining) => {
@@ -127,6 +128,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// The token that comes next, if one does.
     fn parse_token(&mut self) -> Option<&'a str> {
         let end = self
             .0
@@ -154,6 +156,7 @@ impl<'a> Scanner<'a> {
         None
     }
 
+    /// The media range that comes next; none if it is malformed.
     fn parse_range(&mut self) -> Option<Range> {
         let type_part = self.parse_token()?;
         let subtype = self.skip_char('/').then(|| self.parse_token())??;
@@ -198,7 +201,7 @@ fn is_token(character: char) -> bool {
     character.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(character)
 }
 
-/// Parses a weight, `0` to `1` with at most three digits after the dot, in thousandths.
+/// Parses a weight, `0` to `1` with at most three digits after the dot, in thousandths; none for any other text.
 fn parse_weight(text: &str) -> Option<u16> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {

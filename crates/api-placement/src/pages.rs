@@ -72,7 +72,7 @@ impl Page {
         Page::AppendLost,
     ];
 
-    /// The page at a path.
+    /// The page at a path, if there is one.
     pub(crate) fn find(path: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|page| page.path() == path)
     }

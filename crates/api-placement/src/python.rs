@@ -17,7 +17,7 @@ const DIGIT_ZEROS: [u32; 66] = [
     0x1D7CE, 0x1D7D8, 0x1D7E2, 0x1D7EC, 0x1D7F6, 0x1E140, 0x1E2F0, 0x1E950, 0x1FBF0,
 ];
 
-/// The value of a decimal digit of any script.
+/// The value of a decimal digit of any script; none for any other character.
 fn digit_value(character: char) -> Option<u8> {
     if character.is_ascii() {
         return character
@@ -43,7 +43,7 @@ fn is_space(character: char) -> bool {
 }
 
 /// `int(text)`: it accepts surrounding white space, a sign, digits of any script, and single
-/// underscores between digits.
+/// underscores between digits. None for any other text.
 ///
 /// A number too large for `i128` becomes the nearest `i128`: it is beyond all limits either way.
 pub(crate) fn int(text: &str) -> Option<i128> {

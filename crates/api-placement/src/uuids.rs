@@ -2,7 +2,8 @@
 
 use uuid::Uuid;
 
-/// Parses only the canonical form of a UUID: lower case with dashes. Paths and keys allow no other form.
+/// Parses the canonical form of a UUID: lower case with dashes. None for any other text: paths and keys allow no other
+/// form.
 pub(crate) fn parse_canonical(text: &str) -> Option<Uuid> {
     let bytes = text.as_bytes();
     if bytes.len() != 36 || bytes.iter().any(u8::is_ascii_uppercase) {
@@ -25,7 +26,7 @@ pub(crate) fn is_uuid_like(text: &str) -> bool {
     parse_canonical(text).is_some() || hex_digits(text).is_some()
 }
 
-/// Parses a UUID in any form that [`is_uuid_like`] accepts.
+/// Parses a UUID in any form that [`is_uuid_like`] accepts; none for any other text.
 pub(crate) fn parse_any_form(text: &str) -> Option<Uuid> {
     parse_canonical(text).or_else(|| Uuid::try_parse(&hex_digits(text)?).ok())
 }

@@ -103,7 +103,7 @@ impl ChunkedResponse {
         }
     }
 
-    /// The next piece; between two pieces the other connections of the thread are served.
+    /// The next piece; none after the last one. Between two pieces the other connections of the thread are served.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if !self.has_yielded {
             self.has_yielded = true;

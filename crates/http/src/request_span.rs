@@ -11,13 +11,13 @@ const TRACEPARENT: &str = "traceparent";
 pub(crate) struct RequestSpan(Option<OpenSpan>);
 
 impl RequestSpan {
-    /// Begins the span of a request, below that of its caller; looks at nothing unless traces are recorded. `method` is the
-    /// label of its method.
+    /// Begins the span of a request, as a child of the caller's span. Does nothing unless traces are recorded. `method`
+    /// is the label of the request's method.
     pub(crate) fn begin(parts: &Parts, method: &'static str) -> Self {
         let Some(tracer) = tracer() else {
             return Self(None);
         };
-        // Of several headers, which a caller may not send, none counts.
+        // A caller may send only one such header; if there are several, none counts.
         let mut headers = parts.headers.get_all(TRACEPARENT).iter();
         let header = headers.next().filter(|_| headers.next().is_none());
         let header = header.and_then(|header| header.to_str().ok());
@@ -30,7 +30,7 @@ impl RequestSpan {
         Self(span)
     }
 
-    /// The span as the parent of others.
+    /// The span as the parent of others; none if the request is not recorded.
     pub(crate) fn context(&self) -> Option<SpanContext> {
         self.0.as_ref().map(OpenSpan::context)
     }

@@ -127,7 +127,7 @@ impl Authorizer {
     }
 }
 
-/// The address of a caller.
+/// The address of a caller; none if the request did not come over a connection of this server.
 pub(crate) fn remote_of<T>(request: &Request<T>) -> Option<SocketAddr> {
     request.extensions().get::<Caller>().map(Caller::remote)
 }

@@ -25,6 +25,7 @@ const NOT_SUPPORTED: &str = "of the protocol is not known here";
 pub(crate) struct AgreedVersion(Arc<AtomicU32>);
 
 impl AgreedVersion {
+    /// The agreed version; none until client and server have agreed.
     pub(crate) fn version(&self) -> Option<u32> {
         let version = self.0.load(Ordering::Relaxed);
         (version != 0).then_some(version)

@@ -99,6 +99,7 @@ fn seconds(value: &Value<'_>) -> Option<i64> {
     Some(time.duration_since(EPOCH).as_secs())
 }
 
+/// The number that these ASCII digits make; none if there is any other character, or no digit.
 fn number(digits: &[u8]) -> Option<i16> {
     let is_number = digits.iter().all(u8::is_ascii_digit);
     let digits = std::str::from_utf8(digits).ok().filter(|_| is_number)?;

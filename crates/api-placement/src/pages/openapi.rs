@@ -169,6 +169,7 @@ fn operation_id(path: &str, method: &str) -> String {
     format!("{}{}", method.to_lowercase(), name.trim_end_matches('_'))
 }
 
+/// The schema of an operation's query; none if it has no parameters.
 fn query_schema(route: Route, method: &str, version: Microversion) -> Option<&'static Schema> {
     match (route, method) {
         (Route::Providers, "GET") => Some(schemas::providers::list(version)),
@@ -179,6 +180,7 @@ fn query_schema(route: Route, method: &str, version: Microversion) -> Option<&'s
     }
 }
 
+/// The schema of an operation's body; none if it has no body.
 fn body_schema(route: Route, method: &str, version: Microversion) -> Option<&'static Schema> {
     match (route, method) {
         (Route::ResourceClasses, "POST") | (Route::ResourceClass, "PUT") => {

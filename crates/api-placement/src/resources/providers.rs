@@ -200,7 +200,7 @@ const PROVIDER_BYTES: usize = 820;
 const TOO_MANY_ADVICE: &str = "Ask with filters, or raise the limit.";
 
 impl ProviderCollector {
-    /// Reads one slice. Returns the collection once it is complete.
+    /// Reads one slice. Returns the collection once it is complete, none before.
     fn run_slice(&mut self, state: &State, query: &ProviderQuery) -> Option<ApiResult<Self>> {
         let word_count = state.provider_slots().div_ceil(64);
         // A query for one tree reads only the tree's providers, so it needs a single slice.

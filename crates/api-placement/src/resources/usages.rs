@@ -89,7 +89,7 @@ const CONSUMERS_PER_SLICE: usize = 8_192;
 const SLICED_STARTS_MAX: u32 = 8;
 
 impl UsageCollector {
-    /// Reads one slice. Returns the response once it is complete.
+    /// Reads one slice. Returns the response once it is complete, none before.
     fn run_slice(&mut self, state: &State, query: &UsageQuery<'_>) -> Option<Writer> {
         let structure = state.tree_changes().structure_version();
         if self.structure != structure {

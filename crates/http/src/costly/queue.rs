@@ -143,7 +143,8 @@ impl<W> FairQueue<W> {
         Some(next)
     }
 
-    /// The next request for a regular place: of the first caller in turn that may have another one.
+    /// The next request for a regular place: of the first caller in turn that may have another one; none if no such
+    /// place is free for anybody.
     fn next_for_regular(&mut self) -> Option<(Place, W)> {
         if self.is_full() {
             return None;
@@ -167,8 +168,9 @@ impl<W> FairQueue<W> {
         Some((self.start(caller, length)?, waiter))
     }
 
-    /// The next request for the extra place. It changes no caller's turn for the regular places: a caller whose short
-    /// requests come one after the other would otherwise always be the last one in turn for its long requests.
+    /// The next request for the extra place, if that is free. No caller's turn for the regular places changes by this:
+    /// a caller whose short requests come one after the other would otherwise always be the last one in turn for its
+    /// long requests.
     fn next_for_extra(&mut self) -> Option<(Place, W)> {
         if self.is_extra_taken || self.is_full() {
             return None;

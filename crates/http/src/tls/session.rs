@@ -53,7 +53,7 @@ impl TlsSession {
         })
     }
 
-    /// The name of the client's certificate for the log.
+    /// The name in the client's certificate, for the log; none if there is no certificate, or no name in it.
     pub(crate) fn client_name(&self) -> Option<&str> {
         self.client.as_ref().and_then(PeerNames::display_name)
     }

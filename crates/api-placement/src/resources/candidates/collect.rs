@@ -105,7 +105,7 @@ impl Collector {
         }
     }
 
-    /// Runs one slice. Returns the result once it is complete.
+    /// Runs one slice. Returns the result once it is complete, none before.
     pub(super) fn run_slice(
         &mut self,
         state: &State,
@@ -162,6 +162,7 @@ impl Collector {
         is_complete.then(|| self.finish()).flatten()
     }
 
+    /// The result with the collected data of a large response, once that is complete.
     fn finish(&mut self) -> Option<ApiResult<CollectResult>> {
         self.large
             .take()
