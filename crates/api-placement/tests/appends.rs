@@ -27,6 +27,7 @@ async fn poll_once(request: &mut Pin<&mut impl Future<Output = Answer>>) {
 async fn setting_traits_does_not_wait_for_the_changes_of_others() {
     let faults = Faults::new();
     let journal = Faulty::new(MemoryJournal::new(), faults.clone());
+    // The empty text stands for the default policies.
     let service = service_on(journal, HttpOptions::default(), Options::default(), "").await;
     create_host(&service, HOST).await;
     // From here on each append waits until the test lets it through.

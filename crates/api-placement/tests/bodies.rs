@@ -71,6 +71,7 @@ fn send_stuck_body(
     let service = Arc::clone(service);
     tokio::spawn(async move {
         let request = request.expect("a request");
+        // There is no connection, so there is no address of the client.
         placewright_http::handle(&service, request, None)
             .await
             .status()

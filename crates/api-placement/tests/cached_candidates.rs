@@ -17,6 +17,7 @@ use placewright_placement::{Command, Timestamp};
 
 /// A service on an engine that other services may use, too.
 fn service_of(engine: &Engine<ControlMachine>) -> Arc<PlacementService> {
+    // The empty text stands for the default policies.
     ApiParts::on_engine(engine, HttpOptions::default(), "").service()
 }
 

@@ -50,6 +50,7 @@ async fn service_and_engine(
 ) -> (Arc<PlacementService>, ControlEngine) {
     let engine = Engine::open(MemoryJournal::new(), Options::default(), ()).unwrap();
     submit(&engine, Command::SyncStandardNames { at: fixed_time() }).await;
+    // The empty text stands for the default policies.
     let service = ApiParts::on_engine(&engine, options, "").service();
     (service, engine)
 }

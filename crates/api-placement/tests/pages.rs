@@ -21,6 +21,7 @@ use serde_json::Value;
 async fn a_service_is_not_ready_while_its_store_fails() {
     let faults = Faults::new();
     let journal = Faulty::new(MemoryJournal::new(), faults.clone());
+    // The empty text stands for the default policies.
     let service = service_on(journal, HttpOptions::default(), Options::default(), "").await;
     let ready = async || get("/readyz").send(&service).await;
     let change = async |status| {
@@ -56,6 +57,7 @@ async fn public_pages_need_neither_token_nor_version() {
         .await;
     get("/nope/at/all").send(&service).await;
     let public_request = |path| {
+        // An empty header is not sent.
         get(path)
             .header("x-auth-token", "")
             .version("placement nonsense")

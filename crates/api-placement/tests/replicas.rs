@@ -41,6 +41,7 @@ async fn replicas_on_one_journal(count: u64) -> (MemoryJournal, Vec<Replica>) {
         let at = Timestamp::from_seconds(1_790_000_000);
         let names = submit_placement(&engine, Command::SyncStandardNames { at });
         names.await.unwrap().unwrap();
+        // The empty text stands for the default policies.
         let service = ApiParts::on_engine(&engine, HttpOptions::default(), "").service();
         // After a hand-over by this replica, the next one in turn leads.
         let (replica, next) = (engine.replica(), origin % count + 1);

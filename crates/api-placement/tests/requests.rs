@@ -7,7 +7,7 @@ use placewright_http::{Cors, HttpOptions};
 async fn checks_are_made_in_the_order_of_the_reference() {
     let service = service(HttpOptions::default()).await;
     // Each request passes the checks that the requests before it failed, and fails all later checks. Two of them fail
-    // because of the version.
+    // because of the version. An empty header is not sent.
     let wrong_in_all = || {
         call("PATCH", "/nope")
             .header("x-auth-token", "")

@@ -61,6 +61,7 @@ async fn no_certificate_is_issued_for_a_folder_that_cannot_be_written() {
         ..Services::default()
     };
     let options = ServeOptions {
+        // The revocation list is the one in the folder.
         credentials: Some(Credentials::load(&own_folder, None).unwrap()),
         ..ServeOptions::default()
     };

@@ -57,6 +57,7 @@ fn issue_and_load(authority: &Authority, folder: &Path, role: Role) -> Arc<Crede
 }
 
 impl Installation {
+    /// If a token is given, callers over loopback that have it need no TLS.
     async fn new(token: Option<Token>) -> Self {
         Self::with(ServeOptions {
             token,

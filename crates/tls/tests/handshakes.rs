@@ -32,6 +32,7 @@ fn server(pem: &Pem, clients: ClientCertificates, tickets: &Tickets) -> Arc<Serv
     settings.config().unwrap()
 }
 
+/// A client that trusts this authority, with a certificate if one is given.
 fn client(ca: &Ca, client_pem: Option<&Pem>) -> Arc<ClientConfig> {
     let settings = ClientSettings {
         authorities: authorities(ca),

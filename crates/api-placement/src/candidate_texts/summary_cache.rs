@@ -86,6 +86,7 @@ impl SummaryCache {
                 continue;
             }
             let mut writer = Writer::with_capacity(512);
+            // As in `write`.
             write_summary(&mut writer, state, *provider, None, Microversion::MAX);
             let text = Bytes::from(writer.finish());
             bytes += text.len();

@@ -120,6 +120,7 @@ fn modified_at(provider: &Provider) -> i64 {
 fn parse(request: &RoutedRequest<'_>) -> ApiResult<ProviderQuery> {
     let query = request.query(schemas::providers::list(request.version))?;
     // The order of parsing decides which of several errors is reported.
+    // The suffix is empty, because a query for providers has no groups.
     let aggregates = filters::aggregates(&query, "", request.version)?;
     let traits = filters::traits(&query, "required", request.version)?;
     let resources = query.get("resources").map(filters::amounts).transpose()?;

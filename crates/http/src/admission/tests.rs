@@ -150,6 +150,7 @@ fn request(token: &str, path: &str) -> Request<Empty<Bytes>> {
 async fn send(service: &Arc<Service>, token: &str) -> JoinHandle<Response<Body>> {
     let service = Arc::clone(service);
     let request = request(token, "/work");
+    // There is no connection, so there is no address of the client.
     let sent = tokio::spawn(async move { handle(&service, request, None).await });
     for _ in 0..10 {
         yield_now().await;

@@ -277,6 +277,7 @@ impl From<proto::Batch> for EntryBatch {
 fn reply_to_proto((number, outcome): (u64, HandedOutcome)) -> proto::Reply {
     let outcome = match outcome {
         HandedOutcome::NoEntry(sequence) => Outcome::NoEntryAt(sequence),
+        // The value of this variant has no meaning.
         HandedOutcome::NotLeading => Outcome::NotLeading(true),
         HandedOutcome::Failed(failure) => Outcome::Failure(failure.into()),
     };

@@ -225,6 +225,7 @@ pub(crate) struct TestServer {
 }
 
 impl TestServer {
+    /// Starts a server. If a token is given, its callers need it.
     pub(crate) fn start(
         listener: TcpListener,
         fake_cell: &Arc<FakeCell>,
