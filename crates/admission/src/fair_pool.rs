@@ -56,8 +56,8 @@ impl Charge {
     }
 }
 
-/// By what flows that are ready are ordered: those that have a waiting request and may have another seat. The smallest
-/// rank is served first.
+/// The rank of a flow among those that are ready, which means that they have a waiting request and may have another
+/// seat. The flow with the smallest rank is served first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     /// The virtual start of the flow's next request: its lead is subtracted, but it is at least the virtual time.

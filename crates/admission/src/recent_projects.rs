@@ -11,8 +11,7 @@ const PRESENT_FOR: Duration = Duration::from_secs(1);
 pub(crate) struct RecentProjects {
     /// The project of the last request, with the time of that request.
     last: Option<(u64, Duration)>,
-    /// Of the projects other than that of `last`, the one that sent a request most lately, with the time of that
-    /// request.
+    /// The most recent request of any project other than that of `last`: the project and the time.
     last_of_another: Option<(u64, Duration)>,
 }
 

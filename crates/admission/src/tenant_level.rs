@@ -328,8 +328,9 @@ impl<W> TenantLevel<W> {
         }
         let took = now.saturating_sub(seat.taken_at);
         // The seat is held for as long as the request had it, so that a processor is idle for projects that wait for
-        // each response. The time on the processor is enough in two cases: another project waits for a seat of the
-        // pool; or the request began while its project was alone, beside others of the project, and so took longer.
+        // each response. It is held only for as long as the request used a processor if another project waits for a
+        // seat of the pool, or if the request began while its project was alone: then it ran beside many others of the
+        // project, and so took longer.
         let fair = &self.pool(seat.pool).fair;
         let is_awaited = fair.waiting() > fair.waiting_of(project);
         let is_short = is_awaited || !seat.was_shared;

@@ -73,7 +73,7 @@ pub(crate) fn parse_bounded(body: &[u8], values_max: usize) -> Result<Json<'_>, 
 }
 
 impl<'a> Json<'a> {
-    /// The member called `key` of an object; none if there is none, or the value is no object.
+    /// The member called `key` of an object; none if the object lacks it, or if this is no object.
     pub(crate) fn get(&self, key: &str) -> Option<&Json<'a>> {
         self.members()
             .iter()

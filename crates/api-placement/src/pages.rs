@@ -41,7 +41,7 @@ pub(crate) enum Page {
     Status,
     /// A request to let another replica lead.
     HandOver,
-    /// A request to append the entries that the store has lost to it again.
+    /// A request to append again the entries that the store has lost.
     AppendLost,
 }
 

@@ -113,7 +113,7 @@ fn items(answer: &Answer, key: &str) -> Vec<Value> {
     answer.json()[key].as_array().unwrap().clone()
 }
 
-/// Many queries ask for all candidates, for which each needs several slices. After them one query asks for ten.
+/// Many queries ask for all candidates, and each of them takes several slices. Then one query asks for ten candidates.
 #[tokio::test]
 async fn a_query_for_some_candidates_does_not_wait_for_many_queries_for_all() {
     let (service, _) = service_with_hosts(HttpOptions::default()).await;

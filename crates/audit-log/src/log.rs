@@ -162,7 +162,8 @@ struct Writer {
 impl Writer {
     fn run(mut self) {
         let mut lines = Vec::with_capacity(WRITE_BYTES);
-        // The empty list of the previous batch, in which the queue collects the next events.
+        // The list of the previous batch, empty by now: the queue collects the next events in it, without a new
+        // allocation.
         let mut recycled = Vec::new();
         loop {
             let mut batch = self.queue.take_batch(std::mem::take(&mut recycled));

@@ -111,7 +111,7 @@ impl EventQueue {
         }
     }
 
-    /// Waits for [`GATHER_TIME`], so that more events come; ends early if the queue gets half full or is closed.
+    /// Waits for [`GATHER_TIME`], in which more events may come; ends early if the queue gets half full or is closed.
     pub(crate) fn wait_for_more(&self) {
         let mut state = self.state.lock();
         if !state.is_closed && state.bytes < self.bytes_max / 2 {

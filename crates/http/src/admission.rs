@@ -138,8 +138,8 @@ impl AdmissionControl {
         self.0.is_enabled && self.0.tenants.is_shared()
     }
 
-    /// The pace to which requests for instances are limited while several projects send requests: one instance in each
-    /// such time; see [`TenantLevel::instance_time`](placewright_admission::TenantLevel::instance_time).
+    /// The time in which one instance is accepted while several projects send requests, which limits the pace of
+    /// requests for instances; see [`TenantLevel::instance_time`](placewright_admission::TenantLevel::instance_time).
     #[must_use]
     pub fn instance_time(&self) -> Duration {
         self.0.tenants.instance_time()

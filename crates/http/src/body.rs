@@ -266,8 +266,8 @@ fn too_large(bytes_max: usize) -> ApiError {
     ApiError::new(413, detail)
 }
 
-/// The result of a future that completes at its first or second poll; none if it does not. Most bodies arrive together
-/// with their head and need no timer, which would cost a lock that all threads share.
+/// The result of a future that completes at its first or second poll; none if it is pending after both. Most bodies
+/// arrive together with their head and need no timer, which would cost a lock that all threads share.
 async fn poll_twice<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     let mut is_second = false;
     std::future::poll_fn(|context| match future.as_mut().poll(context) {

@@ -141,8 +141,7 @@ pub trait Api: Send + Sync + 'static {
         Err(ApiError::new(500, "No body is expected."))
     }
 
-    /// The error when a body is longer than its route allows; `error` is the one that services return that have no
-    /// error of their own for this.
+    /// The error when a body is longer than its route allows. `error` is the usual one, which a service may replace.
     fn body_too_large(&self, request: &Self::Request, error: ApiError) -> ApiError {
         let _ = request;
         error

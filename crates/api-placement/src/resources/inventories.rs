@@ -192,7 +192,7 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         .with_cache_headers(request.has_cache_headers(), Some(request.received_s())))
 }
 
-/// The generation in the outcome of a command on inventories, which has no other outcome.
+/// The generation in the outcome of a command on inventories. Such a command has no other outcome.
 fn generation_of(outcome: &Outcome) -> u64 {
     match outcome {
         Outcome::Generation(generation) => *generation,

@@ -168,9 +168,9 @@ impl<W> FairQueue<W> {
         Some((self.start(caller, length)?, waiter))
     }
 
-    /// The next request for the extra place, if that is free. No caller's turn for the regular places changes by this:
-    /// a caller whose short requests come one after the other would otherwise always be the last one in turn for its
-    /// long requests.
+    /// The next request for the extra place, if that is free. This changes no caller's turn for the regular places. If
+    /// it did, a caller whose short requests come one after the other would always be the last one in turn for its long
+    /// requests.
     fn next_for_extra(&mut self) -> Option<(Place, W)> {
         if self.is_extra_taken || self.is_full() {
             return None;
