@@ -276,7 +276,7 @@ proptest! {
                 Arrival::Waiting(ticket) => level.leave(ticket, Departure::ClientGone),
             }
             // Each of the three pools keeps 1,024 idle flows, and up to 1,024 more until it forgets idle ones again.
-            // There are the flows of the two busy requests besides.
+            // Each of the two busy requests has one more flow.
             prop_assert!(level.projects() <= 3 * 2 * 1024 + 2, "{}", level.projects());
         }
     }

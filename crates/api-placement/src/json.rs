@@ -105,7 +105,8 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// A number without a fraction (`1` and `1.0` alike), or the nearest `i64` when it is larger.
+    /// The value of a number without a fraction (`1` and `1.0` alike), or the nearest `i64` if it is larger; none for
+    /// other values.
     pub(crate) fn integer(&self) -> Option<i64> {
         match self {
             Json::Int(number) => Some(*number),

@@ -54,7 +54,7 @@ pub(crate) struct PageRequest {
     version: Microversion,
     /// The `Last-Event-ID` header: the id of the last event that a client of the change stream received.
     last_event_id: Option<String>,
-    /// The headers of a request for a static page, which say which version of the page the client has cached; empty for
+    /// The headers of a request for the capabilities, which say which version of them the client has cached; empty for
     /// any other page.
     headers: HeaderMap,
 }

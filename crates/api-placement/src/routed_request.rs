@@ -185,7 +185,7 @@ impl<'a> RoutedRequest<'a> {
     }
 }
 
-/// The most JSON values of a body for each entry that a body may have.
+/// How many JSON values a body may have for each of the entries that `entries_max` allows.
 const VALUES_PER_ENTRY: usize = 32;
 /// The limit of JSON values is at least this, even in installations that allow few entries.
 const LOWEST_VALUES_MAX: usize = 10_000;

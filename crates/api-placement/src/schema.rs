@@ -52,7 +52,7 @@ impl Type {
 pub(crate) struct Schema {
     pub types: &'static [Type],
     pub pattern: Option<Pattern>,
-    /// 0 or 1; the message about a violation says `should be non-empty`.
+    /// 0 or 1, because the message about a violation is always `should be non-empty`.
     pub min_length: usize,
     pub max_length: usize,
     /// `format: uuid`; which forms are accepted depends on [`UuidForms`].

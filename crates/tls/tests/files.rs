@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::{Ca, Pem, shake_hands};
+use common::{Ca, EXPIRED, Pem, shake_hands};
 use placewright_tls::rustls::HandshakeKind;
 use placewright_tls::{
     Authorities, ClientFiles, ClientSettings, FileBacked, FileError, Identity, IdentityFiles,
@@ -206,7 +206,7 @@ fn a_renewed_certificate_is_loaded_unless_it_is_invalid_or_expired() {
 
     fs::write(directory.path("server.pem"), "no PEM").unwrap();
     assert!(matches!(server.reread(), Outcome::Invalid(_)));
-    directory.write(&directory.ca.issue(&["here"], &[], (2001, 2002), 3));
+    directory.write(&directory.ca.issue(&["here"], &[], EXPIRED, 3));
     let Outcome::Invalid(error) = server.reread() else {
         panic!("an expired certificate took the place of a good one");
     };

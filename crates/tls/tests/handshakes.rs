@@ -6,7 +6,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Ca, Pem, shake_hands};
+use common::{Ca, EXPIRED, Pem, VALID, shake_hands};
 use placewright_tls::rustls::{
     CertificateError, ClientConfig, Error, HandshakeKind, ProtocolVersion, ServerConfig,
 };
@@ -79,9 +79,9 @@ fn a_server_with_another_authority_or_name_or_an_expired_certificate_is_refused(
         handshake_error(&ca.good("here"), "there"),
         CertificateError::NotValidForNameContext { .. }
     ));
-    let old = ca.issue(&["here"], &[], (2001, 2002), 1);
+    let expired = ca.issue(&["here"], &[], EXPIRED, 1);
     assert!(matches!(
-        handshake_error(&old, "here"),
+        handshake_error(&expired, "here"),
         CertificateError::ExpiredContext { .. }
     ));
 }
@@ -100,12 +100,7 @@ fn clients_are_accepted_by_their_certificates() {
         ClientCertificates::Optional(authorities(&ca)),
         &tickets(),
     );
-    let client_pem = ca.issue(
-        &["agent.example"],
-        &["placewright://agent/1"],
-        (2020, 2100),
-        8,
-    );
+    let client_pem = ca.issue(&["agent.example"], &["placewright://agent/1"], VALID, 8);
     let (_, session) = shake_hands(&client(&ca, Some(&client_pem)), &required, "here").unwrap();
     let names = PeerNames::of(&session.peer_certificates().unwrap()[0]).unwrap();
     assert_eq!(names.dns, ["agent.example"]);
@@ -127,9 +122,9 @@ fn clients_are_accepted_by_their_certificates() {
     for server in [&required, &optional] {
         let unknown = handshake_error(Some(&other.good("agent")), server);
         assert_eq!(unknown, CertificateError::UnknownIssuer.into());
-        let old = handshake_error(Some(&ca.issue(&["agent"], &[], (2001, 2002), 9)), server);
+        let expired = handshake_error(Some(&ca.issue(&["agent"], &[], EXPIRED, 9)), server);
         assert!(matches!(
-            old,
+            expired,
             Error::InvalidCertificate(CertificateError::ExpiredContext { .. })
         ));
     }
@@ -148,15 +143,12 @@ fn revoked_certificates_are_refused_and_others_of_their_authority_are_not() {
         ClientCertificates::Required(bundle),
         &tickets(),
     );
-    let revoked = client(&ca, Some(&ca.issue(&["agent"], &[], (2020, 2100), REVOKED)));
+    let revoked = client(&ca, Some(&ca.issue(&["agent"], &[], VALID, REVOKED)));
     let (_, error) = shake_hands(&revoked, &server, "here")
         .map(|_| ())
         .unwrap_err();
     assert_eq!(error, CertificateError::Revoked.into());
-    let good = client(
-        &ca,
-        Some(&ca.issue(&["agent"], &[], (2020, 2100), REVOKED + 1)),
-    );
+    let good = client(&ca, Some(&ca.issue(&["agent"], &[], VALID, REVOKED + 1)));
     shake_hands(&good, &server, "here").unwrap();
 }
 

@@ -245,8 +245,8 @@ pub(crate) fn parse_inventories(inventories: &Json<'_>) -> ApiResult<Vec<(String
     inventories.members().iter().map(parse_inventory).collect()
 }
 
-/// The first refusal because of a provider: it does not exist, or has another generation than the
-/// client gave.
+/// The refusal because a provider does not exist, or has another generation than the client gave; none if the
+/// generation is the same.
 pub(super) fn first_refusal(state: &State, uuid: Uuid, given: u64) -> Option<Refusal> {
     let Some(provider) = state.provider_by_uuid(uuid) else {
         return Some(Refusal::ProviderNotFound { uuid });
@@ -271,8 +271,8 @@ pub(crate) async fn set(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let inventories = match parse_inventories(inventories_json) {
         Ok(inventories) => inventories,
         Err(error) => {
-            // Inventories that the schema does not cover are validated after the generation, so a
-            // refusal for the generation is reported instead.
+            // As in the reference, an inventory under a key that is not a class name is validated only after the
+            // generation. If the generation is refused, that refusal is reported instead.
             let earlier_refusal = request
                 .read(|state| first_refusal(state, provider, generation))
                 .await;
@@ -323,6 +323,7 @@ pub(crate) async fn delete_all(request: &RoutedRequest<'_>) -> ApiResult<Reply> 
     let provider = request.provider_uuid()?;
     let command = Command::SetInventories {
         provider,
+        // The client names no generation, so none is compared.
         generation: None,
         inventories: Vec::new(),
         // This only concerns new inventories, and there are none.

@@ -33,9 +33,9 @@ pub(crate) async fn reshape(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         match parse_replacement(key, replacement_json) {
             Ok(replacement) => inventories.push(replacement),
             Err(error) => {
-                // An inventory that the schema does not cover is validated after the provider's
-                // generation, so a refusal for that generation is reported instead. To check it, the
-                // provider is added without inventories.
+                // As in the reference, an inventory under a key that is not a class name is validated only after the
+                // provider's generation. If the generation is refused, that refusal is reported instead. So that the
+                // generation is compared, the provider is added without inventories.
                 inventories.extend(uuids::parse_canonical(key).map(|provider| {
                     InventoryReplacement {
                         provider,
@@ -79,8 +79,7 @@ pub(crate) async fn reshape(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 ///
 /// # Errors
 ///
-/// 400 when the provider cannot exist, or when an inventory that the schema does not cover is not
-/// valid.
+/// 400 when the provider cannot exist, or when an inventory under a key that is not a class name is not valid.
 fn parse_replacement(key: &str, replacement: &Json<'_>) -> ApiResult<InventoryReplacement> {
     let provider =
         uuids::parse_canonical(key).ok_or_else(|| refusals::reshape_provider_not_found(key))?;
@@ -92,7 +91,7 @@ fn parse_replacement(key: &str, replacement: &Json<'_>) -> ApiResult<InventoryRe
 }
 
 /// The first refusal because a provider of these replacements does not exist, or has another generation than the client
-/// gave.
+/// gave; none if there is no such provider.
 fn first_refusal(state: &State, replacements: &[InventoryReplacement]) -> Option<Refusal> {
     replacements.iter().find_map(|replacement| {
         let uuid = replacement.provider;

@@ -228,6 +228,7 @@ pub(crate) async fn delete_of_provider(request: &RoutedRequest<'_>) -> ApiResult
     let provider = request.provider_uuid()?;
     let command = Command::SetTraits {
         provider,
+        // The client names no generation, so none is compared.
         generation: None,
         traits: Vec::new(),
         at: request.received_at,

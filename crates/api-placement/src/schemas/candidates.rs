@@ -26,6 +26,7 @@ const GROUP_POLICY: Schema = Schema {
     ..TEXT
 };
 
+/// A query parameter whose name may end with the number of a group, such as `resources` or `resources1`.
 macro_rules! numbered {
     ($name:literal) => {
         (
@@ -35,6 +36,7 @@ macro_rules! numbered {
     };
 }
 
+/// A query parameter whose name may end with the suffix of a group, such as `resources` or `resources_NIC-1`.
 macro_rules! suffixed {
     ($name:literal) => {
         (
@@ -44,7 +46,7 @@ macro_rules! suffixed {
     };
 }
 
-/// A query of the versions that have only the group without a suffix.
+/// A query in a version without numbered groups: the parameters describe a single group.
 const fn ungrouped(properties: &'static [(&'static str, Schema)]) -> Schema {
     Schema {
         required: &["resources"],

@@ -302,7 +302,7 @@ fn spec(message: proto::Spec) -> Result<Spec, Status> {
             .map(rule)
             .collect::<Result<Vec<_>, _>>()?
             .into(),
-        // The body may have secrets in the clear, for the driver, so it is not printed.
+        // The body may contain secrets in the clear, which the driver needs, so the text is never logged.
         body: SharedText::hidden(message.body).into(),
         created_at: Timestamp(message.created_at_us),
         // These are not sent to agents.

@@ -17,6 +17,11 @@ use rcgen::{
 /// An authority with a self-signed certificate, which signs the certificates of tests.
 pub(crate) struct Ca(CertifiedIssuer<'static, KeyPair>);
 
+/// The years of certificates that are valid when the tests run, for [`Ca::issue`].
+pub(crate) const VALID: (i32, i32) = (2020, 2100);
+/// The years of certificates that have expired, for [`Ca::issue`].
+pub(crate) const EXPIRED: (i32, i32) = (2001, 2002);
+
 /// A certificate with its key, as PEM.
 pub(crate) struct Pem {
     pub(crate) certificate: String,
@@ -38,7 +43,8 @@ impl Ca {
         self.0.pem()
     }
 
-    /// A certificate for a server and a client, valid from the beginning of one year to that of another.
+    /// A certificate for a server or a client with these DNS names and URIs. It is valid from the beginning of the
+    /// first year to the beginning of the end year.
     pub(crate) fn issue(
         &self,
         dns: &[&str],
@@ -74,7 +80,7 @@ impl Ca {
 
     /// A certificate for this DNS name that is valid for a long time, with the serial number 7.
     pub(crate) fn good(&self, name: &str) -> Pem {
-        self.issue(&[name], &[], (2020, 2100), 7)
+        self.issue(&[name], &[], VALID, 7)
     }
 
     /// A list that revokes the certificate with this serial number.
