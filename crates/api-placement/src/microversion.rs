@@ -149,7 +149,7 @@ pub(crate) fn negotiate(headers: &HeaderMap) -> Result<Microversion, VersionErro
     }
 }
 
-/// Parses the form that most clients send, `placement 1.N`, without the rules for other forms.
+/// Parses the form that most clients send, `placement 1.N`; none for any other form, and for an unsupported version.
 fn parse_common_form(value: &[u8]) -> Option<Microversion> {
     let minor = match *value.strip_prefix(b"placement 1.")? {
         [ones @ b'0'..=b'9'] => ones - b'0',

@@ -167,7 +167,7 @@ fn strip_tags(text: &str) -> String {
     replace_tags(&plain, |_| Some(""))
 }
 
-/// Replaces each complete tag for which there is a replacement.
+/// Replaces each complete tag for which `replacement` returns a text; a tag for which it returns none stays.
 fn replace_tags(text: &str, replacement: impl Fn(&str) -> Option<&'static str>) -> String {
     let mut output = String::with_capacity(text.len());
     let mut remaining = text;

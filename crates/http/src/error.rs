@@ -107,7 +107,7 @@ impl ApiError {
         self
     }
 
-    /// Adds a `WWW-Authenticate` header.
+    /// Adds a `WWW-Authenticate` header, if a challenge is given.
     #[must_use]
     pub fn with_challenge(mut self, challenge: Option<String>) -> Self {
         if challenge.is_some() {

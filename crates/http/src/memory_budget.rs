@@ -101,7 +101,8 @@ impl MemoryBudget {
         }
     }
 
-    /// Holds `bytes` bytes, if they are free now. A request for more than the caller's share gets the whole share.
+    /// Holds `bytes` bytes; none if they are not free now. A request for more than the caller's share gets the whole
+    /// share.
     pub(crate) fn try_hold(&self, caller: Caller, bytes: usize) -> Option<MemoryPermit> {
         let units = self.units(bytes);
         let of_share = self.share_of(caller).try_acquire_many_owned(units).ok()?;

@@ -68,7 +68,7 @@ impl<'a> Query<'a> {
         Ok(Self(pairs))
     }
 
-    /// The value of a key; the last one if it is repeated.
+    /// The value of a key; the last one if it is repeated, and none if the query lacks it.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0

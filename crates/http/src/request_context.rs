@@ -122,6 +122,7 @@ impl<V> Drop for RequestContext<V> {
     /// Ends the request's span, and its entry of the audit log: the request was answered, or its client went away
     /// before.
     fn drop(&mut self) {
+        // The span of an answered request has ended already, and does not end again.
         self.span.end(self.route, self.request_id.as_str(), None);
         if let Some(entry) = self.audit.take() {
             entry.end(EndedRequest {

@@ -108,7 +108,7 @@ impl PeerChannel {
         Self::to_all_with(server_role, options, connector)
     }
 
-    /// As [`Self::to_all`], but with the connectors that `connector` makes.
+    /// As [`Self::to_all`], but with the connectors that `connector` makes; without TLS if it makes none.
     pub(crate) fn to_all_with(
         server_role: &str,
         options: &ClientOptions,

@@ -146,7 +146,7 @@ impl Claims {
 }
 
 /// The first refusal of the claims by the checks that come before those of the resources: of the consumers'
-/// generations, then of whether the providers exist.
+/// generations, then of whether the providers exist. None if both checks pass.
 fn first_refusal(state: &State, claims: &[ConsumerClaim]) -> Option<Refusal> {
     for claim in claims {
         let actual = state

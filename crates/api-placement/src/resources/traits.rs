@@ -69,7 +69,8 @@ impl TraitFilter {
     }
 }
 
-/// Writes an object with the traits, without its end, and returns the time of the newest trait.
+/// Writes an object with the traits, without its end, and returns the time of the newest trait; none if there is no
+/// trait.
 fn open_traits<'a>(writer: &mut Writer, traits: impl Iterator<Item = &'a Named>) -> Option<i64> {
     let mut last_modified = None;
     writer.open_object();

@@ -91,6 +91,7 @@ async fn a_caller_never_has_all_turns() {
         });
         yield_now().await;
     }
+    // Two of the nine requests run: one of the three places is left for others.
     assert_eq!(executor.waiting(), 7);
     assert_eq!(
         executor.run(Caller(2), WorkLength::Long, async { 7 }).await,
@@ -116,6 +117,7 @@ async fn one_short_request_runs_beside_the_long_ones_of_its_caller() {
         under_way.spawn(run_forever(WorkLength::Long));
         yield_now().await;
     }
+    // Two of the twenty requests run: one of the three places is left for others.
     assert_eq!(executor.waiting(), 18);
     let short = executor.run(Caller(1), WorkLength::Short, async { 7 });
     assert_eq!(short.await, Ok(7));
@@ -156,6 +158,7 @@ async fn short_and_long_requests_of_a_caller_take_turns() {
         .iter()
         .filter(|length| **length == WorkLength::Long);
     let long = long.count();
+    // About half of the first twelve requests are long.
     assert!((3..=7).contains(&long), "{order:?}");
 }
 
@@ -187,6 +190,7 @@ fn a_caller_with_many_short_requests_keeps_its_turn_for_long_ones() {
         let place = under_way.pop_front().unwrap();
         queue.end(place);
     }
+    // If short requests cost the caller its turn, its first long request would run much later.
     assert!(
         first_long_of_one.is_some_and(|first| first <= 12),
         "{first_long_of_one:?}"

@@ -18,8 +18,8 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// The socket of a connection without TLS, to be handed over. A connection with TLS cannot be handed over,
-    /// because its keys are in this process.
+    /// The socket of a connection without TLS, to be handed over; none for a connection with TLS, which cannot be
+    /// handed over, because its keys are in this process.
     pub(super) fn into_plain(self) -> Option<TcpStream> {
         match self {
             Self::Plain(stream) => Some(stream),
