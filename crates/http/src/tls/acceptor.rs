@@ -156,8 +156,8 @@ impl TlsAcceptor {
     }
 }
 
-/// Waits until the first byte of a connection arrives, which stays in the socket's buffer; or until the connection or the
-/// server ends.
+/// Waits until the first byte of a connection arrives, which stays in the socket's buffer; or until the connection or
+/// the server ends.
 async fn peek_beginning(
     stream: &mut TcpStream,
     wait: &FirstByteWait<'_>,
