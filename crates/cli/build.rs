@@ -1,6 +1,7 @@
 //! Tells the linker to make the release programs smaller, by a tenth: it packs relocations, and keeps one copy
-//! of functions whose code is the same. It also tells the linker to resolve all addresses at the start and to make
-//! their table read-only then, which rustc does not ask for with the flags of `.cargo/config.toml`.
+//! of functions whose code is the same. It also tells the linker to have all addresses resolved when a program starts,
+//! and their table made read-only then (full RELRO). With the flags of `.cargo/config.toml`, rustc does not ask for
+//! this.
 
 use std::env;
 use std::process::Command;

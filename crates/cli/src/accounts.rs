@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::cloud::{CloudArgs, SignedIn};
 use crate::credentials::read_password;
 
-/// The cloud of `clouds.yaml` whose user is the administrator.
+/// The cloud (an entry of `clouds.yaml`) whose user is the administrator. It is used if no cloud is named.
 const ADMINISTRATOR: &str = "placewright";
 
 /// Arguments of `placewright user`.
@@ -207,13 +207,13 @@ impl RoleArgs {
         run(&self.cloud, async |api| match &self.command {
             RoleCommand::List => list(api, "role", &["id", "name"]).await,
             RoleCommand::Assignments => list_assignments(api).await,
-            RoleCommand::Add(of) => {
-                let user = find(api, "user", &of.user).await?;
-                set_role(api, Method::PUT, (&user, &of.project, &of.role)).await
+            RoleCommand::Add(role) => {
+                let user = find(api, "user", &role.user).await?;
+                set_role(api, Method::PUT, (&user, &role.project, &role.role)).await
             }
-            RoleCommand::Remove(of) => {
-                let user = find(api, "user", &of.user).await?;
-                set_role(api, Method::DELETE, (&user, &of.project, &of.role)).await
+            RoleCommand::Remove(role) => {
+                let user = find(api, "user", &role.user).await?;
+                set_role(api, Method::DELETE, (&user, &role.project, &role.role)).await
             }
         })
     }
@@ -246,6 +246,7 @@ impl PasswordArgs {
     }
 }
 
+/// Prints a random password. One that the caller chose is not printed.
 fn say_password(name: &str, password: &str, is_random: bool) -> anyhow::Result<()> {
     match is_random {
         true => output::print(&format!("the password of {name}: {password}\n")),
@@ -258,17 +259,17 @@ fn text(value: &Value) -> &str {
 }
 
 /// The id of the object of a kind, such as `user`, that has this name.
-async fn find(api: &SignedIn, what: &str, name: &str) -> anyhow::Result<String> {
-    let all = api.call(Method::GET, &format!("/{what}s"), None).await?;
-    let rows = all[format!("{what}s")].as_array();
+async fn find(api: &SignedIn, kind: &str, name: &str) -> anyhow::Result<String> {
+    let all = api.call(Method::GET, &format!("/{kind}s"), None).await?;
+    let rows = all[format!("{kind}s")].as_array();
     let mut rows = rows.into_iter().flatten();
     let row = rows.find(|row| row["name"] == name);
-    let row = row.with_context(|| format!("there is no {what} {name}"))?;
+    let row = row.with_context(|| format!("there is no {kind} {name}"))?;
     Ok(text(&row["id"]).to_owned())
 }
 
-async fn delete(api: &SignedIn, what: &str, name: &str) -> anyhow::Result<()> {
-    let path = format!("/{what}s/{}", find(api, what, name).await?);
+async fn delete(api: &SignedIn, kind: &str, name: &str) -> anyhow::Result<()> {
+    let path = format!("/{kind}s/{}", find(api, kind, name).await?);
     api.call(Method::DELETE, &path, None).await?;
     Ok(())
 }
@@ -280,6 +281,8 @@ async fn change_user(api: &SignedIn, name: &str, fields: Value) -> anyhow::Resul
     Ok(())
 }
 
+/// Gives a user a role in a project with PUT, or takes it away with DELETE. The user is given by its id, the project
+/// and the role by their names.
 async fn set_role(
     api: &SignedIn,
     method: Method,
@@ -293,9 +296,9 @@ async fn set_role(
 }
 
 /// Prints these fields of all objects of a kind, a line for each.
-async fn list(api: &SignedIn, what: &str, fields: &[&str]) -> anyhow::Result<()> {
-    let all = api.call(Method::GET, &format!("/{what}s"), None).await?;
-    let rows = all[format!("{what}s")].as_array();
+async fn list(api: &SignedIn, kind: &str, fields: &[&str]) -> anyhow::Result<()> {
+    let all = api.call(Method::GET, &format!("/{kind}s"), None).await?;
+    let rows = all[format!("{kind}s")].as_array();
     let rows = rows.into_iter().flatten().map(|row| {
         let cells = fields.iter().map(|field| match &row[*field] {
             Value::String(text) => text.clone(),

@@ -41,8 +41,11 @@ struct Finding {
     id: String,
     cell: Option<String>,
     host: Option<String>,
+    /// The inconsistency, as a sentence.
     what: String,
+    /// What the repair does; absent if there is no repair.
     repair: Option<String>,
+    /// `done`, or why the finding was not repaired; absent if no repair was asked for.
     outcome: Option<String>,
 }
 

@@ -32,7 +32,8 @@ pub(crate) struct Client {
 /// The time-out of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The version of the compute API in which the events of actions have their hosts and details.
+/// The microversion in which commands ask the compute API. It has the hosts and details of the events of server
+/// actions.
 const COMPUTE_VERSION: &str = "compute 2.96";
 
 impl Client {
@@ -124,7 +125,7 @@ impl Client {
         }
         let mut request = reqwest::Client::builder()
             .timeout(REQUEST_TIMEOUT)
-            // A server to which a redirect leads may not see the credentials.
+            // A server to which a redirect leads must not see the credentials.
             .redirect(reqwest::redirect::Policy::none())
             .build()?
             .request(method, url)
@@ -153,8 +154,8 @@ impl Client {
     }
 }
 
-/// The detail of an error of the Placement API, without the phrase that all errors of its status
-/// share.
+/// The detail of an error of the Placement API, without the phrase that all errors of its status share; or the message
+/// of an error of another API. `None` if the body has neither.
 fn detail(error: &Value) -> Option<&str> {
     let detail = error
         .pointer("/errors/0/detail")

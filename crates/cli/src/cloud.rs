@@ -169,7 +169,7 @@ fn with_version(url: &str) -> String {
     }
 }
 
-/// The reason of a refusal, behind a colon.
+/// The reason of a refusal, as the end of an error's text: after a colon, or empty if the body names no reason.
 fn reason(body: &Value) -> String {
     let message = body.pointer("/error/message").and_then(Value::as_str);
     message.map_or_else(String::new, |message| format!(": {message}"))
@@ -182,7 +182,7 @@ fn client() -> anyhow::Result<reqwest::Client> {
     }
     let client = reqwest::Client::builder()
         .timeout(TIMEOUT)
-        // A server to which a redirect leads may not see the credentials.
+        // A server to which a redirect leads must not see the credentials.
         .redirect(reqwest::redirect::Policy::none())
         .build()?;
     Ok(client)

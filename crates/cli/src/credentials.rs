@@ -31,7 +31,7 @@ pub(crate) struct TokenArgs {
 }
 
 impl TokenArgs {
-    /// The token for requests, for which the user of the cloud signs in if a cloud is named and no token.
+    /// The token for requests. If a cloud is named and no token, the user of the cloud signs in to get one.
     ///
     /// # Errors
     ///

@@ -114,7 +114,7 @@ impl Fits {
             .question
             .client
             .get_from(&base, &format!("/flavors/{id}/os-extra_specs"))?;
-        // For a flavor without swap, older versions of the API have an empty text.
+        // For a flavor without swap, older versions of the API answer with an empty text in place of a number.
         let swap_mb = flavor["swap"].as_u64().unwrap_or(0);
         Ok(json!({
             "name": flavor["name"],
@@ -190,7 +190,8 @@ impl Fits {
     }
 }
 
-/// Adds a table of counts, the largest first.
+/// Adds a table of counts, the largest first. `elsewhere` is the number of instances that are in none of the rows'
+/// places.
 fn add_table(text: &mut String, title: &str, mut rows: Vec<(u64, String)>, elsewhere: u64) {
     if rows.is_empty() {
         return;

@@ -201,7 +201,7 @@ fn find_unreadable(journal: &mut SqliteJournal, problems: &mut Vec<String>) -> a
             Err(error) => problems.push(format!("entry {sequence}: {}", chain(&error))),
             Ok(record) => {
                 if let Err(error) = placewright_records::control::decode(record)
-                    // It may be the store of a cell, whose entries have other changes.
+                    // The store may be that of a cell, whose entries have other changes than control's.
                     && CellMachine::decode(record).is_err()
                 {
                     problems.push(format!("entry {sequence}: {}", chain(&error)));

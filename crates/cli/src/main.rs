@@ -138,8 +138,7 @@ fn main() -> ExitCode {
             } else {
                 eprintln!("placewright: {error:#}");
             }
-            // Errors in the user's input end with 2, as for a wrong command line; all others with
-            // 1.
+            // Errors in the user's input end with exit code 2, as a wrong command line does; all others with 1.
             if error.is::<ConfigErrors>() || error.is::<journal::BadArgument>() {
                 ExitCode::from(2)
             } else {
@@ -150,8 +149,8 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
-    // The setting is for commands that hold a large state in memory as long as they run. An agent must not set it,
-    // because the executables that its driver starts would inherit the setting.
+    // Small memory pages are for commands that hold a large state in memory as long as they run. An agent must not
+    // choose them, because the executables that its driver starts would inherit the setting.
     if matches!(
         command,
         Command::Up(_) | Command::Control(_) | Command::Cell(_)

@@ -163,6 +163,7 @@ impl PkiCommand {
                 }
                 let folder = WritableFolder::of(&out)?;
                 let key_request = KeyRequest::new()?;
+                // The authority's register names the operation that made a certificate.
                 let issued = authority.issue(&grant, &key_request.request, "issue")?;
                 folder.write(&key_request, &issued)?;
                 print(&show::holder(&out, Format::Text)?)
@@ -233,8 +234,8 @@ fn renew(directory: &Path, folder: &Path) -> anyhow::Result<()> {
 fn revoke(directory: &Path, serials: &[String], names: &[String]) -> anyhow::Result<()> {
     let authority = Authority::open(directory)?;
     for name in names {
-        // A misspelt name beside a correct one would revoke nothing, and nobody would notice. The name of a service
-        // is no complete identity, and so it cannot be parsed alone.
+        // A misspelt name beside a correct one would revoke nothing, and nobody would notice. So each name is parsed,
+        // except the name of a service: it is no complete identity.
         if !name.contains("/service/") {
             Identity::parse([name.as_str()])?;
         }
@@ -255,6 +256,7 @@ fn revoke(directory: &Path, serials: &[String], names: &[String]) -> anyhow::Res
     for entry in &revoked {
         let names = entry.names.join(" ");
         text.push_str(&match entry.serial.as_str() {
+            // An invitation has no serial number.
             "" => format!("withdrew the invitation of {names}\n"),
             serial => format!("revoked {serial} {names}\n"),
         });

@@ -60,7 +60,7 @@ struct Status {
     applied: u64,
     /// How many entries the replica knows of and has not applied.
     lag: u64,
-    /// How many commands this follower has handed over to the leader since its start.
+    /// How many commands this replica, while it followed, has handed over to the leader since its start.
     commands_handed_over: u64,
     /// How many handed-over commands have no result yet.
     commands_waiting: u64,
@@ -82,8 +82,11 @@ struct CellServices {
     cell: String,
     name: Option<String>,
     hosts: u64,
+    /// The lowest version among the hosts' compute services.
     minimum: u32,
+    /// The version of the compute service of the replica's release.
     newest: u32,
+    /// How many hosts have a version before `newest`, and some of them.
     behind: u64,
     behind_hosts: Vec<HostVersion>,
 }
@@ -255,6 +258,7 @@ fn describe_cell(text: &mut String, services: &CellServices) {
         return;
     }
     let named = services.behind_hosts.iter().map(|host| match host.version {
+        // The agent is of a release that reports no version.
         0 => format!("{} (says none)", printable(&host.node)),
         version => format!("{} ({version})", printable(&host.node)),
     });

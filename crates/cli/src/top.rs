@@ -151,8 +151,8 @@ impl Top {
     async fn show(self) -> anyhow::Result<()> {
         let source = Source::new(&self.ui_url, self.credentials)?;
         let figures = figures::Shared::new(self.interval);
-        // What can be wrong with the arguments or the service is told before the terminal is changed.
-        figures.look(&source).await?;
+        // Errors of the arguments or the service are reported before the terminal is taken over.
+        figures.read_figures(&source).await?;
         figures.read_all_hosts(&source).await?;
         if let Some(cell) = &self.cell {
             let fleet = figures.fleet.borrow();
@@ -186,12 +186,12 @@ async fn print_once(
     {
         let waited = tokio::time::sleep(figures.interval.get());
         tokio::select! {
-            // The stream keeps the hosts up to date meanwhile.
+            // While this waits, the stream keeps the hosts up to date.
             never = figures.follow_hosts(source) => match never {},
             () = waited => {}
         }
     }
-    figures.look(source).await?;
+    figures.read_figures(source).await?;
     let lines = view.lines(figures, hosts);
     let text: String = lines.iter().map(|line| line.plain() + "\n").collect();
     output::print(&text)

@@ -84,6 +84,7 @@ impl BackupCommand {
         let name_file = self.prepare_target()?;
         let options = BackupOptions {
             name: &name_file,
+            // A cell's store has the cell's UUID in a file beside its journal.
             files: &[UUID_FILE],
             bytes_per_second: self.bytes_per_second.0,
         };

@@ -15,7 +15,8 @@ use placewright_roles::output::print;
 use super::StoreArgs;
 use super::bad_argument::BadArgument;
 
-/// The record versions of cells. Control's records have higher versions, except those of old releases.
+/// The versions of cells' records; the first byte of a record is its version. Control's records have higher versions,
+/// except those that old releases wrote.
 const CELL_RECORD_VERSIONS: std::ops::RangeInclusive<u8> = 1..=2;
 
 /// Arguments of `placewright journal digest`.
@@ -78,7 +79,7 @@ pub(super) fn digests(
     }
 }
 
-/// Whether the last record has a version that cells write, or there is no record that would tell.
+/// Whether the store may be a cell's: its last record has a version that cells write, or there is no record.
 fn may_be_of_a_cell(journal: &mut SqliteJournal) -> anyhow::Result<bool> {
     let end = journal.end()?;
     if journal.first_held()? > end {
@@ -106,7 +107,7 @@ fn digests_of<M: Machine>(
             None => recover_at(journal, sequence, &())
                 .with_context(|| format!("the state after entry {sequence} cannot be built"))?,
         };
-        // Does nothing if the state was just built: then it is that after `sequence` already.
+        // This does nothing if the state was just built, because it is the state after `sequence` then.
         recovered
             .advance(journal, sequence, &())
             .with_context(|| format!("the state after entry {sequence} cannot be built"))?;

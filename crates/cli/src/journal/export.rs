@@ -1,7 +1,7 @@
 //! `placewright journal export`: the changes as JSON lines, in the form of the change stream.
 //!
-//! A service on this store is asked for its change stream, in this process: the lines contain the names of resource
-//! classes and traits, which only a loaded state has.
+//! The lines contain the names of resource classes and traits, which are not in each entry, but only in a loaded state.
+//! So this process loads the state, and asks a service in the same process for its change stream.
 
 use std::io::{self, BufWriter, Write};
 
@@ -52,7 +52,7 @@ pub(super) fn run(mut journal: SqliteJournal, from: Option<u64>, to: u64) -> any
     }
 }
 
-/// Prints the data of each event up to the one with the number `last`.
+/// Prints the data of each event of a stream of server-sent events, up to the event with the number `last`.
 async fn print_until(mut stream: Body, last: u64) -> anyhow::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let mut received = Vec::new();

@@ -78,7 +78,9 @@ impl RestorePoint {
             (None, Some(appended_at)) if appended_at > until_time => {
                 self.later = Some((batch.first, appended_at));
             }
-            // An earlier release wrote the batch without a time. Its time lies between those of its neighbours.
+            // An earlier release wrote the batch without a time. Its time lies between those of its neighbours, so it
+            // is restored if the next batch with a time is restored, too. Otherwise nobody knows. Without `--until` all
+            // batches are restored, and the time does not matter.
             (None, None) if self.until.is_some() => {
                 let first = self.untimed.map_or(batch.first, |(first, _)| first);
                 self.untimed = Some((first, batch.last));

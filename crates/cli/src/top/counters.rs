@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// The counters at a point in time, by name and labels as the page of metrics has them.
+/// The counters at a point in time. The keys are their names with labels, as the page of metrics has them.
 #[derive(Debug)]
 pub(super) struct Counters {
     read_at: Instant,
@@ -42,7 +42,7 @@ impl Counters {
         }
     }
 
-    /// The sum of a metric over those of its labels that contain a text.
+    /// The sum of the counters of this name whose labels contain the text `labels`.
     pub(super) fn sum(&self, name: &str, labels: &str) -> f64 {
         let values = self.values.range(name.to_owned()..);
         let values = values.take_while(|(full_name, _)| full_name.starts_with(name));

@@ -19,9 +19,10 @@ pub(super) const COUNTED_MAX: usize = 1000;
 const LISTED: usize = 6;
 /// The wait before the stream of hosts is asked for again.
 const RETRY: Duration = Duration::from_secs(1);
-/// The comment that the service sends after some seconds without an event.
+/// The comment that the service sends in the stream of hosts after some seconds without an event.
 const IDLE: &str = ": alive";
-/// The longest event of the stream. A service that sends more than this without the end of an event is none of ours.
+/// The longest event of the stream. A service that sends more than this without the end of an event is not
+/// Placewright's.
 const EVENT_BYTES_MAX: usize = 64 << 20;
 
 /// The part of a replica's status that is shown.
@@ -34,7 +35,7 @@ pub(super) struct Status {
     pub(super) lost: Option<Value>,
 }
 
-/// The part of the session that is read.
+/// The part that is read of `/ui/api/session`, which says what the caller may do.
 #[derive(Debug, Deserialize)]
 struct Session {
     may: May,
@@ -127,9 +128,9 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// The service does not answer, or refuses. The status is read first, because whoever may not see it may see nothing
-    /// here.
-    pub(super) async fn look(&self, source: &Source) -> anyhow::Result<()> {
+    /// The service does not answer, or refuses. The status is read first, because a caller who may not see the status
+    /// may see none of the other figures.
+    pub(super) async fn read_figures(&self, source: &Source) -> anyhow::Result<()> {
         let status = source.get_json("placement/placewright/v1/status").await?;
         let status = Status::deserialize(status).context("the service's answer is no status")?;
         let page = source.get("metrics").await?.text().await?;
@@ -146,11 +147,11 @@ impl Shared {
         Ok(())
     }
 
-    /// Looks again and again, and keeps why it failed.
-    pub(super) async fn keep_looking(&self, source: &Source) -> Infallible {
+    /// Reads the figures after each interval, and keeps why the last reading failed, if it did.
+    pub(super) async fn keep_reading_figures(&self, source: &Source) -> Infallible {
         loop {
             tokio::time::sleep(self.interval.get()).await;
-            let failed = self.look(source).await.err();
+            let failed = self.read_figures(source).await.err();
             let failed = failed.map(|error| chain(error.as_ref()));
             self.trouble.replace(failed);
         }
@@ -162,16 +163,16 @@ impl Shared {
     ///
     /// The service does not answer, or refuses, or its stream cannot be read.
     pub(super) async fn read_all_hosts(&self, source: &Source) -> anyhow::Result<()> {
-        self.follow_stream(source, true).await
+        self.follow_stream(source, /* until_complete */ true).await
     }
 
     /// Follows the stream of hosts. After a break it continues where it was.
     pub(super) async fn follow_hosts(&self, source: &Source) -> Infallible {
         loop {
             let begun = Instant::now();
-            let ended = self.follow_stream(source, false).await;
+            let ended = self.follow_stream(source, /* until_complete */ false).await;
             let failed = ended.err().map(|error| chain(error.as_ref()));
-            // The service ends each stream after a minute; then the next one follows at once.
+            // The service ends each stream after a minute. Then the next stream is asked for at once.
             let is_broken = failed.is_some() || begun.elapsed() < RETRY;
             self.stream_trouble.replace(failed);
             if is_broken {
@@ -180,6 +181,7 @@ impl Shared {
         }
     }
 
+    /// Reads the stream until the service ends it or, with `until_complete`, until all hosts are known.
     async fn follow_stream(&self, source: &Source, until_complete: bool) -> anyhow::Result<()> {
         let path = match self.fleet.borrow().position() {
             Some(position) => format!("fleet?after={position}"),
@@ -192,6 +194,7 @@ impl Shared {
         while let Some(piece) = (response.chunk().await)
             .with_context(|| format!("the stream of {} broke off", response.url()))?
         {
+            // Up to here no event ends. The last byte may be the first of the two line feeds that end an event.
             let mut searched = bytes.len().saturating_sub(1);
             bytes.extend_from_slice(&piece);
             let mut begin = 0;
@@ -200,7 +203,7 @@ impl Shared {
                 let event = String::from_utf8_lossy(&bytes[begin..end]);
                 let applied = self.fleet.borrow_mut().apply(&event);
                 applied.context("an event of the stream of hosts cannot be read")?;
-                // So long without an event: there are no hosts.
+                // The service sends this only if it has had no event for some seconds: there are no hosts.
                 is_idle |= event.starts_with(IDLE);
                 begin = end + 2;
                 searched = begin;
@@ -220,12 +223,12 @@ impl Shared {
     }
 }
 
-/// The index of the empty line that ends an event.
+/// The index of the two line feeds that end an event; `None` if the event is not complete yet.
 fn find_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|two| two == b"\n\n")
 }
 
-/// The servers that are not ready; `None` where the caller sees none.
+/// The servers that are not ready; `None` if there is no compute API, or the caller may not list all servers.
 async fn read_builds(source: &Source) -> anyhow::Result<Option<Builds>> {
     let session: Session = serde_json::from_value(source.get_json("session").await?)?;
     let installation = source.get_json("installation").await?;

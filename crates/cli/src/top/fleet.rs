@@ -12,8 +12,9 @@ pub(super) const CONDITIONS: [&str; 5] = ["up", "disabled", "down", "forced down
 /// much of that is reserved. A shape is a list of these; many hosts have the same one.
 pub(super) type ShapeClass = (String, i64, i64, i64);
 
-/// The data of one event of the stream. Values of further kinds, such as traits, are not read. The cells, zones and
-/// shapes are new ones, which get the next numbers, and the rows of hosts have these numbers.
+/// The data of one event of the stream. Values of further kinds, such as traits, are not read. The lists of cells,
+/// zones and shapes have new values only. Each value gets the next number of its kind, by which the rows of hosts name
+/// it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Event {
@@ -228,7 +229,7 @@ fn order_of(class: &str) -> usize {
     position.unwrap_or(USUAL_CLASSES.len())
 }
 
-/// The used share of a capacity; `None` of nothing.
+/// The used share of a capacity; `None` if there is no capacity.
 #[allow(clippy::cast_precision_loss, reason = "it is printed in per cent")]
 pub(super) fn share(used: i64, capacity: i64) -> Option<f64> {
     (capacity > 0).then(|| used as f64 / capacity as f64)

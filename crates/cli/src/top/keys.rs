@@ -18,7 +18,7 @@ pub(super) enum Key {
     Home,
 }
 
-/// The keys in what a terminal sent at once. What means nothing is passed over.
+/// The keys in the bytes that a terminal sent at once. Bytes of keys without a meaning here are passed over.
 pub(super) fn parse(mut bytes: &[u8]) -> Vec<Key> {
     let mut keys = Vec::new();
     while let Some((first, rest)) = bytes.split_first() {
@@ -51,7 +51,7 @@ fn letter(letter: u8) -> Option<Key> {
     })
 }
 
-/// The key of a sequence that begins with an escape, and what follows it.
+/// The key of an escape sequence, given the bytes after its escape character, and the bytes that follow the sequence.
 fn escape(bytes: &[u8]) -> (Option<Key>, &[u8]) {
     let [b'[' | b'O', rest @ ..] = bytes else {
         return (None, bytes);

@@ -73,7 +73,8 @@ impl Line {
     }
 }
 
-/// A text in which nothing controls the terminal: names of hosts and servers are what others have chosen.
+/// The text with `?` in place of each letter that could control the terminal. Others chose the names of hosts and
+/// servers, which may have such letters.
 pub(crate) fn printable(text: &str) -> String {
     let letters = text.chars();
     letters
@@ -81,8 +82,8 @@ pub(crate) fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Whether a letter could do something else than to be shown: control characters, and those that change the direction
-/// of the text.
+/// Whether a letter could have another effect than being shown: control characters, and letters that are invisible or
+/// change the direction of the text.
 fn is_control(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

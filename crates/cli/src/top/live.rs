@@ -24,7 +24,7 @@ const INTERVAL_STEP: f64 = 2.0;
 pub(super) async fn run(source: &Source, figures: &Shared, mut view: View) -> anyhow::Result<()> {
     let shown = tokio::select! {
         never = figures.follow_hosts(source) => match never {},
-        never = figures.keep_looking(source) => match never {},
+        never = figures.keep_reading_figures(source) => match never {},
         shown = show(figures, &mut view) => shown,
     };
     Ok(shown?)
@@ -65,6 +65,7 @@ async fn show(figures: &Shared, view: &mut View) -> io::Result<()> {
     }
 }
 
+/// Does what a key asks for. `rows` is the height of the terminal.
 fn press(key: Key, figures: &Shared, view: &mut View, rows: usize) {
     let fleet = figures.fleet.borrow();
     let count = fleet.hosts(view.cell.as_deref()).count();
@@ -93,6 +94,7 @@ fn press(key: Key, figures: &Shared, view: &mut View, rows: usize) {
     }
 }
 
+/// What comes `by` steps after `sort`, where the first follows on the last.
 fn step(sort: Sort, by: usize) -> Sort {
     let position = Sort::ALL.iter().position(|other| *other == sort);
     let next = position.unwrap_or(0) + by;

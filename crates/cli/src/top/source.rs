@@ -25,7 +25,7 @@ pub(super) struct Source {
     headers: RefCell<Option<HeaderMap>>,
 }
 
-/// The service answered that it does not do this.
+/// The service answered, but with another status than success.
 #[derive(Debug)]
 pub(super) struct Refused {
     status: StatusCode,
@@ -60,7 +60,7 @@ impl Source {
         let http = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(READ_TIMEOUT)
-            // A server to which a redirect leads may not see the credentials.
+            // A server to which a redirect leads must not see the credentials.
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
         Ok(Self {
@@ -77,9 +77,9 @@ impl Source {
     ///
     /// There is no answer, or it is a [`Refused`].
     pub(super) async fn get(&self, path: &str) -> anyhow::Result<Response> {
-        let known = self.headers.borrow().is_some();
+        let had_token = self.headers.borrow().is_some();
         let response = self.send(path).await?;
-        if known && response.status() == StatusCode::UNAUTHORIZED {
+        if had_token && response.status() == StatusCode::UNAUTHORIZED {
             self.headers.replace(None);
             return succeeded(self.send(path).await?).await;
         }
@@ -142,8 +142,9 @@ async fn succeeded(response: Response) -> anyhow::Result<Response> {
     .into())
 }
 
-/// The reason in the body of an error of any of the APIs.
+/// The reason in the body of an error of any of the APIs; `None` if the body is in none of their forms.
 fn reason(body: &Value) -> Option<&str> {
+    // Other APIs than Placement answer with an object of one field, which has the message.
     let first = body.as_object().and_then(|object| object.values().next());
     let detail = body.pointer("/errors/0/detail");
     let detail = detail.or_else(|| first?.get("message"))?.as_str()?;

@@ -8,7 +8,8 @@ use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termi
 use super::keys::{self, Key};
 use super::line::Line;
 
-/// The other screen, so that what was on the terminal is there again afterwards; without a cursor.
+/// Switches to the terminal's alternate screen, hides the cursor, and clears the screen. `LEAVE` switches back, so that
+/// what was on the terminal before is there again.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J";
 const LEAVE: &str = "\x1b[0m\x1b[?25h\x1b[?1049l";
 /// The interval at which the keyboard is read.
@@ -16,9 +17,9 @@ const KEY_CHECK: Duration = Duration::from_millis(50);
 /// The size of a terminal that does not say how large it is.
 const USUAL_SIZE: (usize, usize) = (80, 24);
 
-/// The terminal while it shows figures. When this is dropped, also because of a panic, it is as it was.
+/// The terminal while it shows figures. Dropping this, also by a panic, leaves the terminal as it was before.
 pub(super) struct Terminal {
-    /// How the terminal was before; `None` if standard input is none.
+    /// The terminal's attributes before it was taken over; `None` if standard input is no terminal.
     before: Option<Termios>,
     is_taken: bool,
 }
@@ -52,7 +53,7 @@ impl Terminal {
             let mut attributes = before.clone();
             // Keys come at once and are not shown. Ctrl-C and Ctrl-Z still make signals.
             attributes.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
-            // A read returns at once, also with nothing.
+            // A read returns at once, even if no key was pressed.
             attributes.special_codes[SpecialCodeIndex::VMIN] = 0;
             attributes.special_codes[SpecialCodeIndex::VTIME] = 0;
             termios::tcsetattr(io::stdin(), OptionalActions::Drain, &attributes)?;
@@ -90,7 +91,7 @@ impl Terminal {
     ///
     /// The terminal cannot be written.
     pub(super) fn show(lines: &[Line], columns: usize) -> io::Result<()> {
-        // In one piece, and each line over the one before, so that nothing flickers.
+        // All is written in one piece, and each line over the old line in its place, so that nothing flickers.
         let mut out = String::from("\x1b[H");
         for (number, line) in lines.iter().enumerate() {
             if number > 0 {
@@ -116,8 +117,8 @@ fn write(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Waits for keys of standard input; for ever if it is no terminal. The terminal has to be taken, so that a read returns at
-/// once, also with nothing.
+/// Waits for keys of standard input; for ever if it is no terminal. The terminal has to be taken over before: only then
+/// does a read return at once, even if no key was pressed.
 pub(super) async fn next_keys() -> Vec<Key> {
     if !io::stdin().is_terminal() {
         return std::future::pending().await;
@@ -125,7 +126,7 @@ pub(super) async fn next_keys() -> Vec<Key> {
     loop {
         let mut bytes = [0; 256];
         let read = rustix::io::read(io::stdin(), &mut bytes);
-        // An error means that the terminal is gone, of which a signal tells.
+        // An error means that the terminal is gone. Then SIGHUP ends the program.
         let keys = keys::parse(&bytes[..read.unwrap_or(0)]);
         if !keys.is_empty() {
             return keys;

@@ -30,7 +30,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// The lines with this many hosts, of which none is left out for lack of room.
+    /// All lines, with this many hosts at most, however few of them a terminal could show.
     pub(super) fn lines(&self, figures: &Shared, hosts: usize) -> Vec<Line> {
         let fleet = figures.fleet.borrow();
         let mut lines = self.head(figures, &fleet);
@@ -38,11 +38,11 @@ impl View {
         lines
     }
 
-    /// The lines that fit into `rows`, of which the last one tells the keys.
+    /// As many lines as a terminal with this many rows shows. The last one explains the keys.
     pub(super) fn screen(&self, figures: &Shared, rows: usize) -> Vec<Line> {
         let fleet = figures.fleet.borrow();
         let mut lines = self.head(figures, &fleet);
-        // The title of the table and the line with the keys.
+        // Three lines are for the title and the head of the table, and for the keys.
         let hosts = rows.saturating_sub(lines.len() + 3);
         lines.extend(self.hosts(&fleet, hosts));
         lines.truncate(rows.saturating_sub(1));
@@ -179,6 +179,7 @@ impl View {
 
     #[allow(clippy::cast_precision_loss, reason = "it is only compared")]
     fn key(&self, fleet: &Fleet, host: &Host) -> f64 {
+        // A host without the class comes after all that have it.
         let share = |class: &str| fleet.share(host, class).unwrap_or(-1.0);
         match self.sort {
             Sort::Load => fleet.load(host),
@@ -187,6 +188,7 @@ impl View {
             Sort::Disk => share("DISK_GB"),
             Sort::Instances => host.instances as f64,
             Sort::State => host.condition as f64,
+            // All keys are equal, so that the name decides.
             Sort::Name => 0.0,
         }
     }

@@ -24,8 +24,9 @@ pub(super) enum Kind {
 /// The topology, whose places are found by their names.
 struct Places {
     topology: Topology,
-    /// The names of aggregates, without that of their level: those of places that the topology does not name. Unlike names
-    /// in the topology they may be empty, or the same for several places, so they are not written to it.
+    /// The names of the places' aggregates, without the name of the level before them. They serve for places that the
+    /// topology does not name. They are not written to the topology, because they may be empty, or the same for several
+    /// places.
     aggregate_names: BTreeMap<Uuid, String>,
 }
 
@@ -36,6 +37,7 @@ enum Member {
     Host(Uuid),
 }
 
+/// An error in the user's arguments.
 fn wrong<T>(text: String) -> Result<T, ConfigErrors> {
     Err(ConfigErrors(vec![text]))
 }
@@ -76,7 +78,8 @@ impl Edit {
         if removes_place {
             hosts.extend(placement.members(target).await?);
         }
-        // The places that the hosts leave, as far as they are in them: for `add` and `move` all of the level.
+        // The hosts leave those of these places in which they are. For `add` and `move` these are all places of the
+        // level.
         let mut left_places = places.topology.levels[level_index].aggregates.clone();
         match kind {
             Kind::Add => {
@@ -195,8 +198,8 @@ impl Places {
         named.or_else(|| self.aggregate_names.get(&place))
     }
 
-    /// Adds a place with this name to a level or, without a name, removes it with its distances. Then removes levels that
-    /// have no places. Returns whether the place was added.
+    /// Adds a place with this name to a level or, without a name, removes it with its distances. Then removes levels
+    /// that have no places. Returns whether the place was added.
     fn set_place(&mut self, level: usize, place: Uuid, name: Option<&str>) -> bool {
         let level = &mut self.topology.levels[level];
         let is_new = name.is_some() && level.aggregates.insert(place);
@@ -229,6 +232,7 @@ impl Places {
             .collect()
     }
 
+    /// The only place, or the host, that has this name.
     fn member(&self, name: &str, roots: &[Provider]) -> Result<Member, ConfigErrors> {
         let levels = 0..self.topology.levels.len();
         let found: Vec<(usize, Uuid)> = levels
