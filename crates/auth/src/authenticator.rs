@@ -67,7 +67,8 @@ impl Authenticator {
         }
     }
 
-    /// The address that a request really comes from, behind trusted proxies.
+    /// The address of the client. If the peer is a trusted proxy, it is the address that the proxy names. `None` if
+    /// there is no peer, or if the proxy names none.
     pub fn client_address<H>(&self, headers: &H, peer: Option<IpAddr>) -> Option<IpAddr>
     where
         H: Headers + ?Sized,
@@ -130,8 +131,9 @@ impl Authenticator {
     /// Authenticates a request by its headers and its address. `http_basic` and `keystone` limit wrong credentials for
     /// each address; all requests without an address count as those of a single address.
     ///
-    /// `noauth2` does not wait, nor do `http_basic` and `keystone` for cached credentials. For others they wait for a
-    /// slow hash on another thread, or for Keystone. `identity` may wait until the state is up to date.
+    /// `noauth2` never waits. `http_basic` and `keystone` do not wait if the credentials are cached; otherwise
+    /// `http_basic` waits for a slow hash on another thread, and `keystone` for Keystone. `identity` may wait until
+    /// this process's state is up to date.
     ///
     /// # Errors
     /// [`AuthError::Unauthorized`] for missing or wrong credentials, [`AuthError::Unavailable`] when

@@ -212,7 +212,8 @@ impl CheckLimiter {
     ) -> Option<Duration> {
         let recovered_at = failure_records.failures.get(key, now)?;
         let debt = recovered_at.saturating_duration_since(now);
-        // Another failure would add one interval to the debt, which may then be that of a whole burst at most.
+        // Another failure would add one interval to the debt. The debt with it may have `failures_burst` intervals at
+        // most.
         let allowance = self.interval * self.limits.failures_burst.saturating_sub(1);
         debt.checked_sub(allowance).filter(|wait| !wait.is_zero())
     }
@@ -269,10 +270,13 @@ impl CheckLimiter {
 }
 
 impl FailureRecords {
-    /// Charges a failure: the key's allowance recovers fully one `interval` later, but within `debt_max` from now.
+    /// Charges a failure: the key's allowance will be fully recovered one `interval` later than without the failure,
+    /// but
+    /// `debt_max` from now at the latest.
     fn charge(&mut self, key: Key, now: Instant) {
         let recovered_before = self.failures.get(&key, now).unwrap_or(now);
         let recovered_at = (recovered_before + self.interval).min(now + self.debt_max);
+        // The record is needed until the allowance is recovered, so it expires at that time.
         self.failures.insert(key, recovered_at, recovered_at);
     }
 

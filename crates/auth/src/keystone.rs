@@ -102,6 +102,7 @@ impl Keystone {
             single_flight: SingleFlight::new(),
             limiter,
             started: Instant::now(),
+            // Nothing was logged yet.
             last_logged_s: AtomicU64::new(u64::MAX),
         })
     }
@@ -117,6 +118,7 @@ impl Keystone {
         headers: &(impl Headers + Sync + ?Sized),
         source: Source,
     ) -> Result<Arc<Identity>, AuthError> {
+        // `X-Storage-Token` is an older name, which OpenStack's middleware accepts, too.
         let user_token = text(headers, "x-auth-token").or_else(|| text(headers, "x-storage-token"));
         let user_token = self.well_formed(user_token.as_deref().unwrap_or(""))?;
         // As in OpenStack's middleware, an empty service token is ignored.

@@ -95,6 +95,7 @@ pub(crate) fn authenticate(
         service @ ..,
     ] = values;
     let token = text(token).ok_or(AuthError::Unauthorized { challenge: None })?;
+    // The token is `USER:PROJECT`, or `USER` for the project of the same name.
     let (user, project) = token.split_once(':').unwrap_or((&token, ""));
     let project = if project.is_empty() { user } else { project };
     let system_scope = text(system_scope);

@@ -17,6 +17,10 @@ const TOKEN_BYTES_MAX: usize = 4096;
 /// The role that a service token must have.
 const SERVICE_ROLE: &str = "service";
 
+/// For `allow_expired`: whether a token that has expired lately is accepted.
+const REJECT_EXPIRED: bool = false;
+const ALLOW_EXPIRED: bool = true;
+
 /// The outcome of checking a token.
 #[derive(Debug, Clone)]
 pub enum CheckedToken {
@@ -29,7 +33,7 @@ pub enum CheckedToken {
     NotByThisState,
 }
 
-/// Waits until the state has every change that was acknowledged before.
+/// A wait until the state has every change that was acknowledged before the wait began.
 pub type Refreshing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The part of the installation that issues tokens, and so can check them.
@@ -70,14 +74,14 @@ impl OwnTokens {
         let user_token = text(headers, "x-auth-token").unwrap_or_default();
         let service_token = text(headers, "x-service-token").filter(|token| !token.is_empty());
         let Some(service_token) = service_token else {
-            return valid(&**check, &user_token, false).await;
+            return valid(&**check, &user_token, REJECT_EXPIRED).await;
         };
-        let service = valid(&**check, &service_token, false).await?;
+        let service = valid(&**check, &service_token, REJECT_EXPIRED).await?;
         let is_service = service.roles().iter().any(|role| role == SERVICE_ROLE);
         if !is_service {
             return Err(unauthorized());
         }
-        let user = valid(&**check, &user_token, true).await?;
+        let user = valid(&**check, &user_token, ALLOW_EXPIRED).await?;
         Ok(Arc::new(with_service(&user, &service)))
     }
 }

@@ -80,7 +80,8 @@ pub struct PasswordAttempt<'a> {
 /// Checks passwords, and makes their hashes.
 pub struct Passwords {
     key_hasher: KeyHasher,
-    /// The proofs of passwords that were verified.
+    /// The proofs of passwords that were verified. A proof is a keyed hash of a name, its password, and the password's
+    /// hash.
     verified: Mutex<SegmentedCache<()>>,
     cache_time: Duration,
     single_flight: SingleFlight<Result<bool, AuthError>>,

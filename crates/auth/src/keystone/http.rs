@@ -49,8 +49,8 @@ impl Http {
         matches!(self, Self::FromFile(_))
     }
 
-    /// Reads the file of authorities again if it has changed. If it has changed since the last check too, it may
-    /// still be being written, and is not read yet. Blocks.
+    /// Reads the file of authorities again if it has changed. A file that has changed again since the last call may
+    /// still be written to, and is not read yet. Blocks.
     pub(crate) fn reread_if_settled(&self) -> Result<(), SetupError> {
         match self {
             Self::System(_) => Ok(()),

@@ -56,7 +56,7 @@ pub(super) fn verify(password: &[u8], hash: Option<&str>) -> bool {
     let Some(computed) = computed else {
         return false;
     };
-    // The comparison of hashes of `blake3` takes the same time wherever they differ.
+    // The type of `blake3` for hashes compares them in the same time, wherever they differ.
     let is_equal = blake3::hash(&computed) == blake3::hash(&parsed.hash);
     is_known & is_equal
 }
@@ -68,6 +68,7 @@ fn compute(params: Params, password: &[u8], salt: &[u8], length: usize) -> Optio
     Some(hash)
 }
 
+/// Parses a PHC string; `None` if it is none of Argon2id, or asks for too much memory or too many passes.
 fn parse(text: &str) -> Option<Parsed> {
     let rest = text.strip_prefix("$argon2id$v=19$")?;
     let mut parts = rest.split('$');

@@ -218,6 +218,8 @@ fn default_check(
     };
     let deprecated = parse(deprecated_text);
     if let Some(override_rule) = overrides.iter().find(|rule| rule.name == DEPRECATED_NAME) {
+        // As in oslo.policy, an override that says what the deprecated default says, or that only refers to the rule
+        // itself, does not count.
         let refers_to_default =
             matches!(&override_rule.check, Check::Rule(name) if **name == *default.name);
         if override_rule.check != deprecated && !refers_to_default {
