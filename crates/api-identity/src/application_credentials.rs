@@ -146,6 +146,7 @@ pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
     let user = call.parameter("user_id");
     call.require_admin_or_self(user)?;
     if user == call.caller_id() {
+        // A token of a restricted application credential may not manage credentials.
         own_token(call)?;
     }
     let id = call.parameter("credential_id");

@@ -104,6 +104,7 @@ fn assignments(call: &Call<'_>, state: &State) -> Vec<Value> {
     if call.query.get("group.id").is_some() {
         return items;
     }
+    // With `effective`, the list also has the roles that assigned roles imply.
     let is_effective = is_set(call, "effective");
     for ((user, scope), row) in state.assignments() {
         if !call.passes("user.id", user) || !passes_scope(call, scope) {

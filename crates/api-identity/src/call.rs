@@ -36,11 +36,14 @@ pub(crate) struct Head {
     pub(crate) host: String,
     /// The address of the client. If the request came through trusted proxies, they name it.
     pub(crate) client_address: Option<IpAddr>,
-    /// The token of the caller.
+    /// The token of the caller; empty if there is none.
     pub(crate) token: Secret,
-    /// The token that the request is about.
+    /// The token that the request is about; empty if there is none.
     pub(crate) subject_token: Secret,
 }
+
+/// For `allow_expired`: a token that has expired is not valid.
+pub(crate) const REJECT_EXPIRED: bool = false;
 
 /// The maximum number of attempts to change a row that other requests change at the same time.
 const CHANGE_TRIES_MAX: usize = 5;
@@ -55,7 +58,7 @@ pub(crate) struct Call<'r> {
 }
 
 impl Call<'_> {
-    /// A parameter of the path.
+    /// A parameter of the path; empty if the path does not have it.
     pub(crate) fn parameter(&self, name: &str) -> &str {
         let mut parameters = self.head.parameters.iter();
         let found = parameters.find(|(known, _)| *known == name);
@@ -78,14 +81,15 @@ impl Call<'_> {
             .map_err(|error| ApiError::bad_request(format!("The body is not JSON: {error}.")))
     }
 
-    /// The id of the caller.
+    /// The id of the caller; empty if the caller has no identity.
     pub(crate) fn caller_id(&self) -> &str {
         self.identity.and_then(Identity::user_id).unwrap_or("")
     }
 
-    /// The details of the caller's token, which are more than the caller's identity has. The token is checked again.
+    /// The details of the caller's token. They say more than the caller's identity, so the token is checked again.
     pub(crate) fn caller_token(&self) -> ApiResult<TokenDetails> {
-        let checked = self.state.accounts.check(self.head.token.expose(), false);
+        let token = self.head.token.expose();
+        let checked = self.state.accounts.check(token, REJECT_EXPIRED);
         checked.map_err(|_| error::unauthorized())
     }
 

@@ -45,7 +45,8 @@ impl OwnTokenCheck {
         let Some(own) = &self.process_token else {
             return false;
         };
-        // The signatures of both tokens under one key are compared, in constant time.
+        // The signatures of both tokens under one key are compared in place of the tokens, because that takes constant
+        // time.
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, own.expose().as_bytes());
         let signature = ring::hmac::sign(&key, own.expose().as_bytes());
         ring::hmac::verify(&key, token.as_bytes(), signature.as_ref()).is_ok()
@@ -66,6 +67,7 @@ impl TokenCheck for OwnTokenCheck {
 
     fn refresh(&self) -> Option<Refreshing> {
         let engine = self.accounts.control().engine();
+        // The state of a process that is alone, and whose store has lost nothing, is always up to date.
         let has_to_ask = engine.is_replica() || engine.has_lost_entries();
         let confirming = has_to_ask.then(|| engine.confirm())?;
         Some(Box::pin(async move {

@@ -48,12 +48,13 @@ pub(crate) fn of_user(call: &Call<'_>, state: &State, user: &str) -> Vec<Value> 
 /// `GET /v3/projects`.
 pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     call.require_admin()?;
-    let is_own_kind = call.passes_domain()
+    // All projects are in the only domain and directly below it, and none of them is a domain.
+    let may_pass = call.passes_domain()
         && call.passes("parent_id", DEFAULT_DOMAIN)
         && !matches!(call.query.get("is_domain"), Some("true" | "True" | "1"));
     let items = call
         .read(|state| {
-            let rows = state.projects().iter().filter(|_| is_own_kind);
+            let rows = state.projects().iter().filter(|_| may_pass);
             let rows = rows.filter(|(_, row)| {
                 call.passes("name", &row.name) && call.passes_enabled(row.enabled)
             });

@@ -41,6 +41,7 @@ pub struct IdentityOptions {
 /// The Identity API without sockets: it takes requests and returns responses.
 pub struct IdentityService {
     state: ApiState,
+    /// The index in [`TABLE`] of each path.
     router: Router<usize>,
 }
 
@@ -87,6 +88,7 @@ impl IdentityService {
         placewright_http::origin(parts, self.state.public_url.as_deref())
     }
 
+    /// The route of a path below `/v3` and the values of its parameters; `None` if there is no such path.
     fn find_route<'p>(&self, path: &'p str) -> Option<(&'static Route, Vec<&'p str>)> {
         // The parameters are slices of the path, and not of the router's result, so that they live as long as the path.
         let index = *self.router.at(path).ok()?.value;
@@ -96,6 +98,7 @@ impl IdentityService {
         Some((route, parameters.map(|(_, value)| value).collect()))
     }
 
+    /// Finds the operation of a request, and reads from the head of the request what the handler needs.
     fn head(
         &self,
         parts: &Parts,

@@ -60,6 +60,7 @@ fn passes(call: &Call<'_>, item: &Value, key: &str) -> bool {
         .is_some_and(|value| call.passes(key, value))
 }
 
+/// The response with the object of a list that has this id.
 fn one(what: &str, id: &str, items: Vec<Value>) -> ApiResult<Reply> {
     let found = items.into_iter().find(|item| item["id"] == id);
     let found = found.ok_or_else(|| error::missing(what, id))?;

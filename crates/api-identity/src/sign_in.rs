@@ -12,7 +12,7 @@ use placewright_control::accounts::{
 use placewright_http::{ApiError, ApiResult};
 use placewright_placement::Timestamp;
 
-use crate::call::Call;
+use crate::call::{Call, REJECT_EXPIRED};
 use crate::error::{self, unauthorized};
 use crate::sign_in_body::{Credentials, Named, SignInBody};
 
@@ -29,7 +29,8 @@ struct SignedIn {
     methods: Vec<Method>,
     /// When the new token expires at the latest.
     expires_at: Timestamp,
-    /// The audit id of the first token of the chain, if the user signed in with another token.
+    /// If the user signed in with another token: the audit id of the token that the user got with credentials, from
+    /// which all further ones were derived.
     audit_root: Option<[u8; 16]>,
     application_credential: Option<String>,
     /// The only scope that the new token may have: that of the application credential for which the token is issued.
@@ -99,7 +100,7 @@ impl Call<'_> {
     }
 
     fn with_token(&self, token: &str) -> ApiResult<SignedIn> {
-        let details = self.state.accounts.check(token, false);
+        let details = self.state.accounts.check(token, REJECT_EXPIRED);
         let content = details.map_err(|_| unauthorized())?.content;
         let mut methods = content.methods.clone();
         if !methods.contains(&Method::Token) {
@@ -127,6 +128,7 @@ impl Call<'_> {
         }
     }
 
+    /// Checks a password or a secret. It is always wrong without a hash, but takes as long.
     async fn verify(
         &self,
         name: &str,
@@ -184,12 +186,14 @@ impl Call<'_> {
             ApiError::unavailable("No token can be issued at present: try again later.")
         })?;
         // The new token is checked as each service will check it, so that no client gets one that would be refused.
-        let details = accounts.check(&text, false).map_err(|_| unauthorized())?;
+        let details = accounts.check(&text, REJECT_EXPIRED);
+        let details = details.map_err(|_| unauthorized())?;
         self.note(&details.content.user);
         Ok(Issued { text, details })
     }
 }
 
+/// The user with its id; `None` if there is no such user.
 fn find_user(state: &State, user: &Named) -> Option<(String, User)> {
     let (id, row) = match user {
         Named::Id(id) => (id.as_str(), state.users().get(id)?),
@@ -199,6 +203,7 @@ fn find_user(state: &State, user: &Named) -> Option<(String, User)> {
     Some((id.to_owned(), row.clone()))
 }
 
+/// The application credential with its id; `None` if there is no such credential.
 fn find_credential(
     state: &State,
     id: Option<&str>,

@@ -66,6 +66,7 @@ impl SignInBody {
 pub(crate) const METHODS: [&str; 3] = ["password", "token", "application_credential"];
 
 fn credentials(identity: &mut Fields<'_>) -> ApiResult<Credentials> {
+    // The limit may be any number above one, because several methods are refused below.
     let methods = identity.list("methods", 8)?.unwrap_or_default();
     let [method] = methods else {
         return Err(identity.error("methods", "it must name exactly one method"));

@@ -6,7 +6,7 @@ use placewright_control::accounts::TokenDetails;
 use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 
-use crate::call::Call;
+use crate::call::{Call, REJECT_EXPIRED};
 use crate::sign_in_body::SignInBody;
 use crate::{domains, error, projects, token_json};
 
@@ -16,8 +16,8 @@ const SUBJECT_TOKEN: HeaderName = HeaderName::from_static("x-subject-token");
 /// `POST /v3/auth/tokens`.
 pub(crate) async fn sign_in(call: &Call<'_>) -> ApiResult<Reply> {
     let body = SignInBody::parse(&call.json()?)?;
-    // Another replica may have made the user a moment ago, or disabled it. The dispatcher confirms the state for requests
-    // with a token only.
+    // Another replica may have made the user a moment ago, or disabled it. The dispatcher confirms the state for
+    // requests with a token only.
     call.state.gateway.confirm_state().await?;
     let issued = call.issue(body).await?;
     let value = call.token_body(&issued.details).await;
@@ -34,7 +34,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
 
 /// `DELETE /v3/auth/tokens`.
 pub(crate) async fn revoke(call: &Call<'_>) -> ApiResult<Reply> {
-    let content = call.subject(false)?.content;
+    let content = call.subject(REJECT_EXPIRED)?.content;
     call.note(&content.user);
     call.execute(AccountCommand::RevokeToken {
         audit_id: content.audit_id(),
@@ -86,9 +86,9 @@ async fn has_role(call: &Call<'_>, scope: AssignmentScope) -> bool {
 }
 
 impl Call<'_> {
-    /// Checks the token that the request is about. Administrators and services may ask about every token, and users about
-    /// all tokens of theirs. Whoever asks about another user's token learns only that this is forbidden, also if the token
-    /// is not valid.
+    /// Checks the token that the request is about. Administrators and services may ask about every token, and users
+    /// about all tokens of theirs. Whoever asks about another user's token learns only that this is forbidden, also if
+    /// the token is not valid.
     fn subject(&self, allow_expired: bool) -> ApiResult<TokenDetails> {
         let subject = self.head.subject_token.expose();
         if subject.is_empty() {

@@ -153,6 +153,7 @@ pub(crate) fn check_tag_count(tags: &BTreeSet<String>) -> ApiResult<()> {
     )))
 }
 
+/// Checks that an image has no bytes yet.
 fn check_queued(image: &Image, name: &str) -> ApiResult<()> {
     if image.content.is_none() {
         return Ok(());
@@ -222,6 +223,7 @@ fn integer(name: &str, value: &Value) -> ApiResult<u32> {
     number.ok_or_else(|| wrong_type(name, "a whole number from 0 to 2147483647", value))
 }
 
+/// A 400 for a value of the wrong type, with the beginning of the value.
 pub(crate) fn wrong_type(name: &str, expected: &str, value: &Value) -> ApiError {
     let mut found = value.to_string();
     if let Some((end, _)) = found.char_indices().nth(80) {

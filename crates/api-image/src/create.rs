@@ -49,6 +49,7 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         max: limits.images_max,
     };
     let shown = view::image(id, &image);
+    // The known row is `None`: no image may have this id yet.
     let created = request
         .api_state
         .set_image(id, None, Some(image), vec![check]);

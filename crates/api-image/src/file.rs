@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::access::Viewer;
 use crate::request::{ApiState, CHANGE_TRIES_MAX, RoutedRequest};
-use crate::upload::{self, Received, Slot, Upload};
+use crate::upload::{self, Inbox, Received, Upload};
 use crate::{error, images};
 
 /// The type of the bytes.
@@ -36,7 +36,8 @@ pub(crate) fn check_media_type(headers: &hyper::HeaderMap) -> ApiResult<()> {
     }
 }
 
-/// Begins an upload, and returns the sink for its bytes. The image, and the bytes of its project's other images, are
+/// Begins an upload, and returns the sink for its bytes. `declared` is the length in bytes that the client declared, if
+/// it did. The image, and the bytes of its project's other images, are
 /// checked again when all bytes have arrived.
 ///
 /// # Errors
@@ -48,7 +49,7 @@ pub(crate) fn begin(
     identity: &Identity,
     id: Uuid,
     declared: Option<u64>,
-    slot: &Slot,
+    inbox: &Inbox,
 ) -> ApiResult<Box<dyn BodySink>> {
     let viewer = Viewer {
         project: identity.project_id().unwrap_or(""),
@@ -63,13 +64,14 @@ pub(crate) fn begin(
         Ok((image.owner.clone(), usage.bytes))
     };
     let control = &api_state.control;
+    // What was read is checked again at the end of the upload, so it need not be durable.
     let looked_up: ApiResult<(String, u64)> =
         control.read_part(&mut Reading::default(), |state, _| look_up(state));
     let (owner, bytes_in_use) = looked_up?;
     api_state.authorize(identity, Rule::ImagesUpload, &owner)?;
     let transfer = api_state.uploads.begin(&owner)?;
     let to = (api_state.folder.clone(), api_state.options.limits.clone());
-    let upload = Upload::begin(to, transfer, bytes_in_use, declared, slot.clone())?;
+    let upload = Upload::begin(to, transfer, bytes_in_use, declared, inbox.clone())?;
     Ok(Box::new(upload))
 }
 
@@ -83,8 +85,8 @@ fn check_queued(id: Uuid, image: &Image) -> ApiResult<()> {
 }
 
 /// Gives an image the bytes that were received.
-pub(crate) async fn upload(request: &RoutedRequest<'_>, slot: &Slot) -> ApiResult<Reply> {
-    let received = slot.lock().take();
+pub(crate) async fn upload(request: &RoutedRequest<'_>, inbox: &Inbox) -> ApiResult<Reply> {
+    let received = inbox.lock().take();
     let Some(received) = received else {
         return Err(ApiError::bad_request("The image has no bytes."));
     };
@@ -95,6 +97,7 @@ pub(crate) async fn upload(request: &RoutedRequest<'_>, slot: &Slot) -> ApiResul
     } = received;
     let (id, folder) = (request.image, request.api_state.folder.clone());
     let finished = upload::run(move || match folder.finish(file, id) {
+        // False: the image has a file already.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         finished => finished.map(|()| true),
     });
@@ -106,6 +109,7 @@ pub(crate) async fn upload(request: &RoutedRequest<'_>, slot: &Slot) -> ApiResul
     }
     let activated = activate(request, content).await;
     if activated.is_err() {
+        // The image stays without bytes, so that another upload is possible.
         let folder = request.api_state.folder.clone();
         upload::run(move || folder.remove(id)).await?;
     }

@@ -193,7 +193,7 @@ fn parse_condition(name: &str, value: &str) -> ApiResult<Condition> {
     })
 }
 
-/// A value, or several of them behind `in:`.
+/// A value, or several of them after `in:`.
 fn parse_list(value: &str) -> Vec<String> {
     match value.strip_prefix("in:") {
         Some(list) => list

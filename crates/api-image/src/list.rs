@@ -103,6 +103,7 @@ fn page(
         .collect();
     let has_more = entries.len() > limit;
     if has_more && limit > 0 {
+        // This brings the images of the page to the front without sorting the other ones.
         entries.select_nth_unstable_by(limit, |a, b| compare(order, *a, *b));
     }
     entries.truncate(limit);
@@ -141,7 +142,8 @@ fn compare(order: &[SortKey], a: Entry<'_>, b: Entry<'_>) -> Ordering {
     ordering.unwrap_or(Ordering::Equal)
 }
 
-/// The order that a query asks for, by default the newest first. It is completed so that no two images are equal in it.
+/// The order that a query asks for, by default the newest first. Keys are appended so that no two images are equal by
+/// all keys.
 fn parse_order(query: &Query<'_>) -> ApiResult<Vec<SortKey>> {
     let mut order = match query.get("sort") {
         Some(text) => {

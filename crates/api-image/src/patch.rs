@@ -93,7 +93,7 @@ fn parse_operation(index: usize, item: &Value) -> ApiResult<Operation<'_>> {
     })
 }
 
-/// The name in a JSON pointer to a member of the top level.
+/// The name in a JSON pointer to a member of the top level; `None` if the pointer is none of that kind.
 fn parse_path(path: &str) -> Option<String> {
     let name = path.strip_prefix('/')?;
     let is_name = !name.is_empty() && !name.contains('/');

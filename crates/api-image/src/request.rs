@@ -37,7 +37,7 @@ pub(crate) struct RoutedRequest<'a> {
     pub(crate) identity: &'a Identity,
     /// The image in the path; nil if the path has none.
     pub(crate) image: Uuid,
-    /// The tag or the member in the path; empty if the path has none.
+    /// The tag, member or schema in the path; empty if the path has none.
     pub(crate) part: &'a str,
     pub(crate) query: &'a str,
     pub(crate) body: &'a [u8],
@@ -155,7 +155,8 @@ impl ApiState {
             .is_ok()
     }
 
-    /// Replaces the row of an image by `next`, if the row still is `known`; `None` is no row.
+    /// Replaces the row of an image by `next`, if the row still is `known`. `None` stands for no row. The changes are
+    /// made only if all `checks` hold.
     pub(crate) async fn set_image(
         &self,
         id: Uuid,

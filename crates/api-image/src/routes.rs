@@ -100,6 +100,7 @@ impl Path {
     ///
     /// 404 if the API has no such path.
     pub(crate) fn parse(path: &str) -> ApiResult<Self> {
+        // A path of the API has five segments at most. A longer one matches none below.
         let segments: Vec<&str> = path.trim_matches('/').split('/').take(7).collect();
         let (route, image, part) = match segments.as_slice() {
             ["" | "versions" | "v2"] => (Route::Versions, None, ""),

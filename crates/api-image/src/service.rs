@@ -18,7 +18,7 @@ use crate::options::{BODY_BYTES_MAX, ImageOptions};
 use crate::request::{ApiState, RoutedRequest};
 use crate::routes::{Path, Route};
 use crate::transfers::Transfers;
-use crate::upload::Slot;
+use crate::upload::Inbox;
 use crate::{create, discovery, error, file, images, list, members, patch, schemas, tags};
 
 /// The header in which clients look for the id of a request, besides the one that every service has.
@@ -75,7 +75,7 @@ pub struct MatchedRequest {
     /// empty for any other request.
     headers: HeaderMap,
     /// Where the sink of an upload leaves the bytes when all of them have arrived.
-    slot: Slot,
+    inbox: Inbox,
 }
 
 impl MatchedRequest {
@@ -123,7 +123,7 @@ impl Api for ImageService {
             method: parts.method.clone(),
             origin: self.origin(parts),
             headers,
-            slot: Slot::default(),
+            inbox: Inbox::default(),
         };
         if request.is_upload() {
             file::check_media_type(&parts.headers)?;
@@ -147,7 +147,7 @@ impl Api for ImageService {
         declared: Option<u64>,
     ) -> ApiResult<Box<dyn BodySink>> {
         let image = request.path.image;
-        file::begin(&self.api_state, identity, image, declared, &request.slot)
+        file::begin(&self.api_state, identity, image, declared, &request.inbox)
     }
 
     fn body_too_large(&self, _: &MatchedRequest, error: ApiError) -> ApiError {
@@ -169,6 +169,7 @@ impl Api for ImageService {
         body: &'a [u8],
     ) -> Running<'a> {
         Box::pin(async move {
+            // Only the list of versions is open to callers without an identity.
             let Some(identity) = identity else {
                 return show_versions(&self.api_state, request);
             };
@@ -214,7 +215,7 @@ async fn run_handler(matched: &MatchedRequest, request: &RoutedRequest<'_>) -> A
         (Route::Image, "PATCH") => patch::update(request).await,
         (Route::Image, "DELETE") => images::delete(request).await,
         (Route::Image, _) => images::show(request).await,
-        (Route::File, "PUT") => file::upload(request, &matched.slot).await,
+        (Route::File, "PUT") => file::upload(request, &matched.inbox).await,
         (Route::File, _) => file::download(request).await,
         (Route::Tag, "PUT") => tags::add(request).await,
         (Route::Tag, _) => tags::remove(request).await,

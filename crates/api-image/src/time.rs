@@ -8,7 +8,7 @@ pub(crate) fn format(time: Timestamp) -> String {
     second.to_string()
 }
 
-/// Parses an ISO 8601 time with an offset, or one in UTC without.
+/// Parses a time of ISO 8601; a time without an offset is in UTC. `None` if the text is no time.
 pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     let zoned = text.parse::<jiff::Timestamp>();
     let time = zoned.or_else(|_| format!("{text}Z").parse::<jiff::Timestamp>());

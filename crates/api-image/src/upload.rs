@@ -19,7 +19,7 @@ use crate::transfers::Transfer;
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// The place where the sink leaves the complete upload for the handler.
-pub(crate) type Slot = Arc<Mutex<Option<Received>>>;
+pub(crate) type Inbox = Arc<Mutex<Option<Received>>>;
 
 /// An upload of which all bytes arrived.
 pub(crate) struct Received {
@@ -36,7 +36,7 @@ pub(crate) struct Upload {
     transfer: Transfer,
     /// The bytes that the project's images have already.
     bytes_in_use: u64,
-    slot: Slot,
+    inbox: Inbox,
     /// How many bytes have arrived.
     size: u64,
     /// The bytes that have arrived and are not written yet.
@@ -56,14 +56,14 @@ impl Upload {
         transfer: Transfer,
         bytes_in_use: u64,
         declared: Option<u64>,
-        slot: Slot,
+        inbox: Inbox,
     ) -> ApiResult<Self> {
         let upload = Self {
             folder,
             limits,
             transfer,
             bytes_in_use,
-            slot,
+            inbox,
             size: 0,
             buffer: Vec::new(),
             writer: None,
@@ -74,6 +74,8 @@ impl Upload {
         Ok(upload)
     }
 
+    /// Checks the limits. `size` is the size of this image; `arrived` counts the bytes of all uploads of the project
+    /// that are under way.
     fn check_size(&self, size: u64, arrived: u64) -> ApiResult<()> {
         let Limits {
             image_bytes_max,
@@ -133,7 +135,7 @@ impl Upload {
             return Err(ApiError::new(500, "The image was not written."));
         };
         let (file, content) = writer.finish();
-        *self.slot.lock() = Some(Received {
+        *self.inbox.lock() = Some(Received {
             file,
             content,
             _transfer: self.transfer,
