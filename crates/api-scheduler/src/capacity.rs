@@ -20,10 +20,10 @@ use crate::topology_rules;
 /// The most instances whose decisions are simulated, and the largest limit.
 pub(crate) const SIMULATED_MAX: usize = 100_000;
 
-/// The steps of a slice of a count host by host, during which the scheduler and the state are locked: about a
-/// millisecond.
+/// The number of steps in one slice of a count host by host. The scheduler and the state are locked during a slice, for
+/// about a millisecond.
 const STEPS_PER_SLICE: usize = 10_000;
-/// The time after which clients are told to try again while so many counts are simulated or wait.
+/// The time after which clients are told to try again when one count is simulated and another one waits for it.
 const SIMULATION_RETRY_AFTER: Duration = Duration::from_secs(2);
 /// The time after which clients are told to try again when names or the topology change all the time.
 const CHANGES_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -156,16 +156,16 @@ pub(crate) async fn count(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
         Counted::NeedsSimulation(count) => count,
     };
     // One count is simulated and one waits: first the right to be one of these two, then the right to run.
-    let Ok(place) = Arc::clone(&permits.simulations).try_acquire_owned() else {
+    let Ok(admitted) = Arc::clone(&permits.admitted).try_acquire_owned() else {
         return Err(ErrorResponse::unavailable(
             "Another count is simulated and one waits for it; try again later.",
             SIMULATION_RETRY_AFTER,
         ));
     };
-    let permit = Arc::clone(&permits.simulation).acquire_owned().await;
+    let running = Arc::clone(&permits.running).acquire_owned().await;
     let api_state = Arc::clone(request.api_state);
     let capacity = run_blocking(move || {
-        let _permits = (place, permit);
+        let _permits = (admitted, running);
         let simulation = api_state
             .with_scheduler(|scheduler, state| count.simulation(scheduler, state, SIMULATED_MAX));
         HandlerResult::Ok(simulation.run(now())?)
@@ -176,10 +176,11 @@ pub(crate) async fn count(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
 /// The result of a count host by host.
 enum Counted {
     Complete(Capacity),
+    /// Host by host, the instances cannot be counted: the decisions have to be simulated one after another.
     NeedsSimulation(Box<CapacityCount>),
 }
 
-/// Counts host by host, as far as that is possible. Others use the scheduler and the state between the slices.
+/// Counts host by host, as far as that is possible. Other requests use the scheduler and the state between the slices.
 fn count_by_host(api_state: &ApiState, body: CapacityBody) -> HandlerResult<Counted> {
     let prepared =
         api_state.with_scheduler(|scheduler, state| scheduler.prepare_cached(state, &body.request));

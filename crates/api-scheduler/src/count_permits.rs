@@ -12,17 +12,17 @@ pub(crate) struct CountPermits {
     /// One count goes through the hosts at a time.
     pub(crate) by_host: Arc<Semaphore>,
     /// Held by each count that is simulated or waits for it; without one a count is refused.
-    pub(crate) simulations: Arc<Semaphore>,
+    pub(crate) admitted: Arc<Semaphore>,
     /// Held by the count that is simulated, so that there is only one copy of the state at a time.
-    pub(crate) simulation: Arc<Semaphore>,
+    pub(crate) running: Arc<Semaphore>,
 }
 
 impl CountPermits {
     pub(crate) fn new() -> Self {
         Self {
             by_host: Arc::new(Semaphore::new(1)),
-            simulations: Arc::new(Semaphore::new(SIMULATIONS_MAX)),
-            simulation: Arc::new(Semaphore::new(1)),
+            admitted: Arc::new(Semaphore::new(SIMULATIONS_MAX)),
+            running: Arc::new(Semaphore::new(1)),
         }
     }
 }

@@ -98,6 +98,7 @@ impl ErrorResponse {
     /// The response to a claim that placement refused.
     fn claim_refused(refusal: &Refusal) -> Self {
         match refusal {
+            // A command without a generation is for a consumer that has no allocations yet.
             Refusal::ConsumerGenerationConflict {
                 given: None,
                 consumer,

@@ -132,7 +132,8 @@ impl Api for SchedulerService {
     }
 
     fn reads_newest(&self, request: &MatchedRequest) -> bool {
-        // Hosts are ranked by the state of this process. The claim is then decided on the newest state.
+        // Destinations are ranked by the state of this process, which may be behind that of the leader. A claim of them
+        // is decided on the newest state all the same.
         request.path.route != Route::Destinations && !request.path.route.is_open()
     }
 

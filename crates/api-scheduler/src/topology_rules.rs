@@ -32,7 +32,8 @@ pub(crate) async fn complete(
         for (index, rule) in own.iter().enumerate() {
             check_places(state, rule, &|| format!("topology_rules[{index}]"))?;
         }
-        // The search checks all rules and names those of the flavor as if they were the request's own.
+        // The search checks all rules, but its errors name those of the flavor as if the request had them. So the
+        // flavor's rules are checked here before, with errors that name the flavor.
         for (index, rule) in of_flavor.iter().enumerate() {
             let path = || format!("{}[{index}]", rule_text::flavor_path());
             check_rule(rule, &path, &is_level)?;

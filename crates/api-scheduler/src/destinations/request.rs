@@ -29,7 +29,7 @@ const NAME_BYTES_MAX: usize = 255;
 pub(super) struct DestinationsBody {
     pub(super) request: RequestSpec,
     instances: Vec<Uuid>,
-    /// How many alternates each instance is to have.
+    /// The most alternates that each instance gets.
     #[serde(default)]
     alternates: usize,
     /// Whether the selected hosts are claimed.

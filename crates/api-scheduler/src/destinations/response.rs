@@ -57,6 +57,7 @@ impl<'a> InstanceBody<'a> {
         let score_explanation = selection.score_explanation.as_ref().zip(selected);
         Self {
             instance: selection.instance,
+            // The selected host comes with its allocations, also in a brief response.
             selected: selected.and_then(|offer| CandidateBody::from_offer(offer, false)),
             alternates: selection
                 .alternates
