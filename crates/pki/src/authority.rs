@@ -34,6 +34,7 @@ const REVOCATION_LIST_LIFE: Duration = Duration::from_secs(30 * 86_400);
 /// How many characters of a common name are kept; X.509 allows 64.
 const COMMON_NAME_CHARACTERS_MAX: usize = 60;
 
+/// The files in the folder of an authority.
 const CERTIFICATE: &str = "ca.pem";
 const KEY: &str = "ca-key.pem";
 const REVOCATION_LIST: &str = "crl.pem";

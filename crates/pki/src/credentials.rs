@@ -43,7 +43,7 @@ pub struct LoadedCredentials {
     pub facts: CertificateFacts,
     /// The holder's own certificate.
     pub certificate: CertificateDer<'static>,
-    /// Whether Placewright renews the certificate, and no tool of another authority.
+    /// Whether Placewright renews the certificate; otherwise a tool of another authority does.
     pub is_renewed_by_placewright: bool,
     /// The revocation list, if there is one.
     pub revocation_list: Option<Vec<u8>>,

@@ -33,7 +33,7 @@ const OPEN_MAX: usize = 10_000;
 pub struct Word {
     /// The id of the invitation.
     pub id: [u8; 8],
-    /// The secret, which proves that who enrols was invited.
+    /// The secret, which proves that the role that enrols was invited.
     pub secret: [u8; 16],
     /// SHA-256 of the certificate of the authority.
     pub fingerprint: [u8; 32],
@@ -205,8 +205,9 @@ impl Authority {
             addresses: invitation.addresses,
             life: Duration::from_secs(invitation.life_s),
         };
-        // The folder is locked, so nobody else uses the invitation meanwhile. It is gone before anybody gets the
-        // certificate, and nothing is issued where that cannot be written.
+        // The folder is locked, so nobody else uses the invitation meanwhile. The list without the invitation is on the
+        // disk before the certificate is issued, and in force before anybody gets the certificate. So no invitation is
+        // used twice, and nothing is issued if the list cannot be written.
         let remaining = stage(self.directory(), &invitations)?;
         let issued = self.certify(&grant, &key, "enrol", &lock)?;
         remaining.commit()?;
@@ -256,7 +257,7 @@ impl Authority {
     }
 }
 
-/// The open invitations of an authority's folder.
+/// The open invitations of an authority's folder; those that have ended or are void are left out.
 fn read_open(directory: &Path) -> Result<Vec<Invitation>, PkiError> {
     let path = directory.join(FILE);
     let Some(content) = files::read_if_exists(&path)? else {
