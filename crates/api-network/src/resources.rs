@@ -75,6 +75,7 @@ impl Resource {
     /// 404 if the API has no such path.
     pub(crate) fn parse(path: &str) -> ApiResult<Self> {
         let path = path.strip_suffix(".json").unwrap_or(path);
+        // A path of the API has four segments at most. A longer one matches none below.
         let segments: Vec<&str> = path.trim_matches('/').split('/').take(5).collect();
         let collection = |segment: &str| {
             let found = COLLECTIONS.iter().find(|(name, _)| *name == segment);
@@ -117,7 +118,7 @@ impl Resource {
         match self {
             Self::Versions => Ok(json!({
                 "versions": [{"id": "v2.0", "status": "CURRENT", "links": link("")}],
-                // It is the same for all callers.
+                // The capabilities are the same for all callers.
                 "capabilities": {
                     "release": env!("CARGO_PKG_VERSION"),
                     "networks": false,
@@ -144,6 +145,7 @@ impl Resource {
                 Ok(json!({"quota": quotas}))
             }
             Self::Item { collection, id } => {
+                // The message has 64 characters of the id at most.
                 let mut id = id.clone();
                 id.truncate(id.char_indices().nth(64).map_or(id.len(), |(end, _)| end));
                 Err(ApiError::not_found(format!(

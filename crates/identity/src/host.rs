@@ -79,7 +79,7 @@ impl HostPattern {
         }
     }
 
-    /// Parses the segments that follow `host/` in a URI.
+    /// Parses the segments that follow `host/` in a URI; `None` if they are not in the form in which they are written.
     pub(crate) fn from_segments(segment: &str, uuid: Option<&str>) -> Option<Self> {
         if let Some(uuid) = uuid {
             let host_uuid = Uuid::try_parse(uuid).ok()?;

@@ -175,6 +175,7 @@ fn strip_scheme(uri: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case(SCHEME).then_some(path)
 }
 
+/// Parses one of a certificate's URIs. `path` is the URI without its scheme.
 fn parse_uri(uri: &str, path: &str) -> Result<Identity, NameError> {
     let unknown_form = || NameError::UnknownForm(uri.to_owned());
     let mut segments = path.split('/');

@@ -55,7 +55,7 @@ fn write_object<'a>(out: &mut String, members: impl Iterator<Item = (&'a str, &'
 
 /// Appends a JSON string.
 fn write_string(out: &mut String, text: &str) {
-    // Every text can be written as a JSON string.
+    // Every text can be written as a JSON string, so the empty one is never written in its place.
     let quoted = serde_json::to_string(text).map(zeroize::Zeroizing::new);
     out.push_str(quoted.as_ref().map_or("\"\"", |quoted| quoted.as_str()));
 }

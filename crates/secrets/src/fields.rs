@@ -27,7 +27,7 @@ impl SecretFields {
         self.user_data.is_none() && self.admin_pass.is_none()
     }
 
-    /// The number of bytes of the fields in a record in which they are not sealed.
+    /// The number of bytes that the fields take in JSON, in the clear.
     #[must_use]
     pub fn byte_len(&self) -> usize {
         // The quotes of the name and of the value, a colon and a comma.

@@ -34,7 +34,8 @@ impl Key {
         Ok(Self::new(bytes))
     }
 
-    /// Reads a key as a line of a key file: 32 bytes in base 64, or as 64 hexadecimal digits.
+    /// Reads a key as a line of a key file: 32 bytes in base 64, or as 64 hexadecimal digits. `None` for any other
+    /// text.
     #[must_use]
     pub fn parse(line: &str) -> Option<Self> {
         let engines = [&STANDARD, &STANDARD_NO_PAD, &URL_SAFE, &URL_SAFE_NO_PAD];

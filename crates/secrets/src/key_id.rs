@@ -19,7 +19,7 @@ impl KeyId {
         Self(id)
     }
 
-    /// Parses an id in hexadecimal digits.
+    /// Parses an id in hexadecimal digits; `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         decode_hex(text)?.as_slice().try_into().ok().map(Self)

@@ -88,7 +88,7 @@ impl Keyring {
         self.older.iter().map(Key::id)
     }
 
-    /// The key with an id.
+    /// The key with an id; `None` if the keyring does not have it.
     #[must_use]
     pub fn key(&self, id: KeyId) -> Option<&Key> {
         let mut keys = std::iter::once(&self.current).chain(&self.older);

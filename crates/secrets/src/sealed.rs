@@ -23,7 +23,7 @@ const NONCE_BYTES: usize = 24;
 pub struct Binding {
     /// The UUID of the server.
     pub server: Uuid,
-    /// The field of the server.
+    /// Which of the server's secrets it is, by a name.
     pub field: &'static str,
 }
 

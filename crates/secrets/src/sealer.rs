@@ -76,6 +76,7 @@ pub struct Sealer {
 
 struct Shared {
     keyring: RwLock<Arc<Keyring>>,
+    /// Where the keys are read again; `None` if they never change.
     source: Option<KeySource>,
     user_data_retention: UserDataRetention,
     last_read: Mutex<LastRead>,
@@ -83,7 +84,7 @@ struct Shared {
     secret_counts: [AtomicU64; 3],
 }
 
-/// When keys were read last, and the fingerprint of the file then.
+/// When keys were read last, and the fingerprint that the key file had then; `None` if the keys come from no file.
 struct LastRead {
     at: Instant,
     fingerprint: Option<Fingerprint>,
@@ -457,7 +458,7 @@ fn split_set(text: &str) -> Result<(&str, Sealed), OpenError> {
     Ok((fields, Sealed::parse(key)?))
 }
 
-/// The id of the installation's key in a set's text.
+/// The id of the installation's key in a set's text; `None` if the text is in an unknown format.
 fn key_id_of(text: &str) -> Option<KeyId> {
     let mut parts = text.split('.');
     let (_fields, key_id, _data_key) = (parts.next()?, parts.next()?, parts.next()?);

@@ -240,8 +240,8 @@ impl KeyCommand {
                 seconds: self.timeout.as_secs(),
             });
         };
-        // Child processes that are still running may keep the pipes open: the readers are not waited for without
-        // end.
+        // Child processes that are still running may keep the pipes open, so the readers are waited for until a
+        // deadline only.
         let deadline = Instant::now() + self.timeout;
         if !status.success() {
             let errors = join_reader(errors, deadline).unwrap_or_default();
@@ -261,6 +261,7 @@ impl KeyCommand {
                 seconds: self.timeout.as_secs(),
             });
         };
+        // Output that is not text has no key.
         let text = std::str::from_utf8(&output).map_err(|_| KeyError::NotAKey {
             origin: format!("the key command {program}"),
             line: 1,
@@ -283,6 +284,7 @@ impl KeyCommand {
     }
 }
 
+/// A thread that reads a pipe of the command; `None` if there is no such pipe.
 type Reader = Option<thread::JoinHandle<Zeroizing<Vec<u8>>>>;
 
 /// Starts a thread that reads at most this many bytes of a pipe.
