@@ -55,7 +55,8 @@ files! {
     "pages/trace.js" = "pages/trace.js" as SCRIPT,
 }
 
-/// The tags of the files, in their order, by which a browser asks whether a file has changed.
+/// The entity tags (`ETag`) of the files, in the order of [`FILES`]. A browser asks with a tag whether a file has
+/// changed.
 static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let tag = |file: &File| {
         let digest = blake3::hash(file.content).to_hex();
@@ -65,7 +66,7 @@ static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
 });
 
 impl File {
-    /// The file at a path below `/ui/`.
+    /// The file at a path below `/ui/`; `None` if there is none.
     pub(crate) fn find(path: &str) -> Option<&'static Self> {
         FILES.iter().find(|file| file.path == path)
     }

@@ -95,13 +95,13 @@ impl FleetHandle {
         }
     }
 
-    /// The way to past states of the engine, of whose present state this shows the hosts.
+    /// The past states of the engine whose present hosts this view shows.
     pub(crate) fn past_states(&self) -> PastStates {
         PastStates::new(self.shared.scheduler.engine().clone())
     }
 
-    /// The events, as server-sent events, for a page that has all rows up to `after`; for a page that has none if that
-    /// is `None`. They end when the service stops.
+    /// The server-sent events for a page that has all rows up to the position `after`; `None` stands for a page that
+    /// has no rows. The stream ends when the service stops.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::fleet::past_fleet;
 
-/// When a page may ask again, after another state was being rebuilt.
+/// The time after which a page may ask again, if another state of the past was being rebuilt.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A request about states of the past.
@@ -79,7 +79,7 @@ impl PastRequest {
                 let (moment, rows) = read.map_err(api_error)?;
                 let (sequence, at) = (moment.sequence, json!(moment.at));
                 let body = format!(r#"{{"sequence":{sequence},"at":{at},"fleet":{rows}}}"#);
-                // It counts against the memory budget of the caller until it is sent.
+                // The body counts against the memory budget of the caller until it is sent.
                 let permit = gateway.reserve_response_memory(identity, body.len())?;
                 Ok(Reply::ready_pieces(vec![body.into()], permit))
             }

@@ -83,7 +83,7 @@ impl ReplayPageService {
     pub fn into_server(self) -> Server {
         Server::new(Arc::new(self)).with_limits(Limits {
             connections: CONNECTIONS_MAX,
-            // All peers are this machine.
+            // All peers are this machine, so 0: no limit for each of them.
             per_peer: 0,
             // No options set these limits, so messages name the listener.
             connections_option: "the page of the replay",
@@ -168,7 +168,7 @@ impl ReplayPageService {
     }
 }
 
-/// The response with this status, body and these headers.
+/// The HTTP response that a reply describes.
 fn response_of(reply: Reply) -> Response<Body> {
     let mut response = Response::new(reply.body);
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or_default();

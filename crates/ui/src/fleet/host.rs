@@ -162,7 +162,7 @@ pub(super) fn write_cell(out: &mut String, cell: Option<(Uuid, &str)>) {
     out.push(']');
 }
 
-/// The zone of a host, as JSON.
+/// The zone of a host, as JSON; `null` if there is none.
 pub(super) fn write_zone(out: &mut String, zone: Option<&str>) {
     match zone {
         Some(zone) => write_text(out, zone),
@@ -176,7 +176,7 @@ fn cell_name(control: &ControlState, cell: Uuid) -> &str {
     row.map_or("", |row| &row.name)
 }
 
-/// Describes a host as it is now. `host` is its state as the scheduler has it; `None` if no agent reports the host.
+/// Describes a host as it is now. `root` is the host's provider; `hosts` has the host's state if an agent reports it.
 pub(super) fn describe<'a>(
     control: &'a ControlState,
     root: &'a Provider,
@@ -216,8 +216,8 @@ pub(super) fn describe<'a>(
     }
 }
 
-/// Describes a host of a state of the past. What agents report is not in the journal: so the condition is what
-/// operators had set, and a host that no cell had told of is one that no agent reports.
+/// Describes a host of a state of the past. The journal does not have what agents report. So the condition is what
+/// operators had set, and a host counts as unreported if no cell had told control of it.
 pub(super) fn describe_past<'a>(control: &'a ControlState, root: &'a Provider) -> Description<'a> {
     let conductor = &control.conductor;
     let id = HostId(root.uuid);

@@ -11,7 +11,8 @@ pub(crate) fn past_fleet(control: &ControlState) -> String {
     for slot in 0..slots {
         rows.look_at_past(control, slot);
     }
-    let mut known: ByKind<usize> = ByKind::default();
-    let data = rows.write(0..slots, 0, &mut known);
+    // The page knows no values yet, and gets all rows: those that changed after version 0.
+    let mut known_values: ByKind<usize> = ByKind::default();
+    let data = rows.write(0..slots, 0, &mut known_values);
     data.unwrap_or_else(|| r#"{"hosts":[],"live":[],"gone":[]}"#.to_owned())
 }

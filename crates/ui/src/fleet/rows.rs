@@ -26,7 +26,7 @@ const SHAPE: usize = 4;
 /// The names of the kinds of values, as pages know them.
 const KINDS: [&str; 5] = ["cells", "zones", "aggregates", "traits", "shapes"];
 
-/// A number for each kind of values.
+/// One item for each kind of values.
 pub(super) type ByKind<T> = [T; KINDS.len()];
 
 /// The row of a slot that has, or had, a host.
@@ -197,12 +197,13 @@ impl Rows {
         if row.host == found {
             return false;
         }
+        // Pages get the description again only if it has changed. The cheaper comparison comes first.
         let names = |host: &Host| (host.names.uuid, host.names.values);
-        let is_described = match (&row.host, &found) {
+        let keeps_names = match (&row.host, &found) {
             (Some(old), Some(new)) => names(old) == names(new) && old.names == new.names,
             _ => false,
         };
-        if !is_described {
+        if !keeps_names {
             row.described = next;
         }
         self.hosts += usize::from(found.is_some());
@@ -212,6 +213,7 @@ impl Rows {
         true
     }
 
+    /// The row of a host. Values that no other host has had are added to their dictionaries.
     fn read(
         &mut self,
         state: &State,

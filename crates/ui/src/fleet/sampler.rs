@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
-use std::time::{Duration, Instant as Clock};
+use std::time::{Duration, Instant as StdInstant};
 
 use bytes::Bytes;
 use placewright_conductor::ControlState;
@@ -53,7 +53,7 @@ pub(super) fn ensure(shared: &Arc<Shared>, stopping: &watch::Receiver<bool>) {
     spawn_contained(ContainedWork::HttpConnection, sampler.run(stopping.clone()));
 }
 
-/// Marks the sampler as running until this is dropped, because the sampler ended or panicked.
+/// Marks the sampler as running until this is dropped, by the sampler's end or by a panic in it.
 struct Running(Arc<Shared>);
 
 impl Drop for Running {
@@ -113,7 +113,8 @@ impl Sampler {
     async fn run(mut self, mut stopping: watch::Receiver<bool>) {
         let mut last_followed = Instant::now();
         loop {
-            let begun = Clock::now();
+            // The standard library's clock goes on where tests pause tokio's.
+            let begun = StdInstant::now();
             self.look().await;
             let shared = &self.running.0;
             if shared.has_followers() {
@@ -165,7 +166,8 @@ impl Sampler {
         shared.looks.send_replace(Arc::new(look));
     }
 
-    /// The slots that may have changed since the last look, and whether names did that are not in rows.
+    /// The slots that may have changed since the last look, and whether the names of aggregates or the topology
+    /// changed, which are not in rows.
     fn changed(&mut self) -> (Changed, bool) {
         let shared = Arc::clone(&self.running.0);
         let known_slots = shared.rows.lock().slots();
@@ -230,6 +232,7 @@ fn as_slot(number: usize) -> u32 {
 /// Looks at the slots of a slice, and adds those that changed to `found`.
 fn look_at_slice(shared: &Shared, slice: &[(u32, bool)], found: &mut Vec<u32>) {
     let now = now();
+    // Without the host table, only the usage of the hosts is read.
     let mut look = |control: &ControlState, hosts: Option<&HostTable>| {
         let mut rows = shared.rows.lock();
         for (slot, _) in slice {
