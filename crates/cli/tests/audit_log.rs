@@ -45,7 +45,9 @@ fn each_write_and_each_refusal_has_a_line_once_control_has_stopped() {
     let control = start(directory.path());
     create_provider(&control);
     control.request("GET /resource_providers", "");
+    // With `noauth2`, a token is USER:PROJECT. This user has no role.
     control.request_with("GET /resource_providers", "X-Auth-Token: anna:red");
+    // This request has no token.
     control.request_with("DELETE /resource_providers/1", "X-Other: none");
     stop(control);
 

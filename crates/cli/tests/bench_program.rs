@@ -101,7 +101,7 @@ fn a_page_that_others_could_reach_or_that_has_no_place_is_refused_and_nothing_ch
     write_trace(folder);
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = other.local_addr().unwrap().to_string();
-    // An installation that answers nothing: whatever was asked of it would be there to be accepted.
+    // An installation that answers nothing. A request to it would leave a connection that can be accepted below.
     let installation = TcpListener::bind("127.0.0.1:0").unwrap();
     installation.set_nonblocking(true).unwrap();
     let url = format!("http://{}", installation.local_addr().unwrap());

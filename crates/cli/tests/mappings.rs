@@ -1,5 +1,5 @@
-//! What a driver is told of the providers that serve the request groups of a server: an installation of `placewright up`,
-//! and an agent whose hosts have two devices each.
+//! What a driver is told of the providers that serve the request groups of a server: an installation of `placewright
+//! up`, and an agent whose hosts have two devices each.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 const IMAGE: &str = "70ace000-0000-4000-8000-000000000001";
 const HOSTS: usize = 3;
 
-/// Every executable keeps what it reads. `spawn` fails once on the host that the file `failing` names first.
+/// Every executable keeps what it reads. If there is a file `failing`, the next `spawn` removes it and fails.
 const KEEP: &str = r#"name="$PLACEWRIGHT_STATE_DIR/$PLACEWRIGHT_VERB.$PLACEWRIGHT_HOST.$PLACEWRIGHT_INSTANCE"
 cat > "$name.part" && mv "$name.part" "$name"
 if [ "$PLACEWRIGHT_VERB" = spawn ] && rm "$PLACEWRIGHT_STATE_DIR/failing" 2>/dev/null; then
@@ -169,6 +169,7 @@ impl Installation {
         id
     }
 
+    /// Does an action with a server, and waits until the server has this status.
     fn act(&self, server: &str, action: Value, status: &str) {
         self.compute(&format!("POST /servers/{server}/action"), Some(action));
         self.wait_for_status(server, status);
@@ -188,7 +189,7 @@ impl Installation {
         host.as_str().unwrap().to_owned()
     }
 
-    /// The `mappings` that an executable read for a server on a host. It is forgotten.
+    /// The `mappings` that an executable read for a server on a host. The file in which they were kept is removed.
     fn told(&self, operation: &str, host: &str, server: &str) -> Value {
         let path = self.kept.join(format!("{operation}.{host}.{server}"));
         let read = wait_for(operation, || std::fs::read(&path).ok());

@@ -95,7 +95,7 @@ fn the_manual_has_every_metric() {
     let claim = "PUT /allocations/00000000-0000-4000-8000-000000000002";
     let response = control.request(claim, body);
     assert!(response.starts_with("HTTP/1.1 400"), "{response}");
-    // Chosen only when control listens on all its addresses, one of which could otherwise be this one.
+    // This address is chosen only once control listens on all of its own. Before, control could have taken it.
     let cell_metrics = free_address().to_string();
     let _cell = Cell::start(&directory.path().join("cell"), &cell_metrics);
     let mut names_on_page = names(&health);

@@ -172,7 +172,7 @@ impl<'a> Clients<'a> {
         }
     }
 
-    /// Runs `interrupt` while clients write, and waits until each of them has written on.
+    /// Runs `interrupt` while clients write, and checks that they go on writing after it.
     fn write_during(&self, interrupt: impl FnOnce()) {
         self.is_over.store(false, Ordering::SeqCst);
         std::thread::scope(|scope| {

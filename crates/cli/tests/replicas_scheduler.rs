@@ -70,7 +70,7 @@ impl Replica {
         (status, serde_json::from_str(body).unwrap_or(Value::Null))
     }
 
-    /// Has a provider made for a host with 4 CPUs.
+    /// Makes the provider of a host with 4 CPUs.
     fn add_provider(&self, number: u32) {
         let uuid = host(number);
         let body = json!({"name": format!("node-{number}"), "uuid": uuid});
@@ -272,7 +272,7 @@ fn an_update_of_a_host_reaches_every_replica() {
         assert_eq!(shown(replica, "sequence"), sequence);
         replica.wait_for_hosts(1);
     }
-    // One that is gone keeps nobody.
+    // A replica that is gone holds no update up.
     drop(three);
     let (status, body) = two.update(1, sequence + 1, &json!("alive"));
     assert_eq!(
@@ -291,6 +291,7 @@ fn a_candidate_of_a_replica_that_is_gone_is_refused() {
     let cluster = EtcdCluster::start(1).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let [one, two] = start(&cluster, folder.path(), 3);
+    // Any UUID serves as that of the server group.
     let offered = offer(&one, 1, &instance(0));
     drop(one);
     let (status, refused) = claim(&two, "POST", 1, &offered["selected"]);
@@ -331,7 +332,7 @@ fn a_leader_that_does_not_answer_any_more_is_not_waited_for() {
     replicas[leader].control.signal(Signal::STOP);
     let survivor = &mut replicas[1 - leader];
     survivor.control.wait_for_line("this replica leads");
-    // Nobody follows it.
+    // No other replica follows this one any more, so no update waits for one.
     let started = Instant::now();
     for sequence in 2..12 {
         let (status, body) = survivor.update(1, sequence, &json!("alive"));

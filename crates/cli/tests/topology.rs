@@ -342,13 +342,14 @@ async fn first_node(client: &Client, rules: &str, flavor_rules: &str) -> String 
     selected.unwrap().node
 }
 
-/// Wishes for places, and rules of flavors, in the scheduler's API.
+/// Soft rules that name places, and rules of flavors, in the scheduler's API.
 async fn wish_for_places(url: &str) {
     let client = Client::new(url, "admin").unwrap();
     send_host_states(&client).await;
     for number in 1..=4 {
         let place = format!("north/r{number}");
         for (name, relation) in [
+            // With the name of the room, and without.
             (&*place, "same"),
             (&place[6..], "same"),
             ("r4", "different"),
@@ -357,6 +358,7 @@ async fn wish_for_places(url: &str) {
                 r#"{{"relation": "{relation}", "level": "rack", "strength": "soft", "place": ["{name}"]}}"#
             );
             let text = format!("relation={relation},level=rack,strength=soft,place={name}");
+            // The rule may be one of the request or of its flavor.
             for (rules, flavor_rules) in [(&*rule, ""), ("", &*text)] {
                 let node = first_node(&client, rules, flavor_rules).await;
                 if relation == "same" {

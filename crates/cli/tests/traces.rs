@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 /// How long anything here may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What the caller of the test says of its trace.
+/// The trace, and the span in it, that the caller of the test names in the header `traceparent`.
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
 const OTHER_TRACE: &str = "5bf92f3577b34da6a3ce929d0e0e4736";
@@ -189,6 +189,7 @@ fn assert_connected(spans: &[Value], servers: usize) {
         let parent = id(span, "parentSpanId");
         let Some(parent) = by_id.get(&parent) else {
             assert_eq!(parent, CALLER, "{span}");
+            // 2 is the kind of a span in which a server handles a request.
             assert_eq!((name(span), &span["kind"]), ("POST /servers", &json!(2)));
             continue;
         };
@@ -245,8 +246,8 @@ fn one_trace_leads_from_the_call_to_the_running_servers() {
     ];
     let (mut up, _) = up(folder.path(), compute, &flags);
     make_flavor(compute);
-    // Its caller does not record it, so it is not recorded; nor is one without a well-formed caller's word, by the share
-    // of 0.
+    // The caller of the first request does not record its trace, so Placewright does not either. The headers of the
+    // other requests are not valid, so the share of requests that are recorded applies: none of them is.
     for not_recorded in [
         &*format!("00-{TRACE}-{CALLER}-00"),
         &format!("00-{TRACE}-{CALLER}-01-more"),

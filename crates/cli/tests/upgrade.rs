@@ -1,5 +1,5 @@
-//! An upgrade of agents: what the new release brings is used in a cell once its last agent is new, and `placewright status`
-//! says for which hosts it waits.
+//! An upgrade of agents: what the new release brings is used in a cell once its last agent is new, and `placewright
+//! status` says for which hosts it waits.
 
 #![allow(
     clippy::unwrap_used,
@@ -98,6 +98,7 @@ impl OldAgent {
     }
 }
 
+/// What the old host's agent says of the host. Version 0 stands for an agent that says none.
 fn facts(service_version: u32) -> HostFacts {
     let mut facts = HostFacts {
         service_version,

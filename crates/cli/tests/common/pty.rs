@@ -13,7 +13,7 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 /// How long anything here may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a terminal is told when it is taken over, and when it is left.
+/// The control sequences that switch a terminal to its alternate screen, and back.
 pub(crate) const OTHER_SCREEN: &str = "\x1b[?1049h";
 const OWN_SCREEN: &str = "\x1b[?25h\x1b[?1049l";
 
@@ -89,7 +89,7 @@ impl Terminal {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Everything since the last screen was begun, without what controls the terminal.
+    /// The text of the last whole screen, without control sequences.
     fn last_screen(&self) -> String {
         let shown = self.shown.lock().unwrap();
         // The last one may be incomplete; the one before is whole.
@@ -123,7 +123,8 @@ impl Terminal {
         }
     }
 
-    /// Waits for the end of the program, which has to leave the terminal as it was.
+    /// Waits for the end of the program, which has to leave the terminal as it was: on its own screen, and in these
+    /// modes.
     pub(crate) fn end(&mut self, modes: LocalModes) {
         let start = Instant::now();
         let status = loop {
