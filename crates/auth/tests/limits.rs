@@ -16,10 +16,12 @@ fn reader(keystone: &FakeKeystone, region: Option<&str>) -> LimitsReader {
     LimitsReader::new(&config, "compute", region.map(str::to_owned)).unwrap()
 }
 
+/// A registered limit: the default of all projects. Without a region, it holds in all regions.
 fn registered(name: &str, region: Value, limit: i64) -> Value {
     json!({"resource_name": name, "region_id": region, "default_limit": limit})
 }
 
+/// The limit of one project; -1 means that there is no limit.
 fn limit(project: Value, name: &str, region: Value, limit: i64) -> Value {
     json!({"project_id": project, "resource_name": name, "region_id": region,
         "resource_limit": limit})

@@ -14,7 +14,7 @@ use placewright_auth::{
     Strategy,
 };
 
-/// A line of a password file; the cost is the lowest, so that tests are quick.
+/// A line of a password file. The hash has the lowest cost of bcrypt, 4, so that tests are quick.
 fn password_line(user: &str, password: &str, version: bcrypt::Version) -> String {
     let hash = bcrypt::hash_with_result(password, 4)
         .unwrap()
@@ -25,6 +25,7 @@ fn password_line(user: &str, password: &str, version: bcrypt::Version) -> String
 fn config(path: &Path) -> HttpBasicConfig {
     HttpBasicConfig {
         user_file: Some(path.to_owned()),
+        // The file is checked for changes at every request.
         reload_check_ms: 0,
         ..HttpBasicConfig::default()
     }
@@ -39,6 +40,7 @@ fn authenticator(http_basic: HttpBasicConfig) -> Result<Authenticator, SetupErro
     })
 }
 
+/// Sends a request with `pair`, which is `USER:PASSWORD`, from no known address.
 async fn log_in(auth: &Authenticator, pair: &str) -> Result<Arc<Identity>, AuthError> {
     log_in_from(auth, pair, None).await
 }
@@ -68,7 +70,7 @@ fn password_file(text: &str) -> PasswordFile {
     PasswordFile { _dir: dir, path }
 }
 
-/// Replaces the file atomically.
+/// Replaces the file with another one in one step, so that no reader sees half of it.
 fn replace(password_file: &PasswordFile, text: &str) {
     let new = password_file.path.with_extension("new");
     std::fs::write(&new, text).unwrap();
@@ -140,6 +142,7 @@ async fn wrong_credentials_get_the_challenge() {
             "{pair}"
         );
     }
+    // `bm92YTpzZWNyZXQ=` is `nova:secret` in base 64.
     let huge = format!("Basic {}", "QUFB".repeat(2000));
     for value in [
         "",
@@ -182,6 +185,7 @@ async fn a_changed_file_takes_effect_at_once_unless_it_is_invalid() {
     assert!(log_in(&auth, "b:2").await.is_err());
     assert!(log_in(&auth, "b:two").await.is_ok());
 
+    // While the file is invalid or missing, the passwords that were read last stay in force.
     replace(&password_file, "c:plain\n");
     assert!(log_in(&auth, "b:two").await.is_ok());
     assert!(log_in(&auth, "c:plain").await.is_err());
@@ -199,7 +203,7 @@ async fn a_changed_file_takes_effect_at_once_unless_it_is_invalid() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_requests_with_one_password_share_a_check() {
-    // At this cost a check takes some milliseconds, so 200 checks in sequence would be slow.
+    // At the cost 6, a check takes some milliseconds, so 200 checks in sequence would be slow.
     let hash = bcrypt::hash_with_result("p", 6).unwrap().to_string();
     let password_file = password_file(&format!("u:{hash}\n"));
     let auth = Arc::new(authenticator(config(&password_file.path)).unwrap());
@@ -221,7 +225,7 @@ fn address(last_octet: u8) -> Option<IpAddr> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn guesses_at_full_speed_delay_neither_verified_nor_new_users() {
-    // Each check takes some 5 to 50 ms, depending on the build.
+    // The cost 7: each check takes some 5 to 50 ms, depending on the build.
     let hash = |password: &str| bcrypt::hash_with_result(password, 7).unwrap().to_string();
     let names = ["known", "new", "third"];
     let lines = names.map(|name| format!("{name}:{}\n", hash(name)));
@@ -275,7 +279,7 @@ async fn guesses_at_full_speed_delay_neither_verified_nor_new_users() {
     is_over.store(true, Ordering::Relaxed);
     for attacker in attackers {
         attacker.abort();
-        // Most are in the middle of a guess, which nobody waits for.
+        // Most attackers were ended in the middle of a guess, so they end with an error.
         if let Err(error) = attacker.await {
             assert!(error.is_cancelled(), "{error}");
         }
@@ -296,7 +300,8 @@ async fn a_changed_line_of_another_user_does_not_invalidate_cached_passwords() {
     };
     let auth = authenticator(config).unwrap();
     log_in(&auth, "a:1").await.unwrap();
-    // From now on, only credentials that were verified before are checked for this address.
+    // After this wrong password, which is all that an address may send, only credentials that were verified before
+    // are checked for the address.
     assert!(log_in(&auth, "a:wrong").await.is_err());
     let refused = log_in(&auth, "b:2").await.unwrap_err();
     assert!(

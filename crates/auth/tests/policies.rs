@@ -27,7 +27,7 @@ fn load(text: &str) -> Result<(Policy, Vec<PolicyWarning>), String> {
         .map_err(|error| error.to_string())
 }
 
-/// Whether a caller may list traits when `check` is that rule.
+/// Whether a caller may list traits when the policy file has `check` as that rule.
 fn allows(check: &str, parts: IdentityParts) -> bool {
     let text = format!(
         "\"placement:traits:list\": {}",

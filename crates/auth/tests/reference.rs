@@ -110,6 +110,7 @@ async fn policies_allow_what_the_reference_allows() {
         );
         for (identity, answers) in identities.iter().zip(case["answers"].as_array().unwrap()) {
             let Some(identity) = identity else { continue };
+            // One character for each rule and target: `1` if the reference allows it, `x` if the reference fails.
             let mut answers = answers.as_str().unwrap().chars();
             for &rule in &rules {
                 let targets = [
