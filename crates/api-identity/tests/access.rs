@@ -121,6 +121,7 @@ async fn users_look_at_all_tokens_of_theirs_and_revoke_them() {
         ("x-auth-token", token.as_str()),
         ("x-subject-token", other.as_str()),
     ];
+    // After it is revoked, the service does not say any more whose token it was.
     for (method, status) in [("GET", 200), ("DELETE", 204), ("GET", 403)] {
         let answer = site.send(method, "/v3/auth/tokens", &headers, None).await;
         assert_eq!(answer.status, status, "{method}: {}", answer.body);

@@ -151,7 +151,7 @@ async fn what_an_administrator_takes_away_counts_at_once() {
     let user_path = format!("/v3/users/{user}");
     let project_path = format!("/v3/projects/{demo}");
     let role_path = format!("/v3/projects/{demo}/users/{user}/roles/{role}");
-    let enabled = |what: &str, is_enabled: bool| json!({what: {"enabled": is_enabled}});
+    let enabled = |kind: &str, is_enabled: bool| json!({kind: {"enabled": is_enabled}});
 
     let token = site.demo().await;
     let patch = |path: &str, body: Value| {
@@ -219,6 +219,7 @@ async fn guesses_from_one_address_hold_up_nobody_else() {
         let request = (address, "POST", "/v3/auth/tokens");
         send(&site.service, request, &[], Some(body)).await
     };
+    // More wrong passwords than an address may send in a burst.
     let mut last = 0;
     for number in 0..12 {
         let answer = guess("192.0.2.66:1", &format!("guess {number}")).await;

@@ -99,6 +99,7 @@ async fn what_is_too_large_leaves_nothing() {
     api.upload(OTHER, &third, content().slice(..2_000_000))
         .await
         .expect(204);
+    // The 2,500,000 bytes of the first project in MiB, rounded up.
     let usage = api.get(OWNER, "/v2/info/usage").await.expect(200);
     assert_eq!(usage["usage"]["image_size_total"]["usage"], 3);
 }
@@ -151,6 +152,7 @@ async fn what_ended_processes_left_is_removed_when_it_is_old() {
     let folder = tempfile::tempdir().unwrap();
     let images = ImageFolder::open(folder.path().join("images")).unwrap();
     let known = uuid::Uuid::from_u128(1);
+    // Files are old after a day.
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(2 * 24 * 3600);
     let write = |name: &str, is_old: bool| {
         let file = std::fs::File::create(folder.path().join("images").join(name)).unwrap();
@@ -164,6 +166,7 @@ async fn what_ended_processes_left_is_removed_when_it_is_old() {
     write(".upload-a", true);
     write(".upload-b", false);
     write("notes", true);
+    // The bytes of the unknown image and the old unfinished upload are removed.
     assert_eq!(images.remove_left_over(|image| image == known).unwrap(), 2);
     let left = std::fs::read_dir(folder.path().join("images"))
         .unwrap()

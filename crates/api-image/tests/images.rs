@@ -166,6 +166,7 @@ async fn what_cannot_be_is_refused_at_the_creation_too() {
         let message = refused.expect_error(status);
         assert!(message.contains(word), "{fields}: {message}");
     }
+    // One property more than an image may have.
     let many: serde_json::Map<String, Value> = (0..129)
         .map(|number| (format!("p{number}"), json!("")))
         .collect();
@@ -204,6 +205,7 @@ async fn others_see_what_is_public_shared_or_asked_for() {
         api.names(OTHER, "?visibility=all&sort=name:asc").await,
         ["community", "public"]
     );
+    // By image: the status with which another project reads it.
     for (id, seen) in ids.iter().zip([404, 404, 200, 200]) {
         let path = format!("/v2/images/{id}");
         assert_eq!(api.get(OTHER, &path).await.status, seen);
@@ -233,6 +235,7 @@ async fn a_member_sees_an_image_and_lists_it_once_it_has_accepted_it() {
         .await
         .expect_error(409);
     assert_eq!(api.get(OTHER, &path).await.status, 200);
+    // The list is empty, because the member has not accepted the image.
     assert_eq!(api.names(OTHER, "").await, [""; 0]);
     assert_eq!(
         api.names(OTHER, "?visibility=shared&member_status=pending")
@@ -275,6 +278,7 @@ async fn lists_are_filtered_sorted_and_paged() {
         api.names(OWNER, "?tag=t0&tag=t1").await,
         Vec::<String>::new()
     );
+    // Without a direction, lists are sorted downwards.
     assert_eq!(
         api.names(OWNER, "?name=in:i3,i5&sort=name").await,
         ["i5", "i3"]

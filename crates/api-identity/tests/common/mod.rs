@@ -36,6 +36,7 @@ pub const TOKEN_LIFETIME_S: u64 = 3600;
 pub struct Site {
     pub service: Arc<IdentityService>,
     pub accounts: Accounts,
+    /// The clock of control, which the test can move.
     pub clock: Clock,
     pub control: ControlHandle,
 }
@@ -62,6 +63,7 @@ fn service(accounts: &Accounts) -> Arc<IdentityService> {
         ..AuthConfig::default()
     };
     let authenticator = Authenticator::new(&config).unwrap();
+    // `None`: there is no token with which the processes of the installation are administrators.
     authenticator.set_token_check(Arc::new(OwnTokenCheck::new(accounts.clone(), None)));
     let (policy, _) = Policy::load(&PolicyConfig::default()).unwrap();
     let mut registry = Registry::default();
@@ -112,6 +114,7 @@ impl Site {
             admin: hash("of admin").await,
             demo: hash("of demo").await,
         };
+        // The accounts are made once: the second call finds them.
         assert_eq!(accounts.begin(first.clone()).await, Ok(true));
         assert_eq!(accounts.begin(first).await, Ok(false));
         Self {
@@ -177,7 +180,7 @@ impl Site {
             .token()
     }
 
-    /// The status of an administrator's request to check a token.
+    /// The status of an administrator's request to check a token: 200 if it is valid, otherwise 404.
     pub async fn status_of(&self, token: &str) -> u16 {
         let admin = self.admin().await;
         let headers = [("x-auth-token", admin.as_str()), ("x-subject-token", token)];
@@ -186,11 +189,11 @@ impl Site {
             .status
     }
 
-    /// The id of the object with a name.
-    pub async fn id(&self, what: &str, name: &str) -> String {
-        let path = format!("/v3/{what}?name={name}");
+    /// The id of the object of a collection, such as `users`, with this name.
+    pub async fn id(&self, collection: &str, name: &str) -> String {
+        let path = format!("/v3/{collection}?name={name}");
         let answer = self.call(&self.admin().await, "GET", &path, None).await;
-        answer.body[what][0]["id"].as_str().unwrap().to_owned()
+        answer.body[collection][0]["id"].as_str().unwrap().to_owned()
     }
 }
 
@@ -219,7 +222,7 @@ pub async fn send(
     }
 }
 
-/// The body that signs in with a password; `null` is no scope.
+/// The body that signs in with a password. The scope may be `null`: the body then names none.
 pub fn sign_in_body(name: &str, password: &str, scope: Value) -> Value {
     let user = json!({"name": name, "domain": {"id": "default"}, "password": password});
     let identity = json!({"methods": ["password"], "password": {"user": user}});

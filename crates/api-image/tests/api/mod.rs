@@ -25,7 +25,7 @@ pub const JSON: &str = "application/json";
 pub const PATCH: &str = "application/openstack-images-v2.1-json-patch";
 pub const BYTES: &str = "application/octet-stream";
 
-/// The token of an administrator, and those of members of two different projects.
+/// The token of an administrator, and those of members of two different projects, as `USER:PROJECT`.
 pub const ADMIN: &str = "admin";
 pub const OWNER: &str = "u1:p1";
 pub const OTHER: &str = "u2:p2";
@@ -64,6 +64,7 @@ impl Api {
     }
 
     pub async fn start_with(limits: Limits) -> Self {
+        // One cell with one host.
         let site = Site::start(Stores::Memory, 1, 1, Arc::default()).await;
         let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
         let (policy, _) = Policy::load(&PolicyConfig::default()).unwrap();
@@ -106,6 +107,7 @@ impl Api {
         self.folder.path()
     }
 
+    /// Sends a request with a body of this type.
     pub async fn send(
         &self,
         token: &str,
@@ -117,6 +119,8 @@ impl Api {
         self.send_with(token, (method, path), &headers, body).await
     }
 
+    /// Sends a request with these headers. Whoever has the token [`ADMIN`] is an administrator; the others are members
+    /// of their projects.
     pub async fn send_with(
         &self,
         token: &str,
@@ -163,12 +167,14 @@ impl Api {
             .await
     }
 
+    /// Sends changes of an image as a JSON patch.
     pub async fn patch(&self, token: &str, id: &str, changes: Value) -> ApiResponse {
         let path = format!("/v2/images/{id}");
         self.send(token, "PATCH", &path, (PATCH, changes.to_string()))
             .await
     }
 
+    /// Sends the bytes of an image.
     pub async fn upload(&self, token: &str, id: &str, bytes: impl Into<Bytes>) -> ApiResponse {
         let path = format!("/v2/images/{id}/file");
         self.send(token, "PUT", &path, (BYTES, bytes)).await
@@ -180,7 +186,7 @@ impl Api {
         created["id"].as_str().unwrap().to_owned()
     }
 
-    /// The names of the images in a list; empty for an image without a name.
+    /// The names of the images in the list that this query gets; empty for an image without a name.
     pub async fn names(&self, token: &str, query: &str) -> Vec<String> {
         let list = self
             .get(token, &format!("/v2/images{query}"))
