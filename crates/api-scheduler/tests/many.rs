@@ -21,7 +21,7 @@ use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
 use serde_json::{Value, json};
 
-/// Hosts with 4 CPUs, and a scheduler that prefers either full or empty hosts.
+/// A fleet of hosts with 4 CPUs each, and a scheduler that prefers either full or empty hosts.
 async fn fleet_of(hosts: u32, prefers_full: bool) -> Fleet {
     let multiplier = if prefers_full { -1.0 } else { 1.0 };
     let config = SchedulerConfig {
@@ -43,7 +43,7 @@ async fn fleet_of(hosts: u32, prefers_full: bool) -> Fleet {
     fleet
 }
 
-/// The number of instances for each selected host.
+/// How many instances each selected host has in a response.
 fn count_by_host(response: &Value) -> BTreeMap<String, u32> {
     let mut hosts = BTreeMap::new();
     for selection in response["selections"].as_array().unwrap() {
@@ -92,6 +92,7 @@ async fn a_request_fills_a_fleet_completely_and_not_beyond() {
 async fn all_instances_of_a_request_are_claimed_with_one_append() {
     let faults = Faults::new();
     let journal = Faulty::new(MemoryJournal::new(), faults.clone());
+    // The empty text is the policy file: the default rules apply.
     let parts = ApiParts::on_journal(journal, HttpOptions::default(), Options::default(), "").await;
     let fleet = Fleet::on_parts(&parts, KeepOptions::default());
     for number in 1..=5 {
@@ -136,6 +137,7 @@ async fn the_instances_of_a_request_satisfy_hard_rules_between_them() {
         let response = fleet.select(&spread).await;
         assert_eq!(response.status, 200, "{}", response.text);
         let hosts = count_by_host(&response.json());
+        // The six instances are spread evenly: three in each rack.
         let second_rack = [host(11), host(12)];
         let in_second_rack = hosts.iter().filter(|(host, _)| second_rack.contains(host));
         assert_eq!(

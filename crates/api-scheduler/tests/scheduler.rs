@@ -124,11 +124,12 @@ async fn no_claim_remains_when_the_store_fails() {
         let faults = Faults::new();
         let journal = Faulty::new(MemoryJournal::new(), faults.clone());
         let options = HttpOptions::default();
+        // The empty text is the policy file: the default rules apply.
         let parts = ApiParts::on_journal(journal, options, Options::default(), "").await;
         let fleet = Fleet::on_parts(&parts, KeepOptions::default());
         fleet.add_host(1).await;
         fleet.add_host(2).await;
-        // The next `times` appends fail.
+        // The next `times` appends fail; the 0 says that none is let through before.
         faults.fail(Operation::Append, 0, times, fault);
         let failed = fleet.select(&destinations_body(3, &[1, 2])).await;
         assert_eq!(failed.status, 503, "{}", failed.text);
@@ -146,10 +147,12 @@ async fn claims_are_made_once_when_the_store_loses_a_request_or_an_answer() {
         let faults = Faults::new();
         let journal = Faulty::new(MemoryJournal::new(), faults.clone());
         let options = HttpOptions::default();
+        // The empty text is the policy file: the default rules apply.
         let parts = ApiParts::on_journal(journal, options, Options::default(), "").await;
         let fleet = Fleet::on_parts(&parts, KeepOptions::default());
         fleet.add_host(1).await;
         fleet.add_host(2).await;
+        // The next append fails, and so does the first question about what became of it.
         faults.fail(Operation::Append, 0, 1, fault);
         faults.fail(Operation::Resolve, 0, 1, Fault::Io);
         let response = fleet.select(&destinations_body(3, &[1, 2])).await;
@@ -343,7 +346,7 @@ async fn parallel_requests_break_no_rule_and_leave_no_host_empty() {
 
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Other replicas, with what becomes of the next update at each.
+/// Other replicas, with the receipt that each of them gives for the next update.
 #[derive(Debug)]
 struct Others(Mutex<Vec<Receipt>>);
 
@@ -372,7 +375,7 @@ async fn an_agent_hears_what_became_of_its_update_at_any_replica() {
         (3, vec![Applied, Applied], (200, json!("applied"))),
         (4, vec![Applied, Stale], (200, json!("stale"))),
         (5, vec![Gap, Stale, Applied], (409, Value::Null)),
-        // This one has it already.
+        // This replica applied the update when it was sent before, although the answer was an error.
         (5, vec![Applied], (200, json!("stale"))),
         (5, vec![Gap], (409, Value::Null)),
     ] {

@@ -111,6 +111,7 @@ async fn updates_of_hosts_beyond_the_limits_name_the_field_and_change_nothing() 
         Value::Object(pairs.collect())
     };
     let alive = json!("alive");
+    // Each update has one value beyond a limit.
     for (incarnation, sequence, update, field) in [
         (u64::MAX, u64::MAX, &alive, "incarnation"),
         // It is below 2^62, and more than ten years ahead in nanoseconds.
@@ -159,7 +160,7 @@ async fn updates_of_hosts_beyond_the_limits_name_the_field_and_change_nothing() 
         assert_eq!(refused.status, 400, "{field}: {}", refused.text);
         assert_eq!(refused.json()["errors"][0]["field"], field);
     }
-    // The agent of the host goes on.
+    // The refused updates count for nothing: the agent of the host goes on with the second one.
     let facts = json!({"facts": {"stats": stats(10_000)}});
     for (sequence, update) in [(2, alive), (3, facts)] {
         let applied = fleet.send_update(1, 1, sequence, update).await;

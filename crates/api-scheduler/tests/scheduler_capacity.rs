@@ -13,12 +13,13 @@ use serde_json::{Value, json};
 #[tokio::test]
 async fn capacity_is_what_would_be_placed_and_changes_nothing() {
     let fleet = Fleet::with_hosts(5).await;
-    // Of five hosts with 4 VCPUs each, one has only 1 left.
+    // Of five hosts with 4 VCPUs each, one has only 1 left after this claim.
     assert_eq!(
         fleet.select(&destinations_body(3, &[900])).await.status,
         200
     );
     let hosts_before = fleet.get("/v1/hosts").await.json();
+    // How many instances with this many VCPUs fit.
     for (vcpus, expected) in [(1, 17), (2, 8), (4, 4), (5, 0)] {
         let mut body = json!({"request": destinations_body(vcpus, &[])["request"]});
         let response = fleet.post("/v1/capacity", &body).await;
@@ -38,7 +39,7 @@ async fn capacity_is_what_would_be_placed_and_changes_nothing() {
             (&json!(expected.min(3)), &json!(expected > 3))
         );
     }
-    // With a group's rule, one instance on each host.
+    // With a group's rule, one instance fits on each host.
     let mut body = json!({"request": destinations_body(1, &[])["request"]});
     body["request"]["instance_group"] =
         json!({"uuid": GROUP, "policy": "anti-affinity", "members": []});
@@ -117,6 +118,7 @@ async fn a_request_says_itself_whether_its_groups_may_share_a_provider() {
     // Each host is one provider with 4 VCPUs.
     let groups =
         ["_A", "_B"].map(|suffix| json!({"requester_id": suffix, "resources": {"VCPU": 1}}));
+    // Both groups of an instance have to be on its host. If they may not share a provider, no instance fits.
     for (policy, count) in [(Some("none"), 10), (None, 10), (Some("isolate"), 0)] {
         let mut request = json!({"requested_resources": groups});
         if let Some(policy) = policy {
@@ -160,6 +162,7 @@ async fn a_limit_out_of_range_is_refused() {
 async fn of_counts_that_are_simulated_one_runs_one_waits_and_others_are_to_come_again() {
     let fleet = Fleet::with_hosts(100).await;
     let request = destinations_body(1, &[])["request"].clone();
+    // With a limit, decisions are simulated one after another; without one, instances are counted host by host.
     let simulated = json!({"request": request, "limit": 400});
     let by_host = json!({"request": request});
     let count = || fleet.post("/v1/capacity", &simulated);

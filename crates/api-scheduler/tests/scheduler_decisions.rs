@@ -26,6 +26,7 @@ fn service_of(site: &Site) -> Arc<SchedulerService> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_decision_is_shown_as_it_was_made() {
+    // One cell with three hosts.
     let site = Site::start(Stores::Memory, 1, 3, Arc::default()).await;
     let service = service_of(&site);
     let path = format!("/v1/decisions/{}", instance(0));
@@ -35,6 +36,7 @@ async fn a_decision_is_shown_as_it_was_made() {
         (404, "scheduler.not_found")
     );
 
+    // Instance 0, with 2 CPUs.
     site.create(0..1, 2).await;
     site.until("it has a host", |control, _| {
         claims::host_of(&control.placement, instance(0)).is_some()
@@ -80,8 +82,10 @@ async fn a_decision_is_shown_as_it_was_made() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_a_host_has_the_reason() {
+    // One cell with three hosts.
     let site = Site::start(Stores::Memory, 1, 3, Arc::default()).await;
     let service = service_of(&site);
+    // Instance 1, with more CPUs than a host has.
     site.create(1..2, 999).await;
     site.until("it has none", |control, _| {
         control.conductor.buried().contains_key(&instance(1))
@@ -106,6 +110,7 @@ async fn a_server_without_a_host_has_the_reason() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_asked_wrongly_is_refused() {
+    // One cell with one host.
     let site = Site::start(Stores::Memory, 1, 1, Arc::default()).await;
     let service = service_of(&site);
     let path = format!("/v1/decisions/{}", instance(0));
@@ -135,10 +140,11 @@ async fn a_server_that_was_taken_from_its_cell_says_what_failed_there() {
         reschedule_across_cells: true,
         ..options()
     };
+    // Two cells with one host each. Builds fail on that of the first cell.
     let site = Site::start_with(Stores::Memory, (2, 1), Arc::default(), options).await;
     site.fleet.lock().failing = vec![host(0, 0)];
     let service = service_of(&site);
-    // One of the servers is placed in the first cell at first.
+    // Each needs 12 of the 16 CPUs of a host, so one of the servers is placed in the first cell at first.
     site.create(0..2, 12).await;
     site.until(
         "both are in the second cell, or nowhere",

@@ -2,8 +2,8 @@
 //! request's query, filtered and weighed host by host.
 //!
 //! Fleets and requests are random; fleets have trees and shared disks. The test reads the state of
-//! hosts from the Placement API, or has reported it to the scheduler itself. The environment variable
-//! `CASES` is the number of fleets.
+//! hosts from the Placement API, or knows it because it has reported it to the scheduler itself. The environment
+//! variable `CASES` is the number of fleets.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,7 +27,7 @@ use uuid::Uuid;
 const FLEETS_DEFAULT: u64 = 20;
 const REQUESTS_PER_FLEET: u64 = 15;
 
-/// The raw value of a weigher for one host.
+/// The raw value of a weigher for one host: the value before it is scaled to the range of all hosts.
 struct RawValue {
     multiplier: f64,
     value: f64,
@@ -36,7 +36,8 @@ struct RawValue {
 }
 
 impl Fleet {
-    /// The candidates of each host, from the Placement API.
+    /// The candidates of each host, from the Placement API: those of the request's query or, if there are none, of its
+    /// fallback query.
     async fn candidates(&self, request: &RequestSpec) -> BTreeMap<Uuid, Vec<Value>> {
         let prepared = prepare(request, &PrepareOptions::default(), self).unwrap();
         assert!(prepared.translation.rules.is_empty(), "{request:?}");
@@ -126,6 +127,8 @@ impl Fleet {
             "soft-anti-affinity" => -(members_on_host as f64),
             _ => 0.0,
         };
+        // The multiplier, the value and the declared minimum of each weigher: free memory, free CPUs, free disk,
+        // operations of I/O, server groups, failed builds, versions of hypervisors, and soft topology rules.
         let raw_values = [
             (1.0, memory, Some(0.0)),
             (1.0, cpus * ratio - used_cpus, Some(0.0)),
@@ -145,7 +148,8 @@ impl Fleet {
             .into()
     }
 
-    /// The scores of hosts. `hosts` has to have all feasible hosts, because scores are relative to their range.
+    /// The scores of hosts. `hosts` has to have all feasible hosts, because scores are relative to their range. A host
+    /// that is alone has the score 0.
     async fn score_hosts(&self, request: &RequestSpec, hosts: &[Uuid]) -> BTreeMap<Uuid, f64> {
         let mut raw_values = Vec::new();
         for host in hosts {
@@ -165,6 +169,7 @@ impl Fleet {
             let high = indexes.clone().map(clamped_value).fold(f64::MIN, f64::max);
             let low = indexes.clone().map(clamped_value).fold(f64::MAX, f64::min);
             let low = declared_min.unwrap_or(low);
+            // A weigher that prefers none of the hosts does not count.
             if high == low {
                 continue;
             }
@@ -177,7 +182,7 @@ impl Fleet {
     }
 }
 
-/// Generates a random request, and the topology rules of its flavor.
+/// Generates a random request. Returns it and the topology rules that its flavor has in extra specs.
 fn draw_request(choices: &mut RandomChoices, fleet: &Fleet) -> (Value, Value) {
     let mut extra_specs = json!({});
     if choices.one_in(3) {
@@ -238,7 +243,8 @@ fn is_close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6
 }
 
-/// Sends a random request, and compares the response with the definition.
+/// Sends a random request, and compares the response with the definition. `context` is the beginning of messages of
+/// failures.
 async fn compare(fleet: &mut Fleet, choices: &mut RandomChoices, number: u64, context: &str) {
     let (request_json, flavor_rules) = draw_request(choices, fleet);
     let context = format!("{context}, request {number}: {request_json}");

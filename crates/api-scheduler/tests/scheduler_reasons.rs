@@ -20,10 +20,12 @@ use serde_json::{Value, json};
 
 #[tokio::test]
 async fn a_refusal_is_explained() {
+    // Host 1 is disabled, host 2 is ignored, and instance 9 fills host 3.
     let fleet = Fleet::with_hosts(3).await;
     let update = json!({"disabled": "maintenance"});
     assert_eq!(fleet.send_update(1, 1, 2, update).await.status, 200);
     let mut body = destinations_body(4, &[9]);
+    // The names of hosts are compared without regard to upper and lower case.
     body["request"]["ignore_hosts"] = json!(["HOST-2"]);
     assert_eq!(fleet.select(&body).await.status, 200);
     body["instances"] = json!([instance(10)]);
@@ -65,7 +67,7 @@ async fn a_refusal_is_explained() {
 #[tokio::test]
 async fn a_selection_is_explained_on_request() {
     let fleet = Fleet::with_hosts(12).await;
-    // One host is fuller than the others.
+    // One host is made fuller than the others.
     let first = fleet.select(&destinations_body(2, &[1])).await.json();
     let fullest = text(&first["selections"][0]["selected"]["provider"]).to_owned();
     assert!(first["selections"][0].get("explanation").is_none());
@@ -139,6 +141,7 @@ async fn hosts_to_be_explained_are_ranked_or_excluded() {
     assert_eq!(response.status, 200, "{}", response.text);
     let selection = &response.json()["selections"][0];
     let explanation = &selection["explanation"];
+    // All of the 14 hosts but the full, the disabled and the ignored one.
     assert_eq!(explanation["compared"], 11);
     let hosts = explanation["hosts"].as_array().unwrap();
     assert_eq!(hosts.len(), 6);

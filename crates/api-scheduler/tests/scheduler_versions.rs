@@ -11,12 +11,15 @@ use fleet::{CELL_1, CELL_2, Fleet, host, instance};
 use placewright_api_testing::get;
 use serde_json::{Value, json};
 
+/// The first version of the compute service that sets the trait `OWNER_NOVA` on its own providers.
+const MARKS_OWN: u32 = 73;
+
 /// The UUID of the network card of a host, a nested provider.
 fn card(number: u32) -> String {
     format!("41000000-0000-0000-0000-{number:012}")
 }
 
-/// Adds a network card to a host. It has no trait, as one that another service owns.
+/// Adds a network card to a host. It has no trait, as if another service owned it.
 async fn add_card(fleet: &Fleet, number: u32) {
     let uuid = card(number);
     let body = json!({
@@ -32,7 +35,7 @@ async fn add_card(fleet: &Fleet, number: u32) {
     fleet.send_to_placement("PUT", &path, &inventories).await;
 }
 
-/// Sets the trait of the compute service on a provider.
+/// Sets the trait with which the compute service marks its own providers.
 async fn own(fleet: &Fleet, provider: &str) {
     let path = format!("/resource_providers/{provider}/traits");
     let known = get(&path).send(&fleet.placement).await.json();
@@ -41,7 +44,7 @@ async fn own(fleet: &Fleet, provider: &str) {
     fleet.send_to_placement("PUT", &path, &body).await;
 }
 
-/// Has the compute service of a host say its version.
+/// Reports the version of the compute service of a host, as its update with this sequence number.
 async fn report_version(fleet: &Fleet, number: u32, sequence: u64, version: u32) {
     let names = json!({"service_host": format!("host-{number}"), "node": format!("node-{number}"),
         "cell": if number % 2 == 1 { CELL_1 } else { CELL_2 }});
@@ -62,8 +65,8 @@ fn request() -> Value {
     })
 }
 
-/// On how many hosts of each cell an instance with a card fits. It is found in two ways: by counting, and by selecting
-/// a host with as many alternates as there are.
+/// On how many hosts of the first and of the second cell an instance with a card fits. It is found in two ways: by
+/// counting, and by selecting a host with as many alternates as there are.
 async fn fitting(fleet: &Fleet) -> (u64, u64) {
     let answer = fleet
         .post("/v1/capacity", &json!({"request": request()}))
@@ -105,21 +108,21 @@ async fn devices_of_other_services_are_not_used_once_all_services_of_a_cell_mark
     }
     assert_eq!(fitting(&fleet).await, (2, 2));
 
-    // One service of the first cell is new: the old one of the other host may not mark its card.
+    // One service of the first cell is new. The other one is old, so it may own its card without having marked it.
     own(&fleet, &host(1)).await;
-    report_version(&fleet, 1, 2, 73).await;
+    report_version(&fleet, 1, 2, MARKS_OWN).await;
     assert_eq!(fitting(&fleet).await, (2, 2));
 
-    // The last one of the first cell is new. The second cell is as it was.
+    // Now all services of the first cell are new. The second cell is as it was.
     own(&fleet, &host(3)).await;
-    report_version(&fleet, 3, 2, 73).await;
+    report_version(&fleet, 3, 2, MARKS_OWN).await;
     assert_eq!(fitting(&fleet).await, (0, 2));
     own(&fleet, &card(3)).await;
     assert_eq!(fitting(&fleet).await, (1, 2));
 
     // An old service that is declared down holds nothing back, until it is back.
     own(&fleet, &host(2)).await;
-    report_version(&fleet, 2, 2, 74).await;
+    report_version(&fleet, 2, 2, MARKS_OWN + 1).await;
     assert_eq!(fitting(&fleet).await, (1, 2));
     let forced_down = |is_down: bool| json!({"forced_down": is_down});
     fleet.send_update(4, 1, 2, forced_down(true)).await;
@@ -129,10 +132,10 @@ async fn devices_of_other_services_are_not_used_once_all_services_of_a_cell_mark
 
     // All cells are new.
     own(&fleet, &host(4)).await;
-    report_version(&fleet, 4, 4, 73).await;
+    report_version(&fleet, 4, 4, MARKS_OWN).await;
     assert_eq!(fitting(&fleet).await, (1, 0));
 
-    // A service that is put back to its old release holds its cell back again.
+    // A service that is put back to its old release, which reports no version, holds its cell back again.
     report_version(&fleet, 3, 3, 0).await;
     assert_eq!(fitting(&fleet).await, (2, 0));
 }
@@ -149,7 +152,7 @@ async fn a_host_moves_to_a_cell_with_its_version() {
     }
     for number in [1, 3] {
         own(&fleet, &host(number)).await;
-        report_version(&fleet, number, 2, 73).await;
+        report_version(&fleet, number, 2, MARKS_OWN).await;
     }
     assert_eq!(fitting(&fleet).await, (0, 1));
     // The old host of the second cell joins the first one, which is held back from then on.
@@ -157,7 +160,7 @@ async fn a_host_moves_to_a_cell_with_its_version() {
     let update = json!({"facts": {"names": names}});
     fleet.send_update(2, 1, 2, update).await;
     assert_eq!(fitting(&fleet).await, (3, 0));
-    // It goes away.
+    // The old host is removed, and no card of the others has the trait.
     fleet.send_update(2, 1, 3, json!("gone")).await;
     assert_eq!(fitting(&fleet).await, (0, 0));
 }

@@ -16,7 +16,8 @@ use random_choices::{RandomChoices, uuid};
 /// The levels, the smallest first: the name of each, the kind of its aggregates' UUIDs (see `random_choices::uuid`),
 /// and how many aggregates it has.
 const LEVELS: [(&str, u32, u64); 2] = [("rack", 0xb0, 4), ("room", 0xb1, 2)];
-/// The number of hops between hosts that are in no common aggregate.
+/// The number of hops between hosts that are in no common aggregate: from one host up beyond both levels, and down to
+/// the other host.
 const HOPS_MAX: u32 = 6;
 
 /// The name of a place of a level.
@@ -98,6 +99,8 @@ impl Topology {
     /// The rules of a server group, derived from its UUID.
     pub(crate) fn rules_of_group(group: Uuid) -> Value {
         let number = group.as_bytes()[15];
+        // The policies of groups repeat after four numbers (see `random_fleet::policy_index`). The rules are shifted by
+        // one after each four numbers, so that a policy does not always occur with the same rules.
         match (number + number / 4) % 4 {
             0 => json!([{"level": "rack", "relation": "spread", "max_skew": 2}]),
             1 => json!([{"level": "room", "relation": "same", "strength": "soft"}]),
@@ -122,8 +125,8 @@ impl Topology {
         (rules, text)
     }
 
-    /// Generates a random wish about named places. Some places are named by the whole name, others by its end or the
-    /// UUID.
+    /// Generates a random soft rule about places that it names. Some places are named by the whole name, others by its
+    /// end or the UUID.
     fn draw_place_rule(choices: &mut RandomChoices) -> Value {
         let (level, kind, count) = choices.pick(&LEVELS);
         let place = (0..1 + choices.below(2)).map(|_| {
@@ -182,7 +185,8 @@ impl Topology {
         json!(rules)
     }
 
-    /// The place of a host at a level: an aggregate, or the host itself at level `host`.
+    /// The place of a host at a level: an aggregate, or the host itself at level `host`. `None` if the host is in no
+    /// aggregate of the level.
     fn place_at_level(&self, level: &str, host: Uuid) -> Option<Uuid> {
         match LEVELS.iter().position(|(name, ..)| *name == level) {
             Some(level) => self.aggregates_of_host[&host][level],
@@ -205,6 +209,7 @@ impl Topology {
         hosts.copied().collect()
     }
 
+    /// The rules of a request and of its server group that have this strength.
     fn rules(request: &RequestSpec, strength: Strength) -> impl Iterator<Item = &TopologyRule> {
         let group_rules = request
             .instance_group
@@ -254,6 +259,8 @@ impl Topology {
         })
     }
 
+    /// The distance between two hosts: the operator's distance between their places at the lowest level that has one,
+    /// or otherwise the number of hops up to their lowest common place and down again.
     fn distance(&self, from: Uuid, to: Uuid) -> u32 {
         if from == to {
             return 0;
@@ -284,8 +291,10 @@ impl Topology {
             .sum()
     }
 
+    /// The degree to which a host satisfies a soft rule: from 0 for not at all to 1.
     fn soft_rule_value(&self, request: &RequestSpec, rule: &TopologyRule, host: Uuid) -> f64 {
         let other_hosts = self.hosts_of_rule(request, rule);
+        // Rules without a level are about distances.
         let Some(level) = rule.level.as_deref() else {
             if other_hosts.is_empty() {
                 return 0.0;

@@ -39,6 +39,7 @@ pub(crate) struct Host {
     pub(crate) io_ops: u32,
     pub(crate) failed_builds: u32,
     pub(crate) hypervisor_version: u32,
+    /// The nested providers, which have the host's CPUs; empty if its root provider has them.
     pub(crate) children: Vec<Uuid>,
 }
 
@@ -49,6 +50,7 @@ pub(crate) struct Fleet {
     pub(crate) hosts: BTreeMap<Uuid, Host>,
     /// The hosts of the members of each server group.
     pub(crate) members: BTreeMap<Uuid, Vec<Uuid>>,
+    /// The metadata of the aggregate of each zone.
     pub(crate) zones: BTreeMap<Uuid, BTreeMap<String, String>>,
     pub(crate) topology: Topology,
 }
@@ -109,6 +111,7 @@ impl Fleet {
             fleet.send("PUT", &path, &body).await;
             fleet.zones.insert(zone_uuid(number), metadata);
         }
+        // Some hosts of the first zone then have no disk of their own, and use that of a provider that shares it.
         let has_shared_disk = choices.one_in(4);
         let count = 2 + choices.below(7);
         for number in 0..count {
@@ -215,6 +218,7 @@ impl Fleet {
             cell: choices.below(2),
             is_usable: !choices.one_in(6),
             io_ops: u32::try_from(choices.below(4)).unwrap(),
+            // Most hosts have none, the others have 1 or 2.
             failed_builds: u32::try_from(choices.below(12).saturating_sub(9)).unwrap(),
             hypervisor_version: choices.pick(&[1_000, 2_000]),
             children,

@@ -76,13 +76,16 @@ impl Fleet {
         let names = json!({"service_host": format!("host-{number}"), "node": format!("node-{number}"),
             "cell": if number % 2 == 1 { CELL_1 } else { CELL_2 }});
         let update = json!({"full": {"facts": {"names": names}}});
-        let response = self.send_update(number, 1, 1, update).await;
+        let (incarnation, sequence) = (1, 1);
+        let response = self.send_update(number, incarnation, sequence, update).await;
         assert_eq!(
             (response.status, response.json()["receipt"].as_str()),
             (200, Some("applied"))
         );
     }
 
+    /// Sends an update of the host as its agent does. `incarnation` numbers the starts of the agent, and `sequence` the
+    /// updates since its start.
     pub(crate) async fn send_update(
         &self,
         number: u32,
