@@ -23,6 +23,7 @@ fn authority() -> (TempDir, Authority) {
     (folder, authority)
 }
 
+/// What an agent with one host gets a certificate for.
 fn agent(host: &str) -> Grant {
     let names = AgentNames {
         cell: "c1".into(),
@@ -39,12 +40,14 @@ fn cell() -> Grant {
 /// Issues a certificate into a folder, and loads the folder.
 fn issue_and_load(authority: &Authority, folder: &Path, grant: &Grant) -> Arc<Credentials> {
     let request = KeyRequest::new().unwrap();
+    // The last argument is the operation that the register names.
     let issued = authority.issue(grant, &request.request, "issue").unwrap();
     holder::write(folder, &request, &issued).unwrap();
     Credentials::load(folder, None).unwrap()
 }
 
-/// A handshake in memory. Returns the fields of the client's certificate, if it has one.
+/// A handshake in memory. Returns the fields of the client's certificate; `None` if the client has no certificate. The
+/// error begins with the side that refused the other.
 fn handshake(
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
@@ -184,6 +187,7 @@ fn a_renewed_certificate_has_the_fields_of_the_present_one() {
     holder::write(agent.directory(), &request, &issued).unwrap();
     assert!(agent.reload_if_changed().unwrap());
     assert_eq!(agent.current().facts.serial, after.serial);
+    // The folder has been loaded for the second time.
     assert_eq!(agent.current().number, 2);
 }
 
@@ -224,6 +228,7 @@ fn a_word_can_be_used_once_before_it_ends() {
             .enrol(&ended_word.id, &ended_word.secret, &request)
             .is_err()
     );
+    // The file of invitations does not have the secret of a word, which is its third part.
     let content = std::fs::read_to_string(authority.directory().join("invitations.json")).unwrap();
     assert!(!content.contains(word.text().split('.').nth(2).unwrap()));
 }
@@ -272,6 +277,7 @@ fn an_enrolling_client_trusts_only_the_authority_of_the_word() {
     let cell = issue_and_load(&authority, &folder.path().join("cell"), &cell());
     let hour = Duration::from_secs(3600);
     let server = || cell.current().server.clone();
+    // `Ok(None)`: the handshake succeeds, and the client has no certificate yet.
     let right = authority.invite(&agent("h1"), hour).unwrap();
     assert_eq!(
         handshake(pinned_client(&right).unwrap(), server()),
@@ -340,23 +346,23 @@ fn an_invalid_folder_changes_nothing() {
 fn files_of_another_authority_have_other_names() {
     let (folder, authority) = authority();
     let agent = issue_and_load(&authority, &folder.path().join("agent"), &agent("h1"));
-    let other_form = folder.path().join("theirs");
-    std::fs::create_dir(&other_form).unwrap();
+    let other_folder = folder.path().join("theirs");
+    std::fs::create_dir(&other_folder).unwrap();
     let certificate_and_key =
         std::fs::read_to_string(agent.directory().join("identity.pem")).unwrap();
     let key_start = certificate_and_key.find("-----BEGIN PRIVATE KEY").unwrap();
     std::fs::write(
-        other_form.join("tls.crt"),
+        other_folder.join("tls.crt"),
         &certificate_and_key[..key_start],
     )
     .unwrap();
     std::fs::write(
-        other_form.join("tls.key"),
+        other_folder.join("tls.key"),
         &certificate_and_key[key_start..],
     )
     .unwrap();
-    std::fs::copy(agent.directory().join("ca.pem"), other_form.join("ca.crt")).unwrap();
-    let loaded = Credentials::load(&other_form, None).unwrap().current();
+    std::fs::copy(agent.directory().join("ca.pem"), other_folder.join("ca.crt")).unwrap();
+    let loaded = Credentials::load(&other_folder, None).unwrap().current();
     assert_eq!(loaded.facts, agent.current().facts);
     assert!(!loaded.is_renewed_by_placewright);
 }

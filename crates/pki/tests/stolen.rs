@@ -18,6 +18,7 @@ use placewright_pki::{
 };
 use tempfile::TempDir;
 
+/// The name in the certificates of the host `h1`, which the tests take for stolen.
 const NAME: &str = "placewright://test/cell/c1/host/h1";
 
 fn authority() -> (TempDir, Authority) {
@@ -26,6 +27,7 @@ fn authority() -> (TempDir, Authority) {
     (folder, authority)
 }
 
+/// What an agent with these hosts gets a certificate for.
 fn agent(hosts: impl IntoIterator<Item = String>) -> Grant {
     let names = AgentNames {
         cell: "c1".into(),
@@ -90,7 +92,7 @@ fn a_role_that_forwards_certificates_cannot_change_the_trusted_authorities() {
     let request = KeyRequest::new().unwrap();
     let issue = |issuer: &Authority, grant| issuer.issue(grant, &request.request, "issue").unwrap();
     let good = issue(&authority, &grant);
-    // An enrolment.
+    // An enrolment: neither a further trusted authority nor a certificate of another authority is accepted.
     let hour = Duration::from_secs(3600);
     let word = authority.invite(&grant, hour).unwrap();
     assert_eq!(
@@ -106,7 +108,7 @@ fn a_role_that_forwards_certificates_cannot_change_the_trusted_authorities() {
     assert!(check_enrolment(&word, &forged).is_err());
     forged.authorities.clone_from(&good.authorities);
     assert!(check_enrolment(&word, &forged).is_err());
-    // A renewal.
+    // A renewal: a further trusted authority is left out, and other certificates are refused.
     let path = folder.path().join("agent");
     holder::write(&path, &request, &good).unwrap();
     let present = Credentials::load(&path, None).unwrap().current();
@@ -203,6 +205,7 @@ fn the_renewals_of_one_holder_are_limited() {
     let now = now();
     for _ in 0..RENEWED_MAX {
         assert!(renewals.may_add(&stolen, now));
+        // It expires in ten seconds.
         renewals.add(&stolen, now + 10);
     }
     assert!(!renewals.may_add(&stolen, now + 10));
