@@ -100,6 +100,8 @@ proptest! {
             Role::Agent(names) => Some((identity.installation().to_owned(), names.cell.clone())),
             _ => None,
         };
+        // An agent has one URI for each host or service, so those of two agents of one cell are those of one
+        // agent with the hosts of both.
         let can_merge = agent_cell(&left).is_some() && agent_cell(&left) == agent_cell(&right);
         prop_assert_eq!(parsed.is_ok(), can_merge);
     }
@@ -118,6 +120,7 @@ proptest! {
         let calls = [
             (Call::ControlCell { cell: &cell }, *identity.role() == Role::Control),
             (Call::RequestClaims, matches!(identity.role(), Role::Cell(_))),
+            // The empty name stands for control.
             (Call::JoinReplicas { cell: "" }, *identity.role() == Role::Control),
             (
                 Call::JoinReplicas { cell: &cell },
@@ -209,7 +212,7 @@ fn a_service_host_has_the_name_of_a_host_or_a_name_in_the_certificate() {
 }
 
 #[test]
-fn names_of_no_role_are_refused() {
+fn uris_that_name_no_role_are_refused() {
     for uri in [
         "placewright://test",
         "placewright://test/",

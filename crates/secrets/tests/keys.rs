@@ -13,6 +13,7 @@ use placewright_secrets::{
 /// The user of a service, for tests that run as root.
 const SERVICE_USER: u32 = 4242;
 
+/// The text of a key file with these keys.
 fn text(keyring: &Keyring) -> String {
     keyring.text().as_str().to_owned()
 }
@@ -30,6 +31,7 @@ fn a_keyring_is_read_as_it_was_written() {
 
 #[test]
 fn keys_are_read_in_base_64_and_in_hexadecimal_digits() {
+    // The same 32 bytes in both forms.
     let digits = "00112233445566778899aabbccddeeff".repeat(2);
     let base_64 = "ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8=";
     let ids = [
@@ -124,6 +126,7 @@ fn a_replaced_key_file_keeps_its_owner_and_its_mode() {
     let before = owner_group_and_mode();
     let (owner, ..) = before;
     assert!(!is_root || owner == SERVICE_USER);
+    // The file is replaced under its own name, and through the link.
     for name in [&path, &link] {
         let rotated = keys.clone().rotated(Key::random().unwrap());
         replace_key_file(name, &rotated).unwrap();
@@ -148,7 +151,7 @@ fn a_key_file_that_root_creates_belongs_to_the_owner_of_its_directory() {
     assert_eq!((metadata.uid(), metadata.mode() & 0o777), (owner, 0o600));
 }
 
-/// A key command that runs a shell script.
+/// A key command that runs a shell script with one argument.
 fn command(folder: &Path, script: &str) -> KeyCommand {
     let path = folder.join("keys");
     fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("writes");
@@ -164,6 +167,8 @@ fn command(folder: &Path, script: &str) -> KeyCommand {
 fn keys_are_read_from_a_command() {
     let folder = tempfile::tempdir().unwrap();
     let key = "7".repeat(64);
+    // The command gets its argument as one word, and few of the service's environment variables. It prints an empty
+    // line, and the key with spaces around it.
     let command = command(
         folder.path(),
         &format!(
@@ -187,6 +192,7 @@ fn a_failed_command_has_its_reason_and_one_that_hangs_is_killed() {
     let nothing = command(folder.path(), "true");
     let error = KeySource::Command(nothing).read().unwrap_err();
     assert!(matches!(error, KeyError::NoKey { .. }), "{error}");
+    // The script leaves a child that keeps its output open.
     let mut hangs = command(folder.path(), "sleep 60 & sleep 60");
     hangs.timeout = Duration::from_millis(200);
     let start = Instant::now();

@@ -8,6 +8,7 @@ fn keyring() -> Keyring {
     Keyring::random().expect("random numbers")
 }
 
+/// The names of the secrets that bindings of these tests have.
 const FIELDS: [&str; 2] = ["build", "server"];
 
 fn binding() -> impl Strategy<Value = Binding> {
@@ -77,6 +78,7 @@ proptest! {
         secret in secret(),
         binding in binding(),
         position in any::<prop::sample::Index>(),
+        // Not the highest bit, which would make the text invalid UTF-8.
         bit in 0..7u8,
     ) {
         let keys = keyring();

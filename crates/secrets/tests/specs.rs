@@ -12,6 +12,7 @@ use uuid::Uuid;
 const WITHOUT_BODIES: bool = false;
 const WITH_BODIES: bool = true;
 
+/// A body without secrets.
 const BODY: &str = r#"{"request":{"a":1.50},"server":{"b":[1,2],"hostname":"vm"}}"#;
 
 fn instance(number: u128) -> InstanceId {
@@ -41,6 +42,7 @@ fn fields(user_data: Option<&str>, admin_pass: Option<&str>) -> SecretFields {
     }
 }
 
+/// A specification with two sealed secrets. Its user data are `hi` in base 64.
 fn sealed(sealer: &Sealer, number: u128) -> Spec {
     let request_secrets = sealer
         .seal(fields(Some("aGk="), Some("pass")))
@@ -133,6 +135,7 @@ fn secrets_of_a_body_that_is_a_row_are_opened_and_sealed_again() {
         assert_eq!(sent.digest(), before.digest());
         let opened = cell.open_fields(instance(1), &sent).unwrap();
         assert_eq!(opened, fields(Some("aGk="), Some("pass")));
+        // There is nothing left to be sealed.
         assert!(!cell.seal_spec(instance(1), &mut sent).unwrap());
     }
 }
@@ -151,7 +154,7 @@ fn secrets_are_not_opened_for_another_server() {
         sealer.open_fields(instance(1), &swapped),
         Err(OpenError::NotAuthentic)
     );
-    // The fields of one request with the key of another.
+    // The fields of one request, which its servers share, with the server's own key of another request.
     let other = sealed(&sealer, 1);
     let mut mixed = one.clone();
     mixed.secrets = SharedText::from_parts(
@@ -173,6 +176,7 @@ fn servers_of_one_request_share_the_fields() {
     let request_secrets = sealer.seal(fields(Some("aGk="), None)).unwrap();
     let (build_secrets, first) = request_secrets.for_instance(instance(1)).unwrap();
     let (_, second) = request_secrets.for_instance(instance(2)).unwrap();
+    // The request has no password, which would be a secret for the build alone.
     assert!(build_secrets.is_empty());
     assert!(first.shares_prefix(&second) && first != second);
 }
@@ -193,6 +197,7 @@ fn secrets_are_sealed_again_with_a_new_key() {
     let after = Sealer::with_keyring(keys.clone());
     let mut counts = SecretCounts::default();
     after.count(&spec, &mut counts);
+    // Both secrets of the specification are sealed with an older key.
     assert_eq!((counts.current, counts.older, counts.unknown), (0, 2, 0));
     let new = after
         .resealed(instance(1), &spec, WITHOUT_BODIES)
