@@ -23,9 +23,12 @@ fn service() -> Arc<NetworkService> {
     let metrics = HttpMetrics::new(&mut registry);
     let options = HttpOptions::default();
     let gateway = Gateway::new(options, authenticator, policy, metrics, Arc::new(registry));
+    // `None`: links begin with the address that the client sent its request to.
     Arc::new(NetworkService::new(Arc::new(gateway), None))
 }
 
+/// Sends a request, and returns the status and the body of the response. The tests' token `u:p` is that of the user `u`
+/// in the project `p`.
 async fn send(method: &str, path: &str, token: Option<&str>) -> (u16, Value) {
     let mut request = Request::builder()
         .method(method)
