@@ -5,7 +5,7 @@ mod common;
 
 use common::{ADMIN, Follower, Site, host};
 
-/// The number of pages that may follow.
+/// The most pages that may follow the fleet at a time.
 const FOLLOWERS_MAX: usize = 256;
 
 #[tokio::test]
@@ -17,7 +17,7 @@ async fn a_page_gets_all_hosts_and_then_what_changes() {
     let mut page = Follower::start(&site, "").await;
     page.until(|page| page.hosts.len() == 5 && !page.place.is_empty())
         .await;
-    // Capacity, physical amounts and names are told once.
+    // What rarely changes comes once: the names, and for each class the capacity, the total and the reserved amount.
     assert!(
         page.received
             .contains(r#"[["VCPU",24,8,2],["MEMORY_MB",8192,8192,0]]"#)
@@ -56,6 +56,7 @@ async fn after_a_break_a_page_gets_what_changed_meanwhile_and_nothing_else() {
 async fn a_page_of_another_epoch_begins_anew() {
     let site = Site::start().await;
     site.add_host(1).await;
+    // The epoch and the version of the last event that a page has had.
     for after in ["1.1", "99999999999999999.5"] {
         let mut page = Follower::start(&site, &format!("?after={after}")).await;
         page.until(|page| page.hosts.len() == 1 && !page.place.is_empty())
@@ -78,6 +79,7 @@ async fn figures_equal_those_of_the_apis() {
     for consumer in 1..=60_u32 {
         let (number, cpus) = (1 + consumer * 7 % 10, 1 + consumer % 4);
         site.claim(number, consumer, cpus).await;
+        // The figures are compared after each 20th claim.
         if consumer % 20 != 0 {
             continue;
         }
@@ -99,6 +101,7 @@ async fn a_page_is_told_when_aggregates_get_other_names_and_when_the_topology_ch
     let mut page = Follower::start(&site, "").await;
     page.until(|page| page.hosts.len() == 1 && !page.place.is_empty())
         .await;
+    // Any UUID that is not in use serves as that of an aggregate.
     let aggregate = host(9);
     let path = format!("/ui/api/scheduler/v1/aggregates/{aggregate}");
     let levels = format!(r#"{{"levels": [{{"name": "rack", "aggregates": ["{aggregate}"]}}]}}"#);
@@ -111,7 +114,7 @@ async fn a_page_is_told_when_aggregates_get_other_names_and_when_the_topology_ch
         assert_eq!(site.send("PUT", path, ADMIN, body).await.status, 204);
         page.until(|page| page.names > before).await;
     }
-    // What a page has read of them stays right when only usage changes.
+    // When only usage changes, the version of the names stays as it was, so a page does not read them again.
     let before = page.names;
     assert_eq!(site.claim(1, 1, 4).await, 204);
     page.until(|page| page.numbers(1) == [0, 0, 1, 4, 0]).await;
@@ -137,6 +140,7 @@ async fn too_many_pages_are_refused_and_a_page_that_ends_makes_room() {
     let mut pages = Vec::new();
     for _ in 0..FOLLOWERS_MAX {
         let mut page = Follower::start(&site, "").await;
+        // A comment that is the beginning of each stream.
         page.until(|page| page.received.contains(": following"))
             .await;
         pages.push(page);
@@ -144,10 +148,11 @@ async fn too_many_pages_are_refused_and_a_page_that_ends_makes_room() {
     assert_eq!(site.get("/ui/api/fleet", ADMIN).await.status, 503);
     pages.clear();
     site.add_host(1).await;
+    // The service notices after some time that pages have ended.
     let mut status = 503;
     for _ in 0..200 {
         let stream = site.begin("GET", "/ui/api/fleet", ADMIN, "").await;
-        let mut start = [0; 12];
+        let mut start = [0; b"HTTP/1.1 200".len()];
         let mut stream = stream;
         tokio::io::AsyncReadExt::read_exact(&mut stream, &mut start)
             .await

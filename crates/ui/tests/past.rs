@@ -15,9 +15,16 @@ use placewright_placement::Timestamp;
 use placewright_testing::site::{self, Stores, instance};
 use serde_json::Value;
 
-/// By UUID: the consumers of a host and its amounts used.
+/// The conditions of hosts, as the page's rows have them.
+const UP: u64 = 0;
+const DISABLED: u64 = 1;
+const FORCED_DOWN: u64 = 3;
+const UNREPORTED: u64 = 4;
+
+/// By UUID: the number of consumers of a host, and the VCPUs and the memory in use.
 type Figures = BTreeMap<String, Vec<i64>>;
 
+/// The numbers of the oldest and of the newest entry after which a state can still be shown.
 async fn held(site: &Site) -> (u64, u64) {
     let answer = site.get("/ui/api/past", ADMIN).await;
     assert_eq!(answer.status, 200);
@@ -50,6 +57,7 @@ async fn past_figures(site: &Site, sequence: u64) -> Figures {
         .collect();
     let live = list("live");
     assert_eq!(live.len(), uuids.len());
+    // A row has the slot, the condition and the age before the figures.
     let figures = live.iter().map(|row| {
         let numbers = row.as_array().unwrap()[3..].iter();
         let numbers = numbers.map(|number| number.as_i64().unwrap()).collect();
@@ -60,6 +68,7 @@ async fn past_figures(site: &Site, sequence: u64) -> Figures {
 
 /// The figures that the stream has now.
 fn live_figures(page: &Follower) -> Figures {
+    // The condition and the age are before the figures.
     let hosts = page.hosts.values();
     let figures = hosts.map(|(uuid, numbers)| (uuid.clone(), numbers[2..].to_vec()));
     figures.collect()
@@ -72,12 +81,14 @@ async fn the_fleet_as_of_then_is_what_the_stream_said_then() {
         site.add_host(number).await;
     }
     let mut page = Follower::start(&site, "").await;
+    // After each claim: the number of the newest entry, and the figures that the stream has.
     let mut moments = Vec::new();
     for consumer in 1..=6_u32 {
         let (number, cpus) = (1 + consumer % 4, 1 + consumer % 3);
         assert_eq!(site.claim(number, consumer, cpus).await, 204);
         if consumer == 4 {
             let path = format!("/ui/api/placement/resource_providers/{}", host(4));
+            // A request that is refused changes nothing.
             assert_eq!(site.send("DELETE", &path, ADMIN, "").await.status, 409);
             site.add_host(5).await;
         }
@@ -89,7 +100,8 @@ async fn the_fleet_as_of_then_is_what_the_stream_said_then() {
         .await;
         moments.push((held(&site).await.1, live_figures(&page)));
     }
-    // Back and forth: forwards the state that is kept is taken further, backwards another one is made.
+    // Back and forth: for a later entry, the state that is kept is taken further; for an earlier one, another state is
+    // made.
     for index in [0, 1, 5, 2, 2, 4, 3, 0] {
         let (sequence, figures) = &moments[index];
         assert_eq!(&past_figures(&site, *sequence).await, figures, "{sequence}");
@@ -120,8 +132,8 @@ async fn what_is_no_longer_held_and_what_is_not_there_yet_get_the_range() {
     let (oldest, newest) = held(&site).await;
     assert_eq!((oldest, newest), (before, before + 1));
     for (sequence, status) in [(before - 1, 410), (1, 410), (0, 410), (newest + 1, 404)] {
-        for what in ["fleet".to_owned(), format!("decisions/{}", host(1))] {
-            let path = format!("/ui/api/past/{sequence}/{what}");
+        for part in ["fleet".to_owned(), format!("decisions/{}", host(1))] {
+            let path = format!("/ui/api/past/{sequence}/{part}");
             let answer = site.get(&path, ADMIN).await;
             let text = String::from_utf8(answer.body).unwrap();
             assert_eq!(answer.status, status, "{path}: {text}");
@@ -131,14 +143,14 @@ async fn what_is_no_longer_held_and_what_is_not_there_yet_get_the_range() {
     }
     let after = past_figures(&site, newest).await;
     assert_eq!(after[&host(1)], [1, 4, 0]);
-    // The oldest state is that of the snapshot. Its entry is trimmed, so its time is not known.
+    // The oldest state is that of the snapshot. Its entry is no longer in the journal, so its time is not known.
     let path = format!("/ui/api/past/{before}/fleet");
     let shown = site.get(&path, ADMIN).await.json();
     assert_eq!(shown["at"], Value::Null);
     assert_eq!(figures[&host(1)], [0, 0, 0]);
     assert_eq!(
         shown["fleet"]["live"][0],
-        serde_json::json!([0, 4, 0, 0, 0, 0])
+        serde_json::json!([0, UNREPORTED, 0, 0, 0, 0])
     );
 }
 
@@ -169,7 +181,7 @@ async fn only_operators_see_the_past_and_wrong_requests_are_refused() {
     ] {
         assert_eq!(site.get(path, ADMIN).await.status, status, "{path}");
     }
-    // Placement alone has no instances.
+    // The UUID in the path is that of a host, and no server has it.
     assert_eq!(site.get(&decisions, ADMIN).await.status, 404);
 }
 
@@ -194,7 +206,7 @@ async fn one_state_is_rebuilt_at_a_time() {
     tokio::task::block_in_place(|| begun.recv()).unwrap();
     let second = states.clone().read_at(newest, |_| ()).await;
     assert!(matches!(second, Err(PastFailure::Busy)), "{second:?}");
-    // What is held is told meanwhile.
+    // Meanwhile the page can still ask which states are held.
     assert_eq!(states.held().await.unwrap().newest.sequence, newest);
     may_end.send(()).unwrap();
     first.await.unwrap().unwrap();
@@ -222,7 +234,7 @@ async fn many_who_ask_at_once_are_told_when_to_come_again() {
     assert_eq!(past_figures(&site, newest).await.len(), 20);
 }
 
-/// The condition of each host after an entry, its cell and its zone, by its UUID.
+/// By UUID: the condition of each host after an entry, the name of its cell and its zone.
 async fn past_conditions(site: &Site, sequence: u64) -> BTreeMap<String, (u64, String, Value)> {
     let shown = site
         .get(&format!("/ui/api/past/{sequence}/fleet"), ADMIN)
@@ -232,6 +244,7 @@ async fn past_conditions(site: &Site, sequence: u64) -> BTreeMap<String, (u64, S
     let hosts = hosts.map(|row| {
         let live = fleet["live"].as_array().unwrap().iter();
         let condition = live.clone().find(|live| live[0] == row[0]).unwrap()[1].clone();
+        // Rows have cells and zones as indexes into lists of the whole fleet.
         let value = |kind: &str, index: &Value| match index.as_u64() {
             Some(index) => fleet[kind][usize::try_from(index).unwrap()].clone(),
             None => Value::Null,
@@ -249,6 +262,7 @@ async fn past_conditions(site: &Site, sequence: u64) -> BTreeMap<String, (u64, S
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_of_the_past_has_the_condition_that_operators_had_set_and_the_zone_of_then() {
+    // One cell with three hosts.
     let installation = site::Site::start(Stores::Memory, 1, 3, Arc::default()).await;
     let site = Site::on_engine(installation.conductor.engine().clone()).await;
     let at_rest = held(&site).await.1;
@@ -283,7 +297,7 @@ async fn a_host_of_the_past_has_the_condition_that_operators_had_set_and_the_zon
     submit(set_service(0, false, false)).await;
     aggregate.metadata.clear();
     submit(zone(&aggregate)).await;
-    // A provider that no cell has told of.
+    // A provider that no cell has reported.
     let stray = format!("{{\"name\":\"stray\",\"uuid\":\"{}\"}}", common::host(9));
     let path = "/ui/api/placement/resource_providers";
     assert_eq!(site.send("POST", path, ADMIN, &stray).await.status, 201);
@@ -305,22 +319,24 @@ async fn a_host_of_the_past_has_the_condition_that_operators_had_set_and_the_zon
     };
     assert_eq!(
         past_conditions(&site, at_rest).await,
-        expected([0, 0, 0], Value::Null)
+        expected([UP, UP, UP], Value::Null)
     );
     assert_eq!(
         past_conditions(&site, changed).await,
-        expected([1, 3, 0], "east".into())
+        expected([DISABLED, FORCED_DOWN, UP], "east".into())
     );
-    let mut last = expected([0, 3, 0], Value::Null);
-    last.insert(common::host(9), (4, "none".to_owned(), Value::Null));
+    let mut last = expected([UP, FORCED_DOWN, UP], Value::Null);
+    last.insert(common::host(9), (UNREPORTED, "none".to_owned(), Value::Null));
     assert_eq!(past_conditions(&site, newest).await, last);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn why_as_of_then_is_what_the_api_said_then() {
+    // One cell with three hosts.
     let installation = site::Site::start(Stores::Memory, 1, 3, Arc::default()).await;
     let site = Site::on_engine(installation.conductor.engine().clone()).await;
     let before = held(&site).await.1;
+    // Instance 0, with 2 CPUs.
     installation.create(0..1, 2).await;
     installation
         .until("it has a host", |control, _| {

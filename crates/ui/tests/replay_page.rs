@@ -20,10 +20,10 @@ struct Page {
 
 impl Page {
     async fn start() -> Self {
-        let (progress, told) = watch::channel(Bytes::from_static(b"{\"state\":\"waiting\"}"));
+        let (progress, receiver) = watch::channel(Bytes::from_static(b"{\"state\":\"waiting\"}"));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let server = ReplayPageService::new(address, told).into_server();
+        let server = ReplayPageService::new(address, receiver).into_server();
         tokio::spawn(async move { server.serve(listener, std::future::pending()).await });
         Self { address, progress }
     }
@@ -81,14 +81,14 @@ async fn the_page_learns_that_this_is_a_replay_and_how_far_it_is() {
     let page = Page::start().await;
     let installation = page.get("/ui/api/installation", "").await.json();
     assert_eq!(installation["replay"], true);
-    let told = page.get("/ui/api/replay", "").await;
-    assert_eq!(told.header("cache-control"), "no-store");
-    assert_eq!(told.json()["state"], "waiting");
+    let answer = page.get("/ui/api/replay", "").await;
+    assert_eq!(answer.header("cache-control"), "no-store");
+    assert_eq!(answer.json()["state"], "waiting");
     page.progress
         .send(Bytes::from_static(b"{\"state\":\"ended\"}"))
         .unwrap();
-    let told = page.get("/ui/api/replay", "").await;
-    assert_eq!(told.json()["state"], "ended");
+    let answer = page.get("/ui/api/replay", "").await;
+    assert_eq!(answer.json()["state"], "ended");
 }
 
 #[tokio::test]
@@ -147,7 +147,7 @@ async fn only_the_own_names_of_the_listener_are_served() {
             assert!(!String::from_utf8_lossy(&answer.body).contains("waiting"));
         }
     }
-    // HTTP/1.0 has no host, and a request for a proxy has another one before the path.
+    // A request of HTTP/1.0 may name no host, and one to a proxy names another host before the path.
     let without = page.send("GET /ui/api/replay HTTP/1.0", "").await;
     assert_eq!(without.status, 403);
     let line = "GET http://evil.example/ui/api/replay HTTP/1.1";
@@ -173,7 +173,7 @@ async fn requests_that_other_pages_cause_are_refused() {
     for site in ["cross-site", "same-site", "none"] {
         let headers = format!("Sec-Fetch-Site: {site}\r\n");
         assert_eq!(page.get("/ui/api/replay", &headers).await.status, 403);
-        // The address may be typed, or a link of another page may lead here.
+        // The page itself is served: its address may be typed, or a link of another page may lead here.
         assert_eq!(page.get("/ui/", &headers).await.status, 200);
     }
     let own = format!("Origin: http://127.0.0.1:{port}\r\nSec-Fetch-Site: same-origin\r\n");

@@ -30,16 +30,18 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+/// The header of an operator's requests.
 pub(crate) const ADMIN: &str = "X-Auth-Token: admin\r\n";
+/// The headers of requests of a user of the project `blue`, who is no operator.
 pub(crate) const TENANT: &str = "X-Auth-Token: alice:blue\r\nX-Roles: member,reader\r\n";
 
-/// The address of a listener that serves as long as the test runs.
+/// The address of a listener that serves as long as the test runs, and the engine with its data.
 pub(crate) struct Site {
     pub(crate) address: SocketAddr,
     pub(crate) engine: Engine<ControlMachine>,
 }
 
-/// An answer as it came.
+/// An answer as it came. The names of its headers are in lower case.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: BTreeMap<String, String>,
@@ -51,6 +53,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap()
     }
 
+    /// The value of a header; empty if the answer has no such header.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", String::as_str)
     }
@@ -141,7 +144,8 @@ impl Site {
         stream
     }
 
-    /// Makes a host with 8 CPUs, and says that it is there.
+    /// Makes a host in placement, and reports it to the scheduler. Of its 8 CPUs 2 are reserved, and the others are
+    /// given away four times, so its capacity is 24.
     pub(crate) async fn add_host(&self, number: u32) {
         let uuid = host(number);
         let version = format!("{ADMIN}OpenStack-API-Version: placement 1.39\r\n");
@@ -162,11 +166,11 @@ impl Site {
             "update": {"full": {"facts": {"names": names}}}});
         let path = format!("/ui/api/scheduler/v1/hosts/{uuid}/state");
         let update = update.to_string();
-        let told = self.send("POST", &path, ADMIN, &update).await;
-        assert_eq!(told.status, 200);
+        let reported = self.send("POST", &path, ADMIN, &update).await;
+        assert_eq!(reported.status, 200);
     }
 
-    /// Claims CPUs of a host for a consumer.
+    /// Claims CPUs of a host for a consumer, and returns the status of the answer.
     pub(crate) async fn claim(&self, number: u32, consumer: u32, cpus: u32) -> u16 {
         let version = format!("{ADMIN}OpenStack-API-Version: placement 1.39\r\n");
         let body = json!({"allocations": {host(number): {"resources": {"VCPU": cpus}}},
@@ -184,18 +188,20 @@ pub(crate) fn host(number: u32) -> String {
     format!("40000000-0000-0000-0000-{number:012}")
 }
 
-/// A page that follows the fleet.
+/// A page that follows the fleet: it reads the stream of events, and keeps the rows of the hosts.
 pub(crate) struct Follower {
     stream: TcpStream,
+    /// The text that came after the last complete event.
     text: String,
     /// Everything that came, for a search.
     pub(crate) received: String,
-    /// By slot: the UUID of the host, and its numbers: condition, age, consumers, used.
+    /// By slot: the UUID of the host, and its numbers, which [`Self::numbers`] describes.
     pub(crate) hosts: BTreeMap<u64, (String, Vec<i64>)>,
+    /// How often the stream said that the page has to drop its rows.
     pub(crate) resets: u32,
-    /// How many rows came, with names and with numbers alone.
+    /// How many rows came: those with names, and those with numbers alone.
     pub(crate) rows: (usize, usize),
-    /// The id of the last event with an id.
+    /// The id of the last event that had one. With it, another stream goes on where this one ended.
     pub(crate) place: String,
     /// The version of the names of aggregates and of the topology.
     pub(crate) names: u64,
@@ -216,7 +222,7 @@ impl Follower {
         }
     }
 
-    /// Reads until a condition holds.
+    /// Reads until a condition holds; for at most 30 seconds.
     pub(crate) async fn until(&mut self, condition: impl Fn(&Self) -> bool) {
         let read = async {
             while !condition(self) {
@@ -225,7 +231,8 @@ impl Follower {
                 assert!(length > 0, "the stream ended: {}", self.received);
                 let piece = String::from_utf8_lossy(&piece[..length]).into_owned();
                 self.received.push_str(&piece);
-                // The sizes of the chunks of HTTP are lines of their own.
+                // The text has the sizes of the chunks of HTTP, too. They are lines of their own, which are passed
+                // over.
                 self.text.push_str(&piece);
                 self.take_events();
             }
@@ -235,6 +242,7 @@ impl Follower {
             .unwrap();
     }
 
+    /// Takes the complete events out of the text, and applies them.
     fn take_events(&mut self) {
         while let Some(end) = self.text.find("\n\n") {
             let event = self.text[..end].to_owned();
@@ -255,6 +263,7 @@ impl Follower {
         }
     }
 
+    /// Applies the data of an event. Each row of a host begins with the host's slot.
     fn apply(&mut self, data: &Value) {
         let list = |name: &str| data[name].as_array().cloned().unwrap_or_default();
         for row in list("hosts") {
@@ -279,7 +288,8 @@ impl Follower {
         }
     }
 
-    /// The numbers of a host: condition, age, consumers, used.
+    /// The numbers of a host: its condition, the range of the age of its report, its consumers, and the VCPUs and the
+    /// memory in use. Empty if the page has no numbers of the host.
     pub(crate) fn numbers(&self, number: u32) -> &[i64] {
         let uuid = host(number);
         let mut hosts = self.hosts.values();
@@ -289,6 +299,7 @@ impl Follower {
     }
 }
 
+/// Reads an answer after its connection has ended.
 pub(crate) fn parse(bytes: &[u8]) -> Answer {
     let end = bytes
         .windows(4)
