@@ -346,23 +346,23 @@ fn an_invalid_folder_changes_nothing() {
 fn files_of_another_authority_have_other_names() {
     let (folder, authority) = authority();
     let agent = issue_and_load(&authority, &folder.path().join("agent"), &agent("h1"));
-    let other_folder = folder.path().join("theirs");
-    std::fs::create_dir(&other_folder).unwrap();
+    let tls_folder = folder.path().join("theirs");
+    std::fs::create_dir(&tls_folder).unwrap();
     let certificate_and_key =
         std::fs::read_to_string(agent.directory().join("identity.pem")).unwrap();
     let key_start = certificate_and_key.find("-----BEGIN PRIVATE KEY").unwrap();
     std::fs::write(
-        other_folder.join("tls.crt"),
+        tls_folder.join("tls.crt"),
         &certificate_and_key[..key_start],
     )
     .unwrap();
     std::fs::write(
-        other_folder.join("tls.key"),
+        tls_folder.join("tls.key"),
         &certificate_and_key[key_start..],
     )
     .unwrap();
-    std::fs::copy(agent.directory().join("ca.pem"), other_folder.join("ca.crt")).unwrap();
-    let loaded = Credentials::load(&other_folder, None).unwrap().current();
+    std::fs::copy(agent.directory().join("ca.pem"), tls_folder.join("ca.crt")).unwrap();
+    let loaded = Credentials::load(&tls_folder, None).unwrap().current();
     assert_eq!(loaded.facts, agent.current().facts);
     assert!(!loaded.is_renewed_by_placewright);
 }

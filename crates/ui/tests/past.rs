@@ -326,7 +326,8 @@ async fn a_host_of_the_past_has_the_condition_that_operators_had_set_and_the_zon
         expected([DISABLED, FORCED_DOWN, UP], "east".into())
     );
     let mut last = expected([UP, FORCED_DOWN, UP], Value::Null);
-    last.insert(common::host(9), (UNREPORTED, "none".to_owned(), Value::Null));
+    let row_of_stray = (UNREPORTED, "none".to_owned(), Value::Null);
+    last.insert(common::host(9), row_of_stray);
     assert_eq!(past_conditions(&site, newest).await, last);
 }
 

@@ -189,11 +189,11 @@ impl Site {
             .status
     }
 
-    /// The id of the object of a collection, such as `users`, with this name.
-    pub async fn id(&self, collection: &str, name: &str) -> String {
-        let path = format!("/v3/{collection}?name={name}");
+    /// The id of the object of a kind, such as `users`, with this name.
+    pub async fn id(&self, kind: &str, name: &str) -> String {
+        let path = format!("/v3/{kind}?name={name}");
         let answer = self.call(&self.admin().await, "GET", &path, None).await;
-        answer.body[collection][0]["id"].as_str().unwrap().to_owned()
+        answer.body[kind][0]["id"].as_str().unwrap().to_owned()
     }
 }
 

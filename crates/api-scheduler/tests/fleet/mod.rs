@@ -76,8 +76,8 @@ impl Fleet {
         let names = json!({"service_host": format!("host-{number}"), "node": format!("node-{number}"),
             "cell": if number % 2 == 1 { CELL_1 } else { CELL_2 }});
         let update = json!({"full": {"facts": {"names": names}}});
-        let (incarnation, sequence) = (1, 1);
-        let response = self.send_update(number, incarnation, sequence, update).await;
+        // The first update of the agent's first start.
+        let response = self.send_update(number, 1, 1, update).await;
         assert_eq!(
             (response.status, response.json()["receipt"].as_str()),
             (200, Some("applied"))

@@ -163,14 +163,16 @@ impl Shared {
     ///
     /// The service does not answer, or refuses, or its stream cannot be read.
     pub(super) async fn read_all_hosts(&self, source: &Source) -> anyhow::Result<()> {
-        self.follow_stream(source, /* until_complete */ true).await
+        let until_complete = true;
+        self.follow_stream(source, until_complete).await
     }
 
     /// Follows the stream of hosts. After a break it continues where it was.
     pub(super) async fn follow_hosts(&self, source: &Source) -> Infallible {
         loop {
             let begun = Instant::now();
-            let ended = self.follow_stream(source, /* until_complete */ false).await;
+            let until_complete = false;
+            let ended = self.follow_stream(source, until_complete).await;
             let failed = ended.err().map(|error| chain(error.as_ref()));
             // The service ends each stream after a minute. Then the next stream is asked for at once.
             let is_broken = failed.is_some() || begun.elapsed() < RETRY;
