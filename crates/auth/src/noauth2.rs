@@ -47,7 +47,7 @@ fn check_roles(value: &[u8], roles_max: usize) -> Result<(), AuthError> {
     Ok(())
 }
 
-/// Reads the identity that the caller claims.
+/// Reads the identity that the caller claims. The token is `USER:PROJECT`, or `USER` for the project of the same name.
 ///
 /// # Errors
 /// [`AuthError::Unauthorized`] when there is no `X-Auth-Token`, [`AuthError::TooLarge`] when a name or
@@ -95,7 +95,6 @@ pub(crate) fn authenticate(
         service @ ..,
     ] = values;
     let token = text(token).ok_or(AuthError::Unauthorized { challenge: None })?;
-    // The token is `USER:PROJECT`, or `USER` for the project of the same name.
     let (user, project) = token.split_once(':').unwrap_or((&token, ""));
     let project = if project.is_empty() { user } else { project };
     let system_scope = text(system_scope);

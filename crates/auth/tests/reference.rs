@@ -65,6 +65,8 @@ async fn noauth2_identifies_callers_as_the_reference() {
     assert!(identified > 30);
 }
 
+/// The answers of a case have a line for each identity, with a character for each rule and target: `1` if the reference
+/// allows it, `0` if it refuses it, `x` if it fails.
 #[tokio::test]
 async fn policies_allow_what_the_reference_allows() {
     let cases = cases();
@@ -110,7 +112,6 @@ async fn policies_allow_what_the_reference_allows() {
         );
         for (identity, answers) in identities.iter().zip(case["answers"].as_array().unwrap()) {
             let Some(identity) = identity else { continue };
-            // One character for each rule and target: `1` if the reference allows it, `x` if the reference fails.
             let mut answers = answers.as_str().unwrap().chars();
             for &rule in &rules {
                 let targets = [
