@@ -1,7 +1,7 @@
 //! Runs hosts: the connection to their cell, the driver's work, and the reports to placement.
 //!
-//! One task manages all hosts of an agent. Guests have no tasks or timers of their own: work under
-//! way is a future among others, and an idle guest costs nothing.
+//! One task manages all hosts of an agent, and polls the futures of all work under way. Guests have
+//! no tasks or timers of their own, so an idle guest costs no processor time.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -206,7 +206,8 @@ impl Agent {
     }
 }
 
-/// Checks the descriptions of all hosts, and returns them by host, as this agent writes them.
+/// Checks the descriptions of all hosts, and returns them by host, each with the trait that marks providers of the
+/// compute service ([`HostDescription::claim_ownership`]).
 fn check_hosts(
     hosts: Vec<HostDescription>,
 ) -> Result<BTreeMap<HostId, Arc<HostDescription>>, BadDescription> {

@@ -12,8 +12,8 @@
 //! | any other | it failed, and may succeed on another host |
 //!
 //! The owner of the instance sees the end of standard error as the reason of the failure. An executable that exceeds
-//! its time-out is killed with all processes of its group. A guest has to leave the group (`setsid`, or QEMU's
-//! `-daemonize`) to survive the end of its `spawn`.
+//! its time-out is killed with all processes of its process group. A guest that has left the group (`setsid`, or QEMU's
+//! `-daemonize`) is not killed with it.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -239,7 +239,7 @@ impl CommandDriver {
         process::run(process).await
     }
 
-    /// The variables of the agent's environment that executables receive.
+    /// The variables of the agent's environment that executables receive, with their values.
     fn inherited(&self) -> Vec<(OsString, OsString)> {
         let is_passed = |name: &OsStr| {
             let Some(name) = name.to_str() else {
@@ -279,11 +279,12 @@ impl CommandDriver {
         found.collect()
     }
 
-    /// The location of the image of a specification.
+    /// The path or URL of the image of a specification. `None` if no place of images is configured, or the
+    /// specification does not name its image by a UUID.
     fn image_location(&self, spec: Option<&RawValue>) -> Option<String> {
         let images = self.options.images.as_deref()?;
         let spec: SpecWithImage = serde_json::from_str(spec?.get()).ok()?;
-        // Only a UUID is the name of an image, so that no name leads out of the folder.
+        // Only a UUID is accepted, because another text, such as `../x`, could lead out of the folder.
         let image = Uuid::try_parse(&spec.server.image?).ok()?;
         Some(format!("{}/{image}", images.trim_end_matches('/')))
     }
@@ -396,8 +397,8 @@ impl Driver for CommandDriver {
     }
 }
 
-/// The body of the specification for an executable. Only the operations that build a guest get its
-/// secrets.
+/// The body of the specification for an executable; `None` if it is not valid JSON. Only the operations that build a
+/// guest get its secrets.
 fn spec_for(operation: Operation, order: &Order) -> Option<Box<RawValue>> {
     let body = server::json(&order.spec.body);
     let needs_secrets = matches!(operation, Operation::Spawn | Operation::Rebuild);

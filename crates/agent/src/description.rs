@@ -196,8 +196,8 @@ impl HostDescription {
         parent.map_or(self.id().0, |parent| uuid_of(parent.uuid, &parent.name))
     }
 
-    /// Adds the trait of the compute service to the host and its parts. A part for which the description says that it
-    /// does not have the trait is left to the service that owns it.
+    /// Adds [`OWNER_TRAIT`] to the host and its parts, which says that they belong to the compute service. A part whose
+    /// description sets the trait to false does not get it, because that part belongs to another service.
     pub fn claim_ownership(&mut self) {
         self.traits.insert(OWNER_TRAIT.to_owned(), true);
         for part in &mut self.providers {

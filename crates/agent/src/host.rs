@@ -139,7 +139,8 @@ impl Host {
         self.session
     }
 
-    /// A guest in its present state, as [`Action::LogGuest`] writes it to the guest log.
+    /// A guest in its present state, as [`Action::LogGuest`] writes it to the guest log; `None` if the host has no such
+    /// guest.
     #[must_use]
     pub fn guest(&self, key: GuestKey) -> Option<&Guest> {
         self.guests.get(&key)
@@ -211,7 +212,8 @@ impl Host {
         self.start_step(order, actions);
     }
 
-    /// Handles the cell's order to destroy a guest.
+    /// Handles the cell's order to destroy a guest. Orders of other sessions are ignored. `now_ms` must never decrease
+    /// between calls.
     pub fn handle_destroy(
         &mut self,
         session: u64,
@@ -403,7 +405,8 @@ impl Host {
         }
     }
 
-    /// Ends an attempt, and responds if it was ordered in the present session.
+    /// Records the result of an attempt, and responds to the cell. Attempts that were ordered in an earlier session get
+    /// no response.
     fn end_attempt(&mut self, order: &Order, failure: Option<Failure>, actions: &mut Vec<Action>) {
         if let Some(attempt) = self.attempts.get_mut(&order.instance)
             && attempt.number == order.attempt

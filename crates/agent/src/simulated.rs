@@ -131,7 +131,7 @@ impl Driver for SimulatedDriver {
     }
 
     fn list(&self) -> DriverFuture<'_, Option<Vec<ListedGuest>>> {
-        // It cannot list guests, so the agent's guest log alone says which there are.
+        // This driver has no state, so only the agent's guest log says which guests there are.
         Box::pin(async { Ok(None) })
     }
 

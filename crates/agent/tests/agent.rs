@@ -19,6 +19,9 @@ use placewright_link::{ToAgent, ToCell};
 use placewright_types::host_state::HostUpdate;
 use tokio::sync::mpsc;
 
+/// For [`MockLink::new`]: the first attempt to connect succeeds.
+const NO_FAILURES: u32 = 0;
+
 fn driver(
     count: u32,
     times: &[(Operation, DurationDistribution)],
@@ -41,11 +44,12 @@ fn options() -> Options {
     }
 }
 
+/// Starts an agent with a mock of its cell. The receiver gets the cell's end of each connection.
 async fn start(
     options: Options,
     driver: Arc<SimulatedDriver>,
 ) -> (Agent, mpsc::Receiver<CellConnection>) {
-    let (link, connections) = MockLink::new(0);
+    let (link, connections) = MockLink::new(NO_FAILURES);
     let agent = Agent::start(options, driver, link).await.unwrap();
     (agent, connections)
 }
@@ -250,11 +254,12 @@ async fn a_cell_that_lost_a_session_can_request_a_new_one_and_the_full_state() {
         .await;
     let (_, again) = connection.receive_starts(1).await.pop_first().unwrap();
     assert!(again.host == *host && again.session > after);
-    // Once a greater session has begun, the same request begins no further one.
+    // The host's session is greater than `after` already, so the same request begins no further one.
     connection
         .send(ToAgent::StartAgain { host: *host, after })
         .await;
     connection.send(ToAgent::SendState { host: *host }).await;
+    // The full report at the beginning of the session has the sequence number 1, and the requested one 2.
     let full = loop {
         let (updated, update) = connection.receive_state().await;
         if updated == *host && update.sequence == 2 {
@@ -302,7 +307,7 @@ async fn a_restarted_agent_knows_its_guests_and_removes_half_built_ones() {
         }
     }
     // A second agent cannot use the same guest log.
-    let (link, _connections) = MockLink::new(0);
+    let (link, _connections) = MockLink::new(NO_FAILURES);
     let second_agent = Agent::start(options(), driver(1, &[], &[]), link).await;
     assert!(
         second_agent

@@ -65,7 +65,9 @@ struct Simulation {
     network: Vec<Packet>,
     now: Timestamp,
     rng: Rng,
+    /// The number of the latest session of any host.
     session: u64,
+    /// The number of moves so far, from which the ids of migrations are made.
     migrations: u128,
     /// Whether faults are injected.
     has_faults: bool,
@@ -123,7 +125,7 @@ impl Simulation {
         self.handle_event(&Event::Message(Envelope { sent_at, message }));
     }
 
-    /// Begins a new connection.
+    /// Connects the agent of a host to the cell, in a new session.
     fn connect(&mut self, host_number: usize) {
         self.session += 1;
         let start = self.hosts[host_number]
@@ -346,7 +348,7 @@ impl Simulation {
     fn delete(&mut self, instance_number: u32) {
         self.send_message(Message::Delete {
             instance: instance(instance_number),
-            // Control may know an old number only; the cell keeps the greater one.
+            // Control may know only an earlier claim number. The cell keeps its own number if that is greater.
             claim_number: 1,
         });
     }
@@ -484,8 +486,8 @@ impl Simulation {
     }
 }
 
-/// Applies the effect of the last operation of a piece of work, if the operation took effect before the work
-/// ended.
+/// Applies the last operation of a piece of work to the guests that exist on its host, if `takes_effect`. Work that is
+/// cancelled or fails may end before or after its last operation took effect.
 fn carry_out(existing: &mut BTreeSet<GuestKey>, work: &Work, takes_effect: bool) {
     match work.operations.last() {
         Some(Operation::Destroy) if takes_effect => {

@@ -6,12 +6,12 @@ use placewright_spans::{Kind, OpenSpan, SpanContext, Tracer, tracer};
 
 use crate::host::{Outcome, Work};
 
-/// The span of a piece of work while it is carried out; nothing if it is not recorded.
+/// The open span of a piece of work that is being carried out; `None` if no span is recorded for the work.
 pub(super) struct BuildSpan(Option<(OpenSpan, &'static Tracer)>);
 
 impl BuildSpan {
-    /// Begins the span of work, if it makes the first guest of a server whose request is recorded. Nothing is read
-    /// unless traces are recorded.
+    /// Begins a span if the work makes the first guest of a server, and the API request that created the server is
+    /// recorded. The order is parsed only if this process records traces.
     pub(super) fn begin(work: &Work, host: &str) -> Self {
         let Some(tracer) = tracer().filter(|_| work.makes_guest) else {
             return Self(None);
@@ -35,7 +35,8 @@ impl BuildSpan {
         };
         match outcome {
             Outcome::Done => {}
-            // What drivers say may have secrets of the guest, and any length. The server's fault has it.
+            // The driver's message is left out, because it may contain secrets of the guest and may be long. The
+            // owner finds the message in the server's fault.
             Outcome::Failed { .. } => span.fail("the driver failed"),
             Outcome::Cancelled => span.fail("the work was cancelled"),
         }
@@ -43,8 +44,8 @@ impl BuildSpan {
     }
 }
 
-/// The span of the API request that created the server, if it is recorded. Moves take it out of the specification, so that
-/// guests that they make are not counted to that request.
+/// The span of the API request that created the server; `None` if that request is not recorded. A move removes the span
+/// from the specification: a guest that a move makes is no work of the request that created the server.
 fn request(spec: &Spec) -> Option<SpanContext> {
     SpanContext::parse(&traceparent(&spec.body)?)
 }

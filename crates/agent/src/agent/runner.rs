@@ -107,8 +107,8 @@ impl Runner {
         let _ = self.to_placement.send(description);
     }
 
-    /// Runs until the agent is stopped. The tasks that ask the driver for its hosts, and write them to placement, send
-    /// `news`, if there are any.
+    /// Runs until the agent is stopped. `news` comes from the task that asks the driver for its hosts and from the task
+    /// that writes them to placement. Without these tasks the channel is closed, and the runner goes on without it.
     pub(super) async fn run(
         mut self,
         link: Arc<dyn AgentLink>,
@@ -217,7 +217,8 @@ impl Runner {
             .send_modify(|readiness| readiness.has_sessions = true);
     }
 
-    /// Begins a session of a host, with a number greater than `after` and than that of its present session.
+    /// Begins a session of a host, with a number greater than `after` and than that of its present session. `after` is
+    /// the greatest number that the cell named, or 0 if it named none.
     fn begin_session(&mut self, id: HostId, after: u64) {
         let Some(entry) = self.hosts.get_mut(&id) else {
             return;
@@ -425,7 +426,7 @@ impl Runner {
         }
     }
 
-    /// Has hosts that placement has report the version of this release's compute service.
+    /// From now on these hosts, which placement has, report to the cell the version of this release's compute service.
     fn report_version(&mut self, hosts: &[HostId]) {
         for id in hosts {
             let Some(entry) = self.hosts.get_mut(id) else {

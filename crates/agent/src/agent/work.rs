@@ -24,7 +24,7 @@ pub(super) struct WorkContext {
 }
 
 impl WorkContext {
-    /// Carries out the work, with a span of its own in the trace of its request if that is recorded.
+    /// Carries out the work. If a trace of the request that caused the work is recorded, the work gets a span in it.
     pub(super) async fn carry_out(self, work: Work) -> Outcome {
         let span = BuildSpan::begin(&work, &self.host_name);
         let outcome = self.run_all(&work).await;
@@ -32,6 +32,7 @@ impl WorkContext {
         outcome
     }
 
+    /// Runs the operations in order until one fails. A failed build is undone.
     async fn run_all(&self, work: &Work) -> Outcome {
         // `acquire` fails only for a closed semaphore, and this one is never closed.
         let _permit = match work.makes_guest {

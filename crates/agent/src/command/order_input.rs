@@ -17,7 +17,9 @@ pub(super) struct OrderInput<'a> {
     resources: Vec<ResourceInput<'a>>,
     /// By suffix of a request group: what the group gets of each provider that serves it.
     mappings: BTreeMap<&'a str, Vec<ResourceInput<'a>>>,
+    /// The guest that the instance had when the job began.
     origin: Option<GuestRefInput>,
+    /// The guest that is built, or to which the instance is moved.
     target: Option<GuestRefInput>,
     /// The location of the image: a path or a URL. None if the instance has no image with a UUID, or if
     /// [`Options::images`](super::Options::images) is not set.

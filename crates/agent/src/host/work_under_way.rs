@@ -118,7 +118,7 @@ impl WorkUnderWay {
     }
 
     /// Queues the destruction of the guest behind the work under way. Returns the work's number if
-    /// it has to be cancelled.
+    /// it has to be cancelled now.
     pub(super) fn queue_destroy(&mut self, key: GuestKey) -> Option<u64> {
         let running = self.work.get_mut(&key)?;
         if running.order.is_none() {

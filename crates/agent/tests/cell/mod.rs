@@ -37,6 +37,7 @@ pub struct MockLink {
 }
 
 impl MockLink {
+    /// A link whose first `failures` attempts to connect fail, and the receiver of the cell's ends of connections.
     pub fn new(failures: u32) -> (Arc<Self>, mpsc::Receiver<CellConnection>) {
         let (connections, accepted) = mpsc::channel(8);
         let failures = Mutex::new(failures);
