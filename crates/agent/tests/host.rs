@@ -65,10 +65,8 @@ struct Simulation {
     network: Vec<Packet>,
     now: Timestamp,
     rng: Rng,
-    /// The number of the latest session of any host.
-    session: u64,
-    /// The number of moves so far, from which the ids of migrations are made.
-    migrations: u128,
+    latest_session: u64,
+    migration_count: u128,
     /// Whether faults are injected.
     has_faults: bool,
 }
@@ -87,8 +85,8 @@ impl Simulation {
             network: Vec::new(),
             now: Timestamp::from_seconds(1000),
             rng: Rng(seed),
-            session: 0,
-            migrations: 0,
+            latest_session: 0,
+            migration_count: 0,
             has_faults: true,
         };
         for host_number in 0..HOSTS {
@@ -127,10 +125,10 @@ impl Simulation {
 
     /// Connects the agent of a host to the cell, in a new session.
     fn connect(&mut self, host_number: usize) {
-        self.session += 1;
+        self.latest_session += 1;
         let start = self.hosts[host_number]
             .host
-            .begin_session(self.session, "host");
+            .begin_session(self.latest_session, "host");
         self.network.push(Packet::ToCell(Event::AgentStarted {
             host: start.host,
             session: start.session,
@@ -360,8 +358,8 @@ impl Simulation {
         };
         let (move_number, claim_number) = (row.move_number + 1, row.claim_number + 1);
         let Some(guest) = row.guest else { return };
-        self.migrations += 1;
-        let migration = MigrationId(Uuid::from_u128(self.migrations));
+        self.migration_count += 1;
+        let migration = MigrationId(Uuid::from_u128(self.migration_count));
         self.send_message(Message::Reserve {
             instance: id,
             migration,

@@ -197,6 +197,7 @@ impl Machine for Counters {
     }
 
     fn digest(&self) -> u128 {
+        // As FNV-1a, with its prime for 128 bits.
         let mix_in = |digest: u128, &value: &u64| {
             (digest ^ u128::from(value)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
         };

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 /// The resource classes of inventories and queries.
 pub const CLASSES: [&str; 4] = ["VCPU", "MEMORY_MB", "DISK_GB", "VGPU"];
-/// Traits of providers and queries.
+/// Traits of providers and queries. In fleets of [`device_tree`] the third one is the trait of NUMA nodes.
 pub const TRAITS: [&str; 4] = [
     "HW_CPU_X86_AVX",
     "CUSTOM_GOLD",
@@ -131,6 +131,7 @@ pub fn fleet() -> impl Strategy<Value = Fleet> {
     })
 }
 
+/// Up to `max_count` of the choices; in one of a hundred cases the unknown name, too.
 fn names(
     choices: &'static [&'static str],
     unknown: &'static str,
@@ -155,6 +156,7 @@ fn any_of_traits() -> impl Strategy<Value = Vec<Vec<String>>> {
     )
 }
 
+/// Lists of aggregates; a provider needs one aggregate of each list.
 fn any_of_aggregates() -> impl Strategy<Value = Vec<Vec<String>>> {
     let list = prop::collection::btree_set(0usize..4, 1..3);
     prop::collection::vec(
@@ -185,6 +187,7 @@ fn resources() -> impl Strategy<Value = Vec<(String, i64)>> {
         })
 }
 
+/// The UUID of a provider whose tree has to serve a group. A small fleet may have no such provider.
 fn in_tree() -> impl Strategy<Value = Option<String>> {
     prop::option::weighted(
         0.1,
@@ -216,7 +219,8 @@ fn group(suffix: String) -> impl Strategy<Value = RequestGroup> {
         )
 }
 
-/// A query with up to four groups. Every kind of constraint occurs in some of the queries.
+/// A query with up to four groups, one of which may be empty: without resources. Every kind of constraint occurs in
+/// some of the queries.
 pub fn query() -> impl Strategy<Value = CandidateQuery> {
     let suffixes = prop_oneof![
         2 => Just(1usize..=2),

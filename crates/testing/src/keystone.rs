@@ -26,6 +26,7 @@ struct Shared {
     state: Mutex<State>,
     /// While true, no request is answered.
     holds_answers: watch::Sender<bool>,
+    /// The number of requests so far, answered or not.
     arrived_requests: watch::Sender<usize>,
 }
 
@@ -36,7 +37,7 @@ struct State {
     login_tokens: HashSet<String>,
     login_lifetime: Duration,
     logins: usize,
-    /// Also counts requests for lists.
+    /// How many requests were not logins: validations of tokens, and requests for lists.
     validations: usize,
     last_query: String,
     last_login: Value,

@@ -143,9 +143,9 @@ impl<'a> Model<'a> {
 
     /// Whether a provider may serve a class of the group without suffix, for a candidate of a root.
     ///
-    /// A provider of the root's tree may if the provider or the root is in the aggregates, a sharing provider only if
-    /// it is in the aggregates itself. If the group has `in_tree`, no sharing provider may serve it, and if the root is
-    /// in another tree, no provider at all.
+    /// A provider of the root's tree may serve it if the provider or the root is in the aggregates of `member_of`. A
+    /// sharing provider may serve it only if the sharing provider itself is in these aggregates. If the group has
+    /// `in_tree`, no sharing provider may serve it; if that names another tree than the root's, no provider may.
     fn serves_class(&self, group: &RequestGroup, root: usize, provider: usize) -> bool {
         let is_in_tree = self.root(provider) == root;
         let is_in_reach = match group.in_tree.as_deref() {

@@ -25,7 +25,7 @@ struct Shared<M: Machine> {
     replicas: Mutex<BTreeMap<u64, Replica<M>>>,
     /// Pairs of replicas between which no message passes.
     cut: Mutex<BTreeSet<(u64, u64)>>,
-    /// A reply whose number is divisible by this is lost; 0 for no such losses.
+    /// A reply whose number is divisible by this is lost. If this is 0, no reply is lost.
     lose_every: AtomicU64,
     /// How many replies were sent.
     replies: AtomicU64,
@@ -85,6 +85,7 @@ impl<M: Machine> Network<M> {
         if let (Some(mut appended), Some(leadership)) = (replica.appended(), replica.leadership()) {
             let network = self.clone();
             std::thread::spawn(move || {
+                // The latest epoch in which this replica led. Batches may be sent when it leads no more.
                 let mut epoch = 0;
                 while let Some(batch) = next_batch(&mut appended) {
                     let current = leadership.borrow();
@@ -128,6 +129,7 @@ impl<M: Machine> Network<M> {
         }
     }
 
+    /// Sends a batch, or loses it, at random. A batch that is sent may be damaged, late, or preceded by an old batch.
     fn send_roughly(&self, target: Replica<M>, epoch: u64, mut batch: AppendedBatch) {
         let repeated = {
             let mut sent = self.shared.sent.lock();
@@ -198,10 +200,12 @@ impl<M: Machine> Network<M> {
         }
     }
 
+    /// Lets all replicas reach each other again.
     pub fn heal(&self) {
         self.shared.cut.lock().clear();
     }
 
+    /// Loses one in this many replies from now on; 0 to lose none.
     pub fn lose_every(&self, replies: u64) {
         self.shared.lose_every.store(replies, Ordering::Relaxed);
     }
@@ -215,6 +219,7 @@ impl<M: Machine> Network<M> {
             .collect()
     }
 
+    /// The replica `to`; `None` if it is not in the network, or no message from `from` reaches it.
     fn target(&self, from: u64, to: u64) -> Option<Replica<M>> {
         if self.shared.cut.lock().contains(&(from, to)) {
             return None;
@@ -234,6 +239,7 @@ fn next_batch(appended: &mut Receiver<Arc<AppendedBatch>>) -> Option<Arc<Appende
     loop {
         match appended.blocking_recv() {
             Ok(batch) => return Some(batch),
+            // Some batches were dropped from the full channel. They are lost, as they may be on any network.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return None,
         }

@@ -53,7 +53,7 @@ pub struct Site {
     pub clock: Clock,
     pub cells: BTreeMap<CellId, Arc<Cell>>,
     pub fleet: Arc<Mutex<Fleet>>,
-    /// The task that runs the agents of a cell.
+    /// For each cell the task that runs its agents.
     agents: BTreeMap<CellId, JoinHandle<()>>,
 }
 
@@ -85,6 +85,7 @@ pub fn options() -> Options {
     }
 }
 
+/// Opens control's engine on a journal. `()` is the observer that ignores all events of the engine.
 fn engine_on(journal: impl Journal + 'static) -> Engine<ControlMachine> {
     Engine::open(journal, placewright_engine::Options::default(), ()).unwrap()
 }
@@ -149,6 +150,7 @@ impl Site {
         site
     }
 
+    /// Opens the cell with this number and connects it to control.
     pub async fn open_cell(&mut self, stores: Stores<'_>, number: u32) {
         let id = cell(number);
         let placement = Arc::new(self.conductor.clone());
@@ -234,6 +236,7 @@ impl Site {
         .await;
     }
 
+    /// Requests instances whose specifications have this body, in one reservation.
     pub async fn create_with(&self, numbers: std::ops::Range<usize>, body: &str) {
         let reservation = Uuid::from_u128(0xabcd_0000 + numbers.start as u128);
         let builds = numbers.map(|number| NewBuild {
@@ -310,6 +313,7 @@ impl Site {
         panic!("never at rest: {:#?}", world.under_way());
     }
 
+    /// A world with copies of the present states of control, the cells and the agents, for its checks.
     async fn world(&self) -> World {
         // Empty at first: the states of this site are filled in below.
         let mut world = World::new(0, 0, 0);

@@ -34,8 +34,10 @@ pub enum Packet {
     /// An effect for control's scheduler.
     Work(Effect),
     ToCell(CellId, Envelope),
+    /// A cell's reply to a message, with that message.
     ToControl(Message, Reply),
     ToAgent(HostId, cell_conductor::Effect),
+    /// An event that an agent sends to its cell.
     FromAgent(CellId, Event),
     ClaimRequest(CellId, ClaimRequest),
     /// The response to the instance's claim request with this number.
@@ -293,8 +295,8 @@ impl World {
         }
     }
 
-    /// Decides an event of a cell, as [`Self::submit`] does a command of control. `None` if the cell
-    /// refuses it.
+    /// Decides an event of a cell, and handles its changes as [`Self::submit`] handles those of a command. `None` if
+    /// the cell refuses the event.
     pub fn decide_event(&mut self, cell: CellId, event: &Event) -> Option<Reply> {
         let state = self.cells.get_mut(&cell).unwrap();
         let mut changes = Vec::new();
@@ -450,7 +452,7 @@ impl World {
         });
     }
 
-    /// Kills and restarts control and the cells; packets under way are lost.
+    /// Kills and restarts control and the cells. The packets under way are lost; the agents keep running.
     pub fn crash(&mut self) {
         self.network.clear();
         self.reload();
@@ -480,13 +482,13 @@ impl World {
     }
 }
 
-/// All effects of a cell, read in parts of three rows.
+/// All effects of a cell, read in parts of three rows, whatever their time is.
 fn effects_in_parts(state: &cell_conductor::State) -> Vec<cell_conductor::Effect> {
-    let (mut effects, mut next_place) = (Vec::new(), Some(EffectPosition::Start));
-    while let Some(place) = next_place {
-        let (mut part, following) = state.effects_from(place, 3, |_| true);
+    let (mut effects, mut next) = (Vec::new(), Some(EffectPosition::Start));
+    while let Some(position) = next {
+        let (mut part, following) = state.effects_from(position, 3, |_| true);
         effects.append(&mut part);
-        next_place = following;
+        next = following;
     }
     effects
 }

@@ -168,6 +168,7 @@ impl ReplicatedSite {
         let killed = self.replicas.remove(index);
         self.network.leave(killed.origin);
         (self.reachable.replicas.write()).retain(|(origin, _)| *origin != killed.origin);
+        // From now on every call of the journal fails.
         for operation in [Operation::Append, Operation::Read, Operation::DurableEnd] {
             killed.faults.fail(operation, 0, u64::MAX, Fault::Io);
         }
@@ -246,6 +247,7 @@ impl ReplicatedSite {
         );
     }
 
+    /// A world with copies of the present states of control, the cells and the agents, for its checks.
     async fn world(&self) -> World {
         // Empty at first: the states of this site are filled in below.
         let mut world = World::new(0, 0, 0);

@@ -16,7 +16,7 @@ pub(super) fn mappings_on(host: HostId) -> Vec<GroupMapping> {
     }]
 }
 
-/// Checks that the order of a step has the mappings of the guest that it is about, which is on the host that it goes to.
+/// Checks that the order of a step, if the effect is one, has the mappings that candidates on the host have.
 pub(super) fn check_mappings(host: HostId, effect: &Effect) {
     if let Effect::RequestStep { order, .. } = effect {
         assert_eq!(order.mappings, mappings_on(host), "{:?}", order.step);
@@ -117,7 +117,7 @@ impl Agent {
         })
     }
 
-    /// Runs a step; `None` if the step's guest was destroyed before.
+    /// Runs a step; `None` if the agent has already been ordered to destroy the step's guest.
     fn run_step(&mut self, order: &Order, fails: bool) -> Option<Result<(), Failure>> {
         let key = (order.instance, order.guest_number);
         if self.destroyed.contains(&key) {

@@ -49,8 +49,8 @@ impl World {
         lines
     }
 
-    /// Checks that an instance is built and runs in its own cell only: another one that has it is giving it up. Nothing
-    /// that is being deleted is placed.
+    /// Checks that an instance is built and runs only in the cell of its mapping. Another cell that has the instance
+    /// has no guest of it, and is about to forget it. An instance that is being deleted does not wait for a host.
     fn check_cells(&self) {
         let conductor = &self.control.conductor;
         for (instance, build) in conductor.builds() {
@@ -82,21 +82,23 @@ impl World {
     pub fn check(&self) {
         self.check_cells();
         let conductor = &self.control.conductor;
-        let mut listed: Vec<_> = conductor.listing().after(None, None, false).collect();
+        let (all_projects, from_the_start) = (None, None);
+        let ascending = conductor.listing().after(all_projects, from_the_start, false);
+        let mut listed: Vec<_> = ascending.collect();
         let mappings = conductor.mappings().iter();
         let mut mapped: Vec<_> = mappings.map(|(id, row)| (row.created_at, *id)).collect();
         mapped.sort_unstable();
         assert_eq!(listed, mapped, "lists show what there is");
         listed.reverse();
-        let descending: Vec<_> = conductor.listing().after(None, None, true).collect();
-        assert_eq!(listed, descending);
+        let descending = conductor.listing().after(all_projects, from_the_start, true);
+        assert_eq!(listed, descending.collect::<Vec<_>>());
         for (id, state) in &self.cells {
             for (instance, row) in state.instances() {
-                let is_shown = matches!(row.vm_state, VmState::Active | VmState::Resized);
+                let is_active = matches!(row.vm_state, VmState::Active | VmState::Resized);
                 let job = state.jobs().get(instance);
                 let is_leaving =
                     job.is_some_and(|job| matches!(job.kind, JobKind::Delete | JobKind::Shelve));
-                let Some(guest) = row.guest.filter(|_| is_shown && !is_leaving) else {
+                let Some(guest) = row.guest.filter(|_| is_active && !is_leaving) else {
                     continue;
                 };
                 let mapping = conductor.mappings().get(instance);
@@ -166,6 +168,7 @@ impl World {
                     assert!(runs || row.vm_state == VmState::Error, "{row:?}");
                 }
                 if let Some(job) = job {
+                    // The move waits to be confirmed or reverted: the old host's guest and claim still exist.
                     let migration = job.migration.unwrap();
                     consumers.insert(migration.consumer());
                     let origin = job.origin.unwrap();

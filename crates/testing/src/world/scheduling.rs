@@ -6,6 +6,10 @@ use placewright_conductor::{Candidate, HostId, InstanceId, MoveKind, RankingReco
 
 use super::{World, candidate};
 
+/// The virtual processors of each instance, before and after a resize.
+const VCPUS: i64 = 2;
+const RESIZED_VCPUS: i64 = 3;
+
 impl World {
     /// All hosts as candidates for a claim of `vcpus`, shuffled if [`World::shuffles`] is set.
     fn candidates(&mut self, vcpus: i64) -> Vec<Candidate> {
@@ -18,7 +22,8 @@ impl World {
         hosts.into_iter().map(|id| candidate(id, vcpus)).collect()
     }
 
-    /// Submits the placement of builds on the first of their candidates that fit.
+    /// Submits the command that places each build on the first of its candidates that fits. It is refused if fewer than
+    /// `least` builds can be placed.
     pub fn try_place(
         &mut self,
         ranked_candidates: Vec<RankedCandidates>,
@@ -32,7 +37,7 @@ impl World {
         })
     }
 
-    /// Submits that the cell of an instance has accepted the message to create it.
+    /// Submits the command by which control learns that the cell of an instance has accepted the message to create it.
     pub fn accept_create(&mut self, instance: InstanceId) {
         self.conduct(Command::CreateAccepted {
             instance,
@@ -49,7 +54,7 @@ impl World {
                 for instance in &instances {
                     ranked_candidates.push(RankedCandidates::new(
                         *instance,
-                        self.candidates(2),
+                        self.candidates(VCPUS),
                         self.alternates,
                     ));
                 }
@@ -77,7 +82,7 @@ impl World {
                 };
                 let is_resize = current_move.kind == MoveKind::Resize;
                 let source = self.control.conductor.migrations()[&migration].source;
-                let mut candidates = self.candidates(if is_resize { 3 } else { 2 });
+                let mut candidates = self.candidates(if is_resize { RESIZED_VCPUS } else { VCPUS });
                 candidates.retain(|candidate| is_resize || Some(candidate.host) != source);
                 let placed = self.try_conduct(Command::PlaceMove {
                     migration,
