@@ -81,7 +81,7 @@ pub(crate) struct Encrypted(client::TlsStream<TcpStream>);
 
 impl TlsStream for Encrypted {
     fn channel_binding(&self) -> ChannelBinding {
-        // The certificate is verified, so nobody can stand in between.
+        // Channel binding is left out: the verified certificate keeps others from standing in between.
         ChannelBinding::none()
     }
 }

@@ -38,9 +38,9 @@ pub struct PostgresqlJournal {
     connection: Connection,
     /// The head as this handle saw it last. An append is compared with it. The head may not be durable yet.
     known: Head,
-    /// The end of the last batch that this handle read, wrote or accepted; the next one has to follow it.
+    /// The end of the last batch that this handle read, appended or accepted. The next batch is checked to follow it.
     verified: LogEnd,
-    /// The batch that this handle appended last.
+    /// The batch that this handle has just appended; see [`Journal::appended`].
     appended: Option<Link>,
     /// The append whose outcome is not known.
     pending: Option<Arc<Pending>>,

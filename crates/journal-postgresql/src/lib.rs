@@ -12,9 +12,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! - An append is one statement that is conditional on the head: it writes the batch and the new head, or nothing.
-//!   The condition is the only protection against other writers. An append returns when the synchronous standbys
-//!   have it on stable storage.
+//! - The head is one row, which names the last batch of the log. An append is one statement that is conditional on the
+//!   head: it writes the batch and the new head, or nothing. The condition is the only protection against other
+//!   writers. An append returns when the synchronous standbys have it on stable storage.
 //! - PostgreSQL may show a commit that no standby has: a server that is started again, or told to stop waiting for its
 //!   standbys, shows the commits of its own disk. So an entry that can be read is not yet known to be durable. Readers
 //!   get an entry only after a later write has been acknowledged, which proves that every commit before that write is

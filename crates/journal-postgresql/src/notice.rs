@@ -30,7 +30,8 @@ pub enum PostgresqlNotice {
         /// The address of this server, with its port.
         host: String,
     },
-    /// Damage of the disk is not noticed in the tables of the head and of snapshots.
+    /// The server has no data checksums, so damage of its disk is not noticed in the tables `head` and `snapshot`.
+    /// Batches and chunks have checksums of their own.
     NoDataChecksums {
         /// The address of this server, with its port.
         host: String,

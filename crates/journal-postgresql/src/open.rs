@@ -74,7 +74,7 @@ fn create(
     options: &PostgresqlOptions,
     has_schema: bool,
 ) -> Result<(), Failure> {
-    // The schema is created only if it does not exist, because that needs the right to create schemas.
+    // `CREATE SCHEMA` needs the right to create schemas even if the schema exists, so it is left out then.
     let schema = match has_schema {
         true => String::new(),
         false => format!("CREATE SCHEMA IF NOT EXISTS \"{}\";", options.schema),
@@ -91,9 +91,10 @@ fn create(
     })
 }
 
-/// Reads the head. If that table cannot be read as a head, it belongs to another program.
+/// Reads the head. If the table `head` does not have the form of a head, it belongs to another program.
 fn read_state(connection: &mut Connection, url: &str) -> Result<StoreState, JournalError> {
     let read = connection.repeat(|session| async move {
+        // No batch begins at entry 0 or before it, so none is read with the head.
         let row = session.query_one(READ_HEAD, &[&0_i64]).await?;
         let state = session.store_state(&row)?;
         session.prepare_append().await?;

@@ -142,9 +142,10 @@ impl fmt::Display for PostgresqlOptions {
     }
 }
 
-/// Parameters that depend on each other.
+/// The parameters that depend on each other: those of TLS.
 #[derive(Default)]
 struct Parameters {
+    /// Whether `sslmode` requires TLS; `None` if the address does not have the parameter.
     mode: Option<bool>,
     authorities: Option<PathBuf>,
     certificate: Option<PathBuf>,

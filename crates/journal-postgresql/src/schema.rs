@@ -13,7 +13,7 @@
 /// The version of the tables, which is in `head`.
 pub(crate) const FORMAT: u32 = 1;
 
-/// Creates the tables, if they are not there. It is one transaction.
+/// Creates the tables, if they are not there. It is one transaction. The number of its lock is arbitrary.
 ///
 /// Records are not compressed, because they are many small ones with few repetitions. Most of each page of the head is
 /// left free for the next versions of its row, so that an append need not touch an index. Freed space at the end of a

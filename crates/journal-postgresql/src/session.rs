@@ -172,7 +172,7 @@ impl Session {
         Err(Failure::new(Cause::Unknown, reason))
     }
 
-    /// Refuses a server without synchronous standbys, whose setting is in a column.
+    /// Refuses a server without synchronous standbys. The column has the server's `synchronous_standby_names`.
     pub(crate) fn check_standbys(&self, row: &Row, column: usize) -> Result<(), Failure> {
         let names: String = self.get(row, column)?;
         if self.allow_async || !names.trim().is_empty() {

@@ -154,6 +154,7 @@ impl ChunkSink for Sink {
 
     fn remove(&mut self) {
         let (sequence, attempt) = (int(self.sequence), self.attempt);
+        // Chunks that cannot be removed now are removed by `drop_old` later.
         let _ = self.connection.once(|session| async move {
             let values: Values<'_> = &[&sequence, &&attempt[..]];
             session.execute(schema::DROP_ATTEMPT, values).await

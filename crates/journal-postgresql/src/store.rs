@@ -83,6 +83,7 @@ impl Store {
         }
     }
 
+    /// The error of every append to a store that is sealed; `None` if the store is not sealed.
     pub(crate) fn sealed(&self, head: &Head) -> Option<JournalError> {
         let moved_to = head.moved_to.clone()?;
         Some(JournalError::Sealed {
@@ -125,6 +126,7 @@ pub(crate) fn error_of(url: &str, doing: &'static str, failure: Failure) -> Jour
         Cause::NoTable => JournalError::NotFound { path: url.into() },
         Cause::Damaged => JournalError::DamagedStore {
             path: url.into(),
+            // The server does not say which entry is damaged.
             sequence: 0,
             reason,
         },

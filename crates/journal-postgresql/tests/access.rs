@@ -104,7 +104,7 @@ fn check_rights(
     assert_eq!(journal.end().unwrap(), 1);
 }
 
-/// An authority in a folder, and what it signs.
+/// An authority that signs certificates.
 struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -129,6 +129,7 @@ impl Authority {
         fs::write(folder.join(format!("{name}.key")), key.serialize_pem()).unwrap();
     }
 
+    /// Writes the certificate of the authority itself.
     fn write(&self, folder: &Path, name: &str) {
         fs::write(folder.join(name), self.issuer.pem()).unwrap();
     }
@@ -162,6 +163,7 @@ fn tls_checks_both_sides() {
     let url = |host: &str, ca: &str, client: &str| {
         let folder = folder.path().to_str().unwrap();
         let identity = match client {
+            // The client has no certificate.
             "" => String::new(),
             client => format!("&sslcert={folder}/{client}.pem&sslkey={folder}/{client}.key"),
         };
@@ -190,7 +192,7 @@ fn tls_checks_both_sides() {
     fs::write(path("client.pem"), "broken").unwrap();
     journal.append(2, &[b"more"]).unwrap();
     assert!(open(&url("127.0.0.1", "ca.pem", "client")).is_err());
-    // The server wants TLS.
+    // The server refuses connections without TLS.
     let plain = format!("postgresql://127.0.0.1{port}/placewright?{terms}");
     assert!(open(&plain).is_err());
 }

@@ -153,7 +153,7 @@ fn entries_that_a_failover_drops_are_reported() {
             Ok(end) => panic!("the end is {end}"),
         }
     };
-    let is_said = matches!(
+    let is_reported = matches!(
         error,
         JournalError::Lost {
             first: 2,
@@ -161,7 +161,7 @@ fn entries_that_a_failover_drops_are_reported() {
             ..
         }
     );
-    assert!(is_said, "{error}");
+    assert!(is_reported, "{error}");
 }
 
 #[test]

@@ -154,6 +154,7 @@ fn other_tables_are_refused(cluster: &PostgresqlCluster) {
             ..
         })
     ));
+    // No server listens on this port.
     let nobody = PostgresqlOptions::parse("postgresql://127.0.0.1:1/p").unwrap();
     assert!(matches!(
         PostgresqlJournal::open(&nobody).err(),
@@ -188,7 +189,7 @@ fn appends_of_every_size_are_atomic(cluster: &PostgresqlCluster) {
     let stats = journal.stats().unwrap();
     assert_eq!(stats.record_bytes, 3 * 1000 + 400_000 + (8 << 20) + 10);
     assert!(stats.file_bytes > stats.record_bytes);
-    // A conflict leaves nothing of a large batch.
+    // A conflict leaves nothing of a large batch. The appends above made 51 entries.
     let mut other = open(&options);
     journal.append(52, &[b"first"]).unwrap();
     let large = vec![1; 2 << 20];
@@ -199,7 +200,8 @@ fn appends_of_every_size_are_atomic(cluster: &PostgresqlCluster) {
     assert_eq!(count(cluster, &options, "batch"), 6);
     let end = journal.end().unwrap();
     snapshot(&mut journal, end, b"state");
-    compact(&mut journal, 0).unwrap();
+    let kept_entries = 0;
+    compact(&mut journal, kept_entries).unwrap();
     assert_eq!(count(cluster, &options, "batch"), 0);
     assert_eq!(journal.stats().unwrap().record_bytes, 0);
 }

@@ -1,4 +1,4 @@
-//! Appends: each is one statement; and how the outcome of an append without an answer is found out.
+//! Appends, each of which is one statement, and the search for the outcome of an append that got no answer.
 //!
 //! The statement's condition is that the head is the one that this handle saw. So the statement can be sent again
 //! whenever its outcome is not known: it takes effect at most once, and never after another writer's append.
@@ -97,6 +97,7 @@ impl PostgresqlJournal {
             }));
         }
         if self.known.end.last + 1 != next_sequence || records.is_empty() {
+            // This updates `known`: another writer may have appended.
             self.read_state("append")?;
         }
         if let Some(sealed) = self.store.sealed(&self.known) {
@@ -248,7 +249,7 @@ impl PostgresqlJournal {
         Ok(AppendOutcome::NotKept)
     }
 
-    /// Whether the batch at the place of an append is that of the append.
+    /// Whether the batch that begins with the first entry of an append is the batch of this append, and not of another.
     fn is_batch_of(&mut self, pending: &Pending) -> Result<bool, JournalError> {
         let first = pending.first;
         let found = self.connection.repeat(|session| async move {

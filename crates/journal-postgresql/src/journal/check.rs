@@ -33,6 +33,7 @@ impl PostgresqlJournal {
             let reason = "the table trim is ahead of the head".into();
             return Err(store.damaged_store(trimmed.last, reason));
         }
+        // Without batches the log ends where the trimmed entries end.
         let end = end.unwrap_or(trimmed);
         if end != head {
             let reason = format!("the head ends at entry {}, the batches do not", head.last);

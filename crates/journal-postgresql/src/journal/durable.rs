@@ -21,7 +21,7 @@ const POLL_MIN: Duration = Duration::from_millis(1);
 const POLL_MAX: Duration = Duration::from_millis(16);
 
 impl PostgresqlJournal {
-    /// Reads the head, which may not be durable yet.
+    /// Reads the head, which may not be durable yet, and makes it the known one.
     ///
     /// # Errors
     /// [`JournalError::Lost`] when entries are missing that were durable: somebody restored the servers from a backup,
@@ -37,8 +37,8 @@ impl PostgresqlJournal {
         self.update_known_head(doing, read, acknowledged)
     }
 
-    /// Reads the head, and waits until it is durable. Each call makes a write that touches no table. The engine makes
-    /// one call for all confirmed reads that wait at the same time.
+    /// Reads the head, waits until it is durable, and makes it the known one. Each call makes a write that touches no
+    /// table. The engine makes one call for all confirmed reads that wait at the same time.
     pub(super) fn confirm(&mut self, doing: &'static str) -> Result<StoreState, JournalError> {
         self.confirm_by(doing, true)
     }

@@ -97,8 +97,8 @@ impl PostgresqlJournal {
         Ok(Some(self.confirm("read")?.head.end.last))
     }
 
-    /// The first entry of the last batch that starts at an entry or before it; it holds the entry, unless batches are
-    /// missing. The entry itself if there is no such batch.
+    /// The first entry of the batch that holds an entry. If the entry's batch is missing, the first entry of the last
+    /// batch before it; or the entry itself if there is no batch before it.
     fn first_of_batch(&mut self, sequence: u64) -> Result<u64, JournalError> {
         if self.verified.last + 1 == sequence {
             return Ok(sequence);
@@ -111,7 +111,8 @@ impl PostgresqlJournal {
         Ok(found.unwrap_or(sequence))
     }
 
-    /// When the batch that holds an entry was appended.
+    /// When the batch that holds an entry was appended, in microseconds since 1970 by the writer's clock; `None` if no
+    /// batch holds the entry.
     pub(super) fn find_appended_at(&mut self, sequence: u64) -> Result<Option<i64>, JournalError> {
         let found = self.connection.repeat(|session| async move {
             let rows = session.query(FIND_TIME, &[&int(sequence)]).await?;
@@ -140,6 +141,7 @@ impl PostgresqlJournal {
         }
     }
 
+    /// At most `limit` batches, in order, that begin with an entry from `from` to `until`.
     fn page(
         &mut self,
         from: u64,
