@@ -197,6 +197,7 @@ fn batches_of_another_handle_are_accepted_in_their_places(journal: &mut dyn Jour
     append_numbered(journal, 7, 8);
     assert_eq!(read_from(other.as_mut(), 7).len(), 2);
     let (link, payload) = append_batch(other.as_mut(), 9).unwrap();
+    // The batch of entry 5 does not follow entry 8, at which this handle is.
     assert!(!journal.accept(batches[2].0, &batches[2].1));
     assert!(matches!(
         journal.append(9, &[b"late"]),
@@ -224,8 +225,9 @@ fn a_handle_that_is_ahead_of_its_store_finds_out(journal: &mut dyn Journal) {
         checksum: batch::checksum(link.checksum, 3, 3, &lost),
     };
     assert!(other.accept(link, &lost));
-    for replacing in [false, true] {
-        if replacing {
+    // At first the store lacks the entry 3 that the other handle has accepted; then it has another entry 3.
+    for has_replacement in [false, true] {
+        if has_replacement {
             append_numbered(journal, 3, 3);
         }
         let appended = other.append(4, &[b"after the lost one"]);
@@ -235,7 +237,7 @@ fn a_handle_that_is_ahead_of_its_store_finds_out(journal: &mut dyn Journal) {
             Err(AppendError::Conflict { next_sequence: 3 }) => true,
             _ => false,
         };
-        assert!(has_found_out, "replacing {replacing}: {appended:?}");
+        assert!(has_found_out, "replaced: {has_replacement}: {appended:?}");
     }
     assert_eq!(other.take_end().unwrap(), 3);
     append_numbered(other.as_mut(), 4, 4);
@@ -254,6 +256,7 @@ fn entries_are_numbered_without_gaps_and_read_in_order(journal: &mut dyn Journal
     let times: Vec<i64> = (1..=30)
         .map(|sequence| journal.appended_at(sequence).unwrap().unwrap())
         .collect();
+    // The first three entries are one batch. Times are in microseconds.
     assert!(times.is_sorted() && times[0] == times[2], "{times:?}");
     let age = placewright_journal::batch::now() - times[0];
     assert!((0..3_600_000_000).contains(&age), "{age}");
@@ -461,7 +464,8 @@ fn stats_are_correct_and_compacting_retains_the_requested_entries(journal: &mut 
         (compaction.first_held, compaction.entries_trimmed),
         (71, 70)
     );
-    let compaction = compact(journal, 0).unwrap();
+    let kept_entries = 0;
+    let compaction = compact(journal, kept_entries).unwrap();
     // The snapshot at 95 is in the middle of a batch, which an implementation may keep whole.
     assert!(compaction.first_held > 90 && compaction.first_held <= 96);
     let mut seen = 0;

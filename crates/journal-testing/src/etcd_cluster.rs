@@ -184,7 +184,8 @@ impl EtcdCluster {
             if let Some(status) = process.try_wait()? {
                 return Err(io::Error::other(format!("etcd ended: {status}")));
             }
-            let health = http(member.health_port, "GET /health", "", "");
+            let (no_header, no_body) = ("", "");
+            let health = http(member.health_port, "GET /health", no_header, no_body);
             if health.is_ok_and(|health| health.contains("\"health\":\"true\"")) {
                 return Ok(());
             }
@@ -200,10 +201,11 @@ impl EtcdCluster {
     /// # Errors
     /// The connection failed, or the member refused the call.
     pub fn post(&self, member: usize, path: &str, body: &str) -> io::Result<String> {
-        self.post_with_token(member, path, body, "")
+        let no_token = "";
+        self.post_with_token(member, path, body, no_token)
     }
 
-    /// As [`Self::post`], with the token of a user.
+    /// As [`Self::post`], with the token of a user; empty for none.
     ///
     /// # Errors
     /// As [`Self::post`].

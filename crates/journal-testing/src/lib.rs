@@ -1,4 +1,4 @@
-//! For tests of journals: the contract that every implementation keeps, and servers of the engines.
+//! For tests of journals: the contract that every implementation keeps, and real servers of etcd and PostgreSQL.
 
 mod contract;
 mod etcd_cluster;

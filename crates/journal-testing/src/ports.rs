@@ -48,7 +48,7 @@ pub fn free_address() -> io::Result<SocketAddr> {
     let mut reserved = RESERVED_PORTS
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    // Processes that start together begin at different ports.
+    // Processes that start together have consecutive ids. The factor makes them begin at ports far apart.
     let mut next_number = reserved
         .next_number
         .unwrap_or_else(|| std::process::id().wrapping_mul(61));

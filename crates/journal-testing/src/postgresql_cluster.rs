@@ -146,6 +146,7 @@ impl PostgresqlCluster {
         )
     }
 
+    /// Copies the data of the primary, and starts a standby on it.
     fn create_standby(&mut self, index: usize) -> io::Result<()> {
         let (host, port) = (
             self.directory.path().display().to_string(),
@@ -323,7 +324,7 @@ impl PostgresqlCluster {
                 Err(_) => {}
             }
             if self.servers[server].has_ended()? {
-                // The shared memory of the killed processes was still in use.
+                // The server ends at its start while the shared memory of the killed processes is still in use.
                 self.start_again(server)?;
             }
             thread::sleep(LOOK_PAUSE);
@@ -359,6 +360,7 @@ impl PostgresqlCluster {
     /// # Errors
     /// No standby runs, or it cannot be promoted.
     pub fn fail_over(&mut self) -> io::Result<()> {
+        // The position up to which a standby has received the log of the primary, in bytes.
         let received = |server: usize| -> io::Result<u64> {
             let question =
                 "SELECT pg_wal_lsn_diff(coalesce(pg_last_wal_receive_lsn(), '0/0'), '0/0')";

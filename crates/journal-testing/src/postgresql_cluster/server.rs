@@ -92,8 +92,8 @@ impl Server {
         for process in self.processes()? {
             let _ = kill_process(process, signal);
         }
-        // Now the processes are signalled that the main process started after they were listed and before it was
-        // suspended.
+        // The second round reaches the processes that the main process started between the first listing and its own
+        // suspension.
         for process in self.processes()? {
             let _ = kill_process(process, signal);
         }
