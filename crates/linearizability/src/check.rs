@@ -112,7 +112,7 @@ impl<M: Model> Search<'_, M> {
         Verdict::Linearizable
     }
 
-    /// The state after an operation, if it can be the next one.
+    /// The state after an operation; `None` if the operation cannot be the next one in the order.
     fn state_after(&self, number: usize) -> Option<M::State> {
         let operation = &self.operations[number];
         let (output, state) = M::step(&self.state, &operation.input);
@@ -123,8 +123,8 @@ impl<M: Model> Search<'_, M> {
         is_possible.then_some(state)
     }
 
-    /// Appends an operation to the order, unless the same set of operations with the same state was tried in vain
-    /// before.
+    /// Appends an operation to the order, and returns true. Returns false, and changes nothing, if the same set of
+    /// operations with the same state was tried in vain before.
     fn place(&mut self, number: usize, state: M::State) -> bool {
         self.in_order.insert(number);
         if !self
@@ -145,7 +145,7 @@ impl<M: Model> Search<'_, M> {
         true
     }
 
-    /// Removes the last operation from the order, and returns it.
+    /// Removes the last operation from the order, and returns it; `None` if the order is empty.
     fn take_back(&mut self) -> Option<usize> {
         let Placed { number, before } = self.order.pop()?;
         self.state = before;

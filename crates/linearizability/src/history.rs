@@ -20,6 +20,7 @@ struct Line {
     /// that of each object is.
     object: String,
     client: u32,
+    /// When the operation was called. Both times are of one clock, in any unit.
     call: u64,
     /// When the answer came; `null` if the outcome is not known.
     answered: Option<u64>,

@@ -238,6 +238,7 @@ impl State {
                 generation,
                 used: provider.total.map(|_| used),
             },
+            // `Input::Show`; `carry_out` handles the others.
             _ => Output::Generation { generation },
         }
     }
@@ -307,6 +308,7 @@ impl State {
             return Output::Refused;
         }
         let output = self.replace(to, amount, None, held.amount);
+        // If the claim was refused, `step` discards this change.
         *self.slot(from) = None;
         output
     }

@@ -38,6 +38,7 @@ impl Timeline {
             events.extend(answer.map(|answer| (answer.max(*call), 1, Event::Return(number))));
         }
         events.sort_by_key(|(time, order, _)| (*time, *order));
+        // The event of the end belongs to no operation, and is never read.
         let mut nodes = vec![Node {
             event: Event::Call(usize::MAX),
             previous: events.len(),
@@ -87,7 +88,7 @@ impl Timeline {
         }
     }
 
-    /// Puts the two events of the operation back that was taken out last.
+    /// Puts the events of an operation back. It has to be the one that was taken out last.
     pub(crate) fn put_back(&mut self, number: usize) {
         let (call, answer) = self.nodes_of[number];
         if let Some(answer) = answer {

@@ -219,7 +219,8 @@ impl Model for Register {
 }
 
 /// Whether there is an order that explains every answer, found by trying all orders. This is the definition, and fast
-/// enough for few operations.
+/// enough for few operations. `used` has a bit for each operation that is in the order already, and `state` is the
+/// state after these.
 fn has_order(operations: &[Operation<Option<u32>, u32>], used: u32, state: u32) -> bool {
     let left = || (0..operations.len()).filter(|number| used & (1 << number) == 0);
     let answered = left().filter_map(|number| operations[number].answer);
