@@ -98,7 +98,8 @@ tasks! {
     ControlSweep = "control-sweep" in OF_CONTROL;
     /// Does the pending work when this replica begins to lead.
     ControlLeader = "control-leader" in OF_CONTROL;
-    /// Counts the instances that releases without quotas accepted, and reads Keystone's limits.
+    /// Adds the instances of earlier releases, which did not count them, to the usage of quotas, and reads Keystone's
+    /// limits.
     ControlQuotas = "control-quotas" in OF_CONTROL;
     /// Keeps the secrets in control's state under the current key.
     ControlSecrets = "control-secrets" in OF_CONTROL;
@@ -132,7 +133,7 @@ tasks! {
     AgentInspect = "agent-inspect" in &[Up];
     /// The engine's writer: decides and appends commands, and responds to them.
     EngineWriter = "engine-writer" in WITH_STORE;
-    /// Decides ahead while the writer waits for the disk.
+    /// Decides the next commands while the writer waits for the disk.
     EngineAhead = "engine-ahead" in WITH_STORE;
     /// Makes snapshots in the background.
     EngineSnapshot = "engine-snapshot" in WITH_STORE;
