@@ -35,6 +35,7 @@ const SIZES: [(u32, u32); 5] = [
 struct RandomNumbers(u64);
 
 impl RandomNumbers {
+    /// A number below `end` (xorshift64*).
     fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -60,6 +61,7 @@ fn nodes() -> String {
     text
 }
 
+/// The file of the tasks. The ranges are shares of the tasks in percent.
 fn tasks(random: &mut RandomNumbers) -> String {
     let header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time";
     let mut text = format!("{header}\n");
