@@ -8,7 +8,7 @@ use uuid::Uuid;
 /// The bit of the flags that says that the caller records the trace.
 const SAMPLED: u8 = 1;
 
-/// A span of a trace: the parent of the spans that are made on behalf of it.
+/// The name of a span in its trace. Another span names its parent by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanContext {
     /// The id of the trace; never 0.
@@ -43,12 +43,12 @@ impl SpanContext {
     /// The span of the build of a server in its cell, below this span of the API request. Its id is derived from the
     /// trace and the server, so that the cell and the agents have the same one without telling each other.
     #[must_use]
-    pub fn build_of(self, object: Uuid) -> Self {
+    pub fn build_of(self, server: Uuid) -> Self {
         let mut hash = mix(self.span ^ low(self.trace));
         for part in [
             high(self.trace),
-            high(object.as_u128()),
-            low(object.as_u128()),
+            high(server.as_u128()),
+            low(server.as_u128()),
         ] {
             hash = mix(hash ^ part);
         }
@@ -58,7 +58,8 @@ impl SpanContext {
         }
     }
 
-    /// Parses the header `traceparent`. Later versions may append fields, which are passed over.
+    /// Parses the header `traceparent`; `None` if it is not valid. Later versions of the format may append fields,
+    /// which are passed over.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().split('-');
@@ -75,10 +76,11 @@ impl SpanContext {
     }
 }
 
-/// A number of exactly so many small hexadecimal digits.
+/// The number that a text of `digits` hexadecimal digits stands for; `None` for another text. The letters have to be in
+/// lower case.
 fn hex(text: &str, digits: usize) -> Option<u128> {
-    let is_small = |digit: u8| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit);
-    let is_valid = text.len() == digits && text.bytes().all(is_small);
+    let is_digit = |digit: u8| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit);
+    let is_valid = text.len() == digits && text.bytes().all(is_digit);
     is_valid
         .then(|| u128::from_str_radix(text, 16).ok())
         .flatten()

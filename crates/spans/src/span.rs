@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use crate::context::SpanContext;
 
-/// What a span is to the others, by its number in OTLP.
+/// The kind of a span (OpenTelemetry's `SpanKind`), with its number in OTLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Work within a role.
@@ -51,7 +51,7 @@ pub struct Span {
     pub parent: Option<u64>,
     /// What was done, in a few constant words: ids are attributes.
     pub name: String,
-    /// What it is to other spans.
+    /// Whether it is work within a role, a client's request, or work that its parent left for later.
     pub kind: Kind,
     /// When it began, by the clock of its machine.
     pub start: SystemTime,
@@ -89,7 +89,7 @@ impl OpenSpan {
         })
     }
 
-    /// Begins a span of a random id below another one.
+    /// Begins a span with a random id, as a child of another span.
     #[must_use]
     pub fn below(parent: SpanContext, kind: Kind, name: &'static str) -> Self {
         Self::begin(parent.sibling(), Some(parent.span), kind, name)
@@ -111,7 +111,7 @@ impl OpenSpan {
         self.0.attributes.push((name, value.into()));
     }
 
-    /// Says that it failed, and why.
+    /// Records that the work failed, and why.
     pub fn fail(&mut self, why: impl Into<String>) {
         self.0.error = Some(why.into());
     }

@@ -29,7 +29,7 @@ pub struct TraceOptions {
     pub url: String,
     /// The name of the service, by which collectors find its spans.
     pub service: String,
-    /// The share of the requests that are recorded of those whose caller says nothing of a trace, from 0 to 1.
+    /// Which share of the requests without the header `traceparent` is recorded, from 0 to 1.
     pub share: f64,
 }
 
@@ -74,7 +74,7 @@ pub fn register(registry: &mut Registry) {
     );
 }
 
-/// Waits until no span waits to be sent. It says nothing of whether somebody sends.
+/// Waits until no span is left to be sent. If no task sends spans, this waits for ever.
 pub async fn all_sent() {
     while tracer().is_some_and(|tracer| tracer.unsent.load(Ordering::Relaxed) > 0) {
         tokio::time::sleep(ALL_SENT_CHECK).await;
@@ -96,8 +96,9 @@ impl Tracer {
         }
     }
 
-    /// The span of a new request and the id of its parent. `parent` is the text of the header `traceparent`. None if the
-    /// request is not recorded: its caller says so, or it is not of the configured share.
+    /// The span of a new request and the id of its parent. `parent` is the text of the header `traceparent`. `None` if
+    /// the request is not recorded: the header says so, or there is no header and the request is not in the configured
+    /// share.
     #[must_use]
     pub fn begin_request(&self, parent: Option<&str>) -> Option<(SpanContext, Option<u64>)> {
         match parent.and_then(SpanContext::parse) {
@@ -106,7 +107,7 @@ impl Tracer {
         }
     }
 
-    /// Whether the next request is one of the configured share: they are spread evenly.
+    /// Whether the next request is one of the configured share. Recorded requests are spread evenly over all.
     fn is_in_share(&self) -> bool {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         #[allow(
@@ -131,7 +132,7 @@ impl Tracer {
         self.wake.notify_one();
     }
 
-    /// Counts spans that were taken out of the queue, and are sent or given up.
+    /// Counts spans that were taken out of the queue, and then sent or, if not `were_sent`, given up.
     pub fn count_ended(&self, count: usize, were_sent: bool) {
         let counter = match were_sent {
             true => &self.sent,
@@ -146,7 +147,8 @@ impl Tracer {
         self.wake.notified().await;
     }
 
-    /// Takes the oldest spans out of the queue. Whoever does so says later what became of them ([`Self::count_ended`]).
+    /// Takes the oldest spans out of the queue. The caller has to report later whether they were sent, by
+    /// [`Self::count_ended`].
     pub fn take(&self, most: usize) -> Vec<Span> {
         let mut queue = self.queue.lock();
         let count = most.min(queue.len());
