@@ -92,8 +92,8 @@ impl ApiParts {
         }
     }
 
-    /// The parts on a new engine with this journal. The standard resource classes and traits exist. `policy`
-    /// is as in [`Self::on_engine`].
+    /// The parts on a new engine with this journal, whose events `()` ignores. The standard resource classes and traits
+    /// exist. `policy` is as in [`Self::on_engine`].
     pub async fn on_journal(
         journal: impl Journal + 'static,
         options: impl Into<ServiceOptions>,
@@ -231,7 +231,8 @@ impl<'a> RequestBuilder<'a> {
         request.body(Full::new(Bytes::from(body))).unwrap()
     }
 
-    /// Sends the request to the Placement API, and returns the response before its body is read.
+    /// Sends the request to the Placement API, as from no network address, and returns the response before its body is
+    /// read.
     pub async fn send_unread(self, service: &Arc<PlacementService>) -> Response<Body> {
         placewright_http::handle(service, self.into_request(), None).await
     }
@@ -333,7 +334,8 @@ pub async fn create_host(service: &Arc<PlacementService>, uuid: &str) {
     );
 }
 
-/// The body of `PUT /allocations/{consumer}` that claims VCPUs of a provider.
+/// The body of `PUT /allocations/{consumer}` that claims VCPUs of a provider. `consumer_generation` is `None` for a new
+/// consumer.
 pub fn claim(provider: &str, amount: u32, consumer_generation: Option<u64>) -> String {
     let consumer_generation =
         consumer_generation.map_or("null".to_owned(), |generation| generation.to_string());
