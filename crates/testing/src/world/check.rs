@@ -82,15 +82,15 @@ impl World {
     pub fn check(&self) {
         self.check_cells();
         let conductor = &self.control.conductor;
-        let (all_projects, from_the_start) = (None, None);
-        let ascending = conductor.listing().after(all_projects, from_the_start, false);
+        let (listing, all_projects, from_the_start) = (conductor.listing(), None, None);
+        let ascending = listing.after(all_projects, from_the_start, false);
         let mut listed: Vec<_> = ascending.collect();
         let mappings = conductor.mappings().iter();
         let mut mapped: Vec<_> = mappings.map(|(id, row)| (row.created_at, *id)).collect();
         mapped.sort_unstable();
         assert_eq!(listed, mapped, "lists show what there is");
         listed.reverse();
-        let descending = conductor.listing().after(all_projects, from_the_start, true);
+        let descending = listing.after(all_projects, from_the_start, true);
         assert_eq!(listed, descending.collect::<Vec<_>>());
         for (id, state) in &self.cells {
             for (instance, row) in state.instances() {
