@@ -1,7 +1,8 @@
 //! Lists of the present exceptions from limits. The lists only get shorter.
 //!
-//! A list is a file of `known/` with a line for each exception: a size, a space, and the name of the file or function,
-//! for instance, that has that size. A test measures the present sizes and calls [`check_list`].
+//! A list is a file of `known/` with a line for each exception: its size, a space, and its name. What is listed, and
+//! how its size is counted, is in the first line of each list. A test measures the present sizes and calls
+//! [`check_list`].
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,11 +1,12 @@
-//! Every metric that the alert rules, the dashboard or docs/replicas.md name has a row in docs/operations.md. A test of the crate
-//! `cli` compares these rows with the metrics that servers show.
+//! Every metric that the alert rules, the dashboard or docs/replicas.md name has a row in docs/operations.md. A test of
+//! the crate `cli` compares these rows with the metrics that servers show.
 
 use std::collections::BTreeSet;
 use std::fs;
 
 use placewright_tidy::source::workspace;
 
+/// The files that name metrics.
 const NAMING: [&str; 4] = [
     "packaging/prometheus/alerts.yml",
     "packaging/prometheus/alerts.test.yml",
@@ -17,8 +18,8 @@ fn read(file: &str) -> String {
     fs::read_to_string(workspace().join(file)).expect("it can be read")
 }
 
-/// The metrics that have a row in docs/operations.md. Each name is there also with the suffixes that queries use for
-/// the parts of a histogram.
+/// The metrics that have a row in docs/operations.md. To each name those are added that queries use for the parts of a
+/// histogram: the name with a suffix.
 fn documented() -> BTreeSet<String> {
     let page = read("docs/operations.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));

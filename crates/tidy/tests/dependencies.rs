@@ -8,6 +8,7 @@ use placewright_tidy::manifests::read_toml;
 use placewright_tidy::source::workspace;
 use toml::{Table, Value};
 
+/// The list with this key in a section of deny.toml.
 fn deny_list(section: &str, key: &str) -> Vec<Value> {
     let file = read_toml(&workspace().join("deny.toml")).expect("it can be read");
     let list = file

@@ -1,5 +1,5 @@
-//! Every path, source file and identifier that the checked pages name exists, and a file has the identifiers that a page says
-//! it has. Every crate and decision record is listed.
+//! Every path, source file and identifier that the checked pages name exists. If a page says that an identifier is in a
+//! file, it is in this file. Every crate and decision record is listed.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
@@ -22,7 +22,7 @@ const PAGES: [&str; 7] = [
 /// The pages that name source files without their folders.
 const PAGES_WITH_FILE_NAMES: [&str; 3] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/ranking.md"];
 
-/// The pages whose identifiers are all those of the project.
+/// The pages on which every identifier in code quotes is one of the project's.
 const PAGES_WITH_IDENTIFIERS: [&str; 2] = ["ARCHITECTURE.md", "CONTRIBUTING.md"];
 
 /// The prefixes of paths from the root of the workspace.

@@ -1,11 +1,11 @@
-//! A library with `test = false` in its manifest has no unit tests, and one with `doctest = false` has no examples in its
-//! documentation. These settings save compiling a library once more for each of the two when there is nothing to run, but
-//! with them tests and examples that somebody adds later would silently never run.
+//! A library with `test = false` in its manifest has no unit tests, and one with `doctest = false` has no examples in
+//! its documentation. Each of these settings saves one more compilation of the library when there is nothing to run.
+//! But tests and examples that somebody adds to such a library would silently never run, so this test finds them.
 
 use placewright_tidy::manifests::read_toml;
 use placewright_tidy::source::{SourceFile, rust_files, workspace};
 
-/// The first word after the fence of a code block, if rustdoc compiles the block as an example.
+/// The words of which one follows the fence of a code block if rustdoc compiles the block as an example.
 const EXAMPLE_LANGUAGES: &[&str] = &[
     "",
     "rust",

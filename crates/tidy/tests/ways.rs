@@ -28,6 +28,7 @@ fn section() -> (String, String) {
     let (_, drawing, text) = (parts.next(), parts.next(), parts.next());
     let drawing = drawing.expect("it has a drawing");
     (
+        // The code block of the drawing begins with its language, `text`.
         drawing.trim_start_matches("text").to_owned(),
         text.expect("it has a text below the drawing").to_owned(),
     )

@@ -82,7 +82,8 @@ impl World {
                 };
                 let is_resize = current_move.kind == MoveKind::Resize;
                 let source = self.control.conductor.migrations()[&migration].source;
-                let mut candidates = self.candidates(if is_resize { RESIZED_VCPUS } else { VCPUS });
+                let vcpus = if is_resize { RESIZED_VCPUS } else { VCPUS };
+                let mut candidates = self.candidates(vcpus);
                 candidates.retain(|candidate| is_resize || Some(candidate.host) != source);
                 let placed = self.try_conduct(Command::PlaceMove {
                     migration,

@@ -12,6 +12,7 @@ const ITEM_KEYWORDS: [&str; 10] = [
     "struct", "enum", "union", "trait", "type", "const", "static", "fn", "mod", "mut",
 ];
 
+/// Collects the modules of one crate. The first one is the root.
 #[derive(Default)]
 pub(super) struct Parser {
     pub(super) modules: Vec<Module>,

@@ -52,8 +52,9 @@ impl Modules {
         }
     }
 
-    /// The module that an import uses. The import of a module is not counted as a use of it; the paths that begin with
-    /// the module's name are. A re-export is a use only if its name is also used in the module itself.
+    /// The module that an import uses; `None` if the import is no use. The import of a module is none: only the paths
+    /// that begin with the module's name are uses. A re-export is a use only if its name is also used in the module
+    /// that re-exports it.
     fn use_of_import(&self, from: usize, import: &Import) -> Option<usize> {
         if let Some(name) = &import.name {
             if import.is_public && !self.modules[from].words.contains(name) {
@@ -69,7 +70,8 @@ impl Modules {
         self.resolve_without_imports(from, &import.path)
     }
 
-    /// The module that defines the item that a path in the module `from` names, if this crate has that module.
+    /// The module that defines an item. The item is named by a path in the module `from`. `None` if another crate
+    /// defines it.
     fn resolve(&self, from: usize, path: &[String]) -> Option<usize> {
         if self.follow_modules(from, path).is_some() {
             return self.resolve_without_imports(from, path);
@@ -123,7 +125,7 @@ impl Modules {
     }
 
     /// Where the first name of `remaining` is defined, seen from the module `from`. The name is not that of a
-    /// child module.
+    /// child module. `visited` has the names that are already being looked up, so that imports in a circle end.
     fn find_definition(
         &self,
         from: usize,
