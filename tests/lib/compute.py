@@ -25,7 +25,7 @@ class Compute:
         self.slowest = 0.0
 
     def __call__(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Status and body; 5xx other than 503 ("later, nothing happened") is an error."""
+        """The status and the body of the response. 5xx is an error, except 503: nothing was done, try later."""
         content = b"" if body is None else json.dumps(body).encode()
         head = [
             f"{method} /v2.1{path} HTTP/1.1",
@@ -92,7 +92,7 @@ def is_settled(server: dict[str, Any]) -> bool:
 
 
 def describe_server(server: dict[str, Any]) -> str:
-    """A server in one line, for complaints."""
+    """A server in one line, for messages about failures."""
     fault = (server.get("fault") or {}).get("message", "")
     parts = [
         server["id"],

@@ -1,4 +1,4 @@
-"""Crowds of connections that say nothing, or next to nothing."""
+"""Crowds of connections that send nothing, or almost nothing."""
 
 import contextlib
 import errno
@@ -42,7 +42,9 @@ class Crowd:
         self.links: dict[int, tuple[socket.socket, int]] = {}
         self.bytes_sent: dict[int, int] = {}
         self.opened = self.closed = self.failed = 0
+        # Set once all connections were opened for the first time.
         self.full = threading.Event()
+        # Set when the crowd is to end.
         self.over = threading.Event()
         self.poll = select.epoll()
         self.thread = threading.Thread(target=self._run, daemon=True)

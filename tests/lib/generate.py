@@ -1,7 +1,7 @@
 """Random requests over the whole Placement API.
 
 ``Generator.any_request`` draws from every route and method, at any
-microversion.  ``chaos`` is how often something in a request is made wrong: 0
+microversion.  ``chaos_rate`` is how often something in a request is made wrong: 0
 gives requests that an API user could mean, 1 gives mostly broken ones.
 Everything is drawn from one ``random.Random``, so a seed repeats a sequence.
 """
@@ -44,7 +44,7 @@ class Pools:
         self.types = ["INSTANCE", "MIGRATION", f"T{scope.upper()}"]
         self.classes = STANDARD_CLASSES + CUSTOM_CLASSES
         self.traits = STANDARD_TRAITS + CUSTOM_TRAITS + [SHARING]
-        # Beliefs, updated by observe(): wrong ones only make worse requests.
+        # What is believed to exist, as observe() learned it. A wrong belief only makes a request that is refused.
         self.existing: set[str] = set()
         self.inventories: dict[str, set[str]] = {}
 
@@ -129,7 +129,7 @@ class Generator:
     # What requests are made of.
 
     def version(self, least: int = 0) -> str | None:
-        """A microversion that has the call, mostly."""
+        """A microversion for a call that exists since 1.``least``; now and then an earlier one, or none."""
         rng = self.rng
         draw = rng.random()
         if draw < 0.04:
@@ -143,6 +143,7 @@ class Generator:
         return f"1.{minor}"
 
     def minor(self, version: str | None) -> int:
+        """The number after ``1.``; without a version the service takes 1.0."""
         if version is None:
             return 0
         return VERSION_MAX if version == "latest" else int(version.split(".")[1])
@@ -163,9 +164,11 @@ class Generator:
         return self.rng.choice(self.pools.classes)
 
     def some(self, pool: list[str], most: int, least: int = 0) -> list[str]:
+        """From ``least`` to ``most`` different members of a list."""
         return self.rng.sample(pool, min(len(pool), self.rng.randint(least, most)))
 
     def generation(self, provider: str) -> Any:
+        """The generation that the provider will have when the request is sent; now and then a wrong one."""
         draw = self.rng.random()
         if draw < 0.94:
             return Generation(provider)

@@ -3,7 +3,7 @@
 A port that the system gives (bind to 0, close, start the server) may be taken in between:
 by another test, or by any connection that somebody opens, because both come from the same
 range.  So ports are taken from below that range, and each is held by a lock on a file for
-as long as this process lives.  The Rust tests do the same (crates/cli/tests/common).
+as long as this process lives.  The Rust tests do the same (crates/journal-testing/src/ports.rs).
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of one's own, in a directory, gone at the end."""
+"""A PostgreSQL server of the test's own, with its data in a directory. It is stopped at the end."""
 
 import contextlib
 import glob

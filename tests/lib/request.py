@@ -35,6 +35,7 @@ class Generations:
         self.consumers: dict[str, int] = {}
 
     def resolve(self, value: Any) -> Any:
+        """The number that such a value stands for now; None for a consumer that is new."""
         if isinstance(value, Generation):
             return self.providers.get(value.provider, 0) + value.offset
         if isinstance(value, ConsumerGeneration):
@@ -103,6 +104,7 @@ class Generations:
             self.bump(provider)
 
     def bump(self, provider: str) -> None:
+        """Take note that a write raised the generation of a provider by one."""
         self.providers[provider] = self.providers.get(provider, 0) + 1
 
 

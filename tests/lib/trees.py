@@ -54,6 +54,7 @@ class World:
         }
 
     def _add(self, parent: str | None, classes: list[str], most: int = 3) -> str | None:
+        """Creates a provider with one to ``most`` of the classes; None if all providers of this world exist."""
         if not self.unused:
             return None
         provider = self.unused.pop(0)
@@ -101,6 +102,7 @@ class World:
                 above = self._add(above, ROOT_CLASSES + DEVICE_CLASSES, 2)
 
     def _names(self) -> None:
+        """Creates the custom classes and traits, before everything else."""
         used = {name for names in self.classes_of.values() for name in names}
         for name in sorted(used):
             if name.startswith("CUSTOM_"):
@@ -153,6 +155,7 @@ class World:
     def _claims(self) -> None:
         for consumer in self.pools.consumers:
             if self.rng.random() < 0.5:
+                # Of a body in microversion 1.38 nothing differs in 1.39.
                 body = self.generator.allocation_body(38, consumer)
                 self.requests.append(
                     Request("PUT", f"/allocations/{consumer}", BUILD_VERSION, body)
