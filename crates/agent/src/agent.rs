@@ -148,6 +148,7 @@ impl Agent {
         let (stop, stopped) = watch::channel(false);
         let (readiness_sender, readiness) = watch::channel(Readiness {
             has_sessions: false,
+            // An agent that does not write to placement does not wait for it either.
             is_in_placement: placement.is_none(),
         });
         let readiness_sender = Arc::new(readiness_sender);

@@ -119,12 +119,12 @@ pub enum BadCommands {
 #[derive(Debug)]
 pub struct CommandDriver {
     options: Options,
-    known: Mutex<Known>,
+    known: Mutex<KnownHosts>,
 }
 
-/// What the latest description of the hosts says.
+/// The hosts and providers that the latest run of `inspect` described.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownHosts {
     /// The hosts by name.
     hosts: BTreeMap<String, HostId>,
     /// The names of the hosts' providers.
@@ -309,7 +309,7 @@ impl CommandDriver {
         })
     }
 
-    fn lock_known(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn lock_known(&self) -> std::sync::MutexGuard<'_, KnownHosts> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -321,7 +321,7 @@ impl Driver for CommandDriver {
             let by_name = hosts.iter().map(|host| (host.name.clone(), host.id()));
             let providers = hosts.iter().flat_map(HostDescription::providers);
             let names = providers.map(|provider| (provider.uuid, provider.name.to_owned()));
-            *self.lock_known() = Known {
+            *self.lock_known() = KnownHosts {
                 hosts: by_name.collect(),
                 provider_names: Arc::new(names.collect()),
             };

@@ -128,6 +128,7 @@ fn files_of_all_versions_are_read() {
         };
         let mut guest_log = GuestLog::open(&path, NOT_DURABLE).unwrap();
         assert_eq!(guests_of(&guest_log), golden_guests(), "version {version}");
+        // The time and the session of the cell are 0, so only the session in the log counts.
         assert_eq!(guest_log.next_session(0, 0), Some(GOLDEN_SESSION + 1));
         guest_log.write().unwrap();
         drop(guest_log);

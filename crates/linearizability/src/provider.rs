@@ -334,6 +334,7 @@ impl State {
         allocations.map(|allocation| allocation.amount).sum()
     }
 
+    /// The allocation of a consumer, to read or to set.
     fn slot(&mut self, consumer: usize) -> &mut Option<Allocation> {
         &mut self.consumers[consumer]
     }

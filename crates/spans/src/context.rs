@@ -8,7 +8,7 @@ use uuid::Uuid;
 /// The bit of the flags that says that the caller records the trace.
 const SAMPLED: u8 = 1;
 
-/// The name of a span in its trace. Another span names its parent by it.
+/// The ids of a span and of its trace, by which child spans name their parent, and whether the trace is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanContext {
     /// The id of the trace; never 0.

@@ -1,5 +1,5 @@
-//! A network between replicas in one process. Tests can cut its connections, lose its replies, and lose, delay, repeat and
-//! damage the batches that leaders send.
+//! A network between replicas in one process. Tests can cut its connections, lose its replies, and lose, delay, repeat
+//! and damage the batches that leaders send.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;

@@ -18,6 +18,10 @@ fn cycles(files: &[(&str, &str)]) -> Vec<Cycle> {
     modules.cycles()
 }
 
+/// What [`members`] returns for no cycles.
+const NO_CYCLES: [&str; 0] = [];
+
+/// The members of each cycle, with blanks between them.
 fn members(cycles: &[Cycle]) -> Vec<String> {
     cycles.iter().map(|cycle| cycle.members.join(" ")).collect()
 }
@@ -59,7 +63,7 @@ fn a_re_export_is_no_use_and_leads_to_the_definition() {
             "use crate::{First, Other}; pub struct B(First, Other); type R = super::Root;",
         ),
     ]);
-    assert_eq!(members(&cycles_found), [""; 0]);
+    assert_eq!(members(&cycles_found), NO_CYCLES);
 }
 
 #[test]
@@ -87,7 +91,7 @@ fn a_module_and_its_child_may_use_each_other() {
         ),
         ("b.rs", "pub fn go() { crate::main() }"),
     ]);
-    assert_eq!(members(&cycles_found), [""; 0]);
+    assert_eq!(members(&cycles_found), NO_CYCLES);
 }
 
 #[test]
@@ -115,7 +119,7 @@ fn tests_and_other_crates_are_ignored() {
             "use super::fmt; pub struct B(crate::a::A); impl fmt::Debug for B {}",
         ),
     ]);
-    assert_eq!(members(&cycles_found), [""; 0]);
+    assert_eq!(members(&cycles_found), NO_CYCLES);
 }
 
 #[test]

@@ -64,6 +64,7 @@ pub(super) async fn write_changed(
     let mut next_retry = None;
     let mut next_resync = Instant::now() + resync_interval;
     loop {
+        // Without a retry this time is not used.
         let retry_at = next_retry.unwrap_or_else(Instant::now);
         tokio::select! {
             host = changed.recv() => {
