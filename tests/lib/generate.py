@@ -378,6 +378,7 @@ class Generator:
                 allocations = {}
         body = {"allocations": allocations, **self._owner(minor, consumer)}
         if minor >= 34 and allocations and rng.random() < 0.2:
+            # The suffix of a group. The empty one is taken out again, because mappings need not name it.
             body["mappings"] = {rng.choice(["", "1", "_A"]): list(allocations)}
             body["mappings"].pop("", None)
             if not body["mappings"]:

@@ -269,6 +269,7 @@ class AimedQuery:
     def _constraints(self, suffix: str, supplier: str) -> list[tuple[str, str]]:
         rng, world, minor = self.rng, self.world, self.minor
         query = []
+        # A query has several suffixed groups, so each of them gets fewer constraints.
         often = 0.5 if suffix else 1
         if minor >= 17 and rng.random() < 0.25 * often:
             query += self._traits("required" + suffix, supplier)

@@ -176,7 +176,8 @@ impl Host {
         }
     }
 
-    /// Handles the cell's order for a step. Orders of other sessions and earlier attempts are ignored.
+    /// Handles the cell's order for a step. Orders of other sessions and earlier attempts are ignored, and before the
+    /// first session all orders are.
     pub fn handle_order(&mut self, session: u64, order: Order, actions: &mut Vec<Action>) {
         let key = (order.instance, order.guest_number);
         if session != self.session || session == 0 {
@@ -270,6 +271,8 @@ impl Host {
         }
     }
 
+    /// Starts the work of a step. The attempt ends at once if the guest is in the wanted state already, or the step is
+    /// not possible.
     fn start_step(&mut self, order: Arc<Order>, actions: &mut Vec<Action>) {
         let key = (order.instance, order.guest_number);
         let state = self.guests.get(&key).map(|guest| guest.state);
@@ -318,6 +321,7 @@ impl Host {
         self.start_work(key, operations, Some(order), actions);
     }
 
+    /// Starts to destroy a guest, or confirms at once that there is no such guest.
     fn start_destroy(&mut self, key: GuestKey, now_ms: u64, actions: &mut Vec<Action>) {
         if self.guests.contains_key(&key) {
             self.start_work(key, vec![Operation::Destroy], None, actions);
@@ -363,6 +367,8 @@ impl Host {
         self.confirm_destroyed(key, now_ms, actions);
     }
 
+    /// Reports to the cell that the guest does not exist. For [`REMEMBERED_MS`] from now on, no order makes this guest
+    /// again.
     fn confirm_destroyed(&mut self, key: GuestKey, now_ms: u64, actions: &mut Vec<Action>) {
         let (instance, number) = key;
         actions.push(Action::Destroyed { instance, number });
@@ -425,6 +431,7 @@ impl Host {
         });
     }
 
+    /// Adds or replaces a guest, and counts its amounts as used.
     fn insert_guest(&mut self, key: GuestKey, guest: Guest) {
         if let Some(replaced) = self.guests.get(&key) {
             self.capacity.release(&replaced.amounts);

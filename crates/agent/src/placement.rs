@@ -129,6 +129,7 @@ impl PlacementWriter {
         report
     }
 
+    /// Writes the trees of hosts. Those with a generation conflict are tried again, [`ATTEMPTS_MAX`] times in all.
     async fn write_trees(&self, hosts: &[Arc<HostDescription>], report: &mut WriteReport) {
         let mut remaining: Vec<Arc<HostDescription>> = hosts.to_vec();
         for _ in 0..ATTEMPTS_MAX {

@@ -73,7 +73,8 @@ impl Connection {
         self.call(Kind::Append, bytes, work)
     }
 
-    /// Makes a request for whose result nobody waits, if there is a session. The next request comes after it.
+    /// Makes a request for whose result nobody waits, if there is a session. The server carries out the next request of
+    /// the session after this one.
     pub(crate) fn start<F>(&self, work: impl FnOnce(Arc<Session>) -> F)
     where
         F: Future<Output = Result<(), Failure>> + Send + 'static,
@@ -88,6 +89,7 @@ impl Connection {
         });
     }
 
+    /// Makes a request, and again after a failure, as far as its kind and its time allow. An append has `bytes` bytes.
     fn call<T, F>(
         &mut self,
         kind: Kind,
@@ -158,6 +160,7 @@ impl Connection {
         result
     }
 
+    /// The present session; a new one if there is none, or if its connection is lost.
     fn session(&mut self) -> Result<Arc<Session>, Failure> {
         if let Some(session) = &self.session
             && !session.is_closed()

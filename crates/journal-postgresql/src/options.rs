@@ -201,6 +201,7 @@ impl Parameters {
         Ok(())
     }
 
+    /// Sets the options for TLS from the parameters together, and checks the time-outs against each other.
     fn finish(self, options: &mut PostgresqlOptions) -> Result<(), PostgresqlAddressError> {
         let missing = |field| Err(PostgresqlAddressError::new(field, "it is missing"));
         let identity = match (self.certificate, self.key) {

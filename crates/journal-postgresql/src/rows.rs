@@ -85,6 +85,7 @@ impl Session {
         })
     }
 
+    /// Reads a row of [`READ_HEAD`](crate::schema::READ_HEAD).
     pub(crate) fn store_state(&self, row: &Row) -> Result<StoreState, Failure> {
         let format: i32 = self.get(row, 0)?;
         let batch_last: Option<i64> = self.get(row, 10)?;
@@ -104,6 +105,7 @@ impl Session {
         })
     }
 
+    /// Reads a row of [`READ_BATCHES`](crate::schema::READ_BATCHES): the batch without its records, and these as bytes.
     pub(crate) fn batch(&self, row: &Row) -> Result<(BatchHeader, Vec<u8>), Failure> {
         let header = BatchHeader {
             first: self.uint(row, 0)?,
@@ -117,6 +119,7 @@ impl Session {
         Ok((header, self.get(row, 5)?))
     }
 
+    /// Reads a row of the table `snapshot`.
     pub(crate) fn manifest(&self, row: &Row) -> Result<Manifest, Failure> {
         Ok(Manifest {
             sequence: self.uint(row, 0)?,

@@ -164,6 +164,7 @@ impl Shared {
         let _ = (self.current).compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
+    /// Opens a session with one server, if it is the primary and fit for a journal.
     async fn connect_to(&self, index: usize) -> Result<Session, Failure> {
         let (session, found) = self.in_time(index, self.begin(index)).await?;
         self.check(&session.address, &found)?;
@@ -206,7 +207,8 @@ impl Shared {
         let (client, driver) =
             started.map_err(|error| Failure::of_session_start(address, &error))?;
         let allow_async = self.options.allow_async;
-        // The session is made first, so that it ends the driver however this function ends.
+        // From here on the session owns the client. Dropping the session ends the driver, too, however this function
+        // ends.
         let session = Session::new(client, warnings, driver, (index, address), allow_async);
         let answers = session
             .ask(&format!("{}; {QUERY_STATE}", self.settings()))
@@ -367,6 +369,7 @@ fn waits_for_all(names: &str) -> bool {
 }
 
 impl ServerSettings {
+    /// Reads the answer to [`QUERY_STATE`]; `None` if a part of it is missing.
     fn read(answers: &[SimpleQueryMessage]) -> Option<Self> {
         let row = answers.iter().find_map(|answer| match answer {
             SimpleQueryMessage::Row(row) => Some(row),

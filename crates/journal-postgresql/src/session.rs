@@ -193,6 +193,7 @@ impl Session {
         })
     }
 
+    /// A statement that is ready to run in this session. The server prepares each statement once.
     async fn prepared(&self, sql: &'static str) -> Result<Statement, Failure> {
         let known = self.statements.lock().get(sql).cloned();
         if let Some(statement) = known {

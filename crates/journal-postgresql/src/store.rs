@@ -58,6 +58,7 @@ impl Store {
         *self.acknowledged.lock() = LogEnd::default();
     }
 
+    /// The address of the store, for errors that name a path.
     pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from(&self.url)
     }

@@ -340,6 +340,7 @@ impl PostgresqlCluster {
         self.wait_for(self.primary, question, &standbys.to_string())
     }
 
+    /// Repeats a query until it returns the wanted value.
     fn wait_for(&self, server: usize, question: &str, wanted: &str) -> io::Result<()> {
         let started = Instant::now();
         loop {
@@ -398,6 +399,7 @@ impl PostgresqlCluster {
         Ok(())
     }
 
+    /// The connection string by which a standby follows the present primary.
     fn connection_of(&self, standby: usize) -> String {
         let host = self.directory.path().display();
         let port = self.servers[self.primary].port;

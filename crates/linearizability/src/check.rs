@@ -85,6 +85,8 @@ pub fn check<M: Model>(operations: &[Operation<M::Input, M::Output>]) -> Verdict
 }
 
 impl<M: Model> Search<'_, M> {
+    /// Extends the order by one operation after the other. Where none can be next, takes the last one back, and tries
+    /// the following ones in its place.
     fn run(&mut self) -> Verdict {
         let mut node = self.timeline.first();
         while self.answered_left > 0 {

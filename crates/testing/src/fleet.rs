@@ -88,6 +88,7 @@ fn inventory_with_usage() -> impl Strategy<Value = (Inventory, i64)> {
         )
 }
 
+/// The provider at an index. If `nested` is set, it may have a parent among those before it.
 fn member(index: usize, nested: bool) -> impl Strategy<Value = Member> {
     let parent = if nested && index > 0 {
         prop::option::weighted(0.7, 0..index).boxed()
@@ -170,6 +171,7 @@ fn any_of_aggregates() -> impl Strategy<Value = Vec<Vec<String>>> {
     })
 }
 
+/// Small amounts of one or two classes; in one of a hundred cases of the unknown class, too.
 fn resources() -> impl Strategy<Value = Vec<(String, i64)>> {
     (
         prop::collection::btree_map(

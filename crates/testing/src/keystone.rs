@@ -177,10 +177,12 @@ impl FakeKeystone {
         self.shared.state.lock().validations
     }
 
+    /// The query of the latest request that is not a login, without the question mark.
     pub fn last_query(&self) -> String {
         self.shared.state.lock().last_query.clone()
     }
 
+    /// The body of the latest login.
     pub fn last_login(&self) -> Value {
         self.shared.state.lock().last_login.clone()
     }

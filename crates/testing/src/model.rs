@@ -71,6 +71,7 @@ impl<'a> Model<'a> {
             .all(|list| list.iter().any(|aggregate| aggregates.contains(aggregate)))
     }
 
+    /// Whether a provider is in one of the aggregates.
     fn is_in_any(&self, provider: usize, list: &[String]) -> bool {
         self.is_in_each_list(provider, &[list.to_vec()])
     }

@@ -116,6 +116,7 @@ impl<M: Machine> Network<M> {
         (z ^ (z >> 31)) % bound
     }
 
+    /// Sends a batch that `from` appended to all replicas that can be reached.
     fn send_batch(&self, from: u64, epoch: u64, batch: &AppendedBatch) {
         for to in self.others(from) {
             let Some(target) = self.target(from, to) else {
@@ -227,6 +228,7 @@ impl<M: Machine> Network<M> {
         self.shared.replicas.lock().get(&to).cloned()
     }
 
+    /// Counts a reply, and returns whether it is lost.
     fn loses_reply(&self) -> bool {
         let every = self.shared.lose_every.load(Ordering::Relaxed);
         let reply = self.shared.replies.fetch_add(1, Ordering::Relaxed);

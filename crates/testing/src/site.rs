@@ -173,6 +173,7 @@ impl Site {
         self.add_cell(number, opened).await;
     }
 
+    /// Lets control connect to the cell with this number over a link.
     pub async fn add_cell(&self, number: u32, link: Arc<dyn CellLink>) {
         let config = CellConfig {
             cell: cell(number),
@@ -182,6 +183,7 @@ impl Site {
         self.runtime.add_cell(config).await.unwrap();
     }
 
+    /// Starts the agents of the first `hosts` hosts of a cell.
     pub fn start_agents(&mut self, number: u32, hosts: u32) {
         let link: Arc<dyn AgentLink> = Arc::clone(&self.cells[&cell(number)]) as _;
         let hosts = (0..hosts).map(|host_number| host(number, host_number));

@@ -329,6 +329,7 @@ impl World {
         Some(reply)
     }
 
+    /// Lets the receiver of a packet handle it, and sends what follows from that.
     pub fn deliver(&mut self, packet: Packet) {
         match packet {
             Packet::Work(effect) => self.schedule(effect),

@@ -93,6 +93,7 @@ impl Runner {
         runner
     }
 
+    /// Begins to manage a host, with its guests from the guest log, and has it written to placement.
     fn add_host(&mut self, id: HostId, description: Arc<HostDescription>) {
         let guests = self.guest_log.guests_of(id);
         let guests = guests.map(|(key, guest)| (key, guest.clone()));
@@ -206,6 +207,7 @@ impl Runner {
         false
     }
 
+    /// Begins a session of every host, on a new connection.
     fn begin_sessions(&mut self) {
         self.outbox.clear();
         let ids: Vec<HostId> = self.hosts.keys().copied().collect();
@@ -233,6 +235,7 @@ impl Runner {
         self.queue_host_updates(id);
     }
 
+    /// Handles a message, and up to [`BATCH_MAX`] that have arrived after it.
     fn handle_messages(&mut self, first: ToAgent, from_cell: &mut Option<mpsc::Receiver<ToAgent>>) {
         self.handle_message(first);
         let Some(from_cell) = from_cell else { return };
@@ -289,6 +292,7 @@ impl Runner {
         self.carry_out(host, actions);
     }
 
+    /// Handles the end of a piece of work, and of up to [`BATCH_MAX`] more that have ended already.
     fn handle_ended_work(&mut self, (host, result): HostWorkResult) {
         self.end_work(host, result);
         for _ in 0..BATCH_MAX {

@@ -116,7 +116,8 @@ async fn write_input_and_wait(
     child.wait().await
 }
 
-/// Waits for a task that reads a pipe, and returns the bytes; none if it does not end in time.
+/// Waits for a task that reads a pipe, and returns the bytes. If the task does not end within [`READ_TIMEOUT`], there
+/// are none.
 async fn join_reader(reader: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
     let Some(mut reader) = reader else {
         return Vec::new();

@@ -202,6 +202,7 @@ impl Host {
             metrics: description.metrics.clone(),
             instances: instances.collect(),
             disabled: description.disabled.clone(),
+            // Only operators force a host down.
             is_forced_down: false,
         }
     }

@@ -183,6 +183,7 @@ impl PlacementResponse {
         self.status == StatusCode::CONFLICT && self.has_code("placement.concurrent_update")
     }
 
+    /// Whether this is any conflict: of generations, of names, or with what exists.
     pub(super) fn is_conflict(&self) -> bool {
         self.status == StatusCode::CONFLICT
     }

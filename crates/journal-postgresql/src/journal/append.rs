@@ -113,12 +113,14 @@ impl PostgresqlJournal {
         self.send(pending)
     }
 
+    /// The error for an append that does not follow the known head.
     fn conflict(&self) -> AppendError {
         AppendError::Conflict {
             next_sequence: self.known.end.last + 1,
         }
     }
 
+    /// Encodes records as the batch that follows the known head.
     fn prepare(&self, records: &[&[u8]]) -> Result<Pending, JournalError> {
         let payload = batch::encode(records)?;
         let before = self.known.clone();

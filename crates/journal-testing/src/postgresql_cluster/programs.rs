@@ -38,6 +38,7 @@ impl Programs {
         }
     }
 
+    /// Finds the programs of the newest release that is installed and supported.
     pub(super) fn find() -> io::Result<Self> {
         let mut folders: Vec<(u32, PathBuf)> = Vec::new();
         for entry in fs::read_dir(DEBIAN).into_iter().flatten().flatten() {

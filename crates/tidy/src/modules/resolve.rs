@@ -44,6 +44,7 @@ impl Modules {
         uses
     }
 
+    /// Records a use between the files of two modules, unless one module is within the other.
     fn add_use(&self, uses: &mut ModuleUses, from: usize, to: usize, path: &[String]) {
         let (from, to) = (self.modules[from].file_module, self.modules[to].file_module);
         let (from_path, to_path) = (&self.modules[from].path, &self.modules[to].path);
