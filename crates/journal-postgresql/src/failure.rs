@@ -87,7 +87,8 @@ fn cause_of(code: &SqlState) -> Cause {
     match code.code() {
         // The disk is full.
         "53100" => Cause::NoSpace,
-        // Too many connections, no memory; the server is starting; a lock, a deadlock; the server is a standby.
+        // Too many connections, no memory; the server is starting; a lock, a deadlock; the server is a standby; the
+        // statement was cancelled.
         "53000" | "53200" | "53300" | "53400" | "57P03" | "55P03" | "40001" | "40P01" | "25006"
         | "55000" | "57014" => Cause::NotDone,
         "42501" => Cause::Denied,

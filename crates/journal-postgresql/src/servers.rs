@@ -22,7 +22,7 @@ use crate::notice::PostgresqlNotice;
 use crate::options::PostgresqlOptions;
 use crate::session::{Session, drive, no_standbys};
 
-/// The oldest release that is tested.
+/// The oldest release that is tested: PostgreSQL 15, as `server_version_num` writes it.
 const OLDEST: u32 = 150_000;
 /// The largest password in bytes.
 const PASSWORD_BYTES_MAX: u64 = 4096;

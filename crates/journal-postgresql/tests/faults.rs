@@ -166,6 +166,7 @@ impl Writers {
         let mut last = Vec::new();
         journal.durable_end().unwrap();
         let next = journal.read(1, &mut |sequence, record| {
+            // As `write` makes records: the writer, the number of its append, and filling.
             let (writer, number) = (record[0], &record[1..9]);
             if sequence % 2 == 0 {
                 assert_eq!(last, record, "both records of an append are adjacent");

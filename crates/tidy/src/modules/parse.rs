@@ -91,6 +91,7 @@ impl Parser {
                 Ok(index + 1)
             }
             TokenTree::Ident(ident) => match ident.to_string().as_str() {
+                // `use<…>` lists captured generic parameters, and imports nothing.
                 "use" if !is_punct(tokens.get(index + 1), '<') => {
                     let end = index
                         + tokens[index..]
