@@ -53,8 +53,8 @@ impl<F: Future> Future for Supervised<F> {
     }
 }
 
-/// A future behind a pointer. Tasks are started with these, because the program would otherwise have the runtime's code
-/// once for each kind of future.
+/// A future behind a pointer. Tasks are started with such futures, so that the program contains the runtime's code for
+/// tasks once, and not once for each kind of future.
 pub(crate) type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Starts a long-lived task. The task may end by itself; its panic ends the process.

@@ -34,7 +34,7 @@ const GPUS_MAX: u32 = 1024;
 /// names.
 const GPU_SPEC_LENGTH_MAX: usize = 150;
 
-/// Reads the tasks of a file in the order in which they were submitted; tasks of one second keep
+/// Reads the tasks of a file in the order in which they were submitted. Tasks that were submitted in the same second keep
 /// the order of the file.
 ///
 /// # Errors
