@@ -34,8 +34,8 @@ const GPUS_MAX: u32 = 1024;
 /// names.
 const GPU_SPEC_LENGTH_MAX: usize = 150;
 
-/// Reads the tasks of a file in the order in which they were submitted. Tasks that were submitted in the same second keep
-/// the order of the file.
+/// Reads the tasks of a file in the order in which they were submitted. Tasks that were submitted in the same second
+/// keep the order of the file.
 ///
 /// # Errors
 ///
