@@ -204,11 +204,11 @@ fn flat(c: &mut Criterion) {
     group.bench_function("all 10,000 candidates", |b| {
         b.iter(|| black_box(search(&state, &all, 10_000)));
     });
-    let mut none = flat_query(1_000);
+    let mut infeasible = flat_query(1_000);
     let more_than_any_host_has = 65;
-    none.groups[0].resources[0] = ("VCPU".into(), more_than_any_host_has);
+    infeasible.groups[0].resources[0] = ("VCPU".into(), more_than_any_host_has);
     group.bench_function("no candidate", |b| {
-        b.iter(|| black_box(search(&state, &none, 0)));
+        b.iter(|| black_box(search(&state, &infeasible, 0)));
     });
     group.finish();
 }
@@ -224,6 +224,7 @@ fn trees(c: &mut Criterion) {
         ] {
             let state = wide_trees(1, children, units);
             for limit in [1, 1_000] {
+                // Devices of the host, groups of the query, group policy, units of each device, limit.
                 let name = format!("{children} x {groups}, {policy:?}, {units} each, {limit}");
                 let query = device_query(groups, policy, limit);
                 group.bench_function(&name, |b| {
@@ -309,6 +310,7 @@ fn explanations(c: &mut Criterion) {
     group.bench_function("100,000 flat hosts that lack memory", |b| {
         b.iter(|| {
             let explanation = explain(&state, &query).expect("all names are known");
+            // No host is left, and the constraint with index 1, on memory, suffices to exclude all of them.
             assert_eq!(
                 (explanation.left, explanation.smallest.as_deref()),
                 (0, Some(&[1][..]))

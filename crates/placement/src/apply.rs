@@ -255,7 +255,7 @@ impl State {
         })
     }
 
-    /// Replaces a consumer, and records that it has released what it held before.
+    /// Replaces a consumer. If it existed before, the tree change log records that it released its allocations.
     fn set_consumer(
         &mut self,
         id: ConsumerId,

@@ -49,7 +49,7 @@ pub struct Explanation {
     /// The roots that fail the fewest constraints, those with the smallest shortfalls first; at most ten.
     pub near_misses: Vec<NearMiss>,
     /// Whether the work allowed was enough: no tree is unsearched, and neither a near miss nor the
-    /// smallest set is missing for lack of time. Otherwise counts say "at least".
+    /// smallest set is missing for lack of time. Otherwise the counts are lower bounds.
     pub is_exact: bool,
 }
 

@@ -134,13 +134,13 @@ impl<'de> Deserialize<'de> for ConsumerUuid {
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// The given number of whole seconds after the epoch.
+    /// The moment so many seconds after 1970-01-01T00:00:00Z.
     #[must_use]
     pub fn from_seconds(seconds: i64) -> Self {
         Self(seconds.saturating_mul(1_000_000))
     }
 
-    /// Whole seconds since the epoch, rounded down.
+    /// The whole seconds since 1970-01-01T00:00:00Z, rounded down.
     #[must_use]
     pub fn seconds(self) -> i64 {
         self.0.div_euclid(1_000_000)

@@ -50,7 +50,8 @@ impl State {
         &self.distances
     }
 
-    /// The aggregate that contains a host at a level, which is given by its index.
+    /// The aggregate of a level that contains a host. `level` is an index into [`Self::levels`]. `None` if no aggregate
+    /// of the level contains the host.
     #[must_use]
     pub fn aggregate_at_level(&self, host: ProviderId, level: usize) -> Option<AggregateId> {
         match self.place_in_level(self.provider(host)?, level)? {

@@ -25,7 +25,7 @@ impl<T: Copy> Ring<T> {
         let turn = ENTRIES_MAX as u64;
         Self {
             entries: Vec::new(),
-            // A full number of turns, because the first entry is put where the ring begins.
+            // A multiple of the capacity, so that the first entry is put at index 0.
             count: (position / turn + 1) * turn,
         }
     }

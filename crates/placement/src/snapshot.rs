@@ -53,6 +53,7 @@ pub enum SnapshotError {
     Damaged(&'static str),
 }
 
+/// The first row: the version of the snapshot, and how many rows each table has.
 #[derive(Debug, Serialize, Deserialize)]
 struct Header {
     version: u32,
@@ -85,8 +86,10 @@ struct ProviderRow {
     generation: u64,
     created_at: Timestamp,
     updated_at: Option<Timestamp>,
+    /// With the time at which each inventory was last set.
     inventories: Vec<(ClassId, Inventory, Timestamp)>,
     traits: Vec<TraitId>,
+    /// Indexes into the table of aggregates.
     aggregates: Vec<u32>,
 }
 
@@ -95,15 +98,19 @@ struct ConsumerRow {
     slot: u32,
     uuid: ConsumerUuid,
     generation: u64,
+    /// The project, the user and the type are indexes into the tables of their names.
     project: u32,
     user: u32,
     consumer_type: Option<u32>,
     allocated_at: Timestamp,
+    /// The slot of the host, and that of the group.
     host_assignment: Option<(u32, Option<u32>)>,
+    /// The slot of each provider, the class and the amount.
     allocations: Vec<(u32, ClassId, u32)>,
 }
 
-/// The fields that later releases added to the row of a level, apart from [`Level`] as the first release wrote it.
+/// The fields of a level that later releases added. They follow the fields that the first release wrote, which are
+/// those of [`Level`] without `names`.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 struct LevelNames {
     names: BTreeMap<String, String>,

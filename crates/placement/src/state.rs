@@ -30,6 +30,7 @@ pub struct State {
     pub(crate) class_by_name: Map<Box<str>, ClassId>,
     pub(crate) traits: Slots<Named>,
     pub(crate) trait_by_name: Map<Box<str>, TraitId>,
+    /// The trait that marks sharing providers; `None` before the standard names are created.
     pub(crate) sharing_trait: Option<TraitId>,
     pub(crate) providers: Slots<Provider>,
     pub(crate) provider_by_uuid: Map<Uuid, ProviderId>,
@@ -42,11 +43,14 @@ pub struct State {
     pub(crate) consumer_index: ConsumerIndex,
     /// The column of each resource class, by number.
     pub(crate) columns: Vec<ClassColumn>,
+    /// By number of a trait: the providers that have it.
     pub(crate) trait_members: Vec<SlotSet>,
+    /// By number of an aggregate: the providers in it.
     pub(crate) aggregate_members: Vec<SlotSet>,
     pub(crate) roots: SlotSet,
     pub(crate) non_roots: SlotSet,
     pub(crate) parents: SlotSet,
+    /// By number of a project: its consumers.
     pub(crate) project_consumers: Vec<SlotSet>,
     pub(crate) groups: Slots<Group>,
     pub(crate) group_by_uuid: Map<Uuid, GroupId>,
@@ -344,8 +348,8 @@ impl State {
         &self.tree_changes
     }
 
-    /// Takes the place of another state, so that those who have read its tree changes notice that they have to read
-    /// everything anew.
+    /// Prepares this state to take the place of a former one. Readers of the former state's tree change log keep their
+    /// positions in it; in the log of this state they find that they have to read everything anew.
     pub fn replace(&mut self, former: &Self) {
         self.tree_changes.continue_behind(&former.tree_changes);
     }

@@ -88,7 +88,8 @@ impl TreeChangeLog {
         self.releases.since(position)
     }
 
-    /// Continues behind the log of another state, so that every reader of that one starts over.
+    /// Moves all positions and versions beyond those of the log of a former state, so that every reader of that log
+    /// starts over.
     pub(crate) fn continue_behind(&mut self, former: &Self) {
         self.changes = Ring::beyond(self.position().max(former.position()));
         self.releases = Ring::beyond(self.release_position().max(former.release_position()));

@@ -20,8 +20,8 @@ const CLAIMS_MAX: u64 = 2_000;
 /// The most candidates among which one is chosen.
 const TRIED_MAX: usize = 8;
 
-/// A rule for candidates that depends on nothing that claims change: a number of those that take from several providers
-/// are refused.
+/// An arbitrary rule for candidates. It depends only on the slots of their providers, so that claims do not change its
+/// result. With strictness 0 every candidate is admitted.
 fn admits(strictness: u32, candidate: CandidateView<'_>) -> bool {
     let allocations = candidate.allocations();
     let sum: u32 = allocations

@@ -56,6 +56,7 @@ impl State {
         previous
     }
 
+    /// Creates a provider. `None` if its UUID or name is taken, or its parent does not exist.
     pub(super) fn create_provider(
         &mut self,
         uuid: Uuid,
@@ -83,7 +84,7 @@ impl State {
             children: Vec::new(),
             generation: 0,
             created_at: at,
-            // OpenStack's Placement writes a new root twice, the second time with itself as the root of its tree.
+            // OpenStack's Placement writes a new root twice, which sets its time of update; a new child has none.
             updated_at: parent.is_none().then_some(at),
             inventories: Vec::new(),
             traits: Vec::new(),
@@ -262,8 +263,7 @@ impl State {
             self.trait_members[new.index()].insert(id.0);
         }
         let previous = std::mem::replace(&mut provider.traits, traits);
-        // Repeated after the change, so that a provider that has just become a sharing one is
-        // logged as sharing.
+        // Repeated after the change, so that a provider that has just become a sharing one is logged as sharing.
         self.log_change(id);
         Some(previous)
     }
@@ -279,8 +279,7 @@ impl State {
             self.aggregate_members
                 .resize_with(id.index() + 1, Default::default);
         }
-        // Cached queries that name this aggregate were resolved without it, so they have to be
-        // resolved again.
+        // Cached queries that name this aggregate were resolved without it, so they have to be resolved again.
         self.tree_changes.increment_structure();
         id
     }
@@ -329,6 +328,7 @@ impl State {
         Some((previous, freed))
     }
 
+    /// The row that a `ConsumerSet` puts in place, with its names interned. `None` for any other change.
     pub(super) fn consumer_row(&mut self, change: &Change) -> Option<Consumer> {
         let Change::ConsumerSet {
             consumer,

@@ -10,7 +10,8 @@ use crate::state::State;
 impl State {
     pub(crate) fn replace_levels(&mut self, levels: Vec<Level>) -> (Vec<Level>, FreedNames) {
         self.tree_changes.increment_structure();
-        // The new levels hold their aggregates before the former ones release theirs: so those in both are never freed.
+        // The new levels hold their aggregates before the former levels release theirs. So an aggregate that is in both
+        // is never freed.
         self.level_of_aggregate.clear();
         for (number, level) in (0u16..).zip(&levels) {
             for uuid in &level.aggregates {

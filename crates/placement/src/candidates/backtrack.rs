@@ -7,9 +7,10 @@ use super::scratch::Scratch;
 use super::tree::TreeSearch;
 
 impl TreeSearch {
-    /// Backtracks over all completions, the variable with the fewest open suppliers first.
-    /// Variables that are assigned already keep their suppliers; on success `witness` holds those of the
-    /// remaining variables.
+    /// Backtracks over all completions (see [`complete`](super::complete)), the variable with the fewest open
+    /// suppliers first. Variables that are assigned already keep their suppliers. True if a completion was found:
+    /// then `witness` holds the suppliers of the remaining variables. False if there is none, or if the step budget is
+    /// used up.
     pub(super) fn backtrack(
         &mut self,
         plan: &Plan<'_>,
@@ -38,7 +39,8 @@ impl TreeSearch {
         }
         let suppliers = std::mem::take(&mut open[fewest_index]);
         let variable = remaining.remove(fewest_index);
-        // A supplier that fails for this variable is not tried again for an interchangeable one.
+        // A supplier that fails for this variable would also fail for each variable of the same symmetry class. So it
+        // is marked as refuted for the class, until this call returns.
         let refuted_row = plan.variables[variable].symmetry_class * self.suppliers.len();
         let mut refuted: Vec<usize> = Vec::new();
         let mut is_found = false;

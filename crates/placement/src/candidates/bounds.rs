@@ -57,8 +57,8 @@ impl TreeSearch {
         })
     }
 
-    /// Whether every remaining variable can get one of its open suppliers if each supplier could serve
-    /// any [`Self::most_served`] of them: a bipartite matching with capacities.
+    /// Whether every remaining variable can get one of its open suppliers, if a supplier could serve any variables as
+    /// long as they are no more than [`Self::most_served`] says: a bipartite matching with capacities.
     pub(super) fn counts_fit(
         &self,
         plan: &Plan<'_>,

@@ -1,5 +1,5 @@
 //! Decides whether the remaining variables of a request can be served, by finding a completion or
-//! by a counting argument.
+//! by a counting argument. A *completion* assigns a supplier to each variable that has none yet.
 //!
 //! First, suppliers are assigned to the variables one by one along augmenting paths, as in
 //! bipartite matching. This finds a completion in nearly all cases. If all competing variables take
@@ -14,7 +14,8 @@ use super::scratch::Scratch;
 use super::tree::{TreeSearch, UNASSIGNED};
 
 impl TreeSearch {
-    /// Whether the variables from a depth on can be completed. If so, `witness` holds a completion.
+    /// Whether the variables from a depth on, in the order of assignment, can all get suppliers. If so, `witness` holds
+    /// a completion.
     pub(super) fn complete(
         &mut self,
         plan: &Plan<'_>,
@@ -102,8 +103,8 @@ impl TreeSearch {
         self.backtrack(plan, remaining, scratch)
     }
 
-    /// Assigns all remaining variables along augmenting paths, in `scratch.completion`. All
-    /// capacity taken is released before it returns.
+    /// Looks for a completion along augmenting paths, and leaves it in `scratch.completion`. The capacity that is taken
+    /// meanwhile is released at the end. False if some variable got no supplier.
     fn find_by_augmenting(
         &mut self,
         plan: &Plan<'_>,
@@ -141,8 +142,8 @@ impl TreeSearch {
         is_complete
     }
 
-    /// Assigns one variable, moving others of its component along augmenting paths that were not
-    /// tried before.
+    /// Assigns a supplier to one variable. If no supplier has capacity left, moves variables of the same component to
+    /// other suppliers, along augmenting paths that were not tried in this round.
     fn assign_by_augmenting(
         &mut self,
         plan: &Plan<'_>,

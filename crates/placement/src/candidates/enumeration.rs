@@ -28,7 +28,7 @@ struct BreadthFirstRound {
     trees: Vec<FirstRoundTree>,
 }
 
-/// A tree that had a candidate, with the fields of its [`TreeSearch`] that have the same names.
+/// A tree that had a candidate in the first round, and what the later rounds need to open its [`TreeSearch`] again.
 struct FirstRoundTree {
     root: ProviderId,
     skip_shared_only: bool,
@@ -50,7 +50,7 @@ enum Phase {
     DepthFirst {
         roots: RootIterator,
         search: Box<TreeSearch>,
-        /// Whether the search is within a tree.
+        /// Whether `search` is within a tree. If not, the next root is due.
         is_open: bool,
     },
     /// The first round of a breadth-first enumeration: one candidate of each root.
@@ -73,8 +73,9 @@ enum Phase {
     Finished,
 }
 
-/// Cost of one root, and of one candidate for each of its variables, in steps of about 10 ns.
+/// The cost of looking at one root, in steps of about 10 ns.
 const ROOT_STEPS: usize = 4;
+/// What each variable of the query adds to the cost of a candidate, in steps of about 10 ns.
 const VARIABLE_STEPS: usize = 6;
 
 /// The cost of one candidate in steps of about 10 ns.
@@ -254,6 +255,7 @@ impl Enumeration {
         has_steps
     }
 
+    /// Adds all candidates of one root after the other. False when the slice has no steps left, true at the end.
     fn run_depth_first(
         &mut self,
         plan: &Plan<'_>,
@@ -308,7 +310,7 @@ impl Enumeration {
         self.steps_left = self.steps_left.saturating_sub(pushed * ROOT_STEPS);
     }
 
-    /// Adds the first candidate of each root; a tree that has one is kept for the next rounds.
+    /// Adds the first candidate of each root, and keeps the trees that have one. False when no steps are left.
     fn run_first_round(
         &mut self,
         plan: &Plan<'_>,
@@ -362,7 +364,7 @@ impl Enumeration {
         }
     }
 
-    /// Opens a search for each tree of the first round: late, as that round is usually enough.
+    /// Opens a search for each tree of the first round, which is usually enough alone. False when no steps are left.
     fn open_searches(
         &mut self,
         plan: &Plan<'_>,
@@ -386,7 +388,7 @@ impl Enumeration {
         true
     }
 
-    /// Adds one candidate of each tree in turn until no tree has more.
+    /// Adds one candidate of each tree in turn until no tree has more. False when the slice has no steps left.
     fn run_later_rounds(
         &mut self,
         plan: &Plan<'_>,
@@ -461,7 +463,7 @@ impl Enumeration {
         (0..found_count).all(|_| search.next(plan, &mut self.scratch))
     }
 
-    /// Adds the next candidate of a tree that is not a duplicate.
+    /// Adds the next candidate of a tree that is not a duplicate. False if the tree has no more.
     fn add_next(&mut self, plan: &Plan<'_>, search: &mut TreeSearch) -> bool {
         if !search.is_current(plan) && !self.reopen(plan, search) {
             return false;

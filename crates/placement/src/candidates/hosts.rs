@@ -94,8 +94,8 @@ impl<'a> HostSearch<'a> {
         }))
     }
 
-    /// The part of the prepared query that does not borrow the state. `None` if it depends on more
-    /// than names: on sharing providers, or on the members of a tree.
+    /// The part of the prepared query that does not borrow the state. `None` if the result of preparing depends on more
+    /// than names: on sharing providers, or on the members of a tree that the query names (`in_tree`).
     #[must_use]
     pub fn to_prepared_query(&self) -> Option<PreparedQuery> {
         let state = self.plan.state;
@@ -140,8 +140,8 @@ impl<'a> HostSearch<'a> {
         }
     }
 
-    /// Of the 64 hosts from slot `64 * word` on, a superset of [`Self::word`], whatever the amounts:
-    /// for flat hosts traits and aggregates are tested, for trees those of the root.
+    /// The eligible ones of the 64 hosts from slot `64 * word` on: every host that [`Self::word`] can return, whatever
+    /// amounts are free. Of a flat host its traits and aggregates are tested, of a tree only those of the root.
     #[must_use]
     pub fn eligible_word(&self, word: usize) -> u64 {
         self.root_selection.eligible_word(&self.plan, word)
@@ -197,8 +197,8 @@ impl<'a> HostSearch<'a> {
         found
     }
 
-    /// Opens a tree, from which `taken` is taken, and evaluates the search of it; false if the tree has no provider for
-    /// some condition.
+    /// Opens the search of a tree, as if `taken` were already taken from its providers, and returns what `evaluate`
+    /// makes of that search. False without calling `evaluate` if it is clear at once that the tree has no candidate.
     pub(super) fn search_tree(
         &self,
         root: ProviderId,

@@ -350,7 +350,8 @@ fn suffixed_condition(
     let mut filter = SetFilter::default();
     filter.require_traits(&group.required);
     filter.require_aggregates(&group.member_of);
-    // An explanation (`may_be_bare`) does not restrict a group without resources as the reference does.
+    // The reference restricts groups without resources. An explanation (`may_be_bare`) does not, because it leaves
+    // resources out itself.
     let is_restricted = group.resources.is_empty() && !may_be_bare;
     if is_restricted && filter.required.is_empty() {
         // The reference finds no provider for a group without resources, required traits and

@@ -1,7 +1,8 @@
-//! How many consumers a host can serve one after another, without claims in a copy of the state.
+//! How many consumers a host can serve one after another, computed without making claims in a copy of the state.
 //!
-//! What is taken only makes candidates disappear and leaves the order of the others. So the first candidate stays the
-//! first one until it does not fit any more, and as many consumers as it has room for are counted at once.
+//! When a consumer takes something, candidates can only disappear; those that remain keep their order. So the first
+//! candidate stays the first one until it does not fit any more, and all consumers for which it has room are counted at
+//! once.
 
 use smallvec::SmallVec;
 
@@ -13,8 +14,8 @@ use super::taken::Taken;
 use crate::ids::{ClassId, ProviderId};
 use crate::rows::Allocation;
 
-/// What a step of the exhaustive search costs, in the steps of about 10 ns that this file counts in: each looks for
-/// suppliers of all variables.
+/// What one step of the exhaustive search costs, in the steps of about 10 ns in which this file counts: in each step
+/// the search looks for suppliers of all variables.
 const BACKTRACK_STEPS: usize = 30;
 
 /// How many consumers a host can serve one after another, found by searches.
@@ -26,8 +27,8 @@ pub struct HostRoom {
     pub steps: usize,
     /// False if the limit of steps ended the searches before it was known whether there is room for one more.
     pub is_complete: bool,
-    /// Whether no candidate is left for a further consumer, admitted or not. False for flat hosts, which are not
-    /// searched.
+    /// Whether no candidate is left for a further consumer, not even one that the caller would not admit. False for
+    /// flat hosts, which are not searched.
     pub is_exhausted: bool,
 }
 
@@ -55,7 +56,7 @@ impl HostSearch<'_> {
     /// gets the first candidate that `admits` accepts, of those among the first `limits.candidates` that still fit. What
     /// they get is added to `taken`, so that a further call continues where the limit of steps ended this one.
     ///
-    /// The query must request resources, or the number has no end; then it is 0.
+    /// The query must request resources. Without them the number would be infinite; the result is then 0.
     pub fn room(
         &self,
         host: ProviderId,
@@ -64,7 +65,7 @@ impl HostSearch<'_> {
         admits: impl Fn(CandidateView<'_>) -> bool,
     ) -> HostRoom {
         let classified = self.root_selection.classify(&self.plan, host);
-        // A flat host that is feasible; its masks have the only bit that could be set.
+        // The masks have no bits but that of the host. So `hosts` is not 0 if the host is flat and feasible.
         if classified.hosts != 0 {
             return HostRoom {
                 count: self.room_of_flat_host(host, taken, admits),

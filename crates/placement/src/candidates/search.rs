@@ -143,11 +143,11 @@ impl CandidateSearch {
         Ok(is_over)
     }
 
-    /// Records the UUIDs of the providers that the candidates name, in the slice that found them,
-    /// because slots may be reused later. [`Self::run_slice`] does so unless it finishes the search in
-    /// its first slice: then the caller does, on the same state, before [`Self::into_found`].
+    /// Records the UUIDs of the providers that the candidates name, because their slots may be reused later.
+    /// [`Self::run_slice`] calls this after each slice, except if the search ends in its first slice. Then the caller
+    /// has to call it, on the same state, before [`Self::into_found`].
     ///
-    /// False if a slot was reused: candidates of earlier slices name another provider by it.
+    /// False if a slot was reused, so that candidates of earlier slices now name another provider by it.
     pub fn record_uuids(&mut self, state: &State) -> bool {
         let Some(in_progress) = &self.in_progress else {
             return true;

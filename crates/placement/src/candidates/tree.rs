@@ -23,7 +23,7 @@ pub(super) type TraitOffers = SmallVec<[(Bits, u32); 4]>;
 /// One tree with the sharing providers in its reach, and the suppliers assigned to the variables of
 /// a request.
 ///
-/// Its methods are in several files, each of which uses only those named before it:
+/// Its methods are in several files. Each file uses only methods of the files named before it:
 /// [`traits`](super::traits) and [`rules`](super::rules) check the rules between variables,
 /// [`bounds`](super::bounds) and [`scratch`](super::scratch) compute which suppliers are still
 /// open, [`backtrack`](super::backtrack) and [`complete`](super::complete) decide whether a
@@ -285,8 +285,8 @@ impl TreeSearch {
         self.descendants
             .resize(self.suppliers.len(), Bits::default());
         for (supplier, ancestors) in self.ancestors.iter().enumerate() {
-            for top in ancestors.iter() {
-                self.descendants[top].insert(supplier);
+            for ancestor in ancestors.iter() {
+                self.descendants[ancestor].insert(supplier);
             }
         }
         for domain in &self.domains {

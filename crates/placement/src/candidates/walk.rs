@@ -11,8 +11,9 @@ use super::tree::{Matches, TreeSearch};
 use crate::ids::{ClassId, ProviderId};
 
 impl TreeSearch {
-    /// Starts the search of a tree, from whose suppliers `taken` is taken. False if it is clear at once that the tree has
-    /// no candidate: some variable has no supplier, or all suppliers together have too little capacity.
+    /// Starts the search of a tree, as if `taken` were already taken from its suppliers. False if it is clear at once
+    /// that the tree has no candidate: some variable has no supplier, or all suppliers together have too little
+    /// capacity.
     pub(crate) fn open(
         &mut self,
         plan: &Plan<'_>,
@@ -127,7 +128,7 @@ impl TreeSearch {
     }
 }
 
-/// As [`headroom`], of a provider from which something is taken.
+/// As [`headroom`], less what is taken from the provider.
 fn headroom_left(plan: &Plan<'_>, id: ProviderId, class: ClassId, taken: &Taken) -> i64 {
     let provider = plan.state.provider(id);
     let headroom = provider.map_or(-1, |provider| headroom(provider, class));

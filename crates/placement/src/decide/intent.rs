@@ -1,9 +1,8 @@
 //! Claiming the first candidate that fits.
 //!
-//! A scheduler ranks candidates on a state that may be out of date. Here, at the intent's
-//! position in the total order of changes, the first candidate is taken that still fits and
-//! satisfies every hard rule. A race between schedulers costs a test of the next candidate; callers
-//! do not see it.
+//! A scheduler ranks candidates on a state that may be out of date. The decision is made on the present state: it takes
+//! the first candidate that still fits and satisfies every hard rule. If two schedulers want the same room, the second
+//! one gets its next candidate; callers do not notice.
 
 use smallvec::SmallVec;
 use uuid::Uuid;
@@ -23,6 +22,7 @@ struct IntentBatch<'a> {
     state: &'a State,
     at: Timestamp,
     ledger: Ledger,
+    /// The providers whose generations are incremented at the end.
     affected: OrderedProviders,
     placed: Vec<PlacedConsumer>,
 }
@@ -137,6 +137,7 @@ impl IntentBatch<'_> {
         Ok(Err(first_refusal))
     }
 
+    /// Claims a candidate for an intent. The error is the reason why the candidate is rejected.
     fn try_candidate(
         &mut self,
         intent: &Intent,

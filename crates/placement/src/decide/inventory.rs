@@ -16,6 +16,7 @@ use crate::state::State;
 pub(super) struct Edit<'a> {
     pub(super) state: &'a State,
     pub(super) provider: Uuid,
+    /// Whether `reserved` may equal `total` (microversion 1.26), so that nothing can be allocated.
     pub(super) may_reserve_all: bool,
     pub(super) at: Timestamp,
 }

@@ -95,6 +95,7 @@ pub(super) fn set_aggregates(
             aggregates,
         });
     }
+    // Before microversion 1.19 a client gives no generation, and the command does not increment it.
     if generation.is_none() {
         return Ok(Outcome::Generation(provider.generation));
     }

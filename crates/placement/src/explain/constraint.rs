@@ -106,7 +106,8 @@ impl fmt::Display for Constraint {
     }
 }
 
-/// The resolved form of a constraint, by which queries are relaxed.
+/// The resolved form of a constraint, by which queries are relaxed. A `usize` is the index of the group in the query,
+/// or of the set in the query's `same_subtree`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ResolvedConstraint {
     RootRequired(TraitId),
@@ -126,9 +127,9 @@ pub(super) enum ResolvedConstraint {
 }
 
 impl ResolvedConstraint {
-    /// The condition on one provider, regardless of the group; `None` for a constraint between
-    /// several providers. A forbidden and a required trait are the same condition, one being the
-    /// negation of the other.
+    /// The condition on one provider, regardless of the group, which is 0 in the result; `None` for a constraint
+    /// between several providers. A forbidden and a required trait are the same condition, one being the negation of
+    /// the other.
     pub(super) fn without_group(&self) -> Option<Self> {
         Some(match self {
             Self::RootRequired(id) | Self::RootForbidden(id) | Self::Forbidden(_, id) => {

@@ -234,6 +234,7 @@ impl<'a> ConstraintTable<'a> {
         self.serving[index][root.index() / 64] >> (root.0 % 64) & 1 == 1
     }
 
+    /// How many roots fail a constraint even on its own.
     pub(super) fn removed_alone(&self, index: usize) -> usize {
         let serving: u32 = (self.serving[index].iter().enumerate())
             .map(|(word, served)| (served & self.state.roots().word(word)).count_ones())

@@ -26,10 +26,10 @@ pub struct FirstFailed<'a> {
     state: &'a State,
     query: &'a CandidateQuery,
     constraint_list: ConstraintList,
-    /// By number of constraints: the query that consists of so many of the first ones.
+    /// By length: the query that consists of this many of the first constraints.
     prefixes: Vec<Prefix<'a>>,
-    /// The number of constraints up to the one that the root before did not pass. Many roots fail at the same constraint,
-    /// so it is tried first.
+    /// The length of the shortest prefix that the previous root could not serve. Many roots fail at the same
+    /// constraint, so this length is tried first.
     last_failed: usize,
 }
 
@@ -71,6 +71,7 @@ impl<'a> FirstFailed<'a> {
         self.find(root, taken, true)
     }
 
+    /// As [`Self::of`]. `is_infeasible` says that the root is known not to serve all constraints together.
     fn find(
         &mut self,
         root: ProviderId,
@@ -107,7 +108,7 @@ impl<'a> FirstFailed<'a> {
         self.constraint_list.constraints.get(high - 1)
     }
 
-    /// Whether a root can serve the first constraints, so many of them.
+    /// Whether a root can serve the first `length` constraints together.
     fn serves(&mut self, length: usize, root: ProviderId, taken: &Taken) -> bool {
         let prefix = &mut self.prefixes[length];
         if matches!(prefix, Prefix::NotPrepared) {
@@ -122,7 +123,6 @@ impl<'a> FirstFailed<'a> {
             Prefix::NotPrepared | Prefix::Infeasible => false,
             Prefix::Prepared(relaxed) => {
                 relaxed.renew_steps();
-                // Whether the root fits without the amounts that are taken.
                 relaxed.root_fits_without(root, taken)
             }
         }

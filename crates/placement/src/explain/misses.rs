@@ -68,7 +68,7 @@ impl Nearest {
     }
 }
 
-/// By constraint: the query without it, memoised.
+/// By constraint: the query without it, once it was built; `None` if no provider can serve that query.
 type QueriesWithout<'a> = Map<usize, Option<RelaxedQuery<'a>>>;
 
 impl<'a> ConstraintTable<'a> {
@@ -254,8 +254,8 @@ impl<'a> ConstraintTable<'a> {
     }
 }
 
-/// The smallest positive one of the numbers of 64 roots, given by their binary digits, and the roots that
-/// have it. `None` if there is none, or if it is above `most`.
+/// Each of 64 roots has a number, given by its binary digits as in `failure_counts`. Returns the smallest positive
+/// number and the roots that have it; `None` if no number is positive, or if the smallest is above `most`.
 fn smallest_count(digits: &[u64], roots: u64, most: usize) -> Option<(usize, u64)> {
     // From the highest digit down, keep the roots whose digit is 0, as long as there are any.
     let mut left = roots & digits.iter().fold(0, |any, digit| any | digit);

@@ -20,7 +20,7 @@ pub(super) struct RelaxedQuery<'a> {
 }
 
 impl<'a> RelaxedQuery<'a> {
-    /// `None` when the selected constraints can be served by no provider.
+    /// The query with the constraints for whose indexes `includes` is true; `None` if no provider can serve them.
     pub(super) fn new(
         state: &'a State,
         query: &CandidateQuery,
