@@ -105,6 +105,7 @@ async fn load(
     let started = Instant::now();
     let until = started + Duration::from_secs(seconds);
     for counter in 0..COUNTERS {
+        // Half full, so that moves of 1 in both directions stay within the bounds.
         let amount = LIMIT / 2;
         let filled = engine.submit(Command::Add { counter, amount }).await?;
         filled.map_err(|_| "the store is not empty")?;

@@ -23,8 +23,8 @@ use crate::entries::EntryChunk;
 
 /// The maximum size in bytes of the records of a batch that is given to followers.
 const BATCH_BYTES_MAX: usize = 1 << 20;
-/// How many batches are kept for a stream to a follower that is slow. It misses older ones, and the follower reads
-/// these from the store.
+/// How many batches are kept for a stream to a follower. A stream that is slower misses the older batches, and its
+/// follower reads them from the store.
 const BATCHES_KEPT: usize = 16;
 /// The maximum size in bytes of the batches that wait to be applied at a follower.
 const WAITING_BYTES_MAX: usize = 16 << 20;
@@ -133,7 +133,7 @@ impl ReceivedBatches {
         }
     }
 
-    /// Whether the entry `next` has been received.
+    /// Whether a batch has been received that begins with the entry `next`.
     pub(crate) fn has(&self, next: u64) -> bool {
         self.0.lock().batches.contains_key(&next)
     }

@@ -66,6 +66,7 @@ pub(crate) fn commit<M: Machine>(
             return Some(appended);
         }
         Err(AppendError::Conflict { next_sequence }) => {
+            // The journal ends before an entry that was already durable.
             if next_sequence <= shared.durable() {
                 shared.lost.suspect();
             }
@@ -99,6 +100,8 @@ fn answer_and_recycle<M: Machine>(shared: &Shared<M>, mut batches: VecDeque<Comm
     }
 }
 
+/// Makes an append that succeeded known: to readers and followers, then to the callers of its commands, then to the
+/// observer.
 fn publish_append<M: Machine>(
     shared: &Shared<M>,
     batches: VecDeque<CommandBatch<M>>,
@@ -148,6 +151,7 @@ fn publish_append<M: Machine>(
     }
 }
 
+/// Undoes the changes of an append that failed, and all later ones, and refuses their commands.
 fn undo_failed_append<M: Machine>(
     shared: &Shared<M>,
     batches: VecDeque<CommandBatch<M>>,

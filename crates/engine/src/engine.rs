@@ -95,9 +95,10 @@ impl<M: Machine> Engine<M> {
     ) -> Result<Self, RecoverError> {
         let mut journal: Box<dyn Journal> = Box::new(journal);
         let observer: Arc<dyn Observer> = Arc::new(observer);
+        let to_the_end = u64::MAX;
         let recovered = recover_until(
             journal.as_mut(),
-            u64::MAX,
+            to_the_end,
             observer.as_ref(),
             &mut Throttle::unlimited(),
         )?;
@@ -228,8 +229,8 @@ impl<M: Machine> Engine<M> {
         compute(&self.inner.shared.state.read().machine)
     }
 
-    /// As [`Engine::read_now`], with the sequence of the last entry that the state has. Like the state it may be undone,
-    /// and given to another entry then.
+    /// As [`Engine::read_now`], with the sequence of the last entry that the state has. That entry may not be durable
+    /// yet. If it is undone, another entry gets its sequence.
     pub fn read_now_at<T>(&self, compute: impl FnOnce(&M, u64) -> T) -> T {
         let state = self.inner.shared.state.read();
         compute(&state.machine, state.applied)

@@ -45,7 +45,8 @@ pub enum AppendAgainError {
     /// Nothing is lost: the journal has every entry that this process has applied.
     #[error("no entry is missing that this process has applied")]
     NothingLost,
-    /// The journal has other entries in the place of the lost ones, or may have: no entry is in memory to compare with.
+    /// The journal has other entries in the place of the lost ones. Or that cannot be excluded, because no entry is in
+    /// memory to compare with.
     #[error(
         "entries {first} to {last} cannot be appended again: the journal has other entries in their place, \
          or none of those before them is in memory to compare; start this process anew to take the journal as it is"
@@ -156,8 +157,8 @@ pub enum SubmitError {
     /// The queue is full; see [`crate::Options::queue_commands_max`].
     #[error("too many requests are waiting")]
     Overloaded,
-    /// The command would need a record larger than the limit. It has no effect, also on the commands in its
-    /// batch.
+    /// The command would need a record larger than the limit. It has no effect, and the other commands of its batch are
+    /// carried out.
     #[error(
         "the change makes a record of {bytes} bytes; store.record_bytes_max allows {bytes_max}"
     )]

@@ -112,7 +112,7 @@ fn reason_to_take_over<M: Machine>(replica: &ReplicaState<M>) -> Option<Takeover
     is_gone.then_some(TakeoverReason::Unreachable)
 }
 
-/// The next entries, if the leader has sent them and the store was read not long ago.
+/// The next entries that the leader has sent. `None` if it has sent none, or if it is time to read the store again.
 fn take_received<M: Machine>(
     shared: &Shared<M>,
     replica: &ReplicaState<M>,
@@ -155,8 +155,9 @@ fn apply<M: Machine>(shared: &Shared<M>, chunk: EntryChunk) -> Result<(), StoreE
 
 /// Recovers the state from the newest snapshot, because the entries that this replica needs next were trimmed.
 fn start_anew<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) -> Result<(), StoreError> {
+    let (to_the_end, no_observer) = (u64::MAX, &());
     let unlimited = &mut Throttle::unlimited();
-    let recovered = recover::recover_until::<M>(journal, u64::MAX, &(), unlimited);
+    let recovered = recover::recover_until::<M>(journal, to_the_end, no_observer, unlimited);
     let Recovered {
         mut machine,
         sequence,

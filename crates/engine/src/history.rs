@@ -46,6 +46,7 @@ pub(crate) fn run(
 ) {
     let mut known_generation = 0;
     let mut cached: VecDeque<Arc<EntryChunk>> = VecDeque::with_capacity(CACHED_CHUNKS_MAX);
+    // Requests that were received while one for the end was answered, and that are not answered yet.
     let mut postponed: VecDeque<HistoryRequest> = VecDeque::new();
     while let Ok(request) = postponed.pop_front().map_or_else(|| requests.recv(), Ok) {
         placewright_tasks::injection_point(placewright_tasks::Task::EngineHistory);

@@ -8,7 +8,7 @@
 //! A [`Machine`] is pure: it decides commands, applies changes, and can undo them. [`Engine`] gives
 //! it a thread that writes, and these promises:
 //!
-//! - There is one order of changes, and each command is decided in it.
+//! - All changes have one order. Each command is decided on the state after all changes before its own.
 //! - An answer never shows a change that is not durable. A command is answered after its append, a refusal after the
 //!   append of every change in the state on which it was decided, a read after the append of every change in the state
 //!   that it saw.

@@ -120,7 +120,8 @@ fn answer_requests<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) {
     }
 }
 
-/// Compares the entries that this process has applied with the journal as it is now.
+/// Compares the entries that this process has applied with the journal as it is now. `None` if the journal has all of
+/// them.
 fn find_loss<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
@@ -129,19 +130,19 @@ fn find_loss<M: Machine>(
     let last = shared.durable();
     let first_in_memory = shared.recent.read().first().filter(|first| *first <= last);
     let replaced = first_replaced(shared, journal, end.min(last))?;
-    let is_known = first_in_memory.is_some() || end < last;
+    // A journal that does not end too early may still have other entries. Only an entry in memory can show that.
+    let is_decidable = first_in_memory.is_some() || end < last;
     let first = match replaced {
         Some(first) => first,
         None if end < last => end + 1,
-        None if is_known => return Ok(None),
-        // Nothing is left to compare with.
+        None if is_decidable => return Ok(None),
         None => last,
     };
     Ok(Some(Loss {
         first,
         last,
         first_in_memory,
-        is_replaced: replaced.is_some() || !is_known,
+        is_replaced: replaced.is_some() || !is_decidable,
     }))
 }
 
@@ -188,6 +189,7 @@ fn append_again<M: Machine>(
         let kept = shared.recent.read().get(next);
         let kept = kept.ok_or(AppendAgainError::NotInMemory { first: next, last })?;
         let mut bytes = 0;
+        // The first record is appended whatever its size is.
         let fits = |record: &&[u8]| {
             bytes += record.len();
             bytes <= shared.options.batch_bytes_max || bytes == record.len()

@@ -57,6 +57,7 @@ pub(crate) struct LostEntries {
     pub(crate) generation: Arc<AtomicU64>,
 }
 
+/// Where a request is answered: with the first and the last entry that were appended, or with why none was.
 pub(crate) type AppendAgainReply = oneshot::Sender<Result<(u64, u64), AppendAgainError>>;
 
 impl LostEntries {

@@ -45,8 +45,9 @@ pub trait Machine: Send + Sync + Sized + 'static {
     /// Undoes the newest change that was not undone yet.
     fn undo(&mut self, undo: Self::Undo);
 
-    /// Called when this state, which was loaded, takes the place of `former`, because entries between the two were
-    /// skipped: those who keep results about `former` have to notice it.
+    /// Called when this state, which was loaded from a snapshot, takes the place of `former`. The entries between the
+    /// two states were not applied one by one, so whoever keeps results computed from `former` has to notice the
+    /// exchange.
     fn replace(&mut self, former: &Self) {
         let _ = former;
     }

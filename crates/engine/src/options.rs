@@ -20,22 +20,22 @@ pub struct Options {
     /// The maximum size of a record: a command that would need a larger one has no effect and is
     /// answered with [`crate::SubmitError::TooLarge`]. Default 16 MiB.
     pub record_bytes_max: usize,
-    /// When the records of an append together have this size, no further one is added to it, so an append exceeds it by
-    /// its last record at most. During an append its records are in memory three times: as decided, as written, and
-    /// for followers. Default 2 MiB.
+    /// When the records of an append together have this size, no further record is added. So an append exceeds this
+    /// size by its last record at most. During an append its records are in memory three times: as decided, as written,
+    /// and for followers. Default 2 MiB.
     pub batch_bytes_max: usize,
     /// How many commands have to wait during an append before a second thread decides them, while the append
     /// is still under way. With fewer, waking that thread costs more than it gains. Default 64.
     pub ahead_commands_min: usize,
     /// The longest time that an append waits for the callers that were just answered to submit their next command, so
     /// that they share one append instead of forming two groups that alternate. An append never waits longer than half
-    /// the time of the last append, and starts at once when enough commands wait: those that the last append answered
-    /// may all come again, beside those that already waited when it ended. Zero disables the waiting. Default 2 ms.
+    /// the time of the last append. It starts at once when enough commands wait: as many as the last append answered,
+    /// plus those that were already waiting when it ended. Zero disables the waiting. Default 2 ms.
     pub gather_max: Duration,
     /// The memory in bytes for recent entries that followers read. Older entries are read from the journal.
     /// Default 16 MiB.
     pub recent_bytes: usize,
-    /// A snapshot is made after this many entries. Default 1,000,000 (seconds of replay).
+    /// A snapshot is made after this many entries. Default 1,000,000, which take some seconds to replay.
     pub snapshot_entries: u64,
     /// A snapshot is made after this many bytes of entries, or after as many as the newest snapshot has if that
     /// is more, so that snapshots never cost more writing than the journal. Default 64 MiB.

@@ -162,9 +162,9 @@ impl Past {
         Ok(self.journal.appended_at(sequence)?)
     }
 
-    /// Rebuilds the state after an entry. Blocks, as long as the limits allow. A state that was rebuilt before is taken
-    /// as the beginning if fewer entries have to be applied then; else it is dropped before another one is made, so
-    /// that there is one state at a time.
+    /// Rebuilds the state after an entry. Blocks, as long as the limits allow. `kept` is a state that was rebuilt
+    /// earlier. The rebuild begins with it if it is before the entry and not before the nearest snapshot. Otherwise
+    /// `kept` is dropped first, so that no two rebuilt states are in memory at once.
     ///
     /// # Errors
     /// See [`PastError`].
@@ -232,11 +232,12 @@ impl Past {
         };
         check_entries(kept.as_ref().map_or(snapshot, PastState::sequence))?;
         let journal = self.journal.as_mut();
+        // `&()` is an observer that ignores all events.
         let mut recovered = match kept {
             Some(kept) => kept.recovered,
             None => load_newest(journal, sequence, &(), &mut throttle).map_err(&failed)?,
         };
-        // An older snapshot is loaded if the newest one is damaged.
+        // Checked again, because an older snapshot is loaded if the newest one is damaged.
         check_entries(recovered.sequence)?;
         replay(journal, &mut recovered, sequence, &(), &mut throttle).map_err(&failed)?;
         Ok(PastState {

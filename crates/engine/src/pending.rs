@@ -56,6 +56,8 @@ fn add<M: Machine>(
     pending.commands.insert(number, command);
 }
 
+/// Sends a command to the leader, unless no leader is known or it was reported as gone. `sent_in_epoch` tells whether
+/// the command was sent.
 fn send<M: Machine>(replica: &ReplicaState<M>, number: u64, command: &mut PendingCommand<M>) {
     let leadership = replica.leadership.borrow();
     let is_gone = replica.lost_epoch.load(Ordering::Acquire) >= leadership.epoch;

@@ -71,6 +71,7 @@ impl<M: Machine> Replica<M> {
         }
     }
 
+    /// Queues a command of another replica. `None` if this replica does not lead in `epoch`.
     #[allow(
         clippy::type_complexity,
         reason = "the reply's channel, or why there is none"
@@ -187,7 +188,7 @@ impl<M: Machine> Replica<M> {
         (reached.durable > after).then_some(reached.durable)
     }
 
-    /// The state of this replica, as operators see it.
+    /// The state of this replica, as operators see it. `None` if the engine was dropped, or is no replica.
     pub fn status(&self) -> Option<ReplicaStatus> {
         let shared = self.shared()?;
         let replica = shared.replica.as_ref()?;
@@ -204,7 +205,8 @@ impl<M: Machine> Replica<M> {
         })
     }
 
-    /// Which replica leads, as far as this replica knows, and each change of that.
+    /// Which replica leads, as far as this replica knows, and each change of that. `None` if the engine was dropped, or
+    /// is no replica.
     pub fn leadership(&self) -> Option<watch::Receiver<Leadership>> {
         let shared = self.shared()?;
         let replica = shared.replica.as_ref()?;

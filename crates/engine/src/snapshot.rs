@@ -30,6 +30,7 @@ pub(crate) fn request_if_due<M: Machine>(shared: &Shared<M>, bytes: u64) {
     }
 }
 
+/// Makes a snapshot for each request, until it is told to stop.
 pub(crate) fn run<M: Machine>(
     shared: &Arc<Shared<M>>,
     mut journal: Box<dyn Journal>,
@@ -109,7 +110,8 @@ fn write_snapshot<M: Machine>(
     target: u64,
     throttle: &mut Throttle,
 ) -> Result<SnapshotInfo, SnapshotError> {
-    let recovered = recover::recover_until::<M>(journal, target, &(), throttle);
+    let no_observer = &();
+    let recovered = recover::recover_until::<M>(journal, target, no_observer, throttle);
     let recovered = recovered.map_err(|error| match error {
         RecoverError::Stopped => SnapshotError::Stopped,
         error @ (RecoverError::Store(_) | RecoverError::Snapshot { .. }) => error.into(),

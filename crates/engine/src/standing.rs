@@ -85,6 +85,7 @@ pub(crate) async fn confirm<M: Machine>(shared: Arc<Shared<M>>) -> Result<(), Su
     if let Some(error) = shared.lost.error() {
         return Err(SubmitError::Unavailable(Arc::new(error)));
     }
+    // A fence is left out only by a test build, to prove that a test notices it.
     if shared.replica.is_none() || Fence::Confirm.is_left_out() {
         return Ok(());
     }

@@ -14,6 +14,9 @@ use crate::{Engine, Machine, pending};
 
 type Receiver<M> = oneshot::Receiver<CommandReply<M>>;
 
+/// For [`enqueue`]: the command may be decided on any state.
+const ON_ANY_STATE: Option<u64> = None;
+
 impl<M: Machine> Engine<M> {
     /// Queues a command immediately. The future resolves when the outcome is durable. For a
     /// refusal, that is when the state on which it was decided is durable. Dropping the future does
@@ -38,7 +41,7 @@ impl<M: Machine> Engine<M> {
     ) -> impl Future<Output = (Answer<M>, Option<u64>)> + Send + use<M> {
         let shared = Arc::clone(self.shared());
         let epoch = epoch(&shared);
-        let receiver = enqueue(&shared, command, None);
+        let receiver = enqueue(&shared, command, ON_ANY_STATE);
         finish(shared, epoch, receiver)
     }
 
@@ -62,7 +65,7 @@ impl<M: Machine> Engine<M> {
             }
             let epoch = epoch(&shared);
             let receiver = match (shared.replica.is_some(), reading.rollbacks()) {
-                (true, _) => enqueue(&shared, command, None),
+                (true, _) => enqueue(&shared, command, ON_ANY_STATE),
                 (false, Ok(rollbacks)) => enqueue(&shared, command, rollbacks),
                 (false, Err(error)) => Err(error),
             };
@@ -110,7 +113,7 @@ async fn confirm_without_entry<M: Machine>(
             return (answer, None);
         }
         submitted_in_epoch = now;
-        let reply = match receive(enqueue(&shared, command, None)).await {
+        let reply = match receive(enqueue(&shared, command, ON_ANY_STATE)).await {
             Ok(reply) => reply,
             Err(error) => return (Err(error), None),
         };
@@ -135,6 +138,7 @@ async fn receive<M: Machine>(
     receiver?.await.map_err(|_| SubmitError::ShuttingDown)
 }
 
+/// Queues a command here, or hands it to the leader. `made_after_rollbacks` as in [`Submission`].
 fn enqueue<M: Machine>(
     shared: &Shared<M>,
     command: M::Command,

@@ -54,6 +54,7 @@ pub(crate) fn submissions<M: Machine>(undone: Vec<Decided<M>>) -> Vec<Submission
         .collect()
 }
 
+/// Publishes the progress. Called when everything that the state has is durable.
 pub(crate) fn publish_progress<M: Machine>(shared: &Shared<M>, state: &State<M>) {
     shared.progress.send_modify(|progress| {
         *progress = Progress {
@@ -64,6 +65,7 @@ pub(crate) fn publish_progress<M: Machine>(shared: &Shared<M>, state: &State<M>)
     });
 }
 
+/// Refuses commands because the store cannot be used, and reports that to the observer.
 pub(crate) fn answer_unavailable<M: Machine>(
     shared: &Shared<M>,
     refused: impl ExactSizeIterator<Item = Submission<M>>,

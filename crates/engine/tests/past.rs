@@ -115,7 +115,7 @@ fn a_rebuild_keeps_to_its_limits() {
         ),
         "{refused:?}"
     );
-    // What is kept counts as the beginning.
+    // Only the entries after the kept state count.
     let kept = rebuild(&toy, 30, None, &few).unwrap();
     let kept = rebuild(&toy, 60, Some(kept), &few).unwrap();
     assert_eq!(kept.machine().digest(), digests[59]);

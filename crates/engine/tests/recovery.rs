@@ -151,6 +151,7 @@ fn a_damaged_snapshot_is_skipped() {
 #[test]
 fn a_snapshot_of_a_newer_release_is_refused() {
     let mut store = MemoryJournal::new();
+    // The first byte of a record and of a snapshot is its version; this release reads version 1.
     store.append(1, &[&[1], &[1]]).unwrap();
     write_snapshot(&mut store, 1, &[2]);
     assert!(matches!(
@@ -167,6 +168,7 @@ fn a_snapshot_of_a_newer_release_is_refused() {
 
 #[test]
 fn errors_name_the_entry_that_cannot_be_used() {
+    // The first byte of a record is its version; this release reads version 1.
     let mut newer = MemoryJournal::new();
     newer.append(1, &[&[1], &[7]]).unwrap();
     assert!(matches!(

@@ -206,7 +206,7 @@ fn a_leader_that_was_replaced_gets_no_value_from_its_old_state() {
         assert_eq!(former.add(3, 1).unwrap(), Ok(value + 1));
         let address = format!("replica {leader}");
         toy::eventually(|| {
-            // Asked once, a member that is about to lead would not hand over.
+            // A member that does not lead yet ignores the request, so the request is repeated.
             for member in members.iter().filter(|m| m.origin != leader) {
                 member.engine.replica().hand_over(leader, &address);
             }
@@ -459,6 +459,7 @@ fn run(seed: u64, events: &[Event]) {
             let world = &world;
             scope.spawn(move || world.add_until_over(client));
         }
+        // Replicas 1 to 3 run already, so the next one that an event starts is replica 4 or later.
         for (event, origin) in events.iter().zip(4..) {
             thread::sleep(PAUSE);
             world.happen(event, origin);

@@ -16,11 +16,11 @@ use placewright_journal::{Fault, Faults, Faulty, Journal as _, MemoryJournal, Op
 use placewright_testing::counters::{Change, Command, Counters, Refusal};
 use toy::{SubmitBlocking as _, block_on, eventually};
 
-/// The bytes that each record has more than those of the counters.
+/// How many bytes longer each record is than one of the counters alone.
 const PADDING: usize = 512 << 10;
-/// As many records as make 24 MiB: more than the 16 MiB of which a follower takes account.
+/// As many records as make 24 MiB: more than the 16 MiB that a follower keeps until it applies them.
 const RECORDS: u64 = 48;
-/// As many of them as fit for certain.
+/// As many of these records as a follower keeps for certain.
 const FIT: u64 = 30;
 
 /// Counters with large records.
@@ -147,7 +147,7 @@ fn a_follower_keeps_what_fits_and_reads_the_rest_from_the_store() {
         release.send(()).unwrap();
     });
 
-    // It applies what it has kept, and then lacks an entry that only the store has.
+    // The follower applies the batches that it has kept, and then lacks an entry that only the store has.
     eventually(|| {
         let (reached, failed) = (
             follower.durable_sequence(),
@@ -162,7 +162,7 @@ fn a_follower_keeps_what_fits_and_reads_the_rest_from_the_store() {
     });
     faults.cancel_all();
     assert_eq!(value(&follower), 1 + RECORDS);
-    // Batches are taken again.
+    // From now on the follower takes the leader's batches again.
     assert_eq!(add(&follower), 2 + RECORDS);
     assert_eq!(value(&leader), 2 + RECORDS);
     assert_eq!(value(&follower), 2 + RECORDS);

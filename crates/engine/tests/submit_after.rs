@@ -49,7 +49,7 @@ fn a_command_made_from_an_undone_change_has_no_effect() {
         block_on(queued).0,
         Err(SubmitError::ReadingUndone)
     ));
-    // So it is with a command that is submitted after the change was undone.
+    // The same holds for a command that is submitted only after the change was undone.
     let late = block_on(toy.engine.submit_after(reading, add(1, seen))).0;
     assert!(matches!(late, Err(SubmitError::ReadingUndone)));
     let values = toy.engine.read_now(|c| [c.values()[0], c.values()[1]]);
@@ -80,7 +80,7 @@ fn a_command_that_was_decided_on_an_undone_change_is_answered_as_all_others() {
     eventually(|| toy.engine.queued() == 0);
     toy.faults.release();
     assert!(block_on(write).is_err());
-    // Its refusal rested on the change, so it is not given.
+    // The command was refused because of the change that was undone, so its caller does not get the refusal.
     assert!(matches!(
         block_on(made).0,
         Err(SubmitError::Unavailable(_) | SubmitError::ReadingUndone)
