@@ -1,6 +1,6 @@
 //! Batches of journals on servers: the records of one append as bytes, their checksum, and their id.
 //!
-//! A store of SQLite has the same bytes and the same checksum, so that a batch can be compared across engines.
+//! A store of SQLite has the same bytes and the same checksum, so that a batch can be compared across storage engines.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -162,7 +162,7 @@ pub fn new_id() -> u128 {
     u128::from(*PROCESS) << 64 | u128::from(count)
 }
 
-/// The time in microseconds since the epoch.
+/// The time in microseconds since 1970.
 pub fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {

@@ -1,5 +1,5 @@
-//! Snapshots in chunks, for journals on engines that take only small values: what their writers and readers have in
-//! common.
+//! Snapshots in chunks, for journals on storage engines that take only small values: what their writers and readers
+//! have in common.
 //!
 //! The checksum of a chunk covers the checksum of the chunk before it, so the last one covers the whole snapshot.
 
@@ -40,9 +40,9 @@ fn chunk_checksum(before: u32, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The place of one snapshot's chunks, to write them.
+/// Where the chunks of one snapshot are written.
 pub trait ChunkSink: Send {
-    /// The entry of whose state the snapshot is.
+    /// The snapshot holds the state after this entry.
     fn sequence(&self) -> u64;
 
     /// Writes the chunk with this number, counted from 0.
@@ -145,7 +145,7 @@ pub struct Chunk<B> {
     pub bytes: B,
 }
 
-/// The place of one snapshot's chunks, to read them.
+/// Where the chunks of one snapshot are read.
 pub trait ChunkSource: Send {
     /// The bytes of a chunk.
     type Bytes: AsRef<[u8]> + Default + Send;

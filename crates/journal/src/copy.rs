@@ -1,4 +1,4 @@
-//! Copies of journals: everything of one store, in a store of any engine, and the seal of the old one.
+//! Copies everything of one store to another one, which may have another storage engine, and seals the first store.
 //!
 //! Entries keep their numbers and their records, byte by byte. The entries that the target holds already are compared
 //! with those of the source, so that a copy that was interrupted goes on where it ended. Nothing in the target is
@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use crate::{AppendError, Journal, JournalError, Resolution, verify};
 
-/// The size in bytes from which on no further record is added to an append, and the maximum number of records in one
-/// append. Every engine accepts as much in one append.
+/// When the records of an append together have this size in bytes, no further one is added. Every storage engine
+/// accepts as much in one append.
 const BATCH_BYTES: usize = 256 << 10;
+/// The maximum number of records in one append.
 const BATCH_RECORDS: usize = 4096;
-/// How often the outcome of an append without an answer is asked for, and the pause in between.
+/// How often the outcome of an append without an answer is asked for.
 const RESOLVE_ATTEMPTS: usize = 60;
+/// The pause between two such attempts.
 const RESOLVE_PAUSE: Duration = Duration::from_millis(500);
 
 /// How far a copy has come.

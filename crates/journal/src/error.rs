@@ -181,7 +181,7 @@ pub enum JournalError {
         path: PathBuf,
     },
 
-    /// A batch is larger than the engine that keeps the journal can store.
+    /// A batch is larger than the storage engine can store.
     #[error("a batch of {bytes} bytes is too large: the most is {bytes_max}")]
     TooLarge {
         /// The size of the batch in bytes.
@@ -190,7 +190,7 @@ pub enum JournalError {
         bytes_max: u64,
     },
 
-    /// The servers of the engine that keeps the journal do not answer, or cannot agree at present. A later attempt may
+    /// The servers of the storage engine do not answer, or cannot agree at present. A later attempt may
     /// succeed.
     #[error("the journal at {url} cannot be reached to {doing}: {reason}")]
     Unreachable {
@@ -202,7 +202,7 @@ pub enum JournalError {
         reason: String,
     },
 
-    /// The engine that keeps the journal is not set up as a journal needs it.
+    /// The storage engine is not set up as a journal needs it.
     #[error("the journal at {url} cannot be used: {reason}")]
     Unsuitable {
         /// The store's address without secrets.
@@ -211,7 +211,7 @@ pub enum JournalError {
         reason: String,
     },
 
-    /// The installation was moved to another engine, and nothing is written to this store any more.
+    /// The installation was moved to another store, and nothing is written to this one any more.
     #[error("the journal at {url} is sealed at entry {end}: it was moved to {moved_to}")]
     Sealed {
         /// The store's address without secrets.
@@ -225,7 +225,7 @@ pub enum JournalError {
     /// The store has entries, and the requested operation needs an empty one.
     #[error("the journal at {path} is not empty: it ends at entry {end}")]
     NotEmpty {
-        /// The directory of the store, or its place in another engine.
+        /// The directory of the store, or its address in another storage engine.
         path: PathBuf,
         /// The last entry that the store has.
         end: u64,

@@ -146,6 +146,7 @@ impl Journal for MemoryJournal {
             return Ok(());
         }
         let (before, previous) = store.last_batch();
+        // In the place of the last batch that this handle knows there is another one.
         if self.verified.0 == before && self.verified.1 != previous {
             return Err(AppendError::Failed(JournalError::Lost {
                 path: path(),
@@ -261,6 +262,7 @@ impl Journal for MemoryJournal {
             store.trimmed += 1;
         }
         let trimmed = store.trimmed;
+        // The checksum of the last trimmed batch stays, because that of the next batch covers it.
         store.checksums.retain(|at, _| *at >= trimmed);
         store.times.retain(|at, _| *at > trimmed);
         Ok(())

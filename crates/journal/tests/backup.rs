@@ -21,6 +21,7 @@ fn open(directory: &Path) -> SqliteJournal {
     SqliteJournal::open(directory, SqliteOptions::default()).unwrap()
 }
 
+/// Appends batches of ten small records each: the number of their entry in angle brackets.
 fn append(journal: &mut dyn Journal, batches: u64) {
     for _ in 0..batches {
         let first = journal.end().unwrap() + 1;

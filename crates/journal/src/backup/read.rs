@@ -15,7 +15,7 @@ const SECTION_BYTES_KEPT_MAX: usize = 1 << 20;
 pub(super) struct Reader {
     path: PathBuf,
     file: BufReader<File>,
-    /// When the backup was made.
+    /// When the backup was made, in microseconds since 1970.
     pub(super) made_at: i64,
     /// The checksum of the last section.
     crc: u32,
@@ -144,11 +144,11 @@ impl Reader {
 /// The contents of a backup, as [`inspect`] found them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupContents {
-    /// The backup has everything that was acknowledged before this time, in microseconds since the epoch.
+    /// The backup has everything that was acknowledged before this time, in microseconds since 1970.
     pub made_at: i64,
     /// The first entry after which the state can be restored: that of the snapshot, or 0.
     pub first: u64,
-    /// When the entry `first` was appended, in microseconds since the epoch, if that is known.
+    /// When the entry `first` was appended, in microseconds since 1970, if that is known.
     pub first_at: Option<i64>,
     /// The last entry of the backup, inclusive.
     pub end: u64,
@@ -165,7 +165,7 @@ pub struct BackupBatch {
     pub first: u64,
     /// The last entry of the batch.
     pub last: u64,
-    /// When the batch was appended, in microseconds since the epoch; `None` for batches of earlier releases.
+    /// When the batch was appended, in microseconds since 1970; `None` for batches of earlier releases.
     pub appended_at: Option<i64>,
 }
 

@@ -69,6 +69,7 @@ pub fn restore(
     Ok(Restored { journal, partial })
 }
 
+/// Copies the files, the entries up to `last` and the snapshot from the backup to the new store.
 fn fill(
     reader: &mut Reader,
     base: &Base,

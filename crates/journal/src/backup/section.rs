@@ -39,7 +39,7 @@ const END: u8 = 5;
 pub(super) struct Base {
     /// The end of the batch before the first one in the backup.
     pub(super) before: LogEnd,
-    /// When the batch before the first one was appended, in microseconds since the epoch.
+    /// When the batch before the first one was appended, in microseconds since 1970.
     pub(super) appended_at: Option<i64>,
     /// The snapshot that the entries follow; 0 if there is none, and the entries begin with entry 1.
     pub(super) snapshot: u64,
@@ -141,8 +141,8 @@ pub(super) fn decode(kind: u8, bytes: &[u8]) -> Option<Section<'_>> {
     }
 }
 
-/// Whether a file of this name lies in the store's directory itself, and is not the mark, the lock or the
-/// database. The database's name has a dot, and so has the name of each file beside it.
+/// Whether a restore may write a file of this name: only into the store's directory itself, and not over the mark, the
+/// lock or the database. Names with a dot are refused, as the database's files have one.
 fn is_file_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     !name.is_empty() && name.chars().all(is_plain) && !matches!(name, "mark" | "lock")
@@ -177,13 +177,14 @@ impl Fields<'_> {
         self.take().map(i64::from_le_bytes)
     }
 
+    /// The outer `None` if there are too few bytes, the inner one if the time is not known.
     fn time(&mut self) -> Option<Option<i64>> {
         let at = self.i64()?;
         Some((at != i64::MIN).then_some(at))
     }
 }
 
-/// The header of a backup that was made at this time, in microseconds since the epoch.
+/// The header of a backup that was made at this time, in microseconds since 1970.
 pub(super) fn header(made_at: i64) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[..8].copy_from_slice(MAGIC);
@@ -194,7 +195,7 @@ pub(super) fn header(made_at: i64) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Verifies the header of a backup; returns when the backup was made, in microseconds since the epoch.
+/// Verifies the header of a backup; returns when the backup was made, in microseconds since 1970.
 pub(super) fn parse_header(path: &Path, found: &[u8; HEADER_BYTES]) -> Result<i64, BackupError> {
     if found[..8] != *MAGIC {
         return Err(BackupError::NotABackup {

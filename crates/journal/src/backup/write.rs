@@ -54,7 +54,7 @@ pub struct BackupProgress {
 pub struct WrittenBackup {
     /// The file of the backup.
     pub path: PathBuf,
-    /// The backup has everything that was acknowledged before this time, in microseconds since the epoch.
+    /// The backup has everything that was acknowledged before this time, in microseconds since 1970.
     pub made_at: i64,
     /// The snapshot that the entries of the backup follow; 0 if there is none, and the entries begin with entry 1.
     pub snapshot: u64,

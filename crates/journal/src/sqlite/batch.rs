@@ -3,7 +3,7 @@
 //! `records` contains, for each record, its length as four little-endian bytes, then its bytes.
 //! `checksum` covers `previous` (the checksum of the preceding batch), the sequences and
 //! `records`, so that a row can be verified by itself, and as the successor of the batch before.
-//! `appended_at` is when the batch was appended, in microseconds since the epoch by the clock of the
+//! `appended_at` is when the batch was appended, in microseconds since 1970 by the clock of the
 //! machine; rows of earlier releases do not have it. Only a restore up to a point in time reads it. No
 //! checksum covers it, so that earlier releases can read the row.
 
@@ -56,7 +56,7 @@ pub(crate) struct Row<'a> {
     pub(crate) last: u64,
     pub(crate) previous: i64,
     pub(crate) checksum: i64,
-    /// When the batch was appended, in microseconds since the epoch; `None` if it is not known.
+    /// When the batch was appended, in microseconds since 1970; `None` if it is not known.
     pub(crate) appended_at: Option<i64>,
     pub(crate) records: &'a [u8],
 }

@@ -77,7 +77,7 @@ fn header(sequence: u64) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// The checksum of the checksum before some bytes, and of these bytes.
+/// The checksum of some bytes. It covers `crc`, the checksum of the bytes before them.
 fn chained_crc(crc: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&crc.to_le_bytes());
