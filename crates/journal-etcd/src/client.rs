@@ -33,12 +33,14 @@ const RESPONSE_BYTES_MAX: usize = 64 << 20;
 /// HTTP/2 flow-control windows in bytes, large enough for a page of batches without waiting.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
-/// The interval at which a member is pinged while a request waits, and the time that it may take to answer. Idle
-/// connections are not pinged, because etcd closes a connection without requests that pings more often than every 5 s.
+/// The interval at which a member is pinged while a request waits. Idle connections are not pinged, because etcd closes
+/// a connection without requests that pings more often than every 5 s.
 const PING_EVERY: Duration = Duration::from_secs(1);
+/// How long the answer to a ping may take, before the connection counts as lost.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
-/// The pause after every member has failed: at first, and at most. It doubles each time.
+/// The first pause after every member has failed. It doubles each time.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
+/// The longest pause after every member has failed.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// The largest password in bytes.
 const PASSWORD_BYTES_MAX: u64 = 4096;
@@ -136,6 +138,7 @@ impl Client {
     pub(crate) fn compact(&self, revision: i64) -> Result<(), Failure> {
         let request = CompactionRequest {
             revision,
+            // The answer comes before the space is free.
             physical: false,
         };
         self.call(Call::Compact(request), Repeat::UntilSent)
@@ -201,6 +204,7 @@ impl Client {
         receiver
     }
 
+    /// Runs a future on the client's runtime, and waits for its result.
     fn wait<T: Send + 'static>(
         &self,
         future: impl Future<Output = Result<T, Failure>> + Send + 'static,

@@ -32,7 +32,7 @@ pub use seal::EtcdHead;
 /// `spawn_blocking`.
 pub struct EtcdJournal {
     store: Arc<Store>,
-    /// The head as this handle saw it last. An append is compared with it.
+    /// The head as this handle saw it last. An append succeeds only if the store still has this head.
     known: KnownHead,
     /// The end of the last batch that this handle read, wrote or accepted; the next one has to follow it.
     verified: LogEnd,
@@ -78,6 +78,7 @@ impl EtcdJournal {
     fn update_known_head(&mut self, now: KnownHead) -> Result<(), JournalError> {
         let end = now.head.end;
         for before in [self.known.head.end, self.verified] {
+            // Another batch ends at the same entry.
             let is_other = end.last == before.last && end.checksum != before.checksum;
             if end.last < before.last || is_other {
                 return Err(JournalError::Lost {

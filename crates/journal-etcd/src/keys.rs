@@ -5,7 +5,7 @@
 //! trim                             where the trimmed entries end
 //! b/<first>                        a batch; <first> is its first entry
 //! q/<first>/<number>               a part of a large batch, written in the transaction of `b/<first>`
-//! p/<first>/<batch id>/<number>    a part of a batch that is too large for a transaction, written before
+//! p/<first>/<batch id>/<number>    a part of a batch that is too large for a transaction, uploaded before `b/<first>`
 //! s/<sequence>                     a finished snapshot
 //! c/<sequence>/<attempt>/<number>  a chunk of a snapshot; <attempt> is a number of its writer
 //! ```
@@ -65,6 +65,7 @@ impl Keys {
         self.key(format_args!("q/{first:016x}/"))
     }
 
+    /// The key after those of the parts of a batch.
     pub(crate) fn parts_end(&self, first: u64) -> Bytes {
         self.key(format_args!("q/{first:016x}0"))
     }
@@ -84,6 +85,7 @@ impl Keys {
         self.key(format_args!("p0"))
     }
 
+    /// The first key of the uploaded parts of a batch, and the key after them.
     pub(crate) fn upload(&self, first: u64, id: u128) -> (Bytes, Bytes) {
         (
             self.key(format_args!("p/{first:016x}/{id:032x}/")),

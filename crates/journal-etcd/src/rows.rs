@@ -1,7 +1,8 @@
 //! The values of a store's keys, and their checks.
 //!
-//! Every value but those of parts and chunks begins with a frame of 8 bytes: `PW`, the kind of the value, the
-//! version of its form, and the CRC-32 of these four bytes and of all that follows. Numbers are little-endian.
+//! Every value but those of parts and chunks begins with a frame of 8 bytes: `PW`, the kind of the value (`H` for the
+//! head, `T` for the end of the trimmed entries, `B` for a batch, `S` for a snapshot), the version of its form, and the
+//! CRC-32 of these four bytes and of all that follows. Numbers are little-endian.
 
 use placewright_journal::batch::{Link, LogEnd};
 use placewright_journal::chunks::ChunkTotals;
@@ -108,6 +109,7 @@ pub(crate) fn decode_trim(row: &Bytes) -> Result<LogEnd, RowError> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) end: LogEnd,
+    /// How often the log was taken over; see [`EtcdHead`](crate::EtcdHead).
     pub(crate) epoch: u64,
     /// The id of the last batch, by which a writer recognises a batch of its own.
     pub(crate) batch_id: u128,
@@ -169,7 +171,7 @@ pub(crate) struct BatchHeader {
     /// The checksum of the batch before.
     pub(crate) previous: u32,
     pub(crate) id: u128,
-    /// When the batch was appended, in microseconds since the epoch, by the clock of the writer.
+    /// When the batch was appended, in microseconds since 1970, by the clock of the writer.
     pub(crate) appended_at: i64,
     pub(crate) location: PayloadLocation,
     /// The size of the encoded records.
@@ -215,7 +217,7 @@ impl BatchHeader {
         Self::fields(&body).ok_or(RowError::Bad)
     }
 
-    /// The header of a value that may be damaged. Nothing in it is certain.
+    /// The header of a value that may be damaged. Nothing in it is certain. `None` if the value has no header at all.
     pub(crate) fn decode_damaged(row: &Bytes) -> Option<Self> {
         let body = (row.len() > FRAME_BYTES).then(|| row.slice(FRAME_BYTES..))?;
         Self::fields(&body).map(|(header, _)| header)
@@ -245,6 +247,7 @@ impl BatchHeader {
 /// The value of a finished snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
+    /// The id that the chunks of this snapshot have in their keys.
     pub(crate) attempt: u128,
     pub(crate) totals: ChunkTotals,
 }

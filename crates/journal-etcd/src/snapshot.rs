@@ -143,7 +143,7 @@ fn damaged(store: &Store, sequence: u64, reason: &str) -> JournalError {
     }
 }
 
-/// The chunks of one snapshot that is written, each in a key of its own, and at last the manifest that makes the snapshot
+/// Writes the chunks of one snapshot, each to a key of its own, and at last the manifest that makes the snapshot
 /// visible.
 pub(crate) struct Sink {
     store: Arc<Store>,
@@ -197,7 +197,7 @@ impl ChunkSink for Sink {
     }
 }
 
-/// The chunks of one snapshot that is read.
+/// Reads the chunks of one snapshot.
 pub(crate) struct Source {
     store: Arc<Store>,
     sequence: u64,

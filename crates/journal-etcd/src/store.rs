@@ -77,6 +77,7 @@ impl Store {
         }
     }
 
+    /// The error for an append to a sealed store; `None` if the store is not sealed.
     pub(crate) fn sealed(&self, head: &Head) -> Option<JournalError> {
         let moved_to = head.moved_to.clone()?;
         Some(JournalError::Sealed {

@@ -25,7 +25,7 @@ fn a_full_database_keeps_nothing_and_serves_again_when_it_is_cleaned() {
     let options = EtcdOptions::parse(&format!("etcd://{}/p", cluster.address())).unwrap();
     let mut journal = EtcdJournal::open(&options).unwrap();
     journal.append(1, &[b"before"]).unwrap();
-    // Old values of one key fill the database.
+    // Old values of one key, `x` (`eA==` in base64), fill the database.
     let filler = format!(
         "{{\"key\":\"eA==\",\"value\":\"{}\"}}",
         "AAAA".repeat(50_000)

@@ -166,6 +166,7 @@ fn other_keys_are_refused(cluster: &EtcdCluster) {
         Some(JournalError::NotAJournal { .. })
     ));
     let options = fresh(cluster);
+    // The frame of a head in format 7; see `rows.rs`.
     put(
         cluster,
         &format!("{}/head", options.prefix),

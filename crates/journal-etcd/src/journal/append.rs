@@ -34,7 +34,7 @@ pub(super) struct Pending {
     header: BatchHeader,
     /// The head after the append.
     head: Head,
-    /// The head that the append is compared with.
+    /// The head that the store must still have for the append to succeed.
     before: KnownHead,
 }
 
@@ -44,7 +44,7 @@ enum AppendOutcome {
     Kept,
     /// The batch is not in the log, and never will be.
     NotKept,
-    /// The head is still the one that the append is compared with, so the transaction may be sent again.
+    /// The head is still the one on which the append is conditional, so the transaction may be sent again.
     Open,
 }
 
@@ -85,7 +85,8 @@ impl EtcdJournal {
         }
     }
 
-    /// Makes the transaction of an append. Parts of a batch that is too large for it are written at once.
+    /// Makes the transaction of an append. If the batch is too large for one transaction, its parts are written at
+    /// once.
     fn prepare(&self, records: &[&[u8]]) -> Result<Box<Pending>, JournalError> {
         let payload = Bytes::from(batch::encode(records)?);
         let before = self.known.head.end;

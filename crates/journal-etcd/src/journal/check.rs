@@ -65,8 +65,8 @@ impl EtcdJournal {
             let page = store.read("check", [range])?.next().unwrap_or_default();
             for found in &page.kvs {
                 let first = keys.number(&found.key).unwrap_or_default();
-                let is_whole = found.key == keys.batch(first) && first > 0;
-                if !is_whole || (is_first && first > trimmed + 1) {
+                let is_well_formed = found.key == keys.batch(first) && first > 0;
+                if !is_well_formed || (is_first && first > trimmed + 1) {
                     let key = String::from_utf8_lossy(&found.key).into_owned();
                     return Err(store.damaged_store(first, format!("unexpected key {key}")));
                 }

@@ -254,7 +254,8 @@ fn trimmed(asked: u64, trimmed: LogEnd) -> JournalError {
     }
 }
 
-/// The error for entries that were not found. Another writer may have trimmed them since the read began.
+/// The error for entries that were not found; `Err` if it cannot be found out which. Another writer may have trimmed
+/// the entries since the read began.
 fn missing_or_trimmed(store: &Store, first: u64, last: u64) -> Result<JournalError, JournalError> {
     let trimmed_end = store.read_trimmed("read")?;
     Ok(if first <= trimmed_end.last {
