@@ -136,7 +136,8 @@ impl SoundStore {
         let directory = scratch.join("missing-sound");
         let snapshots: Vec<String> = self.snapshots().map(str::to_owned).collect();
         for removed in 0..=snapshots.len() {
-            self.write_files(&directory, None)?;
+            let no_damage = None;
+            self.write_files(&directory, no_damage)?;
             // The newest snapshots are removed, so that the start uses an older one.
             for name in snapshots.iter().rev().take(removed) {
                 fs::remove_file(directory.join(name))?;

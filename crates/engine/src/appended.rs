@@ -1,6 +1,6 @@
 //! Batches on their way from the leader that appended them to its followers, who apply them without reading the store.
 //!
-//! A batch may only be applied if the store has it, as if it had been read there:
+//! A follower may apply a batch only if the store has it, so that the result is the same as if it had been read there:
 //!
 //! - A leader sends a batch to its followers after the store has acknowledged its append. A batch whose append had an
 //!   unknown outcome at first is not sent.

@@ -96,7 +96,7 @@ impl RecentEntries {
         }
     }
 
-    /// The sequence of the first entry that is cached.
+    /// The sequence of the first entry that is cached; `None` if there is none.
     pub(crate) fn first(&self) -> Option<u64> {
         self.chunks.front().map(|chunk| chunk.first)
     }
@@ -181,7 +181,7 @@ impl Entries {
         raw.map(|(sequence, record)| (sequence, inner_record(record).unwrap_or(record)))
     }
 
-    /// One entry as it is in the journal.
+    /// One entry as it is in the journal; `None` if it is not among these entries.
     pub(crate) fn raw(&self, sequence: u64) -> Option<&[u8]> {
         self.raw_from(sequence).next().map(|(_, record)| record)
     }

@@ -84,6 +84,7 @@ pub(crate) fn open(record: &[u8]) -> Result<(Envelope<'_>, &[u8]), DecodeError> 
     split(record).ok_or_else(|| DecodeError::Damaged("its envelope is not valid".into()))
 }
 
+/// The content of a record's envelope, and the machine's record; `None` if the envelope is not valid.
 fn split(record: &[u8]) -> Option<(Envelope<'_>, &[u8])> {
     let (head, rest) = record.split_first_chunk::<HEAD_BYTES>()?;
     let length = u16::from_le_bytes([head[2], head[3]]);

@@ -146,7 +146,8 @@ fn find_loss<M: Machine>(
     }))
 }
 
-/// The first of the entries in memory, up to `until`, in whose place the journal has another entry.
+/// The first of the entries in memory, up to `until`, in whose place the journal has another entry; `None` if there is
+/// none.
 fn first_replaced<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,

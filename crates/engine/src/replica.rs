@@ -53,6 +53,7 @@ impl<M: Machine> Clone for Replica<M> {
 }
 
 impl<M: Machine> Replica<M> {
+    /// `None` if the engine was dropped.
     fn shared(&self) -> Option<Arc<Shared<M>>> {
         self.shared.upgrade()
     }

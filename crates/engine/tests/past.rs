@@ -16,6 +16,7 @@ const LIMITS: PastLimits = PastLimits {
     duty: 1.0,
 };
 
+/// Rebuilds the state after an entry; from the state `kept`, if there is one.
 fn rebuild(
     toy: &Toy,
     sequence: u64,

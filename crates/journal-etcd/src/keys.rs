@@ -121,13 +121,15 @@ impl Keys {
         (self.key(format_args!("c/")), self.key(format_args!("c0")))
     }
 
-    /// The number after the kind in a key: the first entry of a batch, or the sequence of a snapshot.
+    /// The number after the kind in a key: the first entry of a batch, or the sequence of a snapshot. `None` if the key
+    /// has no number there.
     pub(crate) fn number(&self, key: &[u8]) -> Option<u64> {
         let digits = key.get(self.prefix.len() + 2..)?.get(..16)?;
         u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
     }
 
-    /// The id of the batch or the writer in the key of a part or chunk, after its number.
+    /// The id of the batch or the writer in the key of a part or chunk, after its number. `None` if the key has no id
+    /// there.
     pub(crate) fn id(&self, key: &[u8]) -> Option<u128> {
         let digits = key.get(self.prefix.len() + 19..)?.get(..32)?;
         u128::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()

@@ -30,7 +30,7 @@ const QUOTA: u64 = 2 << 30;
 struct Version(u32, u32, u32);
 
 impl Version {
-    /// Reads `3.5.14`, and `3.6.0-rc.1` as `3.6.0`.
+    /// Reads `3.5.14`, and `3.6.0-rc.1` as `3.6.0`; `None` if there are no three numbers.
     fn parse(text: &str) -> Option<Self> {
         let numbers = text.split(['-', '+']).next()?;
         let mut numbers = numbers.split('.').map(|number| number.parse().ok());

@@ -276,7 +276,7 @@ impl SqliteJournal {
     }
 }
 
-/// The first entry and the end of the last batch that begins at `sequence` or before.
+/// The first entry and the end of the last batch that begins at `sequence` or before; `None` if there is none.
 fn batch_at(connection: &Connection, sequence: u64) -> rusqlite::Result<Option<(u64, LogEnd)>> {
     connection
         .prepare_cached(

@@ -1,8 +1,8 @@
 //! Applies changes to the state, and undoes them.
 //!
 //! `apply` is total: a change that names an unknown object is skipped. Changes that `decide` made and that are applied
-//! in order never name one. A damaged journal, or one of another server, may have such changes, which must not crash
-//! this server.
+//! in order name no unknown objects. The changes of a damaged journal, or of that of another server, may name some;
+//! they must not crash this server.
 
 mod rows;
 mod topology;
@@ -24,7 +24,7 @@ use rows::ReplacedConsumer;
 pub struct Undo(UndoStep);
 
 /// How one change is undone. A variant has the slot or number of a row and the content of the row before the change;
-/// `None` if it did not exist.
+/// `None` if the row did not exist.
 #[derive(Debug)]
 enum UndoStep {
     Nothing,

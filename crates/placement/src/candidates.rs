@@ -137,7 +137,8 @@ fn could_be_served(state: &State, root: &ResolvedRoot, group: ResolvedGroup) -> 
     };
     let plan = Plan::new(state, &single_group, root, vec![group]);
     RootSelection::new(&plan).is_some_and(|root_selection| {
-        !Enumeration::new(&plan, root_selection, Some(1), None, &single_group.options)
+        let (limit, ceiling) = (Some(1), None);
+        !Enumeration::new(&plan, root_selection, limit, ceiling, &single_group.options)
             .search(&plan)
             .is_empty()
     })

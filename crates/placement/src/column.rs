@@ -99,7 +99,8 @@ pub struct ClassColumn {
 }
 
 impl ClassColumn {
-    /// The block of the slots from `64 * index` on.
+    /// The block of the slots from `64 * index` on; `None` only if none of these slots has an inventory of the
+    /// class.
     #[must_use]
     #[inline]
     pub fn block(&self, index: usize) -> Option<&Block> {

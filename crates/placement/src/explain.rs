@@ -1,7 +1,7 @@
 //! Why a query finds candidates or none: the answer behind `GET /explain`.
 //!
 //! [`explain`] splits the query of [`find_candidates`](crate::find_candidates) into constraints and
-//! finds which of them each root fails. The result has how many roots each constraint removed, in
+//! finds which of them each root fails. The result says how many roots each constraint removed, in
 //! the order of application and on its own; the smallest set of constraints that no root satisfies;
 //! and the roots that nearly fit, with the amounts and traits that they lack.
 //!

@@ -25,6 +25,7 @@ pub struct PlaceNames {
 
 impl PlaceNames {
     pub(crate) fn new(level: &Level) -> Self {
+        // By the part of a name after one of its slashes.
         let mut by_end = Map::default();
         let mut by_name = Map::default();
         let indices: BTreeMap<&String, usize> = level.aggregates.iter().zip(0..).collect();

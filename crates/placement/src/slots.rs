@@ -43,8 +43,8 @@ impl<T> Slots<T> {
         self.rows[index] = Some(value);
     }
 
-    /// Removes an entry. Free rows at the end are dropped, so that the table is as it was before
-    /// the entry came.
+    /// Removes an entry; `None` if the row is free. Free rows at the end are dropped, so that the table is as it was
+    /// before the entry came.
     pub fn take(&mut self, row: u32) -> Option<T> {
         let value = self.rows.get_mut(row as usize)?.take()?;
         self.free.insert(row);
@@ -56,7 +56,7 @@ impl<T> Slots<T> {
         Some(value)
     }
 
-    /// The entry of a row.
+    /// The entry of a row; `None` if the row is free.
     #[must_use]
     #[inline]
     pub fn get(&self, row: u32) -> Option<&T> {

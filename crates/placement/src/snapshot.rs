@@ -459,6 +459,7 @@ fn load_providers(
     Ok(())
 }
 
+/// `None` if the row names a project, a user or a type that is not in the tables.
 fn consumer_from_row(
     row: &ConsumerRow,
     projects: &[ProjectId],

@@ -135,7 +135,7 @@ impl EtcdJournal {
         })
     }
 
-    /// When the batch that holds an entry was appended.
+    /// When the batch that holds an entry was appended; `None` if the entry is not held.
     pub(super) fn find_appended_at(&self, sequence: u64) -> Result<Option<i64>, JournalError> {
         let trimmed = self.store.read_trimmed("read")?.last;
         if sequence <= trimmed {

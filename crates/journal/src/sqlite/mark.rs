@@ -75,7 +75,7 @@ pub(super) enum StoredMark {
 }
 
 impl StoredMark {
-    /// The last acknowledged entry according to the mark.
+    /// The last acknowledged entry according to the mark; `None` if the mark does not tell.
     pub(super) fn last(self) -> Option<u64> {
         match self {
             Self::Valid { log_end, .. } => Some(log_end.last),
@@ -96,7 +96,7 @@ fn slot(write_number: u64, log_end: LogEnd) -> [u8; SLOT_BYTES] {
     slot
 }
 
-/// The write number and the content of a valid slot.
+/// The write number and the content of a slot; `None` if the slot is not valid.
 fn parse(bytes: &[u8]) -> Option<(u64, LogEnd)> {
     let bytes: &[u8; SLOT_BYTES] = bytes.first_chunk()?;
     let u64_at = |at: usize| {

@@ -54,7 +54,7 @@ impl Candidates {
         self.len() == 0
     }
 
-    /// The candidate at an index.
+    /// The candidate at an index; `None` if there are not as many candidates.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<CandidateView<'_>> {
         (index < self.len()).then_some(CandidateView {

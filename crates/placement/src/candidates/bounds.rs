@@ -124,8 +124,8 @@ impl TreeSearch {
     }
 }
 
-/// Finds an augmenting path by which the variable at `index` gets a supplier, too. By supplier, `room` is how many
-/// more variables it can serve, and `served` are the indexes of those that it serves.
+/// Finds an augmenting path by which the variable at `index` gets a supplier, too; false if there is none. By supplier,
+/// `room` is how many more variables it can serve, and `served` are the indexes of those that it serves.
 fn augment(
     index: usize,
     open_suppliers: &[Vec<u32>],

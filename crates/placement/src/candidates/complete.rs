@@ -57,7 +57,7 @@ impl TreeSearch {
     }
 
     /// Keeps the completion except for the variables of violated `same_subtree` sets, and searches
-    /// exhaustively for other suppliers of these variables.
+    /// exhaustively for other suppliers of these variables. True if `witness` then holds a completion.
     fn repair_subtrees(
         &mut self,
         plan: &Plan<'_>,
@@ -89,7 +89,8 @@ impl TreeSearch {
         is_repaired
     }
 
-    /// Searches all completions of the remaining variables by backtracking, within the step budget.
+    /// Searches for a completion of the remaining variables by backtracking, within the step budget. True if `witness`
+    /// then holds one.
     fn find_exhaustively(
         &mut self,
         plan: &Plan<'_>,
@@ -143,7 +144,7 @@ impl TreeSearch {
     }
 
     /// Assigns a supplier to one variable. If no supplier has capacity left, moves variables of the same component to
-    /// other suppliers, along augmenting paths that were not tried in this round.
+    /// other suppliers, along augmenting paths that were not tried in this round. False if that fails.
     fn assign_by_augmenting(
         &mut self,
         plan: &Plan<'_>,

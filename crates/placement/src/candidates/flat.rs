@@ -122,7 +122,7 @@ impl FlatQuery {
         by_class.min()
     }
 
-    /// The first class of which an eligible host cannot give the amount of one consumer.
+    /// The first class of which an eligible host cannot give the amount of one consumer; `None` if it can give all.
     pub(crate) fn lacking_class(&self, plan: &Plan<'_>, host: ProviderId) -> Option<ClassId> {
         let (word, bit) = (host.index() / 64, 1 << (host.0 % 64));
         let lacks_single = |(class, amount): &&(ClassId, i64)| {

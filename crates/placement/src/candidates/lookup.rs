@@ -79,7 +79,8 @@ where
         .collect()
 }
 
-/// The provider that a client named. Only the canonical form of a UUID in lower case matches.
+/// The provider that a client named. Only the canonical form of a UUID in lower case matches; for any other text the
+/// result is `None`.
 pub(crate) fn provider_named(state: &State, text: &str) -> Option<ProviderId> {
     let uuid = uuid::Uuid::try_parse(text).ok()?;
     let mut buffer = uuid::Uuid::encode_buffer();

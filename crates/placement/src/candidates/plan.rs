@@ -23,7 +23,7 @@ pub(crate) struct SearchVariable {
     pub(crate) group: usize,
     /// The index of the variable's [`ProviderCondition`] in the compiled query.
     pub(crate) condition: usize,
-    /// The amounts that the variable takes of contended classes: (index in `contended`, amount).
+    /// The amounts that the variable takes of contended classes: (index in [`CompiledQuery::contended`], amount).
     pub(crate) contended: SmallVec<[(usize, i64); 4]>,
     /// Indexes of the sets in [`CompiledQuery::subtrees`] that contain the variable.
     pub(crate) subtrees: SmallVec<[usize; 2]>,

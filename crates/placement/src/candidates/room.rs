@@ -128,10 +128,10 @@ impl HostSearch<'_> {
         consumers.unsigned_abs()
     }
 
-    /// How many consumers a tree can serve one after another, if that follows from the amounts of each class alone:
-    /// the query has one group, which may take each class from another provider, and whichever provider it is, the
-    /// traits that the group requires are covered. `None` if it does not, or if the tree has no room for a single
-    /// consumer.
+    /// How many consumers a tree can serve one after another, if the number follows from the amounts of each class
+    /// alone. It does if the query has one group, which may take each class from another provider, and if the traits
+    /// that the group requires are covered whichever providers are taken. `None` if it does not, or if the tree has no
+    /// room for a single consumer.
     #[must_use]
     pub fn independent_room(&self, host: ProviderId) -> Option<TreeRoom> {
         let plan = &self.plan;
@@ -216,7 +216,7 @@ impl ClassRoom {
     }
 }
 
-/// Whether the variables of a query have nothing to do with each other but the traits that they cover together.
+/// Whether the variables of a query do not depend on each other, apart from the traits that they cover together.
 fn has_independent_classes(plan: &CompiledQuery) -> bool {
     plan.suffixed_count == 0
         && plan.contended.is_empty()

@@ -54,12 +54,14 @@ impl RootSelection {
     /// Prepares a search of the whole fleet. `None` when it is already clear that there is no
     /// candidate.
     pub(crate) fn new(plan: &Plan<'_>) -> Option<Self> {
-        Self::of_fleet(plan, false)
+        let as_trees = false;
+        Self::of_fleet(plan, as_trees)
     }
 
     /// As [`Self::new`], but flat hosts, too, are searched as trees (for tests).
     pub(crate) fn new_as_trees(plan: &Plan<'_>) -> Option<Self> {
-        Self::of_fleet(plan, true)
+        let as_trees = true;
+        Self::of_fleet(plan, as_trees)
     }
 
     fn of_fleet(plan: &Plan<'_>, as_trees: bool) -> Option<Self> {

@@ -208,7 +208,7 @@ impl CandidateSearch {
 pub struct ProviderUuids(Map<ProviderId, Uuid>);
 
 impl ProviderUuids {
-    /// The UUID of a provider that a candidate names.
+    /// The UUID of a provider that a candidate names; `None` if it was not recorded.
     #[must_use]
     pub fn uuid(&self, id: ProviderId) -> Option<Uuid> {
         self.0.get(&id).copied()

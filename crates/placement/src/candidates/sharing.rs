@@ -1,4 +1,5 @@
-//! Sharing providers, which offer their inventory to the trees of their aggregates.
+//! Sharing providers, which offer their inventory to the trees of their aggregates. A sharing provider is *in reach* of
+//! each provider that is in one of its aggregates, and of the tree of that provider.
 
 use smallvec::SmallVec;
 

@@ -11,8 +11,8 @@ use super::traits::cover_traits;
 use super::tree::{TraitOffers, TreeSearch, UNASSIGNED};
 
 impl TreeSearch {
-    /// Makes the witness cover all collective traits, regardless of capacity. False when it
-    /// cannot.
+    /// Chooses suppliers for the witness that cover all collective traits, regardless of capacity. False when no
+    /// suppliers cover all of them.
     pub(super) fn cover_traits_in_witness(
         &mut self,
         plan: &Plan<'_>,

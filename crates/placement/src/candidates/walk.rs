@@ -96,7 +96,7 @@ impl TreeSearch {
         }
     }
 
-    /// Assigns the next feasible supplier at a depth.
+    /// Assigns the next feasible supplier at a depth; false if there is no further one.
     fn advance(&mut self, plan: &Plan<'_>, depth: usize, scratch: &mut Scratch) -> bool {
         let variable = self.order[depth];
         let condition = plan.variables[variable].condition;

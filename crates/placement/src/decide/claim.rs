@@ -174,6 +174,7 @@ fn removal_of_host_assignment(
     })
 }
 
+/// The type that a claim names, else the present type of the consumer; `None` if there is neither.
 fn consumer_type(
     state: &State,
     claim: ClaimView<'_>,

@@ -22,7 +22,7 @@ const LINEAR_MAX: usize = 16;
 
 /// The inventories against which allocations are checked.
 pub(super) trait Inventories {
-    /// The inventory of a class, with its capacity.
+    /// The inventory of a class, with its capacity; `None` if the provider has none of the class.
     fn inventory(
         &self,
         state: &State,

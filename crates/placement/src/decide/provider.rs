@@ -89,6 +89,7 @@ pub(super) fn update(
     }))
 }
 
+/// The parent that the provider gets, or the refusal if it may not get it.
 fn new_parent(
     state: &State,
     provider: &Provider,

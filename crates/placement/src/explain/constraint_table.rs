@@ -146,7 +146,7 @@ impl<'a> ConstraintTable<'a> {
         self.searches_left.get() == 0
     }
 
-    /// The query reduced to the constraints that `includes` selects.
+    /// The query reduced to the constraints that `includes` selects; `None` if no provider can serve them.
     pub(super) fn relaxed(&self, includes: impl Fn(usize) -> bool) -> Option<RelaxedQuery<'a>> {
         RelaxedQuery::new(self.state, self.query, self.constraint_list, includes)
     }
@@ -171,7 +171,7 @@ impl<'a> ConstraintTable<'a> {
         self.constraint_list.are_independent(self.query, includes)
     }
 
-    /// An earlier constraint that is equal except for the suffixed group.
+    /// An earlier constraint that is equal except for the suffixed group; `None` if there is none.
     fn equal_constraint(&self, index: usize) -> Option<usize> {
         let resolved = &self.constraint_list.resolved[index];
         let (ResolvedConstraint::Resource(group, _, _) | ResolvedConstraint::Required(group, _)) =

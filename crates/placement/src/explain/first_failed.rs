@@ -62,13 +62,15 @@ impl<'a> FirstFailed<'a> {
     /// The first constraint that a root cannot serve together with those before it, when `taken` is taken from the
     /// providers of its tree; `None` if it can serve all.
     pub fn of(&mut self, root: ProviderId, taken: &Taken) -> Option<&Constraint> {
-        self.find(root, taken, false)
+        let is_infeasible = false;
+        self.find(root, taken, is_infeasible)
     }
 
     /// As [`Self::of`], for a root of which a search has found that it cannot serve all constraints together: so that
     /// search is not made again.
     pub fn of_infeasible(&mut self, root: ProviderId, taken: &Taken) -> Option<&Constraint> {
-        self.find(root, taken, true)
+        let is_infeasible = true;
+        self.find(root, taken, is_infeasible)
     }
 
     /// As [`Self::of`]. `is_infeasible` says that the root is known not to serve all constraints together.

@@ -44,6 +44,7 @@ impl Nearest {
         }
     }
 
+    /// Adds some roots that have these shortfalls, if they are among the nearest.
     fn offer(&mut self, distance: i64, roots: usize, example: ProviderId, shortfalls: &Shortfalls) {
         let order = |(other_distance, other): &(i64, NearMiss)| {
             (*other_distance, other.shortfalls.as_slice()).cmp(&(distance, shortfalls.as_slice()))

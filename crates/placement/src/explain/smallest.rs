@@ -1,9 +1,9 @@
 //! The smallest set of constraints that is infeasible for every root.
 //!
-//! For a root that can serve a set, the set is grown to a maximal one that the root can serve. Every infeasible set
-//! contains at least one of the constraints outside of the maximal set, its complement. The smallest set that hits all
-//! complements found so far is tried next; the first one that no root can serve is the smallest of all (implicit
-//! hitting sets, as in MARCO-style extraction of smallest unsatisfiable subsets).
+//! For a root that can serve a set, the set is grown to a maximal one that the root can serve. The complement of the
+//! maximal set is all other constraints: every infeasible set contains at least one of them. The smallest set that has
+//! a member of each complement found so far is tried next; the first one that no root can serve is the smallest of all
+//! (implicit hitting sets, as in MARCO-style extraction of smallest unsatisfiable subsets).
 
 use super::constraint_table::ConstraintTable;
 use super::tree_classes::TreeClass;
