@@ -178,8 +178,8 @@ impl<M: Machine> Engine<M> {
     }
 
     /// As [`Engine::read`] for long evaluations: runs in slices, between which the state may
-    /// change. `begin` creates the accumulator; `run_slice` computes one slice, and returns a value when it
-    /// was the last slice. A slice should take no more than a millisecond or two.
+    /// change. `begin` creates the accumulator. `run_slice` computes one slice; it returns the value with the
+    /// last slice, and `None` before. A slice should take no more than a millisecond or two.
     ///
     /// Returns when the state that each slice read is durable. If a change in one of these states is undone
     /// instead, the evaluation begins again.
@@ -322,9 +322,9 @@ fn start<M: Machine>(
     let stop = Arc::new(AtomicBool::new(false));
     let snapshot_journal = journal.try_clone()?;
     let history_journal = journal.try_clone()?;
-    let generation = Arc::clone(&shared.lost.generation);
+    let accepted_ends = Arc::clone(&shared.lost.accepted_ends);
     let history = spawn(Task::EngineHistory, move || {
-        history::run(history_journal, &history_receiver, &generation);
+        history::run(history_journal, &history_receiver, &accepted_ends);
     })?;
     let snapshot = {
         let (shared, stop) = (Arc::clone(shared), Arc::clone(&stop));

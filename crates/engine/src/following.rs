@@ -34,7 +34,7 @@ pub(crate) fn follow_journal<M: Machine>(
     journal: &mut dyn Journal,
 ) -> bool {
     let has_unsent = {
-        // These commands were queued while the leader changed.
+        // The commands that wait in the queue arrived while the leader changed.
         let mut pending = replica.pending.lock();
         let mut queue = shared.queue.lock();
         let waiting = std::mem::take(&mut queue.waiting);

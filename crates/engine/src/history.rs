@@ -37,22 +37,22 @@ pub(crate) enum HistoryRequest {
 /// and other followers request the same entries.
 const CACHED_CHUNKS_MAX: usize = 2;
 
-/// Answers requests until it is told to stop. The engine increases `generation` when the end of the journal has
-/// changed in another way than by its own appends; the thread then reads the end again.
+/// Answers requests until it is told to stop. When `accepted_ends` has grown, the journal may have lost entries, so the
+/// thread accepts its present end, too, and forgets the cached entries.
 pub(crate) fn run(
     mut journal: Box<dyn Journal>,
     requests: &mpsc::Receiver<HistoryRequest>,
-    generation: &AtomicU64,
+    accepted_ends: &AtomicU64,
 ) {
-    let mut known_generation = 0;
+    let mut known_accepted_ends = 0;
     let mut cached: VecDeque<Arc<EntryChunk>> = VecDeque::with_capacity(CACHED_CHUNKS_MAX);
     // Requests that were received while one for the end was answered, and that are not answered yet.
     let mut postponed: VecDeque<HistoryRequest> = VecDeque::new();
     while let Ok(request) = postponed.pop_front().map_or_else(|| requests.recv(), Ok) {
         placewright_tasks::injection_point(placewright_tasks::Task::EngineHistory);
-        let now = generation.load(Ordering::Acquire);
-        if now != known_generation && journal.take_end().is_ok() {
-            known_generation = now;
+        let now = accepted_ends.load(Ordering::Acquire);
+        if now != known_accepted_ends && journal.take_end().is_ok() {
+            known_accepted_ends = now;
             cached.clear();
         }
         let (from, until, reply) = match request {

@@ -42,7 +42,7 @@ pub(crate) fn wait_while_lost<M: Machine>(shared: &Shared<M>, journal: &mut dyn 
         match find_loss(shared, journal) {
             Ok(None) => {
                 lost.is_suspected.store(false, Ordering::Release);
-                lost.generation.fetch_add(1, Ordering::AcqRel);
+                lost.accepted_ends.fetch_add(1, Ordering::AcqRel);
                 if lost.known.borrow().is_some() {
                     lost.set(None);
                     shared.observer.entries_back();

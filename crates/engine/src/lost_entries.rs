@@ -52,9 +52,9 @@ pub(crate) struct LostEntries {
     pub(crate) is_suspected: AtomicBool,
     /// The callers who request that the lost entries be appended again.
     pub(crate) requests: Mutex<Vec<AppendAgainReply>>,
-    /// Grows each time the writer has accepted the present end of the journal, which tells other handles on the journal
-    /// to do the same.
-    pub(crate) generation: Arc<AtomicU64>,
+    /// How often the writer has accepted the present end of the journal after a possible loss. When the number grows,
+    /// the other handles on the journal do the same.
+    pub(crate) accepted_ends: Arc<AtomicU64>,
 }
 
 /// Where a request is answered: with the first and the last entry that were appended, or with why none was.
@@ -67,7 +67,7 @@ impl LostEntries {
             is_lost: AtomicBool::new(false),
             is_suspected: AtomicBool::new(false),
             requests: Mutex::default(),
-            generation: Arc::default(),
+            accepted_ends: Arc::default(),
         }
     }
 

@@ -81,8 +81,8 @@ pub enum PastError {
 #[derive(Debug)]
 pub struct PastState<M> {
     recovered: Recovered<M>,
-    /// The engine's count of losses of entries when this was rebuilt.
-    generation: u64,
+    /// How often the engine had accepted another end of the journal when this was rebuilt; see `lost_entries.rs`.
+    accepted_ends: u64,
 }
 
 impl<M> PastState<M> {
@@ -102,7 +102,8 @@ pub struct Past {
     journal: Box<dyn Journal>,
     /// The last durable entry when this was opened.
     durable: u64,
-    generation: u64,
+    /// How often the engine had accepted another end of the journal when this was opened.
+    accepted_ends: u64,
     /// Set when the engine shuts down.
     stop: Arc<AtomicBool>,
 }
@@ -118,13 +119,13 @@ impl<M: Machine> Engine<M> {
         async move {
             let stop = stop.ok_or(PastError::Stopped)?;
             sent.map_err(|_| PastError::Stopped)?;
-            let generation = shared.lost.generation.load(Ordering::Acquire);
+            let accepted_ends = shared.lost.accepted_ends.load(Ordering::Acquire);
             let durable = shared.durable();
             let journal = answer.await.map_err(|_| PastError::Stopped)??;
             Ok(Past {
                 journal,
                 durable,
-                generation,
+                accepted_ends,
                 stop,
             })
         }
@@ -210,9 +211,9 @@ impl Past {
         let snapshots = self.journal.snapshots()?;
         let snapshot = snapshots.iter().map(|info| info.sequence);
         let snapshot = snapshot.filter(|at| *at <= sequence).max().unwrap_or(0);
-        let generation = self.generation;
+        let accepted_ends = self.accepted_ends;
         let kept = kept.filter(|kept| {
-            kept.generation == generation && (snapshot..=sequence).contains(&kept.sequence())
+            kept.accepted_ends == accepted_ends && (snapshot..=sequence).contains(&kept.sequence())
         });
         let check_entries = |from: u64| {
             let (entries, entries_max) = (sequence.saturating_sub(from), limits.entries_max);
@@ -242,7 +243,7 @@ impl Past {
         replay(journal, &mut recovered, sequence, &(), &mut throttle).map_err(&failed)?;
         Ok(PastState {
             recovered,
-            generation,
+            accepted_ends,
         })
     }
 }

@@ -98,7 +98,9 @@ pub(crate) struct Successor {
 
 /// The commands that a follower has taken and not answered yet.
 pub(crate) struct PendingCommands<M: Machine> {
+    /// The number that the next command gets.
     pub(crate) next_number: u64,
+    /// By number.
     pub(crate) commands: BTreeMap<u64, PendingCommand<M>>,
     /// Whether `commands` may have some that no leader has taken, and that have to be sent once one is known.
     pub(crate) has_unsent: bool,

@@ -51,6 +51,7 @@ pub(crate) struct CommandBatch<M: Machine> {
     pub(crate) buffer: Vec<u8>,
     /// The end offset of each record in `buffer`.
     pub(crate) ends: Vec<usize>,
+    /// The data that undoes the changes, in the order of the changes.
     pub(crate) undos: Vec<M::Undo>,
     pub(crate) decided: Vec<Decided<M>>,
     /// How long the decisions took.

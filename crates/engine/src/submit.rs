@@ -50,7 +50,7 @@ impl<M: Machine> Engine<M> {
     /// the state that the reading saw is durable.
     ///
     /// The answer is [`SubmitError::ReadingUndone`] if a change that the reading saw was undone before the command was
-    /// decided. Read and make the command again then.
+    /// decided. The caller then has to read again, and to make the command from what it reads.
     pub fn submit_after(
         &self,
         reading: Reading,

@@ -52,7 +52,7 @@ pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Jour
         }
         last_append = commit::commit(shared, journal.as_mut(), batches);
         if let Some(replica) = &shared.replica {
-            // In a statement of its own, so that the lock is released.
+            // In a statement of its own, so that the lock is released before the hand-over.
             let successor = replica.successor.lock().take();
             if let Some(successor) = successor {
                 hand_over(shared, replica, journal.as_mut(), &successor);

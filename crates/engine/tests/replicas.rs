@@ -292,10 +292,10 @@ fn what_does_not_continue_the_journal_or_is_of_another_epoch_is_not_applied() {
     replica.take_appended(epoch, forged(before.checksum, b"no records"));
     thread::sleep(Duration::from_millis(300));
     assert_eq!(follower.engine.durable_sequence(), before.last);
-    // As the present leader would send it.
+    // This batch is as the present leader would send it.
     replica.take_appended(epoch, forged(before.checksum, &batch.payload));
     toy::eventually(|| follower.engine.durable_sequence() == before.last + 1);
-    // The journal does not have it, so the follower has more than the store: a read says so.
+    // The journal does not have this batch, so the follower is ahead of the store. A confirmed read reports that.
     follower.faults.cancel_all();
     assert!(matches!(
         block_on(follower.engine.confirm()),

@@ -13,7 +13,7 @@ pub(crate) enum Cause {
     Unknown,
     /// Nothing was done, because the database is at its quota.
     NoSpace,
-    /// Nothing was done, because the user may not do it.
+    /// Nothing was done, because the user does not have the right to do it.
     Denied,
     /// Nothing was done, because the token of the authentication is not valid any more.
     BadToken,

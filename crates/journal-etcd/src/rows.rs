@@ -170,6 +170,7 @@ pub(crate) struct BatchHeader {
     pub(crate) end: LogEnd,
     /// The checksum of the batch before.
     pub(crate) previous: u32,
+    /// A number that no other batch has. By it a writer recognises its own batch.
     pub(crate) id: u128,
     /// When the batch was appended, in microseconds since 1970, by the clock of the writer.
     pub(crate) appended_at: i64,

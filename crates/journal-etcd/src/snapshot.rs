@@ -201,6 +201,7 @@ impl ChunkSink for Sink {
 pub(crate) struct Source {
     store: Arc<Store>,
     sequence: u64,
+    /// The id that the chunks of this snapshot have in their keys.
     attempt: u128,
 }
 

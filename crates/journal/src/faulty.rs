@@ -53,7 +53,7 @@ struct PlannedFault {
     operation: Operation,
     /// The number of calls that succeed first.
     after: u64,
-    /// The number of calls that fail then.
+    /// The number of calls that fail after those.
     times: u64,
     fault: Fault,
 }

@@ -36,6 +36,7 @@ struct Store {
     checksums: BTreeMap<u64, u32>,
     /// When each batch was appended, by the last entry of the batch.
     times: BTreeMap<u64, i64>,
+    /// The content of each snapshot, by its sequence.
     snapshots: BTreeMap<u64, Arc<[u8]>>,
     /// The address of the store that replaces this one, if this one is sealed.
     moved_to: Option<String>,

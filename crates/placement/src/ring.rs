@@ -7,6 +7,7 @@ const ENTRIES_MAX: usize = 1 << 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Ring<T> {
     entries: Vec<T>,
+    /// The number of entries that were ever added.
     count: u64,
 }
 

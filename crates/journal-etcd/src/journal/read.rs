@@ -10,14 +10,15 @@ use crate::proto::{KeyValue, RangeRequest};
 use crate::rows::{BatchHeader, PayloadLocation, RowError};
 use crate::store::Store;
 
-/// The number of batches in the first page of a read, and the least and the most in later pages. 256 batches of 64 KiB
-/// are 16 MiB.
+/// The number of batches in the first page of a read.
 const BATCHES_FIRST: i64 = 32;
+/// The least number of batches in a later page.
 const BATCHES_MIN: i64 = 8;
+/// The greatest number of batches in a later page. 256 batches of 64 KiB are 16 MiB.
 const BATCHES_MAX: i64 = 256;
-/// The next page is larger if a page has fewer bytes than the first of these, and smaller if it has more than the
-/// second.
+/// If a page has fewer bytes, the next one has twice as many batches.
 const GROW_BELOW_BYTES: usize = 512 << 10;
+/// If a page has more bytes, the next one has half as many batches.
 const SHRINK_ABOVE_BYTES: usize = 2 << 20;
 /// The number of parts of a batch that are read at once. Each has 256 KiB at most.
 const PARTS_PER_PAGE: i64 = 16;

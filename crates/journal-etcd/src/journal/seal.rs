@@ -33,7 +33,7 @@ impl From<&Head> for EtcdHead {
 }
 
 impl EtcdJournal {
-    /// Reads the head from a majority of the members: every append that was acknowledged before is in it.
+    /// Reads the head from a majority of the members: it has every append that was acknowledged before this call.
     ///
     /// # Errors
     /// When the store cannot be read, or lost entries that this handle saw.
@@ -46,7 +46,7 @@ impl EtcdJournal {
     /// conflict. Nobody else gets the same epoch.
     ///
     /// # Errors
-    /// [`JournalError::Sealed`], or the store cannot be written. The epoch may have grown then.
+    /// [`JournalError::Sealed`], or the store cannot be written; in the second case the epoch may have grown.
     pub fn take_over(&mut self) -> Result<EtcdHead, JournalError> {
         loop {
             self.refresh("take over")?;

@@ -76,7 +76,7 @@ impl Reader {
         }
     }
 
-    /// Reads and verifies the next section; `None` after the last one. The backup is complete then.
+    /// Reads and verifies the next section; `None` after the last one, which proves that the backup is complete.
     pub(super) fn next(&mut self) -> Result<Option<Section<'_>>, BackupError> {
         if self.has_ended {
             return Ok(None);

@@ -42,7 +42,7 @@ impl Restored {
 ///
 /// # Errors
 /// `store` exists already; the backup does not contain the entry `last`, is damaged or cannot be read; or the
-/// store cannot be written. Nothing is left of the new store then.
+/// store cannot be written. After an error nothing is left of the new store.
 pub fn restore(
     backup: &Path,
     store: &Path,

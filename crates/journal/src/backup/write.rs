@@ -29,8 +29,8 @@ const ATTEMPTS: usize = 5;
 
 /// The options of a backup.
 pub struct BackupOptions<'a> {
-    /// Makes the path of the backup's file from the time at which it is made, in microseconds since the
-    /// epoch, and the last entry in it.
+    /// Makes the path of the backup's file from the time at which the backup is made, in microseconds since 1970, and
+    /// the last entry in it.
     pub name: &'a dyn Fn(i64, u64) -> PathBuf,
     /// The names of further files in the store's directory that are copied, if they exist.
     pub files: &'a [&'a str],
@@ -70,7 +70,7 @@ pub struct WrittenBackup {
 ///
 /// # Errors
 /// The store is damaged or lacks entries that were acknowledged, or the backup cannot be written.
-/// No file is left then.
+/// After an error no file is left.
 pub fn write(
     store: &mut SqliteJournal,
     options: &BackupOptions<'_>,

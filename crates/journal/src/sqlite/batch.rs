@@ -54,6 +54,7 @@ pub(crate) type Records<'a> =
 pub(crate) struct Row<'a> {
     pub(crate) first: u64,
     pub(crate) last: u64,
+    /// The checksum of the batch before.
     pub(crate) previous: i64,
     pub(crate) checksum: i64,
     /// When the batch was appended, in microseconds since 1970; `None` if it is not known.

@@ -85,7 +85,7 @@ impl SqliteJournal {
         }
     }
 
-    /// When the batch that holds an entry was appended, if there is one, and it says so.
+    /// When the batch that holds an entry was appended; `None` if no batch holds the entry, or its batch has no time.
     pub(super) fn find_appended_at(&self, sequence: u64) -> rusqlite::Result<Option<i64>> {
         if !open::has_times(&self.connection)? {
             return Ok(None);

@@ -70,8 +70,8 @@ impl TreeSearch {
         self.assigned[variable] = UNASSIGNED;
     }
 
-    /// Whether a variable can be assigned to a supplier, judged by the assignment so far and by the
-    /// open suppliers of each other variable, one variable at a time.
+    /// Whether a supplier may be assigned to a variable, as far as the assignment so far and the open suppliers of each
+    /// other variable tell. The other variables are looked at one by one, so this is necessary, not sufficient.
     pub(super) fn may_assign(&self, plan: &Plan<'_>, variable: usize, supplier: u32) -> bool {
         self.has_capacity(plan, &plan.variables[variable], supplier)
             && self.leaves_rules_satisfiable(plan, variable, supplier)

@@ -86,7 +86,7 @@ impl Edit<'_> {
                 classes: in_use,
             });
         }
-        // Removed in reverse order of class, so that no removal moves the rows behind it.
+        // From the last row to the first, so that no removal moves rows that are removed later.
         changes.extend(
             removed_rows()
                 .rev()

@@ -89,7 +89,7 @@ pub(super) fn update(
     }))
 }
 
-/// The parent that the provider gets, or the refusal if it may not get it.
+/// The parent of the provider after the change; a refusal if the change is not allowed.
 fn new_parent(
     state: &State,
     provider: &Provider,

@@ -264,8 +264,8 @@ impl<'a> ConstraintTable<'a> {
             .unwrap_or(0);
         let mut trees = Vec::with_capacity(self.trees.len());
         for (word, trees_of_word) in self.trees.iter().enumerate() {
-            // The masks also apply the constraint after these: a tree that fails it alone also fails it together with
-            // other constraints.
+            // The masks also apply the constraint after the independent ones: a tree that fails it alone also fails it
+            // together with other constraints.
             let length = (independent_length + 1).min(count);
             trees.push(self.apply_to_word(
                 word,

@@ -66,7 +66,7 @@ impl<'a> FirstFailed<'a> {
         self.find(root, taken, is_infeasible)
     }
 
-    /// As [`Self::of`], for a root of which a search has found that it cannot serve all constraints together: so that
+    /// As [`Self::of`], for a root that cannot serve all constraints together, as a search has already found. That
     /// search is not made again.
     pub fn of_infeasible(&mut self, root: ProviderId, taken: &Taken) -> Option<&Constraint> {
         let is_infeasible = true;

@@ -105,6 +105,7 @@ impl ConstraintTable<'_> {
 /// A search for the smallest set that has a member of each of some sets (minimum hitting set), which
 /// goes on as sets are added.
 struct HittingSetSearch {
+    /// The sets of each of which a member is wanted.
     sets: Vec<Bits>,
     /// A lower bound of the size. It only rises, because an added set can only make the smallest
     /// hitting set larger.
