@@ -194,6 +194,7 @@ mod tests {
         for record in [b"\x04abc".as_slice(), b""] {
             assert_eq!(open(record).unwrap(), (Envelope::None, record));
         }
+        // An envelope of kind 99 with two bytes of data, before a record of two bytes.
         let later = [MARKER, 99, 2, 0, 1, 2, 4, 5];
         assert_eq!(open(&later).unwrap(), (Envelope::None, [4, 5].as_slice()));
     }

@@ -113,6 +113,7 @@ fn a_read_of_undone_changes_is_repeated() {
     toy.add(0, 5).unwrap().unwrap();
     let digest = toy.digest();
     toy.faults.hold();
+    // The next append fails: 0 more succeed, then 1 fails.
     toy.faults.fail(Operation::Append, 0, 1, Fault::NoSpace);
     let write = toy.engine.submit(Command::Add {
         counter: 0,
@@ -251,6 +252,7 @@ fn a_refusal_waits_for_the_changes_that_it_depends_on() {
 fn while_the_store_fails_reads_succeed_and_writes_return_the_reason() {
     let mut toy = Toy::new(Options::default());
     toy.add(0, 5).unwrap().unwrap();
+    // From now on every append fails.
     toy.faults
         .fail(Operation::Append, 0, u64::MAX, Fault::NoSpace);
     for _ in 0..20 {
@@ -404,6 +406,7 @@ fn all_callers_get_correct_answers_despite_failures() {
             ..Options::default()
         },
     );
+    // 3 to 6 appends succeed, then 1 to 3 fail, and so on.
     for n in 0..40 {
         toy.faults
             .fail(Operation::Append, 3 + n % 4, 1 + n % 3, Fault::Io);

@@ -60,6 +60,7 @@ fn followers_get_durable_entries_only() {
     let toy = Toy::new(Options::default());
     let mut follower = toy.engine.follow(0).unwrap();
     toy.faults.hold();
+    // The next append fails: 0 more succeed, then 1 fails.
     toy.faults.fail(Operation::Append, 0, 1, Fault::Io);
     let undone = toy.engine.submit(Command::Add {
         counter: 0,

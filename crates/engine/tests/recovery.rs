@@ -229,6 +229,7 @@ fn a_failed_snapshot_is_reported_and_retried_without_other_effects() {
         ..frequent_snapshots()
     };
     let mut toy = Toy::new(options);
+    // The next two snapshots cannot be written.
     toy.faults
         .fail(Operation::WriteSnapshot, 0, 2, Fault::NoSpace);
     let mut events = Vec::new();

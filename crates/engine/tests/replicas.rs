@@ -220,6 +220,7 @@ fn commands_are_refused_while_the_journal_is_away_and_taken_afterwards() {
     let (journal, network) = (MemoryJournal::new(), Network::default());
     let member = Member::start(&journal, &network, 1);
     member.add(0, 1).unwrap().unwrap();
+    // From now on every append and every read fails.
     for operation in [Operation::Append, Operation::Read] {
         member.faults.fail(operation, 0, u64::MAX, Fault::Io);
     }
@@ -241,6 +242,7 @@ fn a_follower_that_cannot_read_the_store_applies_what_the_leader_sends() {
     };
     for member in followers(&members) {
         assert_eq!(reaches(member), 1);
+        // From now on the follower cannot read the store.
         (member.faults).fail(Operation::Read, 0, u64::MAX, Fault::Io);
     }
     for value in 2..10 {
@@ -413,6 +415,7 @@ impl World {
             Event::LoseReplies(every) => self.network.lose_every(*every),
             Event::Fail(fault) => {
                 for member in self.members.read().iter() {
+                    // The next append of the replica fails.
                     member.faults.fail(Operation::Append, 0, 1, *fault);
                 }
             }

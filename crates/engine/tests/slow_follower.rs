@@ -136,6 +136,7 @@ fn a_follower_keeps_what_fits_and_reads_the_rest_from_the_store() {
             });
         });
         until_held.recv().unwrap();
+        // From now on the follower cannot read the store.
         faults.fail(Operation::Read, 0, u64::MAX, Fault::Io);
         for number in 1..=RECORDS {
             assert_eq!(add(&leader), 1 + number);

@@ -36,6 +36,7 @@ fn a_command_waits_for_the_disk_together_with_its_reading() {
 fn a_command_made_from_an_undone_change_has_no_effect() {
     let mut toy = Toy::new(Options::default());
     toy.faults.hold();
+    // The next append fails: 0 more succeed, then 1 fails.
     toy.faults.fail(Operation::Append, 0, 1, Fault::NoSpace);
     let write = toy.engine.submit(add(0, 7));
     toy.faults.wait_until_held();

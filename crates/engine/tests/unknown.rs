@@ -20,6 +20,7 @@ fn a_lost_answer_or_request_does_not_change_what_callers_see() {
         // The commit is reported to the observer only after the answer.
         let is_committed = |event: &Event| matches!(event, Event::Committed { .. });
         eventually(|| toy.events.take().iter().any(is_committed));
+        // The outcome of the next append is unknown.
         toy.faults.fail(Operation::Append, 0, 1, fault);
         let answer = block_on(toy.engine.submit_with_sequence(add(10)));
         assert!(matches!(answer, (Ok(Ok(11)), Some(2))), "{fault:?}");
@@ -39,6 +40,7 @@ fn reads_go_on_and_writes_are_refused_until_the_outcome_is_known() {
         let mut toy = Toy::new(Options::default());
         toy.add(0, 1).unwrap().unwrap();
         toy.faults.fail(Operation::Append, 0, 1, fault);
+        // From now on no outcome can be found out.
         toy.faults.fail(Operation::Resolve, 0, u64::MAX, Fault::Io);
         let mut in_doubt = Box::pin(toy.engine.submit(add(10)));
         eventually(|| toy.events.take().contains(&Event::AppendUnknown(1)));

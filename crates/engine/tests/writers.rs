@@ -89,6 +89,7 @@ fn a_writer_that_cannot_catch_up_returns_an_error_and_retries() {
     let toy = Toy::on(&store, Options::default());
     let other = Toy::on(&store, Options::default());
     other.add(0, 5).unwrap().unwrap();
+    // The next read of the journal fails.
     toy.faults.fail(Operation::Read, 0, 1, Fault::Io);
     assert!(matches!(toy.add(0, 1), Err(SubmitError::Unavailable(_))));
     assert_eq!(toy.add(0, 1).unwrap(), Ok(6));

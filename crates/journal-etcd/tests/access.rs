@@ -76,7 +76,8 @@ fn a_user_needs_the_right_password_and_rights() {
 
 /// Enables authentication, with the user `writer`, who may read and write the keys below `own/`.
 fn enable_authentication(cluster: &EtcdCluster) {
-    let post = |path: &str, body: &str| cluster.post(0, path, body).unwrap();
+    let member = 0;
+    let post = |path: &str, body: &str| cluster.post(member, path, body).unwrap();
     post(
         "/v3/auth/user/add",
         r#"{"name":"root","password":"sesame"}"#,

@@ -99,6 +99,7 @@ fn an_interrupted_copy_goes_on_where_it_ended() {
     }
     let faults = Faults::new();
     let mut failing = Faulty::new(target.try_clone().unwrap(), faults.clone());
+    // Two appends succeed, and the third one fails.
     faults.fail(Operation::Append, 2, 1, Fault::NoSpace);
     assert!(matches!(
         copy_to(&mut source, &mut failing),
@@ -108,6 +109,7 @@ fn an_interrupted_copy_goes_on_where_it_ended() {
     assert!((30..34).contains(&end), "{end}");
     // The source is not sealed yet.
     source.append(35, &[b"meanwhile"]).unwrap();
+    // The answer to the first append is lost, the second one succeeds, and the request of the third one is lost.
     faults.fail(Operation::Append, 0, 1, Fault::LostAnswer);
     faults.fail(Operation::Append, 1, 1, Fault::LostRequest);
     let copied = copy_to(&mut source, &mut failing).unwrap();

@@ -1,5 +1,5 @@
-//! Trees with many equal providers, and requests with many equal groups: the time must not depend on
-//! the number of combinations, for which each of these tests would take hours.
+//! Trees with many equal providers, and requests with many equal groups: the time must not grow with the number of
+//! combinations. If it did, each of these tests would take hours.
 
 use std::collections::BTreeSet;
 
@@ -191,6 +191,7 @@ fn a_class_of_two_groups_counts_once_for_each() {
     let state = build(&mut fleet);
     let mut query = devices(GroupPolicy::Isolate, [1]);
     query.groups[0].resources.push(("VGPU".into(), 1));
+    // The first candidate takes both amounts of `VGPU` from the first device, in one allocation of 2.
     let amounts: Vec<Vec<u32>> = find_candidates(&state, &query)
         .unwrap()
         .iter()
