@@ -23,11 +23,11 @@ impl<T> Default for Ring<T> {
 impl<T: Copy> Ring<T> {
     /// An empty ring whose position is beyond this one, so that a reader that was there has missed something.
     pub(crate) fn beyond(position: u64) -> Self {
-        let turn = ENTRIES_MAX as u64;
+        let capacity = ENTRIES_MAX as u64;
         Self {
             entries: Vec::new(),
             // A multiple of the capacity, so that the first entry is put at index 0.
-            count: (position / turn + 1) * turn,
+            count: (position / capacity + 1) * capacity,
         }
     }
 

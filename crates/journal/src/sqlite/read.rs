@@ -63,6 +63,7 @@ impl SqliteJournal {
     }
 
     fn find_end_before(&self, from: u64) -> rusqlite::Result<(LogEnd, Option<i64>)> {
+        // One read transaction, so that all queries see the same content.
         let view = self.connection.unchecked_transaction()?;
         let time_column = match open::has_times(&view)? {
             true => "appended_at",
@@ -108,6 +109,7 @@ impl SqliteJournal {
     ) -> Result<(), JournalError> {
         let path = &self.store.directory;
         let sqlite = |error| JournalError::from_sqlite(path, "read", from, error);
+        // One read transaction, so that all queries see the same content.
         let view = self.connection.transaction().map_err(sqlite)?;
         let missing = |first, last| JournalError::Missing {
             path: path.clone(),

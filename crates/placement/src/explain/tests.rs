@@ -52,8 +52,8 @@ fn to_own_types(query: other::CandidateQuery) -> CandidateQuery {
     }
 }
 
-/// The constraints of a query that one root can and cannot serve.
-struct RootReference {
+/// Which constraints of a query one root can and cannot serve, as the definition of an explanation predicts it.
+struct PredictedRoot {
     root: ProviderId,
     /// Whether the root is a flat host without sharing providers in reach, for which constraints are independent.
     is_flat: bool,
@@ -64,7 +64,7 @@ struct RootReference {
     failed_at: usize,
 }
 
-fn reference_roots(state: &State, table: &ConstraintTable<'_>) -> Vec<RootReference> {
+fn predicted_roots(state: &State, table: &ConstraintTable<'_>) -> Vec<PredictedRoot> {
     let resolved = &table.constraint_list.resolved;
     let roots = state.roots().iter().map(ProviderId);
     let evaluate = |root: ProviderId| {
@@ -90,21 +90,21 @@ fn reference_roots(state: &State, table: &ConstraintTable<'_>) -> Vec<RootRefere
         let failed_alone: Vec<usize> = (0..resolved.len())
             .filter(|index| !serves_alone(index))
             .collect();
-        let mut reference = RootReference {
+        let mut predicted = PredictedRoot {
             root,
             is_flat,
             failed_alone,
             failed_at: 0,
         };
-        let fits = |length: &usize| reference.serves(table, |index| index < *length);
+        let fits = |length: &usize| predicted.serves(table, |index| index < *length);
         let shortest_failing = (1..=resolved.len()).find(|length| !fits(length));
-        reference.failed_at = shortest_failing.map_or(resolved.len(), |length| length - 1);
-        reference
+        predicted.failed_at = shortest_failing.map_or(resolved.len(), |length| length - 1);
+        predicted
     };
     roots.map(evaluate).collect()
 }
 
-impl RootReference {
+impl PredictedRoot {
     fn serves(&self, table: &ConstraintTable<'_>, includes: impl Fn(usize) -> bool) -> bool {
         if self.is_flat {
             return !self.failed_alone.iter().any(|index| includes(*index));
@@ -117,18 +117,18 @@ fn serves(table: &ConstraintTable<'_>, root: ProviderId, includes: impl Fn(usize
     (table.relaxed(includes)).is_some_and(|mut relaxed| relaxed.root_fits(root))
 }
 
-/// The near misses, nearest first, each with its first root.
-fn reference_near_misses(
+/// The near misses that the definition predicts, nearest first, each with its first root.
+fn predicted_near_misses(
     state: &State,
     table: &ConstraintTable<'_>,
-    roots: &[RootReference],
+    roots: &[PredictedRoot],
 ) -> Vec<NearMiss> {
     let resolved = &table.constraint_list.resolved;
-    let fails_only_together = |reference: &&RootReference| {
-        reference.failed_alone.is_empty() && reference.failed_at < resolved.len()
+    let fails_only_together = |predicted: &&PredictedRoot| {
+        predicted.failed_alone.is_empty() && predicted.failed_at < resolved.len()
     };
-    let counts = (roots.iter()).map(|reference| match reference.failed_alone.len() {
-        0 if fails_only_together(&reference) => 1,
+    let counts = (roots.iter()).map(|predicted| match predicted.failed_alone.len() {
+        0 if fails_only_together(&predicted) => 1,
         count => count,
     });
     let Some(fewest) = counts.filter(|count| *count > 0).min() else {
@@ -146,10 +146,10 @@ fn reference_near_misses(
         shortfalls.min().expect("a tree has a root")
     };
     let mut found: Vec<(i64, NearMiss)> = Vec::new();
-    for reference in roots {
-        let shortfalls: Vec<(usize, Shortfall)> = if fewest == 1 && fails_only_together(&reference)
+    for predicted in roots {
+        let shortfalls: Vec<(usize, Shortfall)> = if fewest == 1 && fails_only_together(&predicted)
         {
-            let without = |dropped: &usize| reference.serves(table, |index| index != *dropped);
+            let without = |dropped: &usize| predicted.serves(table, |index| index != *dropped);
             let Some(dropped) = (0..resolved.len()).find(without) else {
                 continue;
             };
@@ -158,10 +158,10 @@ fn reference_near_misses(
                 _ => Shortfall::Condition,
             };
             vec![(dropped, shortfall)]
-        } else if reference.failed_alone.len() == fewest {
-            let failed = reference.failed_alone.iter();
+        } else if predicted.failed_alone.len() == fewest {
+            let failed = predicted.failed_alone.iter();
             failed
-                .map(|index| (*index, shortfall(reference.root, *index)))
+                .map(|index| (*index, shortfall(predicted.root, *index)))
                 .collect()
         } else {
             continue;
@@ -177,7 +177,7 @@ fn reference_near_misses(
                     .map(|(index, shortfall)| shortfall.distance(&resolved[*index]));
                 let miss = NearMiss {
                     roots: 1,
-                    example: reference.root,
+                    example: predicted.root,
                     shortfalls: shortfalls.clone(),
                 };
                 found.push((distance.sum(), miss));
@@ -190,13 +190,13 @@ fn reference_near_misses(
 }
 
 /// The minimum number of constraints that together exclude all roots, found by trying all sets.
-fn reference_smallest(table: &ConstraintTable<'_>, roots: &[RootReference]) -> Option<usize> {
+fn predicted_smallest(table: &ConstraintTable<'_>, roots: &[PredictedRoot]) -> Option<usize> {
     let count = table.constraint_list.resolved.len();
     let leaves_nothing = |set: &u32| {
         let includes = |index: usize| set >> index & 1 == 1;
         roots
             .iter()
-            .all(|reference| !reference.serves(table, includes))
+            .all(|predicted| !predicted.serves(table, includes))
     };
     let sets = (0u32..1 << count).filter(leaves_nothing);
     sets.map(|set| set.count_ones() as usize).min()
@@ -211,23 +211,23 @@ fn check(state: &State, query: &CandidateQuery) -> Result<(), TestCaseError> {
     };
     let fleet_index = FleetIndex::new(state);
     let table = ConstraintTable::new(state, query, &constraint_list, &fleet_index);
-    let roots = reference_roots(state, &table);
+    let roots = predicted_roots(state, &table);
     let count = constraint_list.resolved.len();
     prop_assert!(explanation.is_exact && explanation.unsearched == 0);
     prop_assert_eq!(explanation.roots, roots.len());
     prop_assert!(serving.unknown.iter().all(|word| *word == 0));
-    for reference in roots.iter().take(ROOTS_CHECKED) {
-        let failed = first_failed(state, query, reference.root).unwrap();
+    for predicted in roots.iter().take(ROOTS_CHECKED) {
+        let failed = first_failed(state, query, predicted.root).unwrap();
         prop_assert_eq!(
             failed.as_ref(),
-            constraint_list.constraints.get(reference.failed_at)
+            constraint_list.constraints.get(predicted.failed_at)
         );
     }
-    for reference in &roots {
+    for predicted in &roots {
         let is_left =
-            serving.roots[reference.root.index() / 64] >> (reference.root.0 % 64) & 1 == 1;
-        let serves_all = reference.failed_at == count;
-        prop_assert_eq!(is_left, serves_all, "{:?}", reference.root);
+            serving.roots[predicted.root.index() / 64] >> (predicted.root.0 % 64) & 1 == 1;
+        let serves_all = predicted.failed_at == count;
+        prop_assert_eq!(is_left, serves_all, "{:?}", predicted.root);
     }
     prop_assert_eq!(
         explanation.left,
@@ -248,21 +248,21 @@ fn check(state: &State, query: &CandidateQuery) -> Result<(), TestCaseError> {
     }
     prop_assert_eq!(
         explanation.near_misses,
-        reference_near_misses(state, &table, &roots)
+        predicted_near_misses(state, &table, &roots)
     );
     if let Some(set) = &explanation.smallest {
         let includes = |index: usize| set.contains(&index);
-        for reference in &roots {
-            let is_left = reference.serves(&table, includes);
+        for predicted in &roots {
+            let is_left = predicted.serves(&table, includes);
             prop_assert!(
                 !is_left,
                 "{:?} is left by {set:?} of {:?}",
-                reference.root,
+                predicted.root,
                 constraint_list.resolved
             );
         }
         if count <= 7 {
-            prop_assert_eq!(Some(set.len()), reference_smallest(&table, &roots));
+            prop_assert_eq!(Some(set.len()), predicted_smallest(&table, &roots));
         }
     } else {
         prop_assert!(explanation.left > 0);
@@ -287,7 +287,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn explanations_of_mixed_fleets_agree_with_the_reference(
+    fn explanations_of_mixed_fleets_agree_with_their_definition(
         fleets in prop::collection::vec(any_fleet(), 1..40),
         query in any_query(),
     ) {
@@ -295,7 +295,7 @@ proptest! {
     }
 
     #[test]
-    fn explanations_of_device_trees_agree_with_the_reference(
+    fn explanations_of_device_trees_agree_with_their_definition(
         fleets in prop::collection::vec(device_tree(), 1..12),
         query in device_query(),
     ) {
