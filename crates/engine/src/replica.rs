@@ -72,7 +72,7 @@ impl<M: Machine> Replica<M> {
         }
     }
 
-    /// Queues a command of another replica. `None` if this replica does not lead in `epoch`.
+    /// Queues a command of another replica. `None` if this replica does not lead in `epoch`, or the engine was dropped.
     #[allow(
         clippy::type_complexity,
         reason = "the reply's channel, or why there is none"

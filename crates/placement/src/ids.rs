@@ -134,7 +134,7 @@ impl<'de> Deserialize<'de> for ConsumerUuid {
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// The moment so many seconds after 1970-01-01T00:00:00Z.
+    /// The moment this many seconds after 1970-01-01T00:00:00Z.
     #[must_use]
     pub fn from_seconds(seconds: i64) -> Self {
         Self(seconds.saturating_mul(1_000_000))

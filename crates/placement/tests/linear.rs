@@ -264,6 +264,7 @@ fn reshapes_of_many_providers() {
 #[test]
 fn lists_of_many_aggregates() {
     let work = |count: u32| {
+        // Lists of different kinds have no aggregate in common.
         let list = |kind: u32| {
             let uuid = |number| Uuid::from_u128(u128::from(kind) << 64 | u128::from(number));
             Command::SetAggregates {

@@ -12,8 +12,8 @@ use crate::private;
 /// The suffix of the name of a backup that is being written.
 pub const PARTIAL_SUFFIX: &str = ".partial";
 
-/// The number of bytes between two fsyncs. The disk writes them before the fsync of a service's append, so the append
-/// never waits for more than these.
+/// The number of bytes between two fsyncs. An append of the service may have to wait until the disk has written the
+/// bytes that are not synced yet, so these are kept few.
 const SYNC_BYTES: usize = 4 << 20;
 /// Small sections are buffered until they have this size together.
 const WRITE_BYTES: usize = 256 << 10;

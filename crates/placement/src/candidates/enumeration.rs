@@ -364,7 +364,7 @@ impl Enumeration {
         }
     }
 
-    /// Opens a search for each tree of the first round, which is usually enough alone. False when no steps are left.
+    /// Opens a search for each tree, only now because one round is usually enough. False when no steps are left.
     fn open_searches(
         &mut self,
         plan: &Plan<'_>,

@@ -244,6 +244,7 @@ impl ConstraintList {
         Ok(())
     }
 
+    /// Adds the constraints between several groups, or between several providers.
     fn add_relations(&mut self, state: &State, query: &CandidateQuery) -> Result<(), QueryRefusal> {
         let mut totals: Vec<(&String, i64, usize)> = Vec::new();
         for (class, amount) in query.groups.iter().flat_map(|group| &group.resources) {

@@ -77,6 +77,7 @@ impl<'a> RelaxedQuery<'a> {
                 .flat
                 .fits_without(&self.plan, root, taken);
         }
+        // Without variables only the root has conditions, which `classify` has tested.
         root_mask.trees != 0
             && (self.plan.variables.is_empty()
                 || self.search.open(
