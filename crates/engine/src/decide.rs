@@ -91,6 +91,7 @@ impl<M: Machine> Decider<M> {
         is_enough
     }
 
+    /// Decides one command. If it makes changes, they are applied, and its record is added to the batch.
     fn decide_one(
         &mut self,
         state: &mut State<M>,

@@ -303,6 +303,7 @@ async fn yield_to_other_tasks() {
     .await;
 }
 
+/// The schedule right after a recovery.
 fn initial_schedule<M>(recovered: &Recovered<M>) -> SnapshotSchedule {
     SnapshotSchedule {
         snapshot_sequence: recovered.snapshot,
@@ -313,6 +314,7 @@ fn initial_schedule<M>(recovered: &Recovered<M>) -> SnapshotSchedule {
     }
 }
 
+/// Starts the threads of an engine.
 fn start<M: Machine>(
     shared: &Arc<Shared<M>>,
     journal: Box<dyn Journal>,

@@ -45,6 +45,7 @@ impl EntryChunk {
         self.first + self.ends.len() as u64
     }
 
+    /// The approximate memory that the chunk takes.
     pub(crate) fn bytes(&self) -> usize {
         CHUNK_OVERHEAD_BYTES + self.buffer.len() + self.ends.len() * size_of::<usize>()
     }

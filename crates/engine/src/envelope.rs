@@ -145,6 +145,7 @@ pub(crate) fn begin_leader(note: &LeaderNote<'_>, out: &mut Vec<u8>) {
     begin(KIND_LEADER, &parts, out);
 }
 
+/// Writes an envelope of a kind. The record that it belongs to has to follow.
 fn begin(kind: u8, data: &[&[u8]], out: &mut Vec<u8>) {
     let length: usize = data.iter().map(|part| part.len()).sum();
     // At most `ADDRESS_BYTES_MAX` and some numbers.

@@ -139,6 +139,7 @@ fn read_and_apply<M: Machine>(
     apply(shared, chunk)
 }
 
+/// Applies entries, and answers those commands of this replica whose outcome they show.
 fn apply<M: Machine>(shared: &Shared<M>, chunk: EntryChunk) -> Result<(), StoreError> {
     if chunk.is_empty() {
         return Ok(());

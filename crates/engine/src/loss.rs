@@ -107,6 +107,7 @@ fn wait_for_requests<M: Machine>(shared: &Shared<M>) {
     }
 }
 
+/// Answers the requests to append the lost entries again.
 fn answer_requests<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) {
     let requests = std::mem::take(&mut *shared.lost.requests.lock());
     for request in requests {

@@ -199,6 +199,7 @@ impl Past {
         Ok(())
     }
 
+    /// Rebuilds a state that [`Self::check_held`] has found to be held.
     fn rebuild_held<M: Machine>(
         &mut self,
         sequence: u64,

@@ -149,6 +149,7 @@ fn is_stop(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Stopped>())
 }
 
+/// Loads the state from the snapshot at an entry.
 fn load<M: Machine>(
     journal: &mut dyn Journal,
     sequence: u64,
@@ -196,6 +197,7 @@ pub(crate) fn replay<M: Machine>(
     Ok(())
 }
 
+/// Applies the entries of one read of the journal.
 fn replay_chunk<M: Machine>(
     journal: &mut dyn Journal,
     recovered: &mut Recovered<M>,

@@ -237,6 +237,7 @@ pub struct ReplicaStatus {
 }
 
 impl<M: Machine> CommandReply<M> {
+    /// What the replica that handed the command over is told.
     fn into_forward_reply(self) -> ForwardReply {
         match (self.answer, self.sequence) {
             (Ok(_), Some(sequence)) => ForwardReply::Entry(sequence),

@@ -71,6 +71,7 @@ pub(crate) fn run<M: Machine>(
     }
 }
 
+/// Makes a snapshot of the state after the last durable entry, unless there is one, and trims the journal.
 fn make_snapshot<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
@@ -105,6 +106,7 @@ fn make_snapshot<M: Machine>(
     })
 }
 
+/// Builds the state after the entry `target`, and writes it as a snapshot.
 fn write_snapshot<M: Machine>(
     journal: &mut dyn Journal,
     target: u64,

@@ -90,6 +90,7 @@ impl<'a, T> Throttled<'a, T> {
         }
     }
 
+    /// Counts bytes that were transferred, and pauses after enough of them.
     fn count(&mut self, bytes: usize) -> io::Result<()> {
         self.bytes_since_pause += bytes;
         if self.bytes_since_pause >= BYTES_PER_PAUSE {

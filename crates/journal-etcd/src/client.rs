@@ -273,6 +273,7 @@ struct Connections {
 }
 
 impl Connections {
+    /// Sends a request to one member after the other, as long as `repeat` allows.
     async fn run(&self, call: &Call, repeat: Repeat) -> Result<Response, Failure> {
         let started = Instant::now();
         let time_max = match repeat {
@@ -362,6 +363,7 @@ impl Connections {
         }
     }
 
+    /// Sends a request to a member, and waits for the response without a time-out.
     async fn send(&self, index: usize, call: &Call) -> Result<Response, Status> {
         let channel = self.members[index].channel.lock().clone();
         Ok(match call {
@@ -385,6 +387,7 @@ impl Connections {
         })
     }
 
+    /// A request with the token of the user, if there is one.
     fn with_token<R>(&self, message: R) -> Request<R> {
         let mut request = Request::new(message);
         if let Some(token) = &*self.token.lock() {
@@ -426,6 +429,7 @@ impl Connections {
         }
     }
 
+    /// Gets a new token from a member. False if the cluster has no authentication.
     async fn authenticate_at(
         &self,
         index: usize,

@@ -145,6 +145,7 @@ fn check_member(
     Ok(())
 }
 
+/// Reads the head. Creates the store if no key has its prefix.
 fn find_or_create(store: &Store) -> Result<KnownHead, JournalError> {
     let keys = &store.keys;
     loop {

@@ -21,6 +21,7 @@ pub(crate) enum RowError {
     Bad,
 }
 
+/// A value: a frame around a body.
 fn frame(kind: u8, body: &[&[u8]]) -> Bytes {
     let bytes: usize = body.iter().map(|part| part.len()).sum();
     let mut row = Vec::with_capacity(FRAME_BYTES + bytes);
@@ -31,6 +32,7 @@ fn frame(kind: u8, body: &[&[u8]]) -> Bytes {
     row.into()
 }
 
+/// The checksum in the frame of a value.
 fn frame_crc(row: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&row[..4]);
@@ -79,6 +81,7 @@ impl Fields<'_> {
     }
 }
 
+/// The form of the end of a log in a value; read by [`read_end`].
 fn end_bytes(end: &LogEnd) -> [u8; 20] {
     let mut bytes = [0; 20];
     bytes[..8].copy_from_slice(&end.last.to_le_bytes());
@@ -224,6 +227,7 @@ impl BatchHeader {
         Self::fields(&body).map(|(header, _)| header)
     }
 
+    /// The header in the body of a value, and the rest of the body.
     fn fields(body: &Bytes) -> Option<(Self, Bytes)> {
         let mut fields = Fields(body);
         let header = Self {

@@ -120,6 +120,7 @@ impl Store {
         self.known_head(kv::one(ranges.next()))
     }
 
+    /// The head in the key that was read; an error if the key does not exist.
     pub(crate) fn known_head(&self, found: Option<KeyValue>) -> Result<KnownHead, JournalError> {
         let found = found.ok_or_else(|| JournalError::NotFound { path: self.path() })?;
         let head = Head::decode(&found.value).map_err(|error| self.row_error(error, "head"))?;

@@ -233,6 +233,7 @@ fn append(target: &mut dyn Journal, next: u64, records: &[Vec<u8>]) -> Result<()
     }
 }
 
+/// Finds out the outcome of an append, in several attempts.
 fn resolve(target: &mut dyn Journal) -> Result<Resolution, JournalError> {
     for _ in 1..RESOLVE_ATTEMPTS {
         if let Ok(resolution) = target.resolve() {

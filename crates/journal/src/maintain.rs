@@ -80,6 +80,7 @@ pub fn verify(
     Ok(verification)
 }
 
+/// Verifies the entries, also those after a damaged or missing batch.
 fn verify_entries(
     journal: &mut dyn Journal,
     first_held: u64,

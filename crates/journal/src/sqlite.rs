@@ -159,6 +159,7 @@ fn trimmed_end(connection: &Connection) -> rusqlite::Result<LogEnd> {
 }
 
 impl SqliteJournal {
+    /// Appends the batch whose records `payload` has in encoded form.
     fn append_payload(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
         let mut write_lock = self.store.lock_for_writing()?;
         let sqlite = self.store.sqlite_error("append");

@@ -53,6 +53,7 @@ impl PlaceNames {
     }
 }
 
+/// Enters a place under a name. A name that is entered for two places stands for several.
 fn add(places: &mut Map<Box<str>, FoundPlace>, name: &str, index: usize) {
     let found = places.entry(name.into()).or_insert(FoundPlace::One(index));
     if *found != FoundPlace::One(index) {

@@ -212,6 +212,7 @@ impl EtcdJournal {
         Err(self.not_kept())
     }
 
+    /// Finds out the outcome of the append that is pending. `NotKept` if none is.
     pub(super) fn resolve_pending(&mut self) -> Result<Resolution, JournalError> {
         let Some(pending) = self.pending.take() else {
             return Ok(Resolution::NotKept);

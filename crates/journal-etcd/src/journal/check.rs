@@ -55,6 +55,8 @@ impl EtcdJournal {
         snapshot::check(&self.store)
     }
 
+    /// Checks that the keys of the batches are well-formed, and that the first one begins right after the trimmed
+    /// entries.
     fn check_batch_keys(&self, trimmed: u64) -> Result<(), JournalError> {
         let store = &self.store;
         let keys = &store.keys;

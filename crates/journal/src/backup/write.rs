@@ -119,6 +119,7 @@ pub fn remove_leftovers(directory: &Path, suffix: &str) -> Result<(), BackupErro
     remove_all_leftovers(directory, suffix)
 }
 
+/// One attempt at a backup, without the snapshots in `skipped`.
 fn try_write(
     store: &mut SqliteJournal,
     options: &BackupOptions<'_>,
@@ -237,6 +238,7 @@ impl Batches {
     }
 }
 
+/// Copies the entries from `from` to `end`.
 fn put_entries(
     store: &mut SqliteJournal,
     from: u64,

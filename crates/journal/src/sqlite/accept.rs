@@ -185,6 +185,7 @@ fn quarantine_database(store: &Store) -> Result<(), JournalError> {
     Ok(())
 }
 
+/// Renames a file with the suffix `.lost`, so that it is not used and not lost.
 fn quarantine(store: &Store, path: &Path) -> Result<(), JournalError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lost");

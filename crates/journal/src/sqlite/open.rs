@@ -331,6 +331,7 @@ fn add_times(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Refuses the database of another program, and that of a newer format.
 fn check_format(store: &Store, connection: &Connection) -> Result<(), JournalError> {
     let not_ours = |reason: &str| JournalError::NotAJournal {
         path: store.directory.clone(),

@@ -101,6 +101,7 @@ impl SqliteJournal {
         Ok(found.and_then(|(last, appended_at)| appended_at.filter(|_| sequence <= last)))
     }
 
+    /// Visits the batches that `select` returns, beginning with the batch that holds the entry `from`.
     fn visit_batches(
         &mut self,
         select: &'static str,

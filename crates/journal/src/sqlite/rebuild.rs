@@ -67,6 +67,7 @@ impl Rebuild {
         })
     }
 
+    /// Inserts a row in the open transaction, or in a new one if none is open.
     fn insert(&mut self, row: &Row<'_>) -> Result<(), JournalError> {
         let sqlite = self.journal.store.sqlite_error("restore");
         let connection = &self.journal.connection;

@@ -69,6 +69,7 @@ impl TreeSearch {
         is_found
     }
 
+    /// The suppliers that may be assigned to a variable now, and are not refuted for it.
     fn open_suppliers(&self, plan: &Plan<'_>, variable: usize, scratch: &Scratch) -> Vec<u32> {
         let refuted_row = plan.variables[variable].symmetry_class * self.suppliers.len();
         self.domains[plan.variables[variable].condition]

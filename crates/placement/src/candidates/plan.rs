@@ -208,6 +208,7 @@ impl<'a> Plan<'a> {
 }
 
 impl CompiledQuery {
+    /// Adds the conditions and the variables of the unsuffixed group: one for each resource class.
     fn add_unsuffixed(&mut self, state: &State, index: usize, group: &ResolvedGroup) {
         self.root.forbid_aggregates(&group.forbidden_aggregates);
         let mut required_traits = SetFilter::default();
@@ -342,6 +343,7 @@ impl CompiledQuery {
     }
 }
 
+/// The condition that the provider of a suffixed group must meet.
 fn suffixed_condition(
     state: &State,
     group: &ResolvedGroup,

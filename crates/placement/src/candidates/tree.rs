@@ -228,6 +228,7 @@ impl TreeSearch {
         }
     }
 
+    /// Adds a provider to the suppliers, if it may serve some condition.
     fn add_supplier(
         &mut self,
         matches: &Matches,

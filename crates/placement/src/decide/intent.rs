@@ -196,6 +196,7 @@ impl IntentBatch<'_> {
         Ok(())
     }
 
+    /// Refuses a host that breaks a rule of the intent, or of its group.
     fn check_rules(
         &self,
         intent: &Intent,

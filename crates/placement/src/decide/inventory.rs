@@ -145,6 +145,7 @@ impl Edit<'_> {
         Outcome::Generation(generation)
     }
 
+    /// Refuses an inventory that reserves more than it may.
     fn check_capacity(&self, class: &str, inventory: &Inventory) -> Result<(), Refusal> {
         let capacity = inventory.capacity();
         let lowest = i64::from(!self.may_reserve_all);

@@ -212,6 +212,7 @@ impl Ledger {
             .try_for_each(|item| self.claim_amount(state, item, inventories))
     }
 
+    /// Claims one amount, or refuses it because it does not fit.
     fn claim_amount(
         &mut self,
         state: &State,

@@ -118,6 +118,7 @@ pub(super) fn delete_class(
     Ok(Outcome::Done)
 }
 
+/// The number of a custom resource class; a standard class is refused.
 fn custom_class(state: &State, name: &str) -> Result<ClassId, Refusal> {
     let id = state.class_id(name).ok_or_else(|| Refusal::ClassNotFound {
         name: name.to_owned(),

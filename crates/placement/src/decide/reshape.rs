@@ -110,6 +110,7 @@ pub(super) fn reshape(
     Ok(Outcome::Done)
 }
 
+/// Resolves the new inventories, after the checks that come first in the reference.
 fn resolve_inventories<'a>(
     state: &'a State,
     replacements: &'a [InventoryReplacement],

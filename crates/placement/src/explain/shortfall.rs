@@ -108,6 +108,7 @@ impl<'a> ClassBlock<'a> {
         (!is_irregular && room >= 0).then(|| (i64::from(max_units[bit]), i64::from(room)))
     }
 
+    /// The shortfall of a provider among the 64 in this constraint.
     fn shortfall(&self, state: &State, slot: u32) -> Shortfall {
         let bit = slot as usize % BLOCK_SLOTS;
         let is_present = (self.columns).is_some_and(|(block, _)| block.present >> bit & 1 == 1);

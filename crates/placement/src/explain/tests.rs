@@ -202,6 +202,7 @@ fn predicted_smallest(table: &ConstraintTable<'_>, roots: &[PredictedRoot]) -> O
     sets.map(|set| set.count_ones() as usize).min()
 }
 
+/// Compares the explanation of a query with what its definition predicts.
 fn check(state: &State, query: &CandidateQuery) -> Result<(), TestCaseError> {
     let (Ok((explanation, serving)), Ok(constraint_list)) = (
         explain_with_serving(state, query),
