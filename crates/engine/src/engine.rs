@@ -44,6 +44,7 @@ impl<M: Machine> Clone for Engine<M> {
 /// The parts that all clones of an engine share.
 struct Inner<M: Machine> {
     shared: Arc<Shared<M>>,
+    /// `None` once the engine has shut down.
     threads: Mutex<Option<Threads>>,
 }
 

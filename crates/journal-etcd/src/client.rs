@@ -268,6 +268,7 @@ struct Connections {
     /// The id of the cluster of the member that answered first; 0 before any has answered.
     cluster_id: AtomicU64,
     user: Option<EtcdUser>,
+    /// The token of the user; `None` before the first authentication, and if the cluster has none.
     token: Mutex<Option<AsciiMetadataValue>>,
     request_timeout: Duration,
 }

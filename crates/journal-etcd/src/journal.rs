@@ -36,9 +36,9 @@ pub struct EtcdJournal {
     known: KnownHead,
     /// The end of the last batch that this handle read, wrote or accepted; the next one has to follow it.
     verified: LogEnd,
-    /// The batch that this handle appended last.
+    /// The batch of the last append, for [`Journal::appended`]; `None` as described there.
     appended: Option<Link>,
-    /// The append whose outcome is not known.
+    /// The append whose outcome is not known; `None` if all outcomes are.
     pending: Option<Box<Pending>>,
 }
 

@@ -215,9 +215,9 @@ pub struct Intent {
     pub project: String,
     /// The user that owns the consumer.
     pub user: String,
-    /// The consumer type, from microversion 1.38 on.
+    /// The consumer type. Without one (before microversion 1.38) an existing consumer keeps its type.
     pub consumer_type: Option<String>,
-    /// The group that the consumer joins, whose rules apply to it.
+    /// The group that the consumer joins, whose rules apply to it; `None` if it joins none.
     pub group: Option<Uuid>,
     /// Hard rules relative to other consumers.
     pub rules: Vec<IntentRule>,

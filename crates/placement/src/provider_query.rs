@@ -16,7 +16,7 @@ use crate::state::State;
 /// Source: Placement API reference, "List resource providers".
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProviderQuery {
-    /// The exact name; an empty one filters nothing.
+    /// The exact name. `None` and an empty name filter nothing.
     pub name: Option<String>,
     /// The UUID as the client wrote it: only the canonical form in lower case names a provider.
     pub uuid: Option<String>,

@@ -164,7 +164,7 @@ pub enum Refusal {
         consumer: ConsumerUuid,
         /// The consumer's present generation; `None` if the consumer does not exist.
         actual: Option<u64>,
-        /// The generation that the client gave.
+        /// The generation that the client gave; `None` if it expected that the consumer does not exist.
         given: Option<u64>,
     },
     /// The consumer has no allocations.

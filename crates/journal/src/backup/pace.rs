@@ -8,6 +8,7 @@ const CREDIT_MAX: Duration = Duration::from_millis(50);
 
 /// Limits the number of bytes a second.
 pub(super) struct Pace {
+    /// `None` if there is no limit.
     bytes_per_second: Option<u64>,
     /// When the bytes that were counted so far would be copied at exactly the limit.
     due: Instant,

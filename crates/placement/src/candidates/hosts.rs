@@ -25,7 +25,7 @@ const TREES_BEFORE_MASK: u32 = 64;
 pub struct HostSearch<'a> {
     pub(super) plan: Plan<'a>,
     pub(super) root_selection: Arc<RootSelection>,
-    /// Buffers of a tree search, reused by the next one.
+    /// Buffers of a tree search, reused by the next one; `None` before the first search and during one.
     buffers: RefCell<Option<Box<(TreeSearch, Scratch)>>>,
     /// The number of trees searched so far, up to [`TREES_BEFORE_MASK`].
     searched_trees: Cell<u32>,

@@ -10,7 +10,7 @@ pub struct CandidateQuery {
     /// The groups in the order in which the query first names them: unknown names in a later group are noticed only if
     /// some providers satisfy the groups before it.
     pub groups: Vec<RequestGroup>,
-    /// How the suffixed groups relate to each other.
+    /// How the suffixed groups relate to each other. `None` is as [`GroupPolicy::None`].
     pub group_policy: Option<GroupPolicy>,
     /// Sets of suffixes: one of the providers of each set must be an ancestor of the others.
     pub same_subtree: Vec<Vec<String>>,
@@ -18,7 +18,7 @@ pub struct CandidateQuery {
     pub root_required: Vec<String>,
     /// Traits that the root of the tree must not have.
     pub root_forbidden: Vec<String>,
-    /// The maximum number of candidates in the answer.
+    /// The maximum number of candidates in the answer; `None` if the client gives none.
     pub limit: Option<usize>,
     /// Whether the client knows of nested providers (microversion 1.29): without it no candidate
     /// takes two providers of one tree, and the summaries name only providers in use.
@@ -66,9 +66,10 @@ pub enum GroupPolicy {
 pub struct SearchOptions {
     /// The order in which trees are searched.
     pub strategy: Strategy,
-    /// The maximum number of candidates to generate for any request, whatever its limit.
+    /// The maximum number of candidates to generate for any request, whatever its limit; `None` for no such bound.
     pub max_candidates: Option<usize>,
-    /// Shuffles the order of trees and of variables within them; equal seeds give equal answers.
+    /// Shuffles the order of trees and of variables within them; equal seeds give equal answers. `None`: nothing is
+    /// shuffled.
     pub seed: Option<u64>,
 }
 

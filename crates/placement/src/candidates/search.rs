@@ -23,6 +23,7 @@ const MAX_SLICED_STARTS: u32 = 8;
 /// [`find_candidates`](super::find_candidates).
 pub struct CandidateSearch {
     query: CandidateQuery,
+    /// `None` before the first slice, after a restart, and if no provider can serve the query.
     in_progress: Option<InProgress>,
     /// How often the search was started.
     starts: u32,

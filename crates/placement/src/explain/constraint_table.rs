@@ -37,6 +37,7 @@ pub(super) struct ConstraintTable<'a> {
     pub(super) lineage: &'a Lineage,
     /// The aggregates that have a sharing member, in rising order.
     shared_aggregates: &'a [AggregateId],
+    /// Made when a tree is first searched.
     tree_classes: RefCell<Option<TreeClasses<'a>>>,
     /// The number of tree searches that remain of the budget of this part of the explanation.
     searches_left: Cell<u32>,

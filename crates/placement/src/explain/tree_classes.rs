@@ -80,6 +80,7 @@ pub(super) struct TreeClasses<'a> {
     /// that meet it.
     conditions: Vec<Vec<u64>>,
     contended_classes: Vec<ContendedClass>,
+    /// `None` when no provider shares with another.
     sharing: Option<SharingRelation<'a>>,
     children: Children,
     class_by_key: Map<Key, TreeClass>,
