@@ -43,8 +43,11 @@ const CLAIMS_UNDER_WAY_MAX: usize = 512;
 const WORK_AT_ONCE: usize = 16;
 /// While placements wait for their pace, the interval of checks whether the pace is still limited.
 const PACE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// The most instances of one request that are claimed by one command while the pace is limited:
-/// a claim of a thousand hosts would hold up everybody's commands for more than 10 milliseconds.
+/// The most instances of one request that are claimed by one command, if each of them may be placed without the others.
+/// Hosts for one command are searched in time slices, and each slice begins with a look at all of its instances.
+const CLAIMS_AT_ONCE: usize = 256;
+/// The same while the pace is limited: a claim of a thousand hosts would hold up everybody's commands for more than 10
+/// milliseconds.
 const CLAIMS_AT_ONCE_WHEN_LIMITED: usize = 64;
 
 /// An instance or a move that waits for a host.
@@ -237,7 +240,7 @@ impl Shared {
         let contention = self.scheduler.contention();
         let part_max = match is_pace_limited {
             true => CLAIMS_AT_ONCE_WHEN_LIMITED,
-            false => usize::MAX,
+            false => CLAIMS_AT_ONCE,
         };
         let mut plans = Vec::new();
         let mut rests = Vec::new();

@@ -155,6 +155,7 @@ impl Planner {
         context: &mut PlanContext<'_>,
         instances: &[InstanceId],
     ) -> Option<Box<OngoingPlacement>> {
+        let instances = self.first_part(context, instances);
         let mut waiting = Vec::with_capacity(instances.len());
         let mut not_waiting = Vec::new();
         for instance in instances {
@@ -189,17 +190,9 @@ impl Planner {
                 .rest
                 .push_back(PlanningWork::Builds(others.collect()));
         }
-        let mut instances: Vec<Uuid> = same.iter().map(|(instance, _)| instance.0).collect();
+        let instances: Vec<Uuid> = same.iter().map(|(instance, _)| instance.0).collect();
         let count = instances.len();
         let least = body.min_count.unwrap_or(count).clamp(1, count);
-        let is_divisible = least == 1 && first.group.is_none() && first.rules.is_empty();
-        if is_divisible && count > context.part_max {
-            let others = instances.split_off(context.part_max);
-            let others = others.into_iter().map(InstanceId);
-            context
-                .rest
-                .push_back(PlanningWork::Builds(others.collect()));
-        }
         Some(Box::new(OngoingPlacement {
             span: PlacementSpan::begin_ranking(&first.body, instances.len()),
             placing: Placing::new(Demand {
@@ -211,6 +204,37 @@ impl Planner {
             migration: None,
             project: context.project.to_owned(),
         }))
+    }
+
+    /// The instances that are placed by the next command: all of a reservation, or the first ones if each of them may be
+    /// placed without the others and they are more than one command places. The others are left for a later command.
+    fn first_part<'a>(
+        &mut self,
+        context: &mut PlanContext<'_>,
+        instances: &'a [InstanceId],
+    ) -> &'a [InstanceId] {
+        if instances.len() <= context.part_max {
+            return instances;
+        }
+        let mut specs = instances
+            .iter()
+            .filter_map(|instance| waiting_spec(context.control, *instance));
+        let is_divisible = specs.next().is_some_and(|first| {
+            first.group.is_none()
+                && first.rules.is_empty()
+                && self
+                    .bodies
+                    .read(&first.body)
+                    .is_ok_and(|body| body.min_count == Some(1))
+        });
+        if !is_divisible {
+            return instances;
+        }
+        let (part, others) = instances.split_at(context.part_max);
+        context
+            .rest
+            .push_back(PlanningWork::Builds(others.to_vec()));
+        part
     }
 
     /// Whether a spec has this request.
@@ -230,7 +254,7 @@ impl Planner {
         let migration = ongoing.migration;
         let still_waits = |instance| match migration {
             Some(migration) => moves::waits(control, migration),
-            None => waiting_spec(control, InstanceId(instance)).is_some(),
+            None => waits_for_host(control, InstanceId(instance)),
         };
         let gone = ongoing
             .placing
@@ -329,12 +353,18 @@ pub(crate) fn failure_plan(
     }
 }
 
+/// Whether an instance is to be built and has no host yet.
+fn waits_for_host(control: &ControlState, instance: InstanceId) -> bool {
+    let build = control.conductor.builds().get(&instance);
+    build.is_some_and(|build| build.stage == BuildStage::Waiting)
+}
+
 /// The specification of an instance that waits for a host.
 fn waiting_spec(control: &ControlState, instance: InstanceId) -> Option<&Spec> {
-    let state = &control.conductor;
-    let build = state.builds().get(&instance);
-    build.filter(|build| build.stage == BuildStage::Waiting)?;
-    state.specs().get(&instance)
+    let specs = control.conductor.specs();
+    specs
+        .get(&instance)
+        .filter(|_| waits_for_host(control, instance))
 }
 
 /// The cells that get no new instances.

@@ -28,6 +28,16 @@ impl TimeSlice {
         Self { begun_at: None }
     }
 
+    /// A slice of the same length that begins now. What has to be done again in each slice must not take the time of what
+    /// the slice is for: otherwise a request for a thousand instances would get on by one instance in each slice.
+    #[must_use]
+    pub fn restarted(&self) -> Self {
+        match self.begun_at {
+            Some(_) => Self::begin(),
+            None => Self::endless(),
+        }
+    }
+
     /// Whether the slice is over.
     #[must_use]
     pub fn is_over(&self) -> bool {

@@ -98,7 +98,10 @@ impl ServiceVersions {
         let counts = self.by_cell.get(&cell).into_iter().flatten();
         counts.fold((0, 0), |(all, earlier), (counted, count)| {
             let count = u64::from(*count);
-            (all + count, earlier + if *counted < version { count } else { 0 })
+            (
+                all + count,
+                earlier + if *counted < version { count } else { 0 },
+            )
         })
     }
 

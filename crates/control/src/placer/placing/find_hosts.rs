@@ -94,6 +94,7 @@ impl Placing {
     ) -> Result<SearchResults, SearchRefusal> {
         self.prepare(context)?;
         let mut rehearsal = self.rehearse(context);
+        let slice = slice.restarted();
         let found_count = self.count(|stage| matches!(stage, Stage::Found(_)));
         self.found_count = u32::try_from(found_count).unwrap_or(u32::MAX);
         while let Some(index) = self.open.pop_front() {
