@@ -116,7 +116,6 @@ async fn cached_responses_follow_every_change() {
         ));
     }
     let provider = |number| format!("/resource_providers/{}", uuid(number));
-    // `generation` is that of the consumer; `null` for a new one.
     let claim = |consumer: u64, provider: u64, generation: &str| {
         (
             "PUT",

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use placewright_conductor::super_conductor::Command as ConductorCommand;
 use placewright_control::placer::{
@@ -157,10 +158,7 @@ fn a_host_that_another_instance_fills_is_left_out_and_not_among_the_best() {
 fn instances_whose_host_another_claim_took_between_two_slices_are_no_siblings() {
     let (mut state, mut scheduler) = fleet(&[1, 9, 9]);
     let mut placing = placing(3);
-    let slice = TimeSlice::begin();
-    while !slice.is_over() {
-        std::hint::spin_loop();
-    }
+    let slice = TimeSlice::of(Duration::ZERO);
     let found = search(&mut placing, &mut scheduler, &state, &slice);
     assert_eq!(found, SearchResults::Unfinished);
     assert_eq!(placing.selected_count(), 1);
@@ -188,4 +186,16 @@ fn instances_whose_host_another_claim_took_between_two_slices_are_no_siblings() 
     let rankings = rankings(&mut placing);
     let siblings = [1, 2, 0].map(|number| rankings[&instance(number)].siblings);
     assert_eq!(siblings, [0, 1, 2]);
+}
+
+#[test]
+fn preparing_a_search_takes_none_of_its_time_slice() {
+    let (state, mut scheduler) = fleet(&[9, 9, 9]);
+    let mut placing = placing(3);
+    let slice = TimeSlice::of(Duration::from_millis(200));
+    while !slice.is_over() {
+        std::hint::spin_loop();
+    }
+    let found = search(&mut placing, &mut scheduler, &state, &slice);
+    assert_eq!(found, SearchResults::Ready);
 }

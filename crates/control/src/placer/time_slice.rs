@@ -11,30 +11,41 @@ const LENGTH: Duration = Duration::from_millis(2);
 pub struct TimeSlice {
     /// When the slice began; `None` if it never ends.
     begun_at: Option<Instant>,
+    length: Duration,
 }
 
 impl TimeSlice {
-    /// A slice that begins now.
+    /// A slice of the ordinary length that begins now.
     #[must_use]
     pub fn begin() -> Self {
+        Self::of(LENGTH)
+    }
+
+    /// A slice of this length that begins now. With a length of zero, each slice is over after one step of its work.
+    #[must_use]
+    pub fn of(length: Duration) -> Self {
         Self {
             begun_at: Some(Instant::now()),
+            length,
         }
     }
 
     /// A slice that never ends, for a scheduler that is not shared.
     #[must_use]
     pub fn endless() -> Self {
-        Self { begun_at: None }
+        Self {
+            begun_at: None,
+            length: Duration::MAX,
+        }
     }
 
     /// A slice of the same length that begins now. What has to be done again in each slice must not take the time of what
     /// the slice is for: otherwise a request for a thousand instances would get on by one instance in each slice.
     #[must_use]
     pub fn restarted(&self) -> Self {
-        match self.begun_at {
-            Some(_) => Self::begin(),
-            None => Self::endless(),
+        Self {
+            begun_at: self.begun_at.map(|_| Instant::now()),
+            length: self.length,
         }
     }
 
@@ -42,6 +53,6 @@ impl TimeSlice {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.begun_at
-            .is_some_and(|begun_at| begun_at.elapsed() >= LENGTH)
+            .is_some_and(|begun_at| begun_at.elapsed() >= self.length)
     }
 }
