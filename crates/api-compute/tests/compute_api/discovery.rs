@@ -1,8 +1,6 @@
 //! What the API says of itself to everybody.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod api;
+use crate::api;
 
 use api::Api;
 use placewright_api_compute::ComputeOptions;

@@ -1,8 +1,6 @@
 //! A cell reports a server as active before control has received the cell's reply to the build message.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod api;
+use crate::api;
 
 use std::sync::Arc;
 

@@ -1,11 +1,6 @@
 //! Servers that no host of their cell can build, and that are built in another cell.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
-mod api;
+use crate::api;
 
 use api::Api;
 use placewright_api_compute::ComputeOptions;

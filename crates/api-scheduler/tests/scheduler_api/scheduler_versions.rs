@@ -1,11 +1,6 @@
 //! What compute services of a new version bring is used in a cell as soon as all of its hosts have the version.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
-mod fleet;
+use crate::fleet;
 
 use fleet::{CELL_1, CELL_2, Fleet, host, instance};
 use placewright_api_testing::get;

@@ -1,11 +1,6 @@
 //! `POST /v1/capacity`: how many more instances of a request fit, and what stops the next one.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
-mod fleet;
+use crate::fleet;
 
 use fleet::{Fleet, GROUP, destinations_body, host};
 use serde_json::{Value, json};

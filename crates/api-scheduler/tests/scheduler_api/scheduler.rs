@@ -1,11 +1,6 @@
 //! The scheduler's service: destinations, claims, hosts.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
-mod fleet;
+use crate::fleet;
 use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};

@@ -1,8 +1,6 @@
 //! Quotas of projects: who may set and see them, and which requests they refuse.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod api;
+use crate::api;
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,6 @@
 //! Moves: accepted, carried out, confirmed or reverted, and shown afterwards.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod api;
+use crate::api;
 
 use std::time::Duration;
 

@@ -1,9 +1,7 @@
 //! Limits of requests, users and projects; objects of other projects, which look as if they did not
 //! exist.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod api;
+use crate::api;
 
 use std::time::Duration;
 

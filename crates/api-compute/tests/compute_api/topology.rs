@@ -1,8 +1,6 @@
 //! Topology rules of server groups and of hints, under concurrent claims and moves.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod api;
+use crate::api;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,9 +1,7 @@
 //! Servers from their creation to their deletion: requests that create, show, list, change and
 //! delete them, and those that are refused.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod api;
+use crate::api;
 
 use api::{Api, IMAGE};
 use serde_json::{Value, json};

@@ -1,8 +1,6 @@
 //! Rebuilds from another image: the scheduler is asked whether the host is still feasible.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod api;
+use crate::api;
 
 use std::sync::Arc;
 

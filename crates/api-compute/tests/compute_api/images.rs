@@ -2,12 +2,7 @@
 //! has to fit into the flavor, and that its properties decide about hosts. Also which networks a request may ask for
 //! if control serves the Network API.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
-mod api;
+use crate::api;
 
 use api::{Api, IMAGE};
 use placewright_api_compute::ComputeOptions;

@@ -1,8 +1,6 @@
 //! Topology rules in flavors and in server groups that name servers, and named places as wishes.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod api;
+use crate::api;
 
 use std::collections::BTreeSet;
 

@@ -1,12 +1,7 @@
 //! Requests for many instances: each instance is placed with regard to the others, and all are
 //! claimed at once.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
-mod fleet;
+use crate::fleet;
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,6 @@
 //! Requests to the scheduler API that are not valid: the errors name the field.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
-mod fleet;
+use crate::fleet;
 use fleet::{Fleet, GROUP, RACK_1, RACK_2, destinations_body, instance};
 use placewright_api_testing::{call, get};
 use serde_json::{Value, json};

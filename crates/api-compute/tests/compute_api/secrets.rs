@@ -1,9 +1,7 @@
 //! Passwords and user data: stored in no state in the clear, dropped when they are not needed any
 //! more, shown to administrators.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod api;
+use crate::api;
 
 use api::{Api, IMAGE};
 use placewright_conductor::{InstanceId, Spec};

@@ -1,8 +1,6 @@
 //! Flavors, server groups, aggregates, services and hypervisors, and the key pairs of users.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod api;
+use crate::api;
 
 use std::collections::BTreeSet;
 

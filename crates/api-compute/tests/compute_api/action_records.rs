@@ -1,9 +1,7 @@
 //! A client can follow each action that goes on after its answer: the answer's `Location` and request id lead to the
 //! action's record.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod api;
+use crate::api;
 
 use std::sync::Arc;
 

@@ -1,11 +1,6 @@
 //! Explanations of the scheduler API: of refusals, and of selections on request.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
-mod fleet;
+use crate::fleet;
 use std::sync::Arc;
 
 use fleet::{Fleet, GROUP, destinations_body, host, instance, text};

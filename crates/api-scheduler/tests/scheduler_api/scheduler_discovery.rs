@@ -1,11 +1,6 @@
 //! What the scheduler API says of itself, claims as resources, and brief alternates.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
-mod fleet;
+use crate::fleet;
 
 use fleet::{Fleet, destinations_body, instance};
 use placewright_api_testing::get;

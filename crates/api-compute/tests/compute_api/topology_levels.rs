@@ -1,8 +1,6 @@
 //! What users see of the topology, and which levels and places they may name in rules.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod api;
+use crate::api;
 
 use api::racks::{RACK_HOSTS, active_host_number, start, start_with};
 use api::{Api, ApiResponse, IMAGE};

@@ -1,9 +1,7 @@
 //! The resource requests of ports and the device profiles of flavors: what is refused. What is accepted is in
 //! `crates/cli/tests/mappings.rs`, with an agent and a driver.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod api;
+use crate::api;
 
 use std::sync::Arc;
 
