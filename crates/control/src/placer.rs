@@ -17,7 +17,7 @@
 //!   the instances before it: their weights, rules and resources count at once
 //!   ([`ExpectedPlacement`], [`Rehearsal`]).
 //! - [`claim`] makes the commands. No other module makes any, which
-//!   `crates/control/tests/one_placer.rs` tests.
+//!   `crates/control/tests/control_plane/one_placer.rs` tests.
 //!
 //! [`Rehearsal`]: placewright_placement::Rehearsal
 

@@ -1,10 +1,5 @@
 //! The behaviour of each resource of the API, and the responses to refusals.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
 use placewright_api_testing::{CONSUMER, HOST, OTHER, call, claim, create_host, get, service};
 use placewright_http::HttpOptions;
 

@@ -1,7 +1,5 @@
 //! Limits of the configuration and of Keystone, and instances of a release without quotas.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,8 +1,6 @@
 //! Hosts are ranked, claimed and claimed again in one place: no module but the placer names the
 //! commands that claim, except for those below.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

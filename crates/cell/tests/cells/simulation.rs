@@ -1,9 +1,7 @@
 //! Random requests, faults and restarts through real cells: at the end nothing is lost, stuck or
 //! left over.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod site;
+use crate::site;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

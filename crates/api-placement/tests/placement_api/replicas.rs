@@ -1,10 +1,5 @@
 //! The Placement API of several replicas on one journal.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
 use std::sync::Arc;
 
 use placewright_api_placement::PlacementService;

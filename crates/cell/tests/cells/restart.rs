@@ -1,8 +1,6 @@
 //! Cells and agents that are killed at any moment and come back.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod site;
+use crate::site;
 
 use std::sync::Arc;
 use std::time::Duration;

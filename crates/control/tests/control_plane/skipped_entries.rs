@@ -1,10 +1,5 @@
 //! A replica that was away for so long that the entries it needs next are gone goes on from a snapshot.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
 use placewright_control::{ControlMachine, SchedulerHandle, now, submit_placement};
 use placewright_engine::{Engine, Options};
 use placewright_journal::{Fault, Faults, Faulty, Journal as _, MemoryJournal, Operation};

@@ -1,8 +1,6 @@
 //! Builds and deletes through real cells: whatever fails on the way, nothing is left over.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod site;
+use crate::site;
 
 use placewright_conductor::cell_conductor::VmState;
 use placewright_testing::world::{World, cell, host, instance};

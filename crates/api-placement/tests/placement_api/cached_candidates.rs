@@ -1,10 +1,5 @@
 //! Responses with candidates are the same whether they come from the cache or not.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
 use std::sync::Arc;
 
 use placewright_api_placement::PlacementService;

@@ -1,8 +1,6 @@
 //! Hosts that an operator removes from their cell.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod site;
+use crate::site;
 
 use std::sync::Arc;
 use std::time::Duration;

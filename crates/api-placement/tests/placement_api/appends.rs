@@ -1,10 +1,5 @@
 //! A request waits for the append of its own change, and for no other append.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;

@@ -1,10 +1,5 @@
 //! Placewright's own pages: metrics, health, the OpenAPI document, the change stream.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
 use std::sync::Arc;
 
 use http_body_util::BodyExt as _;

@@ -1,10 +1,5 @@
 //! Which instances replicas count on hosts that have not reported them, when other replicas release and swap claims.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
 use std::sync::Arc;
 
 use placewright_control::destinations::{DestinationsHandle, DestinationsRequest, KeepOptions};

@@ -1,8 +1,6 @@
 //! The events that followers receive: the initial listing, every change, and merged changes when they are slow.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod site;
+use crate::site;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,10 +1,5 @@
 //! An audit's findings are repaired; where that is not possible, the finding says why.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,9 +1,7 @@
 //! Orders that follow from a change are sent to agents only once the change is durable. The journal holds its appends
 //! back, and a test lets them through one by one.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod site;
+use crate::site;
 
 use std::sync::Arc;
 use std::time::Duration;

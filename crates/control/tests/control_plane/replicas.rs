@@ -1,10 +1,5 @@
 //! Control as several replicas on one journal: killed, cut off and handed over while servers are built.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
 use std::time::Duration;
 
 use placewright_conductor::InstanceId;

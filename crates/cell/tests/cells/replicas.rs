@@ -1,9 +1,7 @@
 //! Several replicas of one cell, of which one works: whichever is killed, suspended or replaced, and when, nothing is
 //! lost, stuck or left over.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
-mod site;
+use crate::site;
 
 use std::sync::Arc;
 use std::time::Duration;

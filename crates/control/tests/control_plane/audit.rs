@@ -1,10 +1,5 @@
 //! Inconsistencies are found, and repaired where that is safe.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
 use placewright_conductor::InstanceId;
 use placewright_conductor::cell_conductor::VmState;
 use placewright_control::{Finding, FindingKind, RepairOptions, now, submit_placement};

@@ -1,10 +1,5 @@
 //! From a request to a running instance: with cells and agents, restarts, and cells that go away.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
