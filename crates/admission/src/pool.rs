@@ -14,8 +14,8 @@ pub(crate) struct Hold {
     pub(crate) id: u64,
     /// The project whose request ended.
     pub(crate) project: u64,
-    /// Whether the seat is withheld from all projects until the hold ends. If not, other projects may take it at once;
-    /// until the hold ends it only counts among the seats that the project whose request ended may have.
+    /// Whether the seat is withheld from all projects until the hold ends. If not, other projects may take it at once,
+    /// but until the hold ends it still counts towards the limit of its own project.
     pub(crate) is_from_all: bool,
 }
 

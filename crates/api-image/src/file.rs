@@ -37,8 +37,7 @@ pub(crate) fn check_media_type(headers: &hyper::HeaderMap) -> ApiResult<()> {
 }
 
 /// Begins an upload, and returns the sink for its bytes. `declared` is the length in bytes that the client declared, if
-/// it did. The image, and the bytes of its project's other images, are
-/// checked again when all bytes have arrived.
+/// it did. The image, and the bytes of its project's other images, are checked again when all bytes have arrived.
 ///
 /// # Errors
 ///

@@ -271,8 +271,7 @@ impl CheckLimiter {
 
 impl FailureRecords {
     /// Charges a failure: the key's allowance will be fully recovered one `interval` later than without the failure,
-    /// but
-    /// `debt_max` from now at the latest.
+    /// but `debt_max` from now at the latest.
     fn charge(&mut self, key: Key, now: Instant) {
         let recovered_before = self.failures.get(&key, now).unwrap_or(now);
         let recovered_at = (recovered_before + self.interval).min(now + self.debt_max);

@@ -175,7 +175,7 @@ impl Replay {
         let additional_hosts = fleet.additional_hosts(nodes);
         if additional_hosts > 0 {
             eprintln!(
-                "the installation has {additional_hosts} more hosts than the nodes file: shares are of the file's"
+                "the installation has {additional_hosts} more hosts than the nodes file: percentages are of the capacity of the hosts in the file"
             );
         }
         let plans = self.plans(&api, tasks).await?;

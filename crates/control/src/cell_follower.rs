@@ -46,7 +46,7 @@ pub(crate) struct CellFollower {
     marked_down: Option<bool>,
     last_event: Instant,
     leading: Leading,
-    /// The epoch of this process for which [`Self::catch_up`] was done last: the follower has submitted every command
+    /// The epoch of this process for which [`Self::catch_up`] was done last, or in which this was created: the follower has submitted every command
     /// that the cell's events call for. `None` if another replica led then; a replica that does not lead submits none.
     caught_up: Option<u64>,
 }

@@ -46,8 +46,8 @@ const PACE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// The most instances of one request that are claimed by one command, if each of them may be placed without the others.
 /// Hosts for one command are searched in time slices, and each slice begins with a look at all of its instances.
 const CLAIMS_AT_ONCE: usize = 256;
-/// The same while the pace is limited: a claim of a thousand hosts would hold up everybody's commands for more than 10
-/// milliseconds.
+/// The same while the pace is limited: then others wait for their commands, and a claim of a thousand hosts would hold
+/// them up for more than 10 milliseconds.
 const CLAIMS_AT_ONCE_WHEN_LIMITED: usize = 64;
 
 /// An instance or a move that waits for a host.

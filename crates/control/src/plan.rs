@@ -45,6 +45,8 @@ pub(crate) struct OngoingPlacement {
     pub(crate) placing: Placing,
     /// The move that needs the host; `None` for builds.
     pub(crate) migration: Option<MigrationId>,
+    /// The instances of the same reservation that are placed after these.
+    pub(crate) later: Vec<InstanceId>,
     /// The project of the instances.
     pub(crate) project: String,
     /// The span of what is done now, for traces.
@@ -119,6 +121,15 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) rest: &'a mut VecDeque<PlanningWork>,
 }
 
+impl PlanContext<'_> {
+    /// Leaves instances for a later time slice.
+    fn queue_builds(&mut self, instances: Vec<InstanceId>) {
+        if !instances.is_empty() {
+            self.rest.push_back(PlanningWork::Builds(instances));
+        }
+    }
+}
+
 impl Planner {
     /// `scheduler_number` is the number of this scheduler among those that race for the same hosts.
     pub(crate) fn new(options: Options, scheduler_number: usize) -> Self {
@@ -135,7 +146,7 @@ impl Planner {
     pub(crate) fn plan(&mut self, context: &mut PlanContext<'_>, work: PlanningWork) {
         let ongoing = match work {
             PlanningWork::Ongoing(ongoing) => Some(ongoing),
-            PlanningWork::Builds(instances) => self.begin_builds(context, &instances),
+            PlanningWork::Builds(instances) => self.begin_part(context, &instances),
             PlanningWork::Move(migration) => match self.begin_move(context, migration) {
                 Ok(ongoing) => Some(ongoing),
                 Err(plan) => {
@@ -149,13 +160,28 @@ impl Planner {
         }
     }
 
+    /// Begins the placement of the instances of a reservation, or of a part of them. The other ones follow when hosts
+    /// are found for this part, so that the parts of one reservation do not compete.
+    fn begin_part(
+        &mut self,
+        context: &mut PlanContext<'_>,
+        instances: &[InstanceId],
+    ) -> Option<Box<OngoingPlacement>> {
+        let (part, later) = self.split_off_part(context, instances);
+        let mut ongoing = self.begin_builds(context, part);
+        match &mut ongoing {
+            Some(ongoing) => ongoing.later = later.to_vec(),
+            None => context.queue_builds(later.to_vec()),
+        }
+        ongoing
+    }
+
     /// Begins the placement of those instances of a reservation that still wait for a host.
     fn begin_builds(
         &mut self,
         context: &mut PlanContext<'_>,
         instances: &[InstanceId],
     ) -> Option<Box<OngoingPlacement>> {
-        let instances = self.first_part(context, instances);
         let mut waiting = Vec::with_capacity(instances.len());
         let mut not_waiting = Vec::new();
         for instance in instances {
@@ -184,12 +210,8 @@ impl Planner {
             spec.group == first.group
                 && (spec.body.shares_prefix(&first.body) || self.has_request(&body.request, spec))
         });
-        if !others.is_empty() {
-            let others = others.into_iter().map(|(instance, _)| instance);
-            context
-                .rest
-                .push_back(PlanningWork::Builds(others.collect()));
-        }
+        let others = others.into_iter().map(|(instance, _)| instance);
+        context.queue_builds(others.collect());
         let instances: Vec<Uuid> = same.iter().map(|(instance, _)| instance.0).collect();
         let count = instances.len();
         let least = body.min_count.unwrap_or(count).clamp(1, count);
@@ -202,19 +224,20 @@ impl Planner {
                 ..Demand::new(body.request, instances)
             }),
             migration: None,
+            later: Vec::new(),
             project: context.project.to_owned(),
         }))
     }
 
-    /// The instances that are placed by the next command: all of a reservation, or the first ones if each of them may be
-    /// placed without the others and they are more than one command places. The others are left for a later command.
-    fn first_part<'a>(
+    /// Parts the instances of a reservation into those that the next command places, and those that a later one places.
+    /// The second part is empty if the first instance's request has to be placed as a whole, or is small enough.
+    fn split_off_part<'a>(
         &mut self,
-        context: &mut PlanContext<'_>,
+        context: &PlanContext<'_>,
         instances: &'a [InstanceId],
-    ) -> &'a [InstanceId] {
+    ) -> (&'a [InstanceId], &'a [InstanceId]) {
         if instances.len() <= context.part_max {
-            return instances;
+            return (instances, &[]);
         }
         let mut specs = instances
             .iter()
@@ -227,14 +250,10 @@ impl Planner {
                     .read(&first.body)
                     .is_ok_and(|body| body.min_count == Some(1))
         });
-        if !is_divisible {
-            return instances;
+        match is_divisible {
+            true => instances.split_at(context.part_max),
+            false => (instances, &[]),
         }
-        let (part, others) = instances.split_at(context.part_max);
-        context
-            .rest
-            .push_back(PlanningWork::Builds(others.to_vec()));
-        part
     }
 
     /// Whether a spec has this request.
@@ -254,7 +273,7 @@ impl Planner {
         let migration = ongoing.migration;
         let still_waits = |instance| match migration {
             Some(migration) => moves::waits(control, migration),
-            None => waits_for_host(control, InstanceId(instance)),
+            None => waiting_spec(control, InstanceId(instance)).is_some(),
         };
         let gone = ongoing
             .placing
@@ -280,8 +299,13 @@ impl Planner {
             // The record of the ranking, which is kept with each claim, names the entry that the state was read at.
             kept_sequence: Some(context.sequence),
         };
+        let later = std::mem::take(&mut ongoing.later);
         match ongoing.placing.find_hosts(&mut search, context.slice) {
-            Ok(SearchResults::Unfinished) => context.rest.push_back(PlanningWork::Ongoing(ongoing)),
+            Ok(SearchResults::Unfinished) => {
+                ongoing.later = later;
+                context.rest.push_back(PlanningWork::Ongoing(ongoing));
+                return;
+            }
             Ok(results @ (SearchResults::Ready | SearchResults::NothingToClaim)) => {
                 let without_host = ongoing.placing.remove_without_host();
                 if !without_host.is_empty() {
@@ -311,6 +335,7 @@ impl Planner {
                 context.plans.push(plan);
             }
         }
+        context.queue_builds(later);
     }
 
     /// The plan for instances without a feasible host. Nothing fails while hosts may still connect after
@@ -353,18 +378,12 @@ pub(crate) fn failure_plan(
     }
 }
 
-/// Whether an instance is to be built and has no host yet.
-fn waits_for_host(control: &ControlState, instance: InstanceId) -> bool {
-    let build = control.conductor.builds().get(&instance);
-    build.is_some_and(|build| build.stage == BuildStage::Waiting)
-}
-
 /// The specification of an instance that waits for a host.
 fn waiting_spec(control: &ControlState, instance: InstanceId) -> Option<&Spec> {
-    let specs = control.conductor.specs();
-    specs
-        .get(&instance)
-        .filter(|_| waits_for_host(control, instance))
+    let state = &control.conductor;
+    let build = state.builds().get(&instance);
+    build.filter(|build| build.stage == BuildStage::Waiting)?;
+    state.specs().get(&instance)
 }
 
 /// The cells that get no new instances.

@@ -3,7 +3,7 @@
 //!
 //! The state of this process is then ahead of its journal, so nothing that it decides can be appended. The engine
 //! stops: it refuses commands and confirmed reads, and reports which entries are missing. It continues when the journal
-//! has these entries again, because an operator had a process append them that still has them in memory. The engine
+//! has these entries again, because an operator told a process that still has them in memory to append them. The engine
 //! never does that by itself, because the operator may prefer the older state, and start all processes anew.
 
 use std::ops::ControlFlow;
@@ -42,6 +42,7 @@ pub(crate) fn wait_while_lost<M: Machine>(shared: &Shared<M>, journal: &mut dyn 
         match find_loss(shared, journal) {
             Ok(None) => {
                 lost.is_suspected.store(false, Ordering::Release);
+                // The other handles of the journal have to accept its present end, too.
                 lost.accepted_ends.fetch_add(1, Ordering::AcqRel);
                 if lost.known.borrow().is_some() {
                     lost.set(None);
@@ -74,6 +75,7 @@ fn refuse_commands<M: Machine>(shared: &Shared<M>) {
         return;
     };
     let reason = Arc::new(error);
+    // The second thread is the one that decides ahead of the writer (`writer.rs`).
     wait_for_second_thread(shared);
     let undone = {
         let mut state = shared.state.write();
@@ -101,6 +103,7 @@ fn wait_for_requests<M: Machine>(shared: &Shared<M>) {
     let until = Instant::now() + CHECK_INTERVAL;
     let mut queue = shared.queue.lock();
     if queue.waiting.is_empty() && !queue.is_closed && shared.lost.requests.lock().is_empty() {
+        // The writer is woken when this number of commands waits.
         queue.writer_wakes_at = 1;
         shared.writer_wake.wait_until(&mut queue, until);
         queue.writer_wakes_at = 0;
@@ -127,11 +130,13 @@ fn find_loss<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
 ) -> Result<Option<Loss>, StoreError> {
+    // From here on this handle accepts the journal's present end.
     let end = journal.take_end()?;
     let last = shared.durable();
     let first_in_memory = shared.recent.read().first().filter(|first| *first <= last);
     let replaced = first_replaced(shared, journal, end.min(last))?;
-    // A journal that does not end too early may still have other entries. Only an entry in memory can show that.
+    // Even if the journal is long enough, it may have other entries in place of those that were applied. If no entry is
+    // left in memory, there is nothing to compare them with, and the last one counts as replaced.
     let is_decidable = first_in_memory.is_some() || end < last;
     let first = match replaced {
         Some(first) => first,

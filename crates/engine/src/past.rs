@@ -164,8 +164,9 @@ impl Past {
     }
 
     /// Rebuilds the state after an entry. Blocks, as long as the limits allow. `kept` is a state that was rebuilt
-    /// earlier. The rebuild begins with it if it is before the entry and not before the nearest snapshot. Otherwise
-    /// `kept` is dropped first, so that no two rebuilt states are in memory at once.
+    /// earlier. The rebuild begins with it if it is not after the entry and not before the nearest snapshot, and if the
+    /// journal has not lost entries since. Otherwise `kept` is dropped first, so that no two rebuilt states are in
+    /// memory at once.
     ///
     /// # Errors
     /// See [`PastError`].

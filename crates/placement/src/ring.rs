@@ -7,7 +7,7 @@ const ENTRIES_MAX: usize = 1 << 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Ring<T> {
     entries: Vec<T>,
-    /// The number of entries that were ever added.
+    /// The position of the next entry: the position at which the ring began, plus the number of entries added since.
     count: u64,
 }
 

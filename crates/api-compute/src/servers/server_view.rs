@@ -23,7 +23,7 @@ pub(crate) struct ServerView<'s> {
     /// The specification that control has stored. [`Self::spec`] is the one that is shown.
     pub(crate) stored_spec: &'s Spec,
     pub(crate) labels: Option<&'s Labels>,
-    /// The build request; `None` as soon as control has the cell's answer that the build has ended.
+    /// The build request; `None` as soon as control has the cell's answer that it has accepted the instance.
     build: Option<&'s BuildRequest>,
     /// The rebuild under way, if there is one.
     pub(crate) rebuild: Option<&'s Rebuild>,

@@ -1,5 +1,5 @@
-//! The compute API through its service, with a control plane and a cell in memory. All of it is one test program, because
-//! each further one would take seconds to build.
+//! The compute API through its service, with a control plane and a cell in memory. All of it is one test program,
+//! because each further one would take seconds to build.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 

@@ -1,5 +1,5 @@
-//! Placement's API through its service. All of it is one test program, because each further one would take
-//! seconds to build.
+//! Placement's API through its service. All of it is one test program, because each further one would take seconds to
+//! build.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 

@@ -1,5 +1,5 @@
-//! The scheduler's API through its service, on small fleets. All of it is one test program, because each further one would
-//! take seconds to build.
+//! The scheduler's API through its service, on small fleets. All of it is one test program, because each further one
+//! would take seconds to build.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 

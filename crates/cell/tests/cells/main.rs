@@ -1,5 +1,5 @@
-//! Cells with agents and control, on a simulated network. All of it is one test program, because each further one would take
-//! seconds to build.
+//! Cells with agents and control, on a simulated network. All of it is one test program, because each further one
+//! would take seconds to build.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 

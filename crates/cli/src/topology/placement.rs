@@ -39,7 +39,7 @@ pub(super) struct Placement<'a> {
 }
 
 impl<'a> Placement<'a> {
-    /// A client for these servers, which sends this token. It uses the TLS that `placewright_client::Client::new` sets up.
+    /// A client for the Placement API at the address in these arguments, which sends this token.
     pub(super) fn new(servers: &'a Servers, token: Secret) -> Self {
         Self {
             http: reqwest::Client::new(),

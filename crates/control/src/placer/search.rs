@@ -81,7 +81,7 @@ pub struct CandidatesFound {
     pub basis: Option<Basis>,
     /// The number of hosts that were ranked.
     pub ranked: usize,
-    /// Whether hosts were left out because their cells are to be avoided, and hosts of other cells are feasible.
+    /// Whether the hosts of cells that are to be avoided were not searched, because hosts of other cells are feasible.
     pub has_avoided_cells: bool,
 }
 

@@ -39,8 +39,8 @@ impl TimeSlice {
         }
     }
 
-    /// A slice of the same length that begins now. What has to be done again in each slice must not take the time of what
-    /// the slice is for: otherwise a request for a thousand instances would get on by one instance in each slice.
+    /// A slice of the same length that begins now. What has to be done again in each slice must not take the time of
+    /// what the slice is for: otherwise a request for a thousand instances would get on by one instance in each slice.
     #[must_use]
     pub fn restarted(&self) -> Self {
         Self {

@@ -72,6 +72,7 @@ impl Planner {
                 ..Demand::new(request, vec![row.instance.0])
             }),
             migration: Some(migration),
+            later: Vec::new(),
             // No spans are recorded for moves.
             span: PlacementSpan::default(),
             project: context.project.to_owned(),

@@ -1,5 +1,5 @@
-//! The running control plane, with an engine in memory. All of it is one test program, because each further one would take
-//! seconds to build.
+//! The running control plane, with an engine in memory. All of it is one test program, because each further one would
+//! take seconds to build.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 

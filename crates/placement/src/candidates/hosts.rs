@@ -18,7 +18,7 @@ use crate::ids::{ClassId, ProviderId};
 use crate::state::State;
 
 /// After this many trees were searched, the set of trees that can be feasible at all, because they have a provider for
-/// each variable, is computed once. From then on only these trees are searched.
+/// each condition, is computed once. From then on only these trees are searched.
 const TREES_BEFORE_MASK: u32 = 64;
 
 /// A prepared query that can be evaluated host by host.
@@ -43,8 +43,8 @@ pub struct PreparedQuery {
 }
 
 impl PreparedQuery {
-    /// Binds the prepared query to the current state. `None` if its names or the topology changed
-    /// and it has to be prepared anew.
+    /// Binds the prepared query to the current state. `None` if it has to be prepared anew, because the
+    /// structure changed (names, traits, trees) or providers began to share.
     #[must_use]
     pub fn resume<'a>(&self, state: &'a State) -> Option<HostSearch<'a>> {
         let is_current = self.structure_version == state.tree_changes().structure_version()

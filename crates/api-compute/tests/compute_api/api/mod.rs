@@ -1,10 +1,6 @@
 //! The compute API of an installation in memory, called without sockets.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test uses another part of it"
-)]
+#![allow(unreachable_pub, reason = "only this test program uses it")]
 
 pub mod racks;
 pub mod test_cell;

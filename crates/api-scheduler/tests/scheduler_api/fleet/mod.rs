@@ -1,5 +1,4 @@
 //! A fleet with the Placement API and the scheduler API, and the requests that tests send to them.
-#![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(
     clippy::unwrap_used,
     reason = "a helper that fails is a test that fails"

@@ -1,11 +1,7 @@
 //! A small installation: real cells, with control and agents in memory. Control and agents are those of the simulated
 //! world that the conductors' own tests use, which also checks that nothing is lost or left over.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test uses another part of the site"
-)]
+#![allow(unreachable_pub, reason = "only this test program uses it")]
 
 pub mod replicas;
 pub mod requests;

@@ -6,7 +6,7 @@ use crate::bench::seeds::page::Section;
 use crate::bench::seeds::plot::{Axis, Plot};
 use crate::bench::targets::{TargetedFigure, at_most};
 
-/// Target: the longest time of a page, in milliseconds: the stated time-out of a list.
+/// Target: no page takes longer than this, in milliseconds.
 const PAGE_MS: f64 = 1_000.0;
 
 /// Writes the section, and compares the figures with the targets.
