@@ -315,3 +315,22 @@ impl VmStates for Views {
         Some(self.instance(mapping.cell?, instance(number))?.vm_state)
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_for_more_servers_than_one_command_places_fills_the_hosts() {
+    let mut site = small_site().await;
+    // The 12 hosts have room for 192 of these instances, and one command places 256 at most.
+    let body =
+        r#"{"request": {"flavor": {"vcpus": 1, "memory_mb": 512, "root_gb": 1}}, "min_count": 1}"#;
+    site.create_with(0..600, body).await;
+    site.until("all ended", |control, _| {
+        control.conductor.buried().len() == 600 - 192
+    })
+    .await;
+    site.until("192 active", |control, views| {
+        active_count(control, views, 600) == 192
+    })
+    .await;
+    site.wait_until_at_rest().await;
+    site.shutdown().await;
+}
