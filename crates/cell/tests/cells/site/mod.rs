@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use placewright_cell::{Cell, Options};
 use placewright_conductor::super_conductor::{self, Command};
 use placewright_conductor::{CellId, ClaimRequest, ClaimResponse, HostId, InstanceId};
-use placewright_journal::{Journal, MemoryJournal, SqliteOptions};
+use placewright_journal::{Journal, MemoryJournal};
 use placewright_link::{AgentLink, CellLink as _, LinkError, LinkFuture, PlacementLink};
 use placewright_placement::Timestamp;
 use placewright_testing::agents;
@@ -137,18 +137,6 @@ impl Site {
         let placement = Arc::new(self.control.clone());
         let opened = Cell::open_on(journal, options(id), (), placement).await;
         self.cells.insert(id, opened.unwrap());
-    }
-
-    pub async fn open_directory(&mut self, id: CellId, directory: &std::path::Path) {
-        let placement = Arc::new(self.control.clone());
-        let opened = Cell::open(
-            directory,
-            SqliteOptions::default(),
-            options(id),
-            (),
-            placement,
-        );
-        self.cells.insert(id, opened.await.unwrap());
     }
 
     /// Starts this many cells, with journals in memory, and all their agents.
