@@ -100,7 +100,7 @@ pub(crate) struct Successor {
 pub(crate) struct PendingCommands<M: Machine> {
     /// The number that the next command gets.
     pub(crate) next_number: u64,
-    /// By number.
+    /// The commands by the number that this process gave them.
     pub(crate) commands: BTreeMap<u64, PendingCommand<M>>,
     /// Whether `commands` may have some that no leader has taken, and that have to be sent once one is known.
     pub(crate) has_unsent: bool,
