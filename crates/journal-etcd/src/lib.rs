@@ -39,7 +39,7 @@ mod snapshot;
 mod store;
 
 /// Code generated from `proto/etcd.proto`. It is committed, because its generator takes longer to build than this
-/// crate; `tests/generated.rs` checks that it is up to date.
+/// crate; `tests/etcd/generated.rs` checks that it is up to date.
 #[allow(
     missing_docs,
     unreachable_pub,

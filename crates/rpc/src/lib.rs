@@ -38,7 +38,7 @@ mod token;
 mod versions;
 
 /// Code generated from the `.proto` files. It is committed, because its generator takes longer to build
-/// than this crate; `tests/generated.rs` checks that it is up to date.
+/// than this crate; `tests/rpc/generated.rs` checks that it is up to date.
 pub mod proto {
     /// Messages and service of `agent.proto`, between agents and cells.
     #[allow(

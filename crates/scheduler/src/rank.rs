@@ -16,7 +16,7 @@ use feasibility::Feasibility;
 /// Finds the best of the hosts that are feasible for a request.
 ///
 /// [`Linear`](linear::Linear) is the definition: every other ranker returns the same hosts in the
-/// same order. Tests with random fleets, requests and changes compare the two: `tests/select.rs` of
+/// same order. Tests with random fleets, requests and changes compare the two: `tests/scheduler/select.rs` of
 /// this crate for whole decisions, `rank/indexed/tests.rs` for the index alone.
 pub trait Ranker {
     /// The best `count` feasible hosts, best first; equal scores in the order of slots. Fewer if

@@ -4,7 +4,7 @@
 //! of groups and topology, and the weighers. Nothing is sampled: every host is considered. Where
 //! the weighers need no more than columns, [indexes](crate::rank::indexed) find the best hosts
 //! without visiting all; otherwise every feasible host is [weighed](crate::rank::linear). Both give
-//! equal results (`tests/select.rs`).
+//! equal results (`tests/scheduler/select.rs`).
 //!
 //! Intermediate results are cached by request class (`class_cache.rs`), from the second request of
 //! a class on.

@@ -1,5 +1,5 @@
 //! The resource requests of ports and the device profiles of flavors: what is refused. What is accepted is in
-//! `crates/cli/tests/mappings.rs`, with an agent and a driver.
+//! `crates/cli/tests/cli/mappings.rs`, with an agent and a driver.
 
 use crate::api;
 

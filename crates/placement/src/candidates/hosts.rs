@@ -1,7 +1,7 @@
 //! A query evaluated for single hosts rather than for the whole fleet, as a scheduler needs it.
 //!
 //! [`HostSearch`] gives the same candidates for a host as [`find_candidates`](super::find_candidates)
-//! (`tests/candidates.rs`), and does no work for hosts that the caller does not request.
+//! (`tests/placement/candidates.rs`), and does no work for hosts that the caller does not request.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
