@@ -18,13 +18,43 @@ pub struct Kind {
     pub is_declared_costly: bool,
 }
 
+/// The work that is done behind the API after a request was answered. Its cost cannot be measured with the request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LaterWork {
+    /// How many instances are built for the request.
+    pub instances: u32,
+    /// The bytes that the request has the services store: at most those of its body.
+    pub stored_bytes: usize,
+}
+
+impl LaterWork {
+    /// The cost of building the instances, in microseconds.
+    pub(crate) fn building_cost(self) -> u64 {
+        u64::from(self.instances) * INSTANCE_COST_US
+    }
+
+    /// The cost of storing the bytes, in microseconds.
+    pub(crate) fn storing_cost(self) -> u64 {
+        u64::try_from(self.stored_bytes).unwrap_or(u64::MAX) / STORED_BYTES_PER_US
+    }
+
+    /// The cost of all of it, in microseconds.
+    fn cost(self) -> u64 {
+        self.building_cost().saturating_add(self.storing_cost())
+    }
+}
+
 /// The assumed cost of a request before one of its kind has been measured.
 const GUESS: Duration = Duration::from_micros(100);
 const GUESS_IF_COSTLY: Duration = Duration::from_millis(5);
 
 /// The cost of building one instance behind the API, where the cost cannot be measured: placing the instance, and
 /// recording it in control and in its cell. `placewright bench boots` builds 3,300 a second on two processors.
-const INSTANCE_COST_US: u64 = 500;
+pub(crate) const INSTANCE_COST_US: u64 = 500;
+
+/// How many bytes of bodies are stored in a microsecond of one processor. An append to a journal takes half a millisecond
+/// longer with the 120 kB of the largest user data, and a server's user data is appended by control and by its cell.
+const STORED_BYTES_PER_US: u64 = 120;
 
 /// Requests that take at least this much processor time are costly, in microseconds.
 const COSTLY_FROM_US: u64 = 1000;
@@ -48,16 +78,19 @@ pub(crate) struct CostTable {
 }
 
 impl CostTable {
-    /// The expected cost of a request for this number of instances, in microseconds; at least 1.
-    pub(crate) fn estimate(&self, kind: Kind, instances: u32) -> u64 {
-        (self.expected_us(kind, instances) + building_cost(instances)).clamp(1, COST_MAX_US)
+    /// The expected cost of a request and of the work behind the API that it causes, in microseconds; at least 1.
+    pub(crate) fn estimate(&self, kind: Kind, later: LaterWork) -> u64 {
+        let expected = self.expected_us(kind, later.instances);
+        expected.saturating_add(later.cost()).clamp(1, COST_MAX_US)
     }
 
     /// The pool whose seats a request takes.
-    pub(crate) fn pool(&self, kind: Kind, instances: u32) -> PoolKind {
-        if building_cost(instances) >= COSTLY_FROM_US {
+    pub(crate) fn pool(&self, kind: Kind, later: LaterWork) -> PoolKind {
+        if later.building_cost() >= COSTLY_FROM_US {
             PoolKind::MultiCreate
-        } else if kind.is_declared_costly || self.expected_us(kind, instances) >= COSTLY_FROM_US {
+        } else if kind.is_declared_costly
+            || self.expected_us(kind, later.instances) >= COSTLY_FROM_US
+        {
             PoolKind::Costly
         } else {
             PoolKind::Cheap
@@ -73,12 +106,11 @@ impl CostTable {
         mean_ns.saturating_mul(units(instances)) / 1000
     }
 
-    /// The cost of a request that kept a processor busy for this time, with that of building its instances, in
+    /// The cost of a request that kept a processor busy for this time, with that of the work behind the API, in
     /// microseconds.
-    pub(crate) fn actual(instances: u32, busy: Duration) -> u64 {
+    pub(crate) fn actual(later: LaterWork, busy: Duration) -> u64 {
         let busy = u64::try_from(busy.as_micros()).unwrap_or(u64::MAX);
-        busy.saturating_add(building_cost(instances))
-            .clamp(1, COST_MAX_US)
+        busy.saturating_add(later.cost()).clamp(1, COST_MAX_US)
     }
 
     /// Corrects the mean cost of a kind by the time that a request of the kind kept a processor busy.
@@ -106,11 +138,6 @@ fn units(instances: u32) -> u64 {
     u64::from(instances.max(1))
 }
 
-/// The cost of building this number of instances behind the API, in microseconds.
-pub(crate) fn building_cost(instances: u32) -> u64 {
-    u64::from(instances) * INSTANCE_COST_US
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,22 +149,29 @@ mod tests {
         is_declared_costly: false,
     };
 
+    fn building(instances: u32) -> LaterWork {
+        LaterWork {
+            instances,
+            stored_bytes: 0,
+        }
+    }
+
     #[test]
     fn costs_begin_with_a_guess_and_follow_what_is_measured() {
         let mut costs = CostTable::default();
-        assert_eq!(costs.estimate(CHEAP, 0), 100);
+        assert_eq!(costs.estimate(CHEAP, building(0)), 100);
         let costly = Kind {
             is_declared_costly: true,
             ..CHEAP
         };
-        assert_eq!(costs.estimate(costly, 0), 5000);
+        assert_eq!(costs.estimate(costly, building(0)), 5000);
         for _ in 0..50 {
             costs.learn(CHEAP, 0, Duration::from_millis(3));
         }
         // The mean comes close to the measured 3 ms.
-        let learned = costs.estimate(CHEAP, 0);
+        let learned = costs.estimate(CHEAP, building(0));
         assert!((2900..=3000).contains(&learned), "{learned}");
-        assert_eq!(costs.estimate(costly, 0), 5000, "kinds are apart");
+        assert_eq!(costs.estimate(costly, building(0)), 5000, "kinds are apart");
     }
 
     #[test]
@@ -147,12 +181,28 @@ mod tests {
             costs.learn(CHEAP, 10, Duration::from_millis(1));
         }
         // Each instance costs the measured 100 µs, and `INSTANCE_COST_US` for building it.
-        let [one, many] = [1, 1000].map(|instances| costs.estimate(CHEAP, instances));
+        let [one, many] = [1, 1000].map(|n| costs.estimate(CHEAP, building(n)));
         assert!((550..=650).contains(&one), "{one}");
         assert!((550_000..=650_000).contains(&many), "{many}");
-        assert_eq!(CostTable::actual(2, Duration::from_micros(30)), 1030);
-        let pools = [1, 2].map(|n| costs.pool(CHEAP, n));
+        assert_eq!(
+            CostTable::actual(building(2), Duration::from_micros(30)),
+            1030
+        );
+        let pools = [1, 2].map(|n| costs.pool(CHEAP, building(n)));
         assert_eq!(pools, [PoolKind::Cheap, PoolKind::MultiCreate]);
+    }
+
+    #[test]
+    fn stored_bytes_cost_time_and_choose_no_pool() {
+        let mut costs = CostTable::default();
+        costs.learn(CHEAP, 0, Duration::from_micros(100));
+        let storing = LaterWork {
+            instances: 1,
+            stored_bytes: 120_000,
+        };
+        assert_eq!(costs.estimate(CHEAP, storing), 100 + 500 + 1000);
+        assert_eq!(CostTable::actual(storing, Duration::from_micros(30)), 1530);
+        assert_eq!(costs.pool(CHEAP, storing), PoolKind::Cheap);
     }
 
     #[test]
@@ -161,7 +211,11 @@ mod tests {
         for _ in 0..100 {
             costs.learn(CHEAP, 0, Duration::MAX);
         }
-        assert!(costs.estimate(CHEAP, u32::MAX) > 0);
-        assert!(CostTable::actual(u32::MAX, Duration::MAX) > 0);
+        let later = LaterWork {
+            instances: u32::MAX,
+            stored_bytes: usize::MAX,
+        };
+        assert!(costs.estimate(CHEAP, later) > 0);
+        assert!(CostTable::actual(later, Duration::MAX) > 0);
     }
 }

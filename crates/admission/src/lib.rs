@@ -23,7 +23,7 @@ mod refusal;
 mod seat_counter;
 mod tenant_level;
 
-pub use cost::Kind;
+pub use cost::{Kind, LaterWork};
 pub use options::{AdmissionOptions, Seats};
 pub use pool_kind::PoolKind;
 pub use refusal::Refusal;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::cost::{CostTable, Kind, building_cost};
+use crate::cost::{CostTable, INSTANCE_COST_US, Kind, LaterWork};
 use crate::fair_pool::Charge;
 use crate::options::{AdmissionOptions, Seats};
 use crate::pool::{Hold, Pool};
@@ -34,8 +34,8 @@ pub struct IncomingRequest {
     pub user: u64,
     /// The route and method of the request, from which its cost is estimated.
     pub kind: Kind,
-    /// How many instances the request is for.
-    pub instances: u32,
+    /// The work behind the API that the request causes unless it is refused.
+    pub later: LaterWork,
 }
 
 /// The outcome of the arrival of a request that was not refused.
@@ -208,8 +208,8 @@ impl<W> TenantLevel<W> {
         let project = request.project;
         self.recent.note(project, now);
         self.note_shared(now);
-        let estimate = self.costs.estimate(request.kind, request.instances);
-        let pool = self.costs.pool(request.kind, request.instances);
+        let estimate = self.costs.estimate(request.kind, request.later);
+        let pool = self.costs.pool(request.kind, request.later);
         let crowd = self.open.get(&project).copied().unwrap_or(0) + 1;
         let charge = Charge {
             project,
@@ -307,17 +307,21 @@ impl<W> TenantLevel<W> {
             project,
             user,
             kind,
-            instances,
+            later: requested,
         } = seat.request;
-        let built = if seat.is_refused { 0 } else { instances };
+        let later = if seat.is_refused {
+            LaterWork::default()
+        } else {
+            requested
+        };
         // Refused requests for instances would make these kinds of requests seem cheaper than they are.
-        if built == instances {
-            self.costs.learn(kind, instances, busy);
+        if later.instances == requested.instances {
+            self.costs.learn(kind, requested.instances, busy);
         }
-        let work_until = self.add_work(building_cost(built), now);
+        let work_until = self.add_work(later.building_cost(), now);
         let id = self.next_id;
         self.next_id += 1;
-        let actual = CostTable::actual(built, busy);
+        let actual = CostTable::actual(later, busy);
         let more = seat.more_than_estimated(actual);
         let pool = self.pool(seat.pool);
         pool.fair.charge(project, more);
@@ -334,7 +338,10 @@ impl<W> TenantLevel<W> {
         let fair = &self.pool(seat.pool).fair;
         let is_awaited = fair.waiting() > fair.waiting_of(project);
         let is_short = is_awaited || !seat.was_shared;
-        let hold_end = now + if is_short { took.min(busy) } else { took }.min(HOLD_MAX);
+        let hold = if is_short { took.min(busy) } else { took };
+        // What the request has stored is written behind the API, which uses an eighth of the processors for it.
+        let hold = hold.saturating_add(self.time_of_work(later.storing_cost()));
+        let hold_end = now + hold.min(HOLD_MAX);
         let until = match seat.pool {
             PoolKind::Cheap => seat.taken_at + self.time_of_cheap(actual, seat.crowd),
             PoolKind::Costly => hold_end,
@@ -393,7 +400,7 @@ impl<W> TenantLevel<W> {
     /// requests for instances are accepted at this pace, and their instances should be placed at it.
     #[must_use]
     pub fn instance_time(&self) -> Duration {
-        self.time_of_work(building_cost(1))
+        self.time_of_work(INSTANCE_COST_US)
     }
 
     /// Lets the pools know whether several projects are present.

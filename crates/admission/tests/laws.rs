@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use placewright_admission::{
-    AdmissionOptions, Arrival, Departure, IncomingRequest, Kind, PoolKind, Refusal, Seat, Seats,
-    TenantLevel, Ticket,
+    AdmissionOptions, Arrival, Departure, IncomingRequest, Kind, LaterWork, PoolKind, Refusal,
+    Seat, Seats, TenantLevel, Ticket,
 };
 use proptest::prelude::*;
 
@@ -117,7 +117,10 @@ impl World {
             project,
             user,
             kind: kind(is_costly),
-            instances,
+            later: LaterWork {
+                instances,
+                stored_bytes: 0,
+            },
         };
         let number = self.next;
         self.next += 1;
@@ -258,7 +261,7 @@ proptest! {
             project,
             user: project,
             kind: kind(is_costly),
-            instances: 0,
+            later: LaterWork::default(),
         };
         for is_costly in [false, true] {
             let busy = level.arrive(request(0, is_costly), Duration::ZERO, || ());
@@ -289,7 +292,7 @@ fn a_newcomer_finds_room_in_a_full_queue() {
         project,
         user: 0,
         kind: kind(false),
-        instances: 0,
+        later: LaterWork::default(),
     };
     // Two projects take all seats. Then three projects fill the queue, with four requests each.
     let mut arrive = |project| level.arrive(request(project), Duration::ZERO, || project);

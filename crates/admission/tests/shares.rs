@@ -8,7 +8,8 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use placewright_admission::{
-    AdmissionOptions, Arrival, Departure, IncomingRequest, Kind, Seat, Seats, TenantLevel,
+    AdmissionOptions, Arrival, Departure, IncomingRequest, Kind, LaterWork, Seat, Seats,
+    TenantLevel,
 };
 
 const SEATS: Seats = Seats {
@@ -18,6 +19,13 @@ const SEATS: Seats = Seats {
     costly_when_shared: 1,
     processors: 2,
 };
+
+fn building(instances: u32) -> LaterWork {
+    LaterWork {
+        instances,
+        stored_bytes: 0,
+    }
+}
 
 /// Clients of one project that all send the same kind of request.
 #[derive(Debug, Clone)]
@@ -130,7 +138,7 @@ impl Simulation {
                 method: "GET",
                 is_declared_costly: group.route == "/costly",
             },
-            instances: 0,
+            later: LaterWork::default(),
         };
         self.clients[client].sent = now;
         match self.level.arrive(request, now, || client) {
@@ -261,7 +269,7 @@ fn a_request_of_another_project_does_not_wait_twice_for_a_request_that_took_long
             method: "GET",
             is_declared_costly: true,
         },
-        instances: 0,
+        later: LaterWork::default(),
     };
     let mut level: TenantLevel<()> = TenantLevel::new(&AdmissionOptions::default(), SEATS);
     let mut running = Vec::new();
@@ -286,6 +294,48 @@ fn a_request_of_another_project_does_not_wait_twice_for_a_request_that_took_long
     let arrival = level.arrive(costly(1), ms(140), || ());
     assert!(matches!(arrival, Ok(Arrival::Waiting(_))), "{arrival:?}");
     assert_eq!(level.finish(seat, ms(5), ms(200)), Some(ms(205)));
+}
+
+#[test]
+fn a_seat_is_held_longer_after_a_request_that_stored_much() {
+    let ms = Duration::from_millis;
+    let storing = |project| IncomingRequest {
+        project,
+        user: 0,
+        kind: Kind {
+            service: "compute",
+            route: "/servers",
+            method: "POST",
+            is_declared_costly: true,
+        },
+        later: LaterWork {
+            instances: 1,
+            stored_bytes: 120_000,
+        },
+    };
+    let mut level: TenantLevel<()> = TenantLevel::new(&AdmissionOptions::default(), SEATS);
+    // Another project is present.
+    let other = level.arrive(storing(2), ms(0), || ());
+    let Ok(Arrival::Started(other)) = other else {
+        panic!("{other:?}");
+    };
+    level.abandon(other);
+    let mut run = |begin: Duration, is_refused: bool| {
+        let arrival = level.arrive(storing(1), begin, || ());
+        let Ok(Arrival::Started(mut seat)) = arrival else {
+            panic!("{arrival:?}");
+        };
+        if is_refused {
+            seat.note_refused();
+        }
+        let end = level.finish(seat, ms(10), begin + ms(10));
+        // Nobody waits, but this ends the hold.
+        assert!(level.start_next(begin + ms(100)).is_none());
+        end
+    };
+    // An eighth of the two processors takes 4 ms to store 120 kB.
+    assert_eq!(run(ms(100), false), Some(ms(100 + 10 + 10 + 4)));
+    assert_eq!(run(ms(200), true), Some(ms(200 + 10 + 10)));
 }
 
 #[test]
@@ -336,14 +386,14 @@ fn requests_for_many_instances_wait_for_the_work_that_was_accepted_before() {
             method: "POST",
             is_declared_costly: true,
         },
-        instances: 1000,
+        later: building(1000),
     };
     let mut level: TenantLevel<()> = TenantLevel::new(&AdmissionOptions::default(), SEATS);
     let mut now = Duration::ZERO;
     let mut accepted_at = Vec::new();
     // Another project is present all the time.
     let mut cheap = multi_create(9);
-    cheap.instances = 0;
+    cheap.later = building(0);
     cheap.kind.is_declared_costly = false;
     while now < Duration::from_secs(20) {
         now += Duration::from_millis(10);
@@ -380,7 +430,7 @@ fn refused_requests_for_many_instances_do_not_count_as_work() {
             method: "POST",
             is_declared_costly,
         },
-        instances,
+        later: building(instances),
     };
     let mut level: TenantLevel<()> = TenantLevel::new(&AdmissionOptions::default(), SEATS);
     let mut now = Duration::ZERO;
@@ -417,7 +467,7 @@ fn a_project_leaves_a_costly_seat_to_others() {
             method: "GET",
             is_declared_costly: true,
         },
-        instances: 0,
+        later: LaterWork::default(),
     };
     let mut level: TenantLevel<()> = TenantLevel::new(&AdmissionOptions::default(), seats);
     let now = Duration::ZERO;

@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use placewright_admission::{AdmissionOptions, IncomingRequest, Kind, PoolKind, Refusal};
+use placewright_admission::{
+    AdmissionOptions, IncomingRequest, Kind, LaterWork, PoolKind, Refusal,
+};
 use placewright_auth::Identity;
 use prometheus_client::registry::Registry;
 use rustix::time::{ClockId, clock_gettime};
@@ -152,11 +154,12 @@ impl AdmissionControl {
         [self.0.operators.status(), cheap, costly, multi_create]
     }
 
-    /// Lets a request run now or later. `describe` returns its kind, and how many instances it asks for.
+    /// Lets a request run now or later. `describe` returns its kind, and the work behind the API
+    /// that it causes.
     pub(crate) fn admit(
         &self,
         identity: &Identity,
-        describe: impl FnOnce() -> (Kind, u32),
+        describe: impl FnOnce() -> (Kind, LaterWork),
     ) -> Admission<'_> {
         if !self.0.is_enabled {
             return Admission::Now(Permit::Exempt);
@@ -170,14 +173,14 @@ impl AdmissionControl {
                 })),
             };
         }
-        let (kind, instances) = describe();
+        let (kind, later) = describe();
         let (user, project) = (identity.user_id(), identity.project_id());
         let request = IncomingRequest {
             // A user without a project counts as a project.
             project: self.0.hasher.hash_one(project.or(user)),
             user: self.0.hasher.hash_one(user),
             kind,
-            instances,
+            later,
         };
         match self.0.tenants.arrive(request) {
             Ok(tenants::Arrived::Started(permit)) => Admission::Now(Permit::Tenant(permit)),

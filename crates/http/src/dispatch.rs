@@ -11,7 +11,7 @@ use hyper::body::{Body as HttpBody, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode, Uri};
-use placewright_admission::Kind;
+use placewright_admission::{Kind, LaterWork};
 use placewright_audit_log::with_note;
 use placewright_auth::Identity;
 use placewright_spans::with_context;
@@ -325,7 +325,11 @@ where
             method: method_label(&parts.method),
             is_declared_costly: is_costly,
         };
-        (kind, api.instances(&request, &content))
+        let later = LaterWork {
+            instances: api.instances(&request, &content),
+            stored_bytes: content.len(),
+        };
+        (kind, later)
     };
     let mut permit = match gateway.admit(&identity, describe) {
         Admission::Now(permit) => permit,

@@ -14,7 +14,7 @@ use hyper::body::Body as HttpBody;
 use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
 use parking_lot::RwLock;
-use placewright_admission::Kind;
+use placewright_admission::{Kind, LaterWork};
 use placewright_audit_log::AuditLog;
 use placewright_auth::{AuthError, Authenticator, ForbiddenReason, Identity, Policy, Rule, Target};
 use prometheus_client::registry::Registry;
@@ -307,11 +307,11 @@ impl Gateway {
     }
 
     /// Lets a request be carried out, at once as long as its priority level has a free seat. `describe` returns the
-    /// kind of the request, and how many instances it asks for.
+    /// kind of the request, and the work behind the API that it causes.
     pub(crate) fn admit(
         &self,
         identity: &Identity,
-        describe: impl FnOnce() -> (Kind, u32),
+        describe: impl FnOnce() -> (Kind, LaterWork),
     ) -> Admission<'_> {
         self.admission.admit(identity, describe)
     }
