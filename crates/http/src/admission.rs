@@ -154,12 +154,12 @@ impl AdmissionControl {
         [self.0.operators.status(), cheap, costly, multi_create]
     }
 
-    /// Lets a request run now or later. `describe` returns its kind, and the work behind the API
-    /// that it causes.
+    /// Lets a request run now or later. `later_work` returns the work behind the API that it causes.
     pub(crate) fn admit(
         &self,
         identity: &Identity,
-        describe: impl FnOnce() -> (Kind, LaterWork),
+        kind: Kind,
+        later_work: impl FnOnce() -> LaterWork,
     ) -> Admission<'_> {
         if !self.0.is_enabled {
             return Admission::Now(Permit::Exempt);
@@ -173,14 +173,13 @@ impl AdmissionControl {
                 })),
             };
         }
-        let (kind, later) = describe();
         let (user, project) = (identity.user_id(), identity.project_id());
         let request = IncomingRequest {
             // A user without a project counts as a project.
             project: self.0.hasher.hash_one(project.or(user)),
             user: self.0.hasher.hash_one(user),
             kind,
-            later,
+            later: later_work(),
         };
         match self.0.tenants.arrive(request) {
             Ok(tenants::Arrived::Started(permit)) => Admission::Now(Permit::Tenant(permit)),

@@ -318,20 +318,12 @@ where
         gateway.confirm_state().await?;
     }
     let is_costly = api.is_costly(&request, &content);
-    let describe = || {
-        let kind = Kind {
-            service: A::NAME,
-            route: context.route(),
-            method: method_label(&parts.method),
-            is_declared_costly: is_costly,
-        };
-        let later = LaterWork {
-            instances: api.instances(&request, &content),
-            stored_bytes: content.len(),
-        };
-        (kind, later)
+    let kind = kind_of::<A>(parts, context, is_costly);
+    let later_work = || LaterWork {
+        instances: api.instances(&request, &content),
+        stored_bytes: content.len(),
     };
-    let mut permit = match gateway.admit(&identity, describe) {
+    let mut permit = match gateway.admit(&identity, kind, later_work) {
         Admission::Now(permit) => permit,
         Admission::Later(waiting) => wait_for_permit(waiting, context.watch.as_deref()).await?,
     };
@@ -346,6 +338,20 @@ where
         let work = api.run(&request, &parts.uri, Some(&identity), &content);
         let work = with_context(span, with_note(note, measure(permit.busy_time(), work)));
         permit.run(work).await
+    }
+}
+
+/// The kind of a request, by which admission control knows its cost.
+fn kind_of<A: Api>(
+    parts: &Parts,
+    context: &RequestContext<A::Version>,
+    is_declared_costly: bool,
+) -> Kind {
+    Kind {
+        service: A::NAME,
+        route: context.route(),
+        method: method_label(&parts.method),
+        is_declared_costly,
     }
 }
 

@@ -306,14 +306,15 @@ impl Gateway {
         body::read(body, limits, || self.costly.caller_or_anonymous(identity)).await
     }
 
-    /// Lets a request be carried out, at once as long as its priority level has a free seat. `describe` returns the
-    /// kind of the request, and the work behind the API that it causes.
+    /// Lets a request be carried out, at once as long as its priority level has a free seat. `kind` is the
+    /// kind of the request, and `later_work` returns the work behind the API that it causes.
     pub(crate) fn admit(
         &self,
         identity: &Identity,
-        describe: impl FnOnce() -> (Kind, LaterWork),
+        kind: Kind,
+        later_work: impl FnOnce() -> LaterWork,
     ) -> Admission<'_> {
-        self.admission.admit(identity, describe)
+        self.admission.admit(identity, kind, later_work)
     }
 
     /// Runs a handler on the threads for costly requests, in its caller's turn. `length` is how long it is expected to
