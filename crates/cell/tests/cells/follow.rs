@@ -196,6 +196,9 @@ async fn a_slow_follower_gets_the_newest_state_and_not_the_backlog() {
     let mut slow = link.follow().await.unwrap();
     let connection = connect(&site, 1).await;
     connection.to_cell.send(full(1, 1)).await.unwrap();
+    let mut view = View::default();
+    let has_first = |view: &View| view.states.contains_key(&host(0, 0));
+    view.until(&mut slow, has_first).await;
     let last = 20_000;
     for sequence in 2..=last {
         connection.to_cell.send(load(sequence)).await.unwrap();
@@ -207,7 +210,6 @@ async fn a_slow_follower_gets_the_newest_state_and_not_the_backlog() {
         state.is_some_and(|state| state.position == (1, last))
     };
     View::default().until(&mut quick, has_last).await;
-    let mut view = View::default();
     let mut count = 0;
     let receiving = async {
         while !has_last(&view) {
