@@ -27,7 +27,8 @@ pub(crate) struct Pool<Q> {
     pub(crate) held: BTreeSet<Hold>,
     /// The number of held seats that no project may take.
     pub(crate) held_from_all: usize,
-    /// How many requests were refused at once since the start.
+    /// How many requests were refused since the start because too many waited, among them waiting ones that were
+    /// removed to make room.
     pub(crate) refused: u64,
     /// How many requests were refused since the start because they had waited for too long.
     pub(crate) timed_out: u64,

@@ -120,7 +120,7 @@ pub struct PoolStatus {
     pub held: usize,
     /// Requests that wait for a seat of this pool now.
     pub waiting: usize,
-    /// Requests refused at once since the start.
+    /// Requests refused since the start because too many waited, also those removed from a queue to make room.
     pub refused: u64,
     /// Requests refused since the start because their time to wait was over.
     pub timed_out: u64,

@@ -29,7 +29,7 @@ pub use placewright_records::guests::GuestKey;
 /// A guest as it is recorded in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guest {
-    /// How far the guest's build or removal has progressed.
+    /// The state of the guest.
     pub state: GuestState,
     /// The amounts that it holds of the host's providers.
     pub amounts: Vec<Amounts>,
@@ -42,7 +42,7 @@ pub struct Guest {
 /// The state of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestState {
-    /// The guest's build or removal is under way or has failed. After a restart the guest is removed.
+    /// The guest's build is under way or was cancelled, or its build or removal failed. A restart removes the guest.
     Incomplete,
     /// The guest's devices are prepared; the guest was not started yet.
     Prepared,
@@ -52,7 +52,7 @@ pub enum GuestState {
     Left,
     /// The guest was stopped, and its data kept for an unshelving elsewhere.
     Offloaded,
-    /// The guest exists, and an operation on it is under way or has failed.
+    /// The guest exists, but was found without an entry, or an operation on it is under way, failed or was cancelled.
     Uncertain,
 }
 
@@ -325,7 +325,8 @@ impl GuestLog {
         }
     }
 
-    /// Rewrites the file without obsolete entries if it is at least four times as long as after the latest compaction.
+    /// Rewrites the file without obsolete entries if it has at least [`COMPACT_BYTES_MIN`] and is at least four times
+    /// as long as after the latest compaction since it was opened.
     fn compact_if_obsolete(&mut self) -> io::Result<()> {
         let must_compact = self.file.as_ref().is_some_and(|file| {
             file.size_bytes >= COMPACT_BYTES_MIN
@@ -452,9 +453,7 @@ fn keep_damaged_copy(path: &Path, bytes: &[u8], valid_end: usize) -> io::Result<
         .open(&copy)?
         .write_all(bytes)?;
     tracing::warn!(
-        record = %path.display(),
-        kept = %copy.display(),
-        from_byte = valid_end,
+        record = %path.display(), kept = %copy.display(), from_byte = valid_end,
         "the guest log is damaged: what comes behind is not known any more, and guests are \
          taken as the driver finds them"
     );

@@ -255,7 +255,8 @@ impl Host {
         }
     }
 
-    /// Forgets guests that were destroyed so long ago that no delayed order for them is expected.
+    /// Forgets guests that were destroyed so long ago that no delayed order for them is expected. The latest attempt
+    /// for the instance of such a guest is forgotten with it, unless the host has another guest of that instance.
     pub fn forget_destroyed(&mut self, now_ms: u64) {
         while let Some((expires_ms, key)) = self.destroyed_expiry.front().copied() {
             if expires_ms > now_ms {
@@ -367,8 +368,8 @@ impl Host {
         self.confirm_destroyed(key, now_ms, actions);
     }
 
-    /// Reports to the cell that the guest does not exist. For [`REMEMBERED_MS`] from now on, no order makes this guest
-    /// again.
+    /// Reports to the cell that the guest does not exist. For [`REMEMBERED_MS`] from now on, no order of this session
+    /// makes this guest again.
     fn confirm_destroyed(&mut self, key: GuestKey, now_ms: u64, actions: &mut Vec<Action>) {
         let (instance, number) = key;
         actions.push(Action::Destroyed { instance, number });
@@ -411,8 +412,8 @@ impl Host {
         }
     }
 
-    /// Records the result of an attempt, and responds to the cell. Attempts that were ordered in an earlier session get
-    /// no response.
+    /// Records the result of an attempt, and responds to the cell. There is no response for an attempt of an earlier
+    /// session that was not ordered again in this one.
     fn end_attempt(&mut self, order: &Order, failure: Option<Failure>, actions: &mut Vec<Action>) {
         if let Some(attempt) = self.attempts.get_mut(&order.instance)
             && attempt.number == order.attempt

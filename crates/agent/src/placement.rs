@@ -105,7 +105,7 @@ impl PlacementWriter {
     ///
     /// # Errors
     ///
-    /// The address or the token cannot be used.
+    /// The address or the token cannot be used, or the HTTP client cannot be created.
     pub fn new(options: &Options) -> Result<Self, PlacementError> {
         Ok(Self {
             client: Arc::new(Client::new(options)?),

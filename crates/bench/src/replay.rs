@@ -329,7 +329,7 @@ async fn sample(replay_run: &ReplayRun, project: &mut Option<String>) -> Sample 
     Sample { at_s, counts, used }
 }
 
-/// The time from the start until a server was last seen active or refused.
+/// The time from the start until the last build was seen to end, with its server active or refused; zero if none ended.
 fn last_end(replay_run: &ReplayRun, task_progress: &TaskProgress) -> Duration {
     task_progress.last_end().map_or(Duration::ZERO, |time| {
         time.saturating_duration_since(replay_run.start)

@@ -139,7 +139,8 @@ fn wait_for_group_commit<M: Machine>(
     queue.writer_wakes_at = 0;
 }
 
-/// Moves waiting commands into the decider's empty queue by swapping buffers.
+/// Moves waiting commands into the decider's empty queue: all of them by swapping buffers if there are at most
+/// `commands_max`, otherwise the first `commands_max`.
 fn take_waiting<M: Machine>(queue: &mut Queue<M>, commands_max: usize, decider: &mut Decider<M>) {
     if queue.waiting.len() <= commands_max {
         std::mem::swap(&mut queue.waiting, &mut decider.waiting);

@@ -27,7 +27,7 @@ pub enum Command {
         /// The time of the decision.
         at: Timestamp,
     },
-    /// Renames a resource provider, and moves it in its tree.
+    /// Renames a resource provider, and may change its parent.
     UpdateProvider {
         /// The UUID of the provider.
         uuid: Uuid,

@@ -2,7 +2,8 @@
 //! to the compute API that the API shows or that drivers need.
 //!
 //! Stores and messages have it in the form that `placewright-records` declares. Drivers, and agents
-//! that are connected over a network, get it as JSON: `{"request": …, "server": …}`.
+//! that are connected over a network, get it as JSON: `{"request": …, "min_count": …, "server": …}`, without
+//! `min_count` if it is `None`.
 
 use std::collections::BTreeMap;
 

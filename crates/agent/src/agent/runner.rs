@@ -26,7 +26,7 @@ use crate::host::{Action, Host, Outcome, PhysicalCapacity, WorkResult};
 /// The result of a piece of work, and the host that it was done on.
 type HostWorkResult = (HostId, WorkResult);
 
-/// The maximum number of received messages, and of ended pieces of work, that are handled before
+/// After one received message, or one piece of work that has ended, at most this many more of them are handled before
 /// anything is sent.
 const BATCH_MAX: usize = 256;
 /// While at least this many messages wait to be sent to the cell, no heartbeats and no changed soft state are added to

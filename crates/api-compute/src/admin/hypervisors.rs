@@ -62,7 +62,7 @@ impl HostCapacity {
         self.disk_gb_used += other.disk_gb_used;
     }
 
-    /// Adds these amounts to a hypervisor's JSON. Only versions before 2.88 show them.
+    /// Adds these amounts to the JSON of a hypervisor or of the statistics. Only versions before 2.88 show them.
     fn add_fields(self, value: &mut Value) {
         value["vcpus"] = json!(self.vcpus);
         value["vcpus_used"] = json!(self.vcpus_used);
@@ -112,7 +112,8 @@ fn detailed_json(
 ) -> Value {
     let mut value = brief_json(request, row);
     let id = value["id"].clone();
-    // Clients expect these fields, but agents do not report their values.
+    // Clients expect these fields. Agents report the address and the hypervisor in their host state, but the view of a
+    // host that this API reads does not contain them, so these values are fixed.
     value["host_ip"] = json!("127.0.0.1");
     value["hypervisor_type"] = json!("placewright");
     value["hypervisor_version"] = json!(1);

@@ -17,8 +17,8 @@ use super::tree::TreeSearch;
 use crate::ids::{ClassId, ProviderId};
 use crate::state::State;
 
-/// After this many trees were searched, the set of trees that can be feasible at all, because they have a provider for
-/// each condition, is computed once. From then on only these trees are searched.
+/// After this many trees were searched, the set of trees that can be feasible at all is computed once: those that have
+/// a provider for each variable, looked at alone. From then on only these trees are searched.
 const TREES_BEFORE_MASK: u32 = 64;
 
 /// A prepared query that can be evaluated host by host.
@@ -29,7 +29,7 @@ pub struct HostSearch<'a> {
     buffers: RefCell<Option<Box<(TreeSearch, Scratch)>>>,
     /// The number of trees searched so far, up to [`TREES_BEFORE_MASK`].
     searched_trees: Cell<u32>,
-    /// Bit mask of the roots whose trees have a provider for each condition; computed on demand.
+    /// Bit mask of the roots whose trees have a provider for each variable, looked at alone; computed on demand.
     possible_roots: OnceCell<Vec<u64>>,
 }
 
@@ -43,8 +43,9 @@ pub struct PreparedQuery {
 }
 
 impl PreparedQuery {
-    /// Binds the prepared query to the current state. `None` if it has to be prepared anew, because the
-    /// structure changed (names, traits, trees) or providers began to share.
+    /// Binds the prepared query to the current state. `None` if it has to be prepared anew, because a name (of a class,
+    /// trait or aggregate) or the topology changed, or because providers began to share. Changes of trees do not
+    /// matter.
     #[must_use]
     pub fn resume<'a>(&self, state: &'a State) -> Option<HostSearch<'a>> {
         let is_current = self.structure_version == state.tree_changes().structure_version()
@@ -222,7 +223,7 @@ impl<'a> HostSearch<'a> {
         found
     }
 
-    /// A cheap necessary condition: whether the tree may have a provider for each condition. The first
+    /// A cheap necessary condition: whether the tree may have a provider for each variable. The first
     /// [`TREES_BEFORE_MASK`] calls are counted and return true.
     fn is_possible(&self, root: ProviderId) -> bool {
         let searched = self.searched_trees.get();
