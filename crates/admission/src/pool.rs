@@ -16,7 +16,7 @@ pub(crate) struct Hold {
     pub(crate) project: u64,
     /// Whether the seat is withheld from all projects until the hold ends. If not, other projects may take it at once,
     /// but until the hold ends it still counts towards the limit of its own project.
-    pub(crate) is_from_all: bool,
+    pub(crate) is_withheld_from_all: bool,
 }
 
 /// Seats, the requests that wait for them, and the seats that are held. `Q` is what is kept for each waiting request.
@@ -26,7 +26,7 @@ pub(crate) struct Pool<Q> {
     /// Seats that are held after their request, ordered by when their hold ends.
     pub(crate) held: BTreeSet<Hold>,
     /// The number of held seats that no project may take.
-    pub(crate) held_from_all: usize,
+    pub(crate) withheld_from_all: usize,
     /// How many requests were refused since the start because too many waited, among them waiting ones that were
     /// removed to make room.
     pub(crate) refused: u64,
@@ -41,7 +41,7 @@ impl<Q> Pool<Q> {
         Self {
             fair: FairPool::new(seats, seats_when_shared, seats_per_project),
             held: BTreeSet::new(),
-            held_from_all: 0,
+            withheld_from_all: 0,
             refused: 0,
             timed_out: 0,
         }
@@ -50,8 +50,8 @@ impl<Q> Pool<Q> {
     /// Holds the seat of a request that has ended. A seat that is withheld from all projects stays taken until the hold
     /// ends; any other is free for other projects from now on.
     pub(crate) fn hold(&mut self, hold: Hold) {
-        match hold.is_from_all {
-            true => self.held_from_all += 1,
+        match hold.is_withheld_from_all {
+            true => self.withheld_from_all += 1,
             false => self.fair.hold_seat(hold.project),
         }
         self.held.insert(hold);
@@ -64,8 +64,8 @@ impl<Q> Pool<Q> {
                 self.held.insert(hold);
                 return;
             }
-            if hold.is_from_all {
-                self.held_from_all -= 1;
+            if hold.is_withheld_from_all {
+                self.withheld_from_all -= 1;
                 self.fair.free_seat(hold.project);
             } else {
                 self.fair.end_hold(hold.project);

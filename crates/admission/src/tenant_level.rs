@@ -359,7 +359,7 @@ impl<W> TenantLevel<W> {
             until,
             id,
             project,
-            is_from_all: seat.pool != PoolKind::Cheap,
+            is_withheld_from_all: seat.pool != PoolKind::Cheap,
         });
         Some(until)
     }
@@ -449,7 +449,7 @@ impl<W> TenantLevel<W> {
         PoolStatus {
             seats: pool.fair.seats(),
             taken: pool.fair.taken(),
-            held: pool.held_from_all,
+            held: pool.withheld_from_all,
             waiting: pool.fair.waiting(),
             refused: pool.refused,
             timed_out: pool.timed_out,

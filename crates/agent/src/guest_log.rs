@@ -249,7 +249,7 @@ impl GuestLog {
             // Earlier releases accepted any session number from a peer, even one that only pretended to be the cell.
             tracing::warn!(
                 session = self.last_session,
-                "the guest log has a session that nobody can have begun: sessions are counted anew"
+                "the guest log has a session number beyond the allowed ones; it is discarded"
             );
             self.last_session = 0;
         }
@@ -453,9 +453,9 @@ fn keep_damaged_copy(path: &Path, bytes: &[u8], valid_end: usize) -> io::Result<
         .open(&copy)?
         .write_all(bytes)?;
     tracing::warn!(
-        record = %path.display(), kept = %copy.display(), from_byte = valid_end,
-        "the guest log is damaged: what comes behind is not known any more, and guests are \
-         taken as the driver finds them"
+        file = %path.display(), copy = %copy.display(), from_byte = valid_end,
+        "the guest log is damaged: its entries from this byte on are lost. Guests that the driver lists and that \
+         have no entry are added as uncertain"
     );
     Ok(())
 }
@@ -470,7 +470,7 @@ fn write_entry(bytes: &mut Vec<u8>, entry: &Entry) {
         // Neither this entry nor any after it could be read again.
         tracing::error!(
             bytes = body.len(),
-            "a guest is too large for the guest log, which does not have it"
+            "a guest is too large for the guest log, so it is not recorded"
         );
         return;
     };

@@ -32,7 +32,7 @@ use api::{Access, Api};
 use flavors::Flavors;
 use page::Page;
 use progress::ProgressDisplay;
-use replay_run::{PaceOptions, ReplayRun, ServerPlan};
+use replay_run::{ReplayRun, RunLimits, ServerPlan};
 use report::{FinishedRun, Report};
 use stop::Stop;
 use task_progress::TaskProgress;
@@ -185,7 +185,7 @@ impl Replay {
             api: Arc::clone(&api),
             plans: plans.into(),
             task_progress: Arc::clone(&task_progress),
-            pace: PaceOptions {
+            limits: RunLimits {
                 connections,
                 patience: Duration::from_secs(self.patience),
             },

@@ -129,7 +129,7 @@ impl Drawing {
     }
 
     /// Draws the short piece of a line that stands for it in a legend.
-    pub(crate) fn sample(&mut self, x: f64, y: f64, colour: &str) {
+    pub(crate) fn legend_line(&mut self, x: f64, y: f64, colour: &str) {
         let _ = writeln!(
             self.text,
             "<path d=\"M{x} {y:.1}h14\" stroke=\"{colour}\" stroke-width=\"3\"/>"

@@ -49,7 +49,7 @@ fn span(state: &State, instance: InstanceId, action: &Action) -> Option<Span> {
     attributes.extend(code.map(|code| ("placewright.fault_code", code.into())));
     attributes.extend(host.map(|host| ("placewright.host_uuid", Value::from(host))));
     Some(Span {
-        context: request.build_of(instance.0),
+        context: request.build_span_of(instance.0),
         parent: Some(request.span),
         name: "build in the cell".to_owned(),
         kind: Kind::Consumer,

@@ -40,8 +40,8 @@ async fn process(shared: &Shared, entries: &Entries) {
     for (sequence, record) in entries.iter() {
         match CellMachine::decode(record) {
             Ok(changes) => decoded.push(changes),
-            // The engine wrote the entry, so this cannot happen. If it did, the timers would still send the messages
-            // that the entry's changes call for.
+            // The engine wrote the entry, so this cannot happen. If it did, the timer that repeats unanswered
+            // messages (`timers.rs`) would still send the messages that the entry's changes call for.
             Err(error) => tracing::error!(sequence, %error, "an entry cannot be read"),
         }
     }
@@ -136,7 +136,8 @@ pub(crate) fn carry_out(shared: &Shared, effects: Vec<Effect>) {
 }
 
 /// Recovers after changes were missed: loads the read model from the state and follows again. The orders and claim
-/// requests that the missed changes call for are left to the timers. Returns `None` once the cell has stopped.
+/// requests that the missed changes call for are left to the timer that repeats unanswered messages (`timers.rs`).
+/// Returns `None` once the cell has stopped.
 async fn follow_again(shared: &Shared, error: &FollowError) -> Option<Follower<CellMachine>> {
     tracing::warn!(%error, "changes were missed; everything is taken from the state");
     loop {

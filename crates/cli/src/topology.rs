@@ -80,14 +80,14 @@ pub(crate) struct Apply {
     replace: bool,
 
     #[command(flatten)]
-    servers: Servers,
+    service_args: ServiceArgs,
 }
 
 /// Arguments that name a place, and its members that are added, moved or removed.
 #[derive(Debug, Args)]
 pub(crate) struct Edit {
     #[command(flatten)]
-    servers: Servers,
+    service_args: ServiceArgs,
 
     /// The level with two hyphens, the place, and then places of smaller levels or hosts. Options come before
     #[arg(
@@ -100,9 +100,9 @@ pub(crate) struct Edit {
     words: Vec<String>,
 }
 
-/// The servers that have the topology.
+/// The arguments that the topology commands share which change something: the services, the token and `--dry-run`.
 #[derive(Debug, Args)]
-pub(crate) struct Servers {
+pub(crate) struct ServiceArgs {
     /// The address of the Placement API, where the places become aggregates
     #[arg(
         long,

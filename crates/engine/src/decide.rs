@@ -78,7 +78,7 @@ impl<M: Machine> Decider<M> {
             queue.decided_commands += batch.decided.len();
             queue.decided_bytes += batch.buffer.len();
             queue.decided.push_back(batch);
-            is_enough = queue.has_enough(options);
+            is_enough = queue.has_full_append(options);
         }
         if self.waiting.is_empty() {
             drop(state);

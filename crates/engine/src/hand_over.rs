@@ -9,20 +9,20 @@ use placewright_journal::{AppendError, Journal};
 
 use crate::envelope::{self, LeaderNote};
 use crate::leadership::{TakeoverReason, now_ms};
-use crate::replica_state::{ReplicaState, Successor};
+use crate::replica_state::{NextLeader, ReplicaState};
 use crate::shared::Shared;
 use crate::undo::{
     catch_up, publish_progress, requeue, submissions, undo_all, wait_for_second_thread,
 };
 use crate::{Machine, following};
 
-/// Makes `successor` lead. Commands that were decided and not appended are undone, and go to the successor. If the
+/// Makes `next_leader` lead. Commands that were decided and not appended are undone, and go to the next leader. If the
 /// store fails, this replica continues to lead.
 pub(crate) fn hand_over<M: Machine>(
     shared: &Shared<M>,
     replica: &ReplicaState<M>,
     journal: &mut dyn Journal,
-    successor: &Successor,
+    next_leader: &NextLeader,
 ) {
     wait_for_second_thread(shared);
     let undone = {
@@ -33,8 +33,8 @@ pub(crate) fn hand_over<M: Machine>(
     };
     let mut record = Vec::new();
     let note = LeaderNote {
-        origin: successor.origin,
-        address: &successor.address,
+        origin: next_leader.origin,
+        address: &next_leader.address,
         since_ms: now_ms(),
         reason: TakeoverReason::HandedOver,
     };

@@ -51,7 +51,7 @@ pub(crate) fn run(
     while let Ok(request) = postponed.pop_front().map_or_else(|| requests.recv(), Ok) {
         placewright_tasks::injection_point(placewright_tasks::Task::EngineHistory);
         let now = accepted_ends.load(Ordering::Acquire);
-        if now != known_accepted_ends && journal.take_end().is_ok() {
+        if now != known_accepted_ends && journal.accept_present_end().is_ok() {
             known_accepted_ends = now;
             cached.clear();
         }

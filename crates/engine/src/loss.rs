@@ -42,7 +42,8 @@ pub(crate) fn wait_while_lost<M: Machine>(shared: &Shared<M>, journal: &mut dyn 
         match find_loss(shared, journal) {
             Ok(None) => {
                 lost.is_suspected.store(false, Ordering::Release);
-                // The other handles of the journal have to accept its present end, too.
+                // The other handles on the journal remember an end, too. They have to accept an end that is before it,
+                // or that follows other entries.
                 lost.accepted_ends.fetch_add(1, Ordering::AcqRel);
                 if lost.known.borrow().is_some() {
                     lost.set(None);
@@ -130,25 +131,25 @@ fn find_loss<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
 ) -> Result<Option<Loss>, StoreError> {
-    // From here on this handle accepts the journal's present end.
-    let end = journal.take_end()?;
+    // From here on this handle takes the journal as it is, even if it ends before the end that the handle remembers.
+    let end = journal.accept_present_end()?;
     let last = shared.durable();
     let first_in_memory = shared.recent.read().first().filter(|first| *first <= last);
     let replaced = first_replaced(shared, journal, end.min(last))?;
-    // Even if the journal is long enough, it may have other entries in place of those that were applied. If no entry is
-    // left in memory, there is nothing to compare them with, and the last one counts as replaced.
-    let is_decidable = first_in_memory.is_some() || end < last;
+    // Even a journal that is long enough may have other entries in place of those that were applied. If no entry is in
+    // memory to compare with, this cannot be excluded, and the last entry counts as replaced.
+    let cannot_compare = first_in_memory.is_none() && end >= last;
     let first = match replaced {
         Some(first) => first,
         None if end < last => end + 1,
-        None if is_decidable => return Ok(None),
-        None => last,
+        None if cannot_compare => last,
+        None => return Ok(None),
     };
     Ok(Some(Loss {
         first,
         last,
         first_in_memory,
-        is_replaced: replaced.is_some() || !is_decidable,
+        is_replaced: replaced.is_some() || cannot_compare,
     }))
 }
 

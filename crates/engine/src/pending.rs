@@ -239,7 +239,7 @@ pub(crate) fn change_leader<M: Machine>(
 /// command whose entry is in the journal was answered when the entry was applied, so these commands have had no effect.
 fn follow<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, leadership: Leadership) {
     let mut pending = replica.pending.lock();
-    *replica.successor.lock() = None;
+    *replica.next_leader.lock() = None;
     replica.link.leader_changed(&leadership);
     replica.leadership.send_replace(leadership);
     for command in pending.commands.values_mut() {

@@ -34,7 +34,7 @@ use crate::appended::AppendedBatch;
 use crate::envelope::CommandId;
 use crate::error::SubmitError;
 use crate::leadership::Leadership;
-use crate::replica_state::{ForwardReply, Successor};
+use crate::replica_state::{ForwardReply, NextLeader};
 use crate::shared::{Shared, wake_writer};
 use crate::submission::{CommandReply, Submission};
 use crate::{Machine, pending};
@@ -145,7 +145,7 @@ impl<M: Machine> Replica<M> {
         };
         let _pending = replica.pending.lock();
         if replica.is_leading() {
-            *replica.successor.lock() = Some(Successor {
+            *replica.next_leader.lock() = Some(NextLeader {
                 origin,
                 address: address.to_owned(),
             });

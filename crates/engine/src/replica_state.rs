@@ -73,7 +73,7 @@ pub(crate) struct ReplicaState<M: Machine> {
     /// The newest epoch whose leader was reported to be gone; 0 if there is none.
     pub(crate) lost_epoch: AtomicU64,
     /// The replica to which this one is to hand over the leadership, if it leads.
-    pub(crate) successor: Mutex<Option<Successor>>,
+    pub(crate) next_leader: Mutex<Option<NextLeader>>,
     /// How many commands were sent to other replicas.
     pub(crate) sent_commands: AtomicU64,
     /// The last entry that the journal had when a confirmed read last asked the journal for its end.
@@ -91,7 +91,7 @@ pub(crate) struct ReplicaState<M: Machine> {
 
 /// The replica to which a leader hands over the leadership.
 #[derive(Debug)]
-pub(crate) struct Successor {
+pub(crate) struct NextLeader {
     pub(crate) origin: u64,
     pub(crate) address: String,
 }
@@ -139,7 +139,7 @@ impl<M: Machine> ReplicaState<M> {
                 is_closed: false,
             }),
             lost_epoch: AtomicU64::new(0),
-            successor: Mutex::new(None),
+            next_leader: Mutex::new(None),
             sent_commands: AtomicU64::new(0),
             known_end: AtomicU64::new(0),
             takeovers: AtomicU64::new(0),

@@ -100,7 +100,7 @@ pub(crate) struct Queue<M: Machine> {
     pub(crate) writer_wakes_at: usize,
     /// Whether the thread that decides ahead of the writer has taken commands and not yet queued
     /// their decisions.
-    pub(crate) is_ahead_deciding: bool,
+    pub(crate) is_deciding_ahead: bool,
     /// Whether an append is under way.
     pub(crate) is_appending: bool,
     /// Whether the engine accepts no more commands.
@@ -141,14 +141,14 @@ impl<M: Machine> Queue<M> {
             decided_bytes: 0,
             recycled: Vec::with_capacity(RECYCLED_BATCHES_MAX),
             writer_wakes_at: 0,
-            is_ahead_deciding: false,
+            is_deciding_ahead: false,
             is_appending: false,
             is_closed: false,
         }
     }
 
     /// Whether the decided batches suffice for a full append.
-    pub(crate) fn has_enough(&self, options: &Options) -> bool {
+    pub(crate) fn has_full_append(&self, options: &Options) -> bool {
         self.decided_commands >= options.batch_commands_max
             || self.decided_bytes >= options.batch_bytes_max
     }
@@ -188,7 +188,7 @@ impl<M: Machine> Shared<M> {
             drop(queue);
             self.writer_wake.notify_one();
         } else if queue.is_appending
-            && !queue.is_ahead_deciding
+            && !queue.is_deciding_ahead
             && waiting == self.options.ahead_commands_min
         {
             drop(queue);

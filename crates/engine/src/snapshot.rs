@@ -50,7 +50,7 @@ pub(crate) fn run<M: Machine>(
             return;
         }
         let accepted_ends = shared.lost.accepted_ends.load(Ordering::Acquire);
-        if accepted_ends != known_accepted_ends && journal.take_end().is_ok() {
+        if accepted_ends != known_accepted_ends && journal.accept_present_end().is_ok() {
             known_accepted_ends = accepted_ends;
         }
         let result = make_snapshot(shared, journal.as_mut(), stop);

@@ -105,7 +105,7 @@ fn requeue_here<M: Machine>(shared: &Shared<M>, undone: Vec<Submission<M>>) {
 pub(crate) fn wait_for_second_thread<M: Machine>(shared: &Shared<M>) {
     let mut queue = shared.queue.lock();
     queue.is_appending = false;
-    while queue.is_ahead_deciding {
+    while queue.is_deciding_ahead {
         queue.writer_wakes_at = 1;
         shared.writer_wake.wait(&mut queue);
     }

@@ -19,7 +19,7 @@ use crate::hand_over::hand_over;
 use crate::shared::{CommandBatch, Queue, Shared, wake_writer};
 use crate::{Machine, loss, pending};
 
-/// The minimum number of commands in an append after which the writer waits for more; for fewer callers a common
+/// The writer waits for more commands only if its last append had at least this many. With fewer callers a common
 /// append gains too little.
 const GATHER_COMMANDS_MIN: usize = 8;
 /// The time without commands after which a leading replica finds out whether it still leads.
@@ -53,9 +53,9 @@ pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Jour
         last_append = commit::commit(shared, journal.as_mut(), batches);
         if let Some(replica) = &shared.replica {
             // In a statement of its own, so that the lock is released before the hand-over.
-            let successor = replica.successor.lock().take();
-            if let Some(successor) = successor {
-                hand_over(shared, replica, journal.as_mut(), &successor);
+            let next_leader = replica.next_leader.lock().take();
+            if let Some(next_leader) = next_leader {
+                hand_over(shared, replica, journal.as_mut(), &next_leader);
                 last_append = None;
             }
         }
@@ -84,9 +84,9 @@ fn next_batches<M: Machine>(
     }
     loop {
         // Commands that the second thread has taken are decided first, which keeps the order.
-        while !queue.is_ahead_deciding
+        while !queue.is_deciding_ahead
             && !queue.waiting.is_empty()
-            && !queue.has_enough(&shared.options)
+            && !queue.has_full_append(&shared.options)
         {
             let commands_max = shared.options.decide_commands_max;
             take_waiting(&mut queue, commands_max, decider);
@@ -96,11 +96,11 @@ fn next_batches<M: Machine>(
         if !queue.decided.is_empty() {
             return Some(take_decided(shared, &mut queue));
         }
-        if queue.is_closed && !queue.is_ahead_deciding {
+        if queue.is_closed && !queue.is_deciding_ahead {
             return None;
         }
         let replica = shared.replica.as_ref();
-        if replica.is_some_and(|replica| replica.successor.lock().is_some()) {
+        if replica.is_some_and(|replica| replica.next_leader.lock().is_some()) {
             return Some(VecDeque::new());
         }
         queue.writer_wakes_at = 1;
@@ -112,7 +112,7 @@ fn next_batches<M: Machine>(
         queue.writer_wakes_at = 0;
         // The writer was woken for something else than commands, or was idle for long enough.
         let is_idle = queue.waiting.is_empty() && queue.decided.is_empty();
-        if is_idle && !queue.is_closed && !queue.is_ahead_deciding {
+        if is_idle && !queue.is_closed && !queue.is_deciding_ahead {
             return Some(VecDeque::new());
         }
     }
@@ -195,19 +195,19 @@ pub(crate) fn run_ahead<M: Machine>(shared: &Arc<Shared<M>>) {
     while !queue.is_closed {
         let is_useful = queue.is_appending
             && queue.waiting.len() >= options.ahead_commands_min
-            && !queue.has_enough(options);
+            && !queue.has_full_append(options);
         if !is_useful {
             shared.ahead_wake.wait(&mut queue);
             continue;
         }
-        queue.is_ahead_deciding = true;
+        queue.is_deciding_ahead = true;
         take_waiting(&mut queue, options.decide_commands_max, &mut decider);
         MutexGuard::unlocked(&mut queue, || {
             injection_point(Task::EngineAhead);
             decider.decide(shared);
         });
         put_back(&mut queue, &mut decider);
-        queue.is_ahead_deciding = false;
+        queue.is_deciding_ahead = false;
         wake_writer(shared, &mut queue);
     }
     wake_writer(shared, &mut queue);

@@ -55,12 +55,14 @@ impl Default for CostlyOptions {
 pub enum CostlyError {
     /// Too many costly requests of the caller and of the same [`WorkLength`] wait; the number of them.
     #[error(
-        "{0} such costly requests of this project wait already, which is the most \
+        "{0} such costly requests of this project wait already, and no more may wait \
          (placement.costly_waiting_per_caller_max)"
     )]
     TooManyOfCaller(usize),
     /// Too many costly requests of all callers together wait; the number of them.
-    #[error("{0} costly requests wait already, which is the most (placement.costly_waiting_max)")]
+    #[error(
+        "{0} costly requests wait already, and no more may wait (placement.costly_waiting_max)"
+    )]
     TooManyInAll(usize),
     /// The request panicked: a bug.
     #[error("an internal error occurred")]

@@ -129,7 +129,7 @@ impl Journal for EtcdJournal {
         Ok(self.known.head.end.last)
     }
 
-    fn take_end(&mut self) -> Result<u64, JournalError> {
+    fn accept_present_end(&mut self) -> Result<u64, JournalError> {
         let now = self.store.read_head("read")?;
         self.verified = now.head.end;
         self.known = now;

@@ -119,7 +119,7 @@ impl Journal for PostgresqlJournal {
         Ok(self.read_state("read")?.head.end.last)
     }
 
-    fn take_end(&mut self) -> Result<u64, JournalError> {
+    fn accept_present_end(&mut self) -> Result<u64, JournalError> {
         self.store.forget_acknowledged();
         let end = self.confirm("read")?.head.end;
         self.verified = end;

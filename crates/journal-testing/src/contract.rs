@@ -239,7 +239,7 @@ fn a_handle_that_is_ahead_of_its_store_finds_out(journal: &mut dyn Journal) {
         };
         assert!(has_found_out, "replaced: {has_replacement}: {appended:?}");
     }
-    assert_eq!(other.take_end().unwrap(), 3);
+    assert_eq!(other.accept_present_end().unwrap(), 3);
     append_numbered(other.as_mut(), 4, 4);
 }
 

@@ -286,8 +286,8 @@ impl Journal for Faulty {
         self.inner.wait_for_entries(after, timeout)
     }
 
-    fn take_end(&mut self) -> Result<u64, JournalError> {
-        self.inner.take_end()
+    fn accept_present_end(&mut self) -> Result<u64, JournalError> {
+        self.inner.accept_present_end()
     }
 
     fn durable_end(&mut self) -> Result<u64, JournalError> {

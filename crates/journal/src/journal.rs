@@ -104,7 +104,7 @@ pub trait Journal: Send {
     ///
     /// # Errors
     /// When the store cannot be read.
-    fn take_end(&mut self) -> Result<u64, JournalError> {
+    fn accept_present_end(&mut self) -> Result<u64, JournalError> {
         // An implementation that does not define this function remembers nothing of the end.
         self.end()
     }
@@ -258,8 +258,8 @@ impl<J: Journal + ?Sized> Journal for Box<J> {
         (**self).end()
     }
 
-    fn take_end(&mut self) -> Result<u64, JournalError> {
-        (**self).take_end()
+    fn accept_present_end(&mut self) -> Result<u64, JournalError> {
+        (**self).accept_present_end()
     }
 
     fn first_held(&mut self) -> Result<u64, JournalError> {

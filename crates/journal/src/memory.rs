@@ -199,7 +199,7 @@ impl Journal for MemoryJournal {
         Ok(self.store.lock().end())
     }
 
-    fn take_end(&mut self) -> Result<u64, JournalError> {
+    fn accept_present_end(&mut self) -> Result<u64, JournalError> {
         self.verified = self.store.lock().last_batch();
         Ok(self.verified.0)
     }

@@ -182,7 +182,7 @@ pub enum Command {
     },
     /// Replaces the levels of the topology, and the distances.
     SetLevels {
-        /// From the smallest place to the largest.
+        /// The levels, the one with the smallest places first.
         levels: Vec<Level>,
         /// Between places of one level; each pair once, in either order.
         distances: Vec<Distance>,

@@ -179,7 +179,7 @@ impl<M: ReplicatedMachine> ReplicaGroup<M> {
             tracing::info!(address, "handing over to another replica");
             replica.hand_over(origin, &address);
             let handed_over = leadership.wait_for(|leadership| !leadership.is_own);
-            // Without an answer in time, the next attempt may have another successor.
+            // Without an answer in time, the next attempt may choose another replica.
             let _ = tokio::time::timeout(HAND_OVER_TIMEOUT, handed_over).await;
         }
         tracing::warn!("no other replica has taken over: one will when this one is gone");

@@ -43,7 +43,7 @@ impl SpanContext {
     /// The span of the build of a server in its cell, below this span of the API request. Its id is derived from the
     /// trace and the server, so that the cell and the agents have the same one without telling each other.
     #[must_use]
-    pub fn build_of(self, server: Uuid) -> Self {
+    pub fn build_span_of(self, server: Uuid) -> Self {
         let mut hash = mix(self.span ^ low(self.trace));
         for part in [
             high(self.trace),
@@ -181,16 +181,16 @@ mod tests {
     #[test]
     fn the_span_of_a_build_is_the_same_for_every_role() {
         let context = SpanContext::parse(HEADER).unwrap();
-        let build = context.build_of(Uuid::from_u128(7));
+        let build = context.build_span_of(Uuid::from_u128(7));
         // Every release has to derive the same, because roles of several releases work together.
         assert_eq!(
             build.to_string(),
             "00-4bf92f3577b34da6a3ce929d0e0e4736-725eedbd6c46db76-01"
         );
-        assert_ne!(build.span, context.build_of(Uuid::from_u128(8)).span);
+        assert_ne!(build.span, context.build_span_of(Uuid::from_u128(8)).span);
         assert_ne!(
             build.span,
-            context.sibling().build_of(Uuid::from_u128(7)).span
+            context.sibling().build_span_of(Uuid::from_u128(7)).span
         );
     }
 }

@@ -9,7 +9,7 @@
 //! Between roles the context of a request goes with the specification of its servers (`traceparent` of
 //! `placewright-types`), so that it needs no messages of its own, and outlives restarts and changes of the leader.
 //! Releases that do not know `traceparent` pass it on. If another role has to name a span, the span's id is
-//! [derived](SpanContext::build_of) from the trace and the server, so it need not be sent.
+//! [derived](SpanContext::build_span_of) from the trace and the server, so it need not be sent.
 
 mod context;
 mod span;

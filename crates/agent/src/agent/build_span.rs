@@ -17,11 +17,11 @@ impl BuildSpan {
             return Self(None);
         };
         let order = work.order.as_ref();
-        let request = order.and_then(|order| request(&order.spec));
-        Self(request.map(|request| {
+        let request_span = order.and_then(|order| request_span(&order.spec));
+        Self(request_span.map(|request_span| {
             let (instance, number) = work.guest;
-            let build = request.build_of(instance.0);
-            let mut span = OpenSpan::below(build, Kind::Consumer, "build on the host");
+            let build_span = request_span.build_span_of(instance.0);
+            let mut span = OpenSpan::below(build_span, Kind::Consumer, "build on the host");
             span.add("placewright.server", instance.to_string());
             span.add("placewright.host", host);
             span.add("placewright.guest", number as usize);
@@ -46,6 +46,6 @@ impl BuildSpan {
 
 /// The span of the API request that created the server; `None` if that request is not recorded. A move removes the span
 /// from the specification: a guest that a move makes is no work of the request that created the server.
-fn request(spec: &Spec) -> Option<SpanContext> {
+fn request_span(spec: &Spec) -> Option<SpanContext> {
     SpanContext::parse(&traceparent(&spec.body)?)
 }

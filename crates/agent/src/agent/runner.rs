@@ -187,7 +187,7 @@ impl Runner {
         if let Err(error) = self.guest_log.write() {
             // No message is sent before the changes of guests that it reports are in the guest log. The write is
             // retried with the next event.
-            tracing::error!(%error, "the agent cannot answer");
+            tracing::error!(%error, "the guest log cannot be written, so no messages are sent");
             return false;
         }
         let Some(to_cell) = to_cell else {
@@ -227,7 +227,7 @@ impl Runner {
         };
         let after = after.max(entry.host.session());
         let Some(session) = self.guest_log.next_session(now_us(), after) else {
-            tracing::error!(host = %entry.name, after, "no session can be greater: the host goes on with the one it has");
+            tracing::error!(host = %entry.name, after, "no greater session number is left: the host keeps its session");
             return;
         };
         let start = entry.host.begin_session(session, &entry.name);
@@ -454,7 +454,7 @@ impl Runner {
         };
         for (id, description) in hosts {
             let Some(entry) = self.hosts.get_mut(&id) else {
-                tracing::info!(host = %description.name, "a host came");
+                tracing::info!(host = %description.name, "the driver describes a new host");
                 self.add_host(id, description);
                 if is_connected {
                     self.begin_session(id, 0);

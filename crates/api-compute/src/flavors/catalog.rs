@@ -328,8 +328,8 @@ pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     Ok(Reply::empty(202))
 }
 
-/// Checks extra specs whose form can be validated (from version 2.86 on).
-pub(crate) fn check_extra_specs(path: &str, specs: &[(String, String)]) -> ApiResult<()> {
+/// Checks the values of those extra specs whose form can be validated (from version 2.86 on).
+pub(crate) fn check_spec_forms(path: &str, specs: &[(String, String)]) -> ApiResult<()> {
     for (key, value) in specs {
         let expected = match ExtraSpecKey::parse(key) {
             ExtraSpecKey::Resources { .. } if value.parse::<u32>().is_err() => "a whole number",

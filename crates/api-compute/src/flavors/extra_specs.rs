@@ -30,7 +30,7 @@ fn parse_specs(
     }
     let specs = fields::parse_texts(path, &value, fields::is_key, 255)?;
     if request.version.since(86) {
-        catalog::check_extra_specs(path, &specs)?;
+        catalog::check_spec_forms(path, &specs)?;
     }
     Ok(specs)
 }
@@ -65,7 +65,7 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let mut parser = ObjectParser::of_body(&body)?;
     let specs = parse_specs(request, "extra_specs", parser.take_required("extra_specs")?)?;
     parser.finish()?;
-    flavor_rules::check_extra_specs(request, "extra_specs", &specs).await?;
+    flavor_rules::check_spec_rules(request, "extra_specs", &specs).await?;
     change_flavor(request, |flavor| add_specs(flavor, &specs)).await?;
     Reply::value(200, &body)
 }
@@ -91,7 +91,7 @@ pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
             return Err(ApiError::bad_request(message));
         }
     }
-    flavor_rules::check_extra_specs(request, "", &specs).await?;
+    flavor_rules::check_spec_rules(request, "", &specs).await?;
     change_flavor(request, |flavor| add_specs(flavor, &specs)).await?;
     Reply::value(200, &body)
 }

@@ -14,7 +14,7 @@ use super::{NAME, check_rules, hard_rules, parse_rules};
 use crate::routed_request::RoutedRequest;
 
 /// Rejects extra specs with topology rules that a flavor cannot have.
-pub(crate) async fn check_extra_specs(
+pub(crate) async fn check_spec_rules(
     request: &RoutedRequest<'_>,
     path: &str,
     specs: &[(String, String)],

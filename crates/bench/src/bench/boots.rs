@@ -17,7 +17,7 @@ use super::targets::{TargetedFigure, at_least, at_most, print_report};
 use crate::replay::api::{Access, Api};
 use crate::replay::flavors::Flavors;
 use crate::replay::fleet::Fleet;
-use crate::replay::replay_run::{PaceOptions, ReplayRun, ServerPlan};
+use crate::replay::replay_run::{ReplayRun, RunLimits, ServerPlan};
 use crate::replay::task_progress::{TaskEnd, TaskProgress};
 use crate::replay::{clean_up, servers, usage};
 
@@ -206,7 +206,7 @@ impl BootsBench {
             api: Arc::clone(&api),
             plans: (0..self.servers).map(plan).collect(),
             task_progress: Arc::clone(&progress),
-            pace: PaceOptions {
+            limits: RunLimits {
                 connections,
                 patience: Duration::from_secs(self.patience.into()),
             },

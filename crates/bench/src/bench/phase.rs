@@ -49,7 +49,7 @@ impl WarmUp {
 
 /// The number of successive requests without a response after which a connection ends its work.
 const SUCCESSIVE_FAILURES_MAX: u32 = 20;
-/// The number of bytes of a body that is shown as an error.
+/// The maximum number of bytes of a body that are shown as an error.
 const ERROR_BYTES_MAX: usize = 300;
 
 /// Runs a phase and combines the measurements of all connections.
@@ -126,6 +126,7 @@ async fn run_connection(
             let (status, error) = match connection.exchange_discarding(request.as_bytes()).await {
                 Ok(response) if (200..300).contains(&response.status) => (response.status, None),
                 Ok(response) => (response.status, Some(beginning(response.body))),
+                // The status 0 means that there was no response.
                 Err(error) => (0, Some(error.to_string())),
             };
             let time_us = sent_at.elapsed().as_micros();

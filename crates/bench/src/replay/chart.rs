@@ -137,7 +137,7 @@ fn draw_panel(drawing: &mut Drawing, panel: &Panel, axis_name: &str, lines: &[Li
         let points = line.points.iter();
         let points = points.map(|(time, value)| (area.x(time / x_max), area.y(value / y_max)));
         drawing.line(&points.collect::<Vec<_>>(), line.colour);
-        drawing.sample(x, y - 4.0, line.colour);
+        drawing.legend_line(x, y - 4.0, line.colour);
         drawing.text(x + 20.0, y, &line.name);
         #[expect(clippy::cast_precision_loss, reason = "names are short")]
         let characters = line.name.chars().count() as f64;

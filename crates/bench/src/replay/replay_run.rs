@@ -28,7 +28,7 @@ pub(crate) struct ServerPlan {
 
 /// The limits of concurrency and of waiting of a run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PaceOptions {
+pub(crate) struct RunLimits {
     /// The maximum number of concurrent requests.
     pub(crate) connections: usize,
     /// The longest time without progress, after which the builds under way are given up.
@@ -53,7 +53,7 @@ pub(crate) struct ReplayRun {
     pub(crate) api: Arc<Api>,
     pub(crate) plans: Arc<[ServerPlan]>,
     pub(crate) task_progress: Arc<TaskProgress>,
-    pub(crate) pace: PaceOptions,
+    pub(crate) limits: RunLimits,
     /// Becomes true when the user stops the run.
     pub(crate) stop: watch::Receiver<bool>,
     pub(crate) start: Instant,
@@ -64,7 +64,7 @@ impl ReplayRun {
     pub(crate) async fn run(self: &Arc<Self>) {
         let next_index = Arc::new(AtomicUsize::new(0));
         let mut creators = JoinSet::new();
-        for _ in 0..self.pace.connections {
+        for _ in 0..self.limits.connections {
             creators.spawn(Arc::clone(self).create(Arc::clone(&next_index)));
         }
         let (all_requested_sender, all_requested) = watch::channel(false);
@@ -141,10 +141,10 @@ impl ReplayRun {
             if counts != last_counts || counts.building == 0 {
                 (last_counts, last_progress) = (counts, Instant::now());
             }
-            if last_progress.elapsed() > self.pace.patience
+            if last_progress.elapsed() > self.limits.patience
                 || (self.is_stopped() && is_all_requested)
             {
-                let seconds = self.pace.patience.as_secs();
+                let seconds = self.limits.patience.as_secs();
                 let reason = if self.is_stopped() {
                     "the replay was stopped while it was being built".to_owned()
                 } else {
@@ -215,7 +215,7 @@ impl ReplayRun {
 
     /// Deletes servers at their times, but not before their builds have ended.
     async fn delete_all(self: Arc<Self>) {
-        let connections = Arc::new(Semaphore::new(self.pace.connections));
+        let connections = Arc::new(Semaphore::new(self.limits.connections));
         let mut deletions = JoinSet::new();
         for task in 0..self.plans.len() {
             if self.plans[task].delete_at.is_some() {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::merge::merge;
 use super::placement::{Placement, Provider};
 use super::table::{Table, TableLevel};
-use super::{Apply, Servers};
+use super::{Apply, ServiceArgs};
 
 /// The number of hosts between two lines of progress.
 const PROGRESS_HOSTS: usize = 1_000;
@@ -30,10 +30,10 @@ impl Apply {
     }
 
     async fn apply_table(&self, table: &Table, distances: Vec<Distance>) -> anyhow::Result<()> {
-        let servers = &self.servers;
-        let token = servers.token.token().await?;
-        let scheduler = Client::new(&servers.scheduler.scheduler_url, token.expose())?;
-        let placement = Placement::new(servers, token);
+        let service_args = &self.service_args;
+        let token = service_args.token.token().await?;
+        let scheduler = Client::new(&service_args.scheduler.scheduler_url, token.expose())?;
+        let placement = Placement::new(service_args, token);
         let roots = placement.roots().await?;
         let places_of_hosts = places_of_hosts(table, &roots)?;
         let old_topology = scheduler.topology().await?;
@@ -50,7 +50,7 @@ impl Apply {
             true => new_topology,
             false => merge(old_topology, new_topology)?,
         };
-        if !servers.dry_run {
+        if !service_args.dry_run {
             for (uuid, name) in table.levels.iter().flat_map(|level| &level.places) {
                 scheduler
                     .put_aggregate(*uuid, name, &BTreeMap::new())
@@ -77,15 +77,15 @@ impl Apply {
         if !topology.distances.is_empty() {
             counts.push(format!("{} distances", topology.distances.len()));
         }
-        if !servers.dry_run {
+        if !service_args.dry_run {
             scheduler.put_topology(&topology).await?;
         }
         outln!(
             "{}{} hosts in {}; {changed_hosts} hosts {}",
-            nothing_changed(servers),
+            nothing_changed(service_args),
             places_of_hosts.len(),
             counts.join(", "),
-            if servers.dry_run {
+            if service_args.dry_run {
                 "would move"
             } else {
                 "moved"
@@ -96,8 +96,8 @@ impl Apply {
 }
 
 /// The beginning of the output with `--dry-run`, which says that nothing is changed; else empty.
-pub(super) fn nothing_changed(servers: &Servers) -> &'static str {
-    match servers.dry_run {
+pub(super) fn nothing_changed(service_args: &ServiceArgs) -> &'static str {
+    match service_args.dry_run {
         true => "nothing changed: ",
         false => "",
     }

@@ -61,10 +61,10 @@ impl Edit {
         if members.is_empty() && kind != Kind::Remove {
             wrong(format!("say what goes into {level} {place}"))?;
         }
-        let servers = &self.servers;
-        let token = servers.token.token().await?;
-        let scheduler = Client::new(&servers.scheduler.scheduler_url, token.expose())?;
-        let placement = Placement::new(servers, token);
+        let service_args = &self.service_args;
+        let token = service_args.token.token().await?;
+        let scheduler = Client::new(&service_args.scheduler.scheduler_url, token.expose())?;
+        let placement = Placement::new(service_args, token);
         let roots = placement.roots().await?;
         let aggregates = scheduler.aggregates().await?.aggregates.into_iter();
         let names = aggregates.map(|aggregate| (aggregate.uuid, aggregate.name));
@@ -91,7 +91,7 @@ impl Edit {
         }
         let name = (!removes_place).then_some(place);
         let is_new = places.set_place(level_index, target, name);
-        if !servers.dry_run {
+        if !service_args.dry_run {
             if is_new {
                 let name = name_of(level, place);
                 scheduler
@@ -111,7 +111,7 @@ impl Edit {
         }
         outln!(
             "{}{changed_hosts} of {} hosts {} {level} {place}",
-            nothing_changed(servers),
+            nothing_changed(service_args),
             hosts.len(),
             if kind == Kind::Remove {
                 "left"

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::Servers;
+use super::ServiceArgs;
 
 /// How often the write of a host's aggregates is tried, as they may change after they were read.
 const ATTEMPTS: u32 = 5;
@@ -34,16 +34,16 @@ struct Aggregates {
 /// A client of the Placement API for aggregates.
 pub(super) struct Placement<'a> {
     http: reqwest::Client,
-    servers: &'a Servers,
+    service_args: &'a ServiceArgs,
     token: Secret,
 }
 
 impl<'a> Placement<'a> {
-    /// A client for the Placement API at the address in these arguments, which sends this token.
-    pub(super) fn new(servers: &'a Servers, token: Secret) -> Self {
+    /// A client for the Placement API at the address in the arguments. It authenticates with this token.
+    pub(super) fn new(service_args: &'a ServiceArgs, token: Secret) -> Self {
         Self {
             http: reqwest::Client::new(),
-            servers,
+            service_args,
             token,
         }
     }
@@ -58,7 +58,7 @@ impl<'a> Placement<'a> {
     }
 
     fn request(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
-        let url = format!("{}{path}", self.servers.url.trim_end_matches('/'));
+        let url = format!("{}{path}", self.service_args.url.trim_end_matches('/'));
         let request = self.http.request(method, url);
         request
             .header("x-auth-token", self.token.expose())
@@ -67,7 +67,8 @@ impl<'a> Placement<'a> {
 
     async fn get<T: serde::de::DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         let response = self.request(reqwest::Method::GET, path).send().await;
-        let response = response.with_context(|| format!("no answer from {}", self.servers.url))?;
+        let response =
+            response.with_context(|| format!("no answer from {}", self.service_args.url))?;
         let status = response.status();
         let text = response.text().await?;
         if !status.is_success() {
@@ -101,7 +102,7 @@ impl<'a> Placement<'a> {
             if wanted == current.aggregates {
                 return Ok(false);
             }
-            if self.servers.dry_run {
+            if self.service_args.dry_run {
                 return Ok(true);
             }
             let body = json!({

@@ -92,11 +92,11 @@ async fn nothing_is_lost_or_done_twice_whatever_happens_to_replicas() {
                 0 if site.replicas.len() > 1 => site.kill(index).await,
                 1 if site.replicas.len() < 4 => site.add_replica().await,
                 2 => {
-                    let successor = &site.replicas[rng.below(site.replicas.len())];
-                    let address = format!("replica {}", successor.origin);
+                    let next_leader = &site.replicas[rng.below(site.replicas.len())];
+                    let address = format!("replica {}", next_leader.origin);
                     // This has an effect only if the chosen replica leads.
                     let replica = site.replicas[index].engine.replica();
-                    replica.hand_over(successor.origin, &address);
+                    replica.hand_over(next_leader.origin, &address);
                 }
                 3 => site.network.isolate(site.replicas[index].origin),
                 4 => site.network.heal(),

@@ -177,7 +177,7 @@ async fn more_requests_than_may_wait_get_429_in_the_form_of_their_service() {
     assert_eq!(refused.headers()["content-type"], "text/plain");
     assert_eq!(
         text(refused).await,
-        "refused: Try again later: 2 requests of this project wait already, which is the most \
+        "refused: Try again later: 2 requests of this project wait already, and no more may wait \
          (admission.queue_max)."
     );
     // Another project still has a seat.

@@ -381,9 +381,9 @@ fn an_older_copy_is_noticed(cluster: &EtcdCluster) {
         })
     ));
     // A handle that has accepted the present end of the store can append the entries again.
-    assert_eq!(writer.take_end().unwrap(), 1);
+    assert_eq!(writer.accept_present_end().unwrap(), 1);
     writer.append(2, &[b"b", b"c"]).unwrap();
-    assert_eq!(reader.take_end().unwrap(), 3);
+    assert_eq!(reader.accept_present_end().unwrap(), 3);
     assert_eq!(
         reader
             .read(1, &mut |_, _| ControlFlow::Continue(()))

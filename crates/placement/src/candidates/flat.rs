@@ -109,8 +109,9 @@ impl FlatQuery {
             && taken.leaves(plan.state, host, &self.contended_total)
     }
 
-    /// How many consumers a feasible host can serve one after another, and the class of which it then has too little;
-    /// of several such classes the lowest. `None` if the query has no resources, so that there is no such class.
+    /// How many consumers have room on a feasible host at the same time, and the class of which it then has too little
+    /// for another one; of several such classes the lowest. `None` if the query has no resources, so that there is no
+    /// such class.
     pub(crate) fn room(&self, plan: &Plan<'_>, host: ProviderId) -> Option<(u64, ClassId)> {
         let provider = plan.state.provider(host)?;
         let by_class = self.total.iter().map(|(class, amount)| {

@@ -130,7 +130,7 @@ impl<'a> HostSearch<'a> {
         }
     }
 
-    /// Classifies a single host, as [`Self::word`] would.
+    /// Classifies a single host, as [`Self::word`] would: only the host's own bit can be set.
     #[must_use]
     #[inline]
     pub fn classify(&self, host: ProviderId) -> HostWord {
@@ -154,8 +154,8 @@ impl<'a> HostSearch<'a> {
         !self.root_selection.sharing.is_empty()
     }
 
-    /// How many consumers a flat host of [`HostWord::feasible`] can serve one after another, and the class of which it
-    /// then has too little. `None` if the query has no resources.
+    /// How many consumers have room on a flat host of [`HostWord::feasible`] at the same time, and the class of which
+    /// it then has too little for another one. `None` if the query has no resources.
     #[must_use]
     pub fn flat_room(&self, host: ProviderId) -> Option<(u64, ClassId)> {
         self.root_selection.flat.room(&self.plan, host)

@@ -166,6 +166,7 @@ where
     RowWriter::new(&mut with_default)
         .write_with(row, &Added::default())
         .unwrap();
+    // Added fields with default values are not written.
     assert_eq!(with_default, without_field, "{name}");
     let mut input = &without_field[..];
     let (_, none): (T, Added) = RowReader::new(&mut input).read_with().unwrap();

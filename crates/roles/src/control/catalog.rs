@@ -11,7 +11,7 @@ use super::tls::Tls;
 use crate::options::Options;
 
 /// The services besides the identity API, in the order of the catalog: the section of the options, the type and name of
-/// the service, and the path behind its address.
+/// the service, and the path after its address.
 const SERVICES: [(&str, &str, &str, &str); 5] = [
     ("compute", "compute", "placewright-compute", "/v2.1"),
     ("placement", "placement", "placewright-placement", ""),

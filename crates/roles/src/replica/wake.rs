@@ -163,8 +163,8 @@ impl Journal for WakingJournal {
         self.inner.end()
     }
 
-    fn take_end(&mut self) -> Result<u64, JournalError> {
-        self.inner.take_end()
+    fn accept_present_end(&mut self) -> Result<u64, JournalError> {
+        self.inner.accept_present_end()
     }
 
     fn first_held(&mut self) -> Result<u64, JournalError> {

@@ -31,12 +31,12 @@ pub struct RankedWeights {
     pub weights: Vec<Weight>,
 }
 
-/// The contribution of a weigher to the score of a host; see [`Share`].
+/// An owned copy of a [`Share`]: the contribution of a weigher to the score of a host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weight {
     /// The name of the weigher.
     pub weigher: String,
-    /// The host's raw value, clamped to the declared ends of the range.
+    /// The host's raw value, clamped to the ends of the range that its weigher declares, if any.
     pub raw_value: f64,
     /// The raw value normalised over the compared hosts, from 0 to 1.
     pub normalised: f64,

@@ -16,7 +16,7 @@ use crate::bench::loaded_hosts::Host;
 use crate::bench::phase::{Phase, WarmUp};
 use crate::bench::requests::RequestBase;
 
-/// What the first consumer of a host gives back in every other change, in percent of the host.
+/// What the first consumer of a host gives back in every other change of the same host, in percent of the host.
 const STEP_PERCENT: u64 = 5;
 /// The number of connections of [`keep_changing`].
 const CONNECTIONS: u32 = 8;

@@ -176,7 +176,7 @@ impl Plot {
 /// Writes the name of a line beside the plot, in as many lines of text as it needs.
 fn draw_legend(drawing: &mut Drawing, y: &mut f64, name: &str, colour: &str) {
     let x = AREA.right + 14.0;
-    drawing.sample(x, *y - 4.0, colour);
+    drawing.legend_line(x, *y - 4.0, colour);
     for text in wrap(name) {
         drawing.text(x + 20.0, *y, &text);
         *y += LEGEND_LINE_HEIGHT;

@@ -16,10 +16,11 @@ pub(in super::super) fn cells(
 ) -> (Section, Vec<TargetedFigure>) {
     let mut section = Section::new("Cells, and cells that are down");
     section.paragraph(&format!(
-        "{} hosts in 1 to 30 cells, {} servers on them, and more with each measurement. A cell is down when control does not reach it any \
-         more. Measured are pages of 100 servers with their details, one after the other over all servers, through the compute API, \
-         and then {} servers from their requests, one each, to ACTIVE. Everything is in one process with journals in memory. In the \
-         published state a list asks the databases of all cells, and waits up to 60 s for one that is down.",
+        "{} hosts in 1 to 30 cells, with {} servers at first. A cell is down when control does not reach it any more. \
+         Each measurement lists the servers with their details through the compute API, in pages of 100, one page \
+         after the other. Then it creates {} more servers with one request each, and waits until all are ACTIVE. \
+         Everything is in one process, with journals in memory. In Nova a list of servers asks the databases of all \
+         cells, and waits up to 60 s for a cell that is down.",
         thousands(sizes.hosts),
         sizes.servers,
         sizes.boots
