@@ -166,7 +166,10 @@ impl Api for PlacementService {
         Box::pin(async move {
             let query = uri.query().unwrap_or("");
             match &request.0 {
-                RequestKind::Page(page_request) => pages::show(self, page_request, query).await,
+                // In a box, because it is large and rare.
+                RequestKind::Page(page_request) => {
+                    Box::pin(pages::show(self, page_request, query)).await
+                }
                 RequestKind::Operation {
                     version,
                     operation,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use parking_lot::RwLock;
 use placewright_conductor::control::{self, ControlState, Outcome, Refusal};
 use placewright_conductor::{Action, CellId, InstanceId, Reply, super_conductor};
@@ -249,8 +250,7 @@ where
     F: Future<Output = (EngineAnswer, Option<u64>)> + Send,
 {
     let note = placewright_audit_log::current_note();
-    async move {
-        let (answer, sequence) = submitted.await;
+    submitted.map(move |(answer, sequence)| {
         if let (Some(note), Some(sequence)) = (note, sequence) {
             // The audit log lists allocations only for commands of placement, and this is one of the conductor.
             note.add_entry(sequence, []);
@@ -261,5 +261,5 @@ where
             // A command of the conductor never has an answer of placement.
             Ok(Outcome::Placement(_)) | Err(Refusal::Placement(_)) => Err(SubmitError::Panicked),
         }
-    }
+    })
 }

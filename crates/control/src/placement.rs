@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use placewright_conductor::control;
 use placewright_engine::{Engine, SubmitError};
@@ -127,11 +128,7 @@ pub fn submit_placement(
     engine: &Engine<ControlMachine>,
     command: Command,
 ) -> impl Future<Output = Result<Result<Outcome, Refusal>, SubmitError>> + Send + use<> {
-    let submitted = submit_with_sequence(engine, command);
-    async move {
-        let (answer, _) = submitted.await;
-        answer
-    }
+    submit_with_sequence(engine, command).map(|(answer, _)| answer)
 }
 
 /// The outcome or refusal of a command, or why the engine has neither.
@@ -144,8 +141,8 @@ fn submit_with_sequence(
     command: Command,
 ) -> impl Future<Output = (Answer, Option<u64>)> + Send + use<> {
     let submitted = engine.submit_with_sequence(control::Command::Placement(command));
-    async move {
-        let (answer, sequence) = submitted.await;
+    // Not an `async` block, whose future would have room for `submitted` twice.
+    submitted.map(|(answer, sequence)| {
         let answer = answer.and_then(|answer| match answer {
             Ok(control::Outcome::Placement(outcome)) => Ok(Ok(outcome)),
             Err(control::Refusal::Placement(refusal)) => Ok(Err(refusal)),
@@ -155,7 +152,7 @@ fn submit_with_sequence(
             }
         });
         (answer, sequence)
-    }
+    })
 }
 
 /// Why a command that the state does not refuse was not committed, or is not known to be committed.

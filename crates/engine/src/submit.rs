@@ -81,17 +81,17 @@ async fn finish<M: Machine>(
     epoch: Option<u64>,
     receiver: Result<Receiver<M>, SubmitError>,
 ) -> (Answer<M>, Option<u64>) {
-    let reply = match receive(receiver).await {
-        Ok(reply) => reply,
+    let confirming = match receive(receiver).await {
         Err(error) => return (Err(error), None),
-    };
-    match (epoch, reply.command_without_entry) {
-        (Some(epoch), Some(command)) => {
+        Ok(reply) => match (epoch, reply.command_without_entry) {
             // In a box, because it is rare and would make every future large.
-            Box::pin(confirm_without_entry(shared, epoch, reply.answer, command)).await
-        }
-        _ => (reply.answer, reply.sequence),
-    }
+            (Some(epoch), Some(command)) => {
+                Box::pin(confirm_without_entry(shared, epoch, reply.answer, command))
+            }
+            _ => return (reply.answer, reply.sequence),
+        },
+    };
+    confirming.await
 }
 
 /// Returns the answer to a command that made no entry once it is known that no other replica had taken over when it was

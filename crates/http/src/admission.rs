@@ -215,7 +215,7 @@ impl Permit<'_> {
         &mut self,
         work: impl Future<Output = ApiResult<T>>,
     ) -> ApiResult<T> {
-        let result = self.run_with_seat(work).await;
+        let result = self.run_with_seat(pin!(work)).await;
         if let (Self::Tenant(permit), Err(_)) = (self, &result) {
             permit.note_refused();
         }
@@ -224,14 +224,13 @@ impl Permit<'_> {
 
     /// Carries the request out. A request that takes longer than the seat time of its pool gives its seat back before
     /// it ends.
-    async fn run_with_seat<F: Future>(&mut self, work: F) -> F::Output {
+    async fn run_with_seat<F: Future>(&mut self, mut work: Pin<&mut F>) -> F::Output {
         match self {
             Self::Tenant(permit) => {
                 let time_max = match permit.pool() {
                     PoolKind::Cheap => SEAT_TIME_MAX,
                     PoolKind::Costly | PoolKind::MultiCreate => COSTLY_SEAT_TIME_MAX,
                 };
-                let mut work = pin!(work);
                 if let Ok(done) = tokio::time::timeout(time_max, work.as_mut()).await {
                     return done;
                 }

@@ -29,13 +29,12 @@ use crate::options::HttpOptions;
 use crate::pages::Page;
 use crate::peer_watch::PeerWatch;
 use crate::percent::latin1_path;
-use crate::reply::Reply;
+use crate::reply::{Reply, absolute_url};
 use crate::request_context::RequestContext;
 use crate::request_id::REQUEST_ID;
 use crate::request_span::RequestSpan;
 use crate::server::{Client, HttpService, Responding};
 use crate::streamed::{self, BodySink};
-use crate::tls::scheme;
 
 /// The largest body that does not by itself make its request costly. A larger one takes milliseconds to parse and to
 /// validate.
@@ -210,18 +209,21 @@ where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: fmt::Display,
 {
-    handle_in_context(api, request, RequestContext::new(remote)).await
+    handle_from(Arc::clone(api), request, remote, None).await
 }
 
-async fn handle_in_context<A: Api, B>(
-    api: &Arc<A>,
+/// As [`handle`]. `watch` notices when the client closes its connection.
+async fn handle_from<A: Api, B>(
+    api: Arc<A>,
     request: Request<B>,
-    mut context: RequestContext<A::Version>,
+    remote: Option<SocketAddr>,
+    watch: Option<Arc<PeerWatch>>,
 ) -> Response<Body>
 where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: fmt::Display,
 {
+    let mut context = RequestContext::new(remote, watch);
     let (parts, mut body) = request.into_parts();
     let gateway = api.gateway();
     context.span = RequestSpan::begin(&parts, method_label(&parts.method));
@@ -232,12 +234,12 @@ where
     let mut response = if is_preflight {
         Response::new(Body::Whole(Bytes::new()))
     } else {
-        match answer(api, &parts, &mut body, &mut context).await {
+        match answer(&api, &parts, &mut body, &mut context).await {
             Ok(reply) => {
                 if context.audit.is_some() {
                     context.result = AuditResult::accepted(reply.status, reply.location.as_ref());
                 }
-                success_response(&**api, &parts, reply, &context)
+                success_response(&*api, &parts, reply, &context)
             }
             Err(error) => {
                 if context.audit.is_none() && audit::is_access_denied(error.status()) {
@@ -246,7 +248,7 @@ where
                 if context.audit.is_some() {
                     context.result = AuditResult::refused(&error);
                 }
-                error_response(&**api, &parts, &error, &context)
+                error_response(&*api, &parts, &error, &context)
             }
         }
     };
@@ -333,7 +335,8 @@ where
         let work = async move { api.run(&request, &uri, Some(&caller), &content).await };
         let work = with_context(span, with_note(note, measure(permit.busy_time(), work)));
         let work = gateway.run_costly(&identity, length, work);
-        permit.run(work).await
+        // In a box, because each request's future, which is moved, has the size of its largest branch.
+        Box::pin(permit.run(work)).await
     } else {
         let work = api.run(&request, &parts.uri, Some(&identity), &content);
         let work = with_context(span, with_note(note, measure(permit.busy_time(), work)));
@@ -372,7 +375,8 @@ where
             // The object to which the body belongs may have been created by another process.
             gateway.confirm_state().await?;
             let sink = api.body_sink(request, caller, body.size_hint().exact())?;
-            streamed::receive(body, sink, gateway.options().body_timeout).await?;
+            let timeout = gateway.options().body_timeout;
+            Box::pin(streamed::receive(body, sink, timeout)).await?;
             Ok(RequestBody::default())
         }
         caller => {
@@ -444,21 +448,6 @@ fn success_response<A: Api>(
     response
 }
 
-/// A path with the scheme and host that the client used, if they are known. A `location` that is a URL is not changed.
-fn absolute_url(parts: &Parts, location: String) -> String {
-    if !location.starts_with('/') {
-        return location;
-    }
-    let host = parts
-        .headers
-        .get(header::HOST)
-        .and_then(|value| value.to_str().ok());
-    match host.or_else(|| parts.uri.authority().map(|authority| authority.as_str())) {
-        Some(host) => format!("{}://{host}{location}", scheme(&parts.extensions)),
-        None => location,
-    }
-}
-
 fn error_response<A: Api>(
     api: &A,
     parts: &Parts,
@@ -494,7 +483,7 @@ impl<A: Api> HttpService for A {
     }
 
     fn handle(self: Arc<Self>, request: Request<Incoming>, client: Client) -> Responding {
-        let context = RequestContext::of_client(client);
-        Box::pin(async move { handle_in_context(&self, request, context).await })
+        let (remote, watch) = (client.remote, client.watch);
+        Box::pin(handle_from(self, request, Some(remote), Some(watch)))
     }
 }

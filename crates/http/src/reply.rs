@@ -1,7 +1,8 @@
 //! The response of a handler that succeeded.
 
 use bytes::Bytes;
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
@@ -9,6 +10,7 @@ use crate::body::{Body, ChunkedResponse};
 use crate::error::{ApiError, ApiResult};
 use crate::json::Writer;
 use crate::memory_budget::MemoryPermit;
+use crate::tls::scheme;
 
 /// The size up to which a response is sent in one piece.
 const WHOLE_BYTES_MAX: usize = 256 << 10;
@@ -144,5 +146,20 @@ impl Reply {
             self.last_modified = last_modified;
         }
         self
+    }
+}
+
+/// A path with the scheme and host that the client used, if they are known. A `location` that is a URL is not changed.
+pub(crate) fn absolute_url(parts: &Parts, location: String) -> String {
+    if !location.starts_with('/') {
+        return location;
+    }
+    let host = parts
+        .headers
+        .get(header::HOST)
+        .and_then(|value| value.to_str().ok());
+    match host.or_else(|| parts.uri.authority().map(|authority| authority.as_str())) {
+        Some(host) => format!("{}://{host}{location}", scheme(&parts.extensions)),
+        None => location,
     }
 }

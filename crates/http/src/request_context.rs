@@ -11,7 +11,6 @@ use crate::audit::{AuditEntry, AuditResult, EndedRequest};
 use crate::peer_watch::PeerWatch;
 use crate::request_id::RequestId;
 use crate::request_span::RequestSpan;
-use crate::server::Client;
 
 /// The context of a request while it is handled. `V` is the microversion of the API.
 #[derive(Debug)]
@@ -38,12 +37,12 @@ pub struct RequestContext<V = ()> {
 }
 
 impl<V: Copy> RequestContext<V> {
-    /// The context of a new request from this address.
-    pub(crate) fn new(remote: Option<SocketAddr>) -> Self {
+    /// The context of a new request from this address. `watch` notices when the client closes its connection.
+    pub(crate) fn new(remote: Option<SocketAddr>, watch: Option<Arc<PeerWatch>>) -> Self {
         Self {
             started: Instant::now(),
             remote,
-            watch: None,
+            watch,
             request_id: RequestId::new(),
             route: "other",
             version: None,
@@ -54,13 +53,6 @@ impl<V: Copy> RequestContext<V> {
             result: AuditResult::default(),
             span: RequestSpan::default(),
         }
-    }
-
-    /// The context of a new request of this client.
-    pub(crate) fn of_client(client: Client) -> Self {
-        let mut context = Self::new(Some(client.remote));
-        context.watch = Some(client.watch);
-        context
     }
 
     /// The request id that the response will carry.
