@@ -37,6 +37,12 @@ def batches(token: str) -> Iterator[bytes]:
         yield request(token, "POST", "/servers", server(max_count=1000, min_count=1))
 
 
+def wholes(token: str) -> Iterator[bytes]:
+    """A thousand servers at once, all of them or none, again and again."""
+    while True:
+        yield request(token, "POST", "/servers", server(max_count=1000))
+
+
 def bodies(token: str) -> Iterator[bytes]:
     """Servers with as much to read as one may have."""
     metadata = {f"{n:0200}": "v" * 250 for n in range(128)}
@@ -54,14 +60,14 @@ def singles(token: str) -> Iterator[bytes]:
 
 def everything(token: str) -> Iterator[bytes]:
     """All of it in turn."""
-    kinds = [kind(token) for kind in (lists, singles, bodies, batches)]
+    kinds = [kind(token) for kind in (lists, singles, bodies, batches, wholes)]
     while True:
         for kind in kinds:
             yield next(kind)
 
 
 FLOODS: dict[str, Callable[[str], Iterator[bytes]]] = {
-    flood.__name__: flood for flood in (lists, batches, bodies, singles, everything)
+    flood.__name__: flood for flood in (lists, batches, wholes, bodies, singles, everything)
 }
 
 
