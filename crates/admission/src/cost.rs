@@ -18,16 +18,23 @@ pub struct Kind {
     pub is_declared_costly: bool,
 }
 
-/// The work that is done behind the API after a request was answered. Its cost cannot be measured with the request.
+/// The work behind the API that a request causes: building and storing. Other threads and processes do it, so its cost
+/// cannot be measured with the request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LaterWork {
     /// How many instances are built for the request.
     pub instances: u32,
-    /// The bytes that the request has the services store: at most those of its body.
+    /// The bytes that the request may have the services store: control stores them once, and cells once for each
+    /// instance.
     pub stored_bytes: usize,
 }
 
 impl LaterWork {
+    /// This work, or none if the request was refused.
+    pub(crate) fn unless(self, is_refused: bool) -> Self {
+        if is_refused { Self::default() } else { self }
+    }
+
     /// The cost of building the instances, in microseconds.
     pub(crate) fn building_cost(self) -> u64 {
         u64::from(self.instances) * INSTANCE_COST_US
@@ -35,11 +42,13 @@ impl LaterWork {
 
     /// The cost of storing the bytes, in microseconds.
     pub(crate) fn storing_cost(self) -> u64 {
-        u64::try_from(self.stored_bytes).unwrap_or(u64::MAX) / STORED_BYTES_PER_US
+        let bytes = u64::try_from(self.stored_bytes).unwrap_or(u64::MAX);
+        let copies = 1 + u64::from(self.instances.max(1));
+        bytes.saturating_mul(copies) / STORED_BYTES_PER_US
     }
 
     /// The cost of all of it, in microseconds.
-    fn cost(self) -> u64 {
+    pub(crate) fn cost(self) -> u64 {
         self.building_cost().saturating_add(self.storing_cost())
     }
 }
@@ -52,9 +61,9 @@ const GUESS_IF_COSTLY: Duration = Duration::from_millis(5);
 /// recording it in control and in its cell. `placewright bench boots` builds 3,300 a second on two processors.
 pub(crate) const INSTANCE_COST_US: u64 = 500;
 
-/// How many bytes of bodies are stored in a microsecond of one processor. An append to a journal takes half a millisecond
-/// longer with the 120 kB of the largest user data, and a server's user data is appended by control and by its cell.
-const STORED_BYTES_PER_US: u64 = 120;
+/// How many bytes a journal appends in a microsecond of one processor: an append with 120 kB more takes half a
+/// millisecond longer.
+const STORED_BYTES_PER_US: u64 = 240;
 
 /// Requests that take at least this much processor time are costly, in microseconds.
 const COSTLY_FROM_US: u64 = 1000;
@@ -203,6 +212,12 @@ mod tests {
         assert_eq!(costs.estimate(CHEAP, storing), 100 + 500 + 1000);
         assert_eq!(CostTable::actual(storing, Duration::from_micros(30)), 1530);
         assert_eq!(costs.pool(CHEAP, storing), PoolKind::Cheap);
+        // Control stores the body once, and cells store it for each instance.
+        let many = LaterWork {
+            instances: 100,
+            ..storing
+        };
+        assert_eq!(many.storing_cost(), 101 * 500);
     }
 
     #[test]

@@ -15,8 +15,12 @@ use crate::refusal::Refusal;
 /// The longest time for which a seat is held after a cheap or costly request.
 const HOLD_MAX: Duration = Duration::from_secs(1);
 
-/// How much work behind the API (building the instances of requests that were answered) may be left to do before
-/// further multi-create requests wait. It is measured by the time that an eighth of the processors needs for it.
+/// The longest time for which a seat is held because of what its request has stored. Requests of other projects may wait
+/// for the seat, and a body need not be stored in full.
+const STORING_HOLD_MAX: Duration = Duration::from_millis(20);
+
+/// How much work behind the API (building instances, and storing) may be left to do before further multi-create requests
+/// wait. It is measured by the time that an eighth of the processors needs for it.
 ///
 /// The time is this long because requests for a few thousand servers are common and should not wait. Other projects do
 /// not suffer from the work: it is shared fairly, and goes at a limited pace while several projects are present.
@@ -35,7 +39,7 @@ pub struct IncomingRequest {
     /// The route and method of the request, from which its cost is estimated.
     pub kind: Kind,
     /// The work behind the API that the request causes unless it is refused.
-    pub later: LaterWork,
+    pub later_work: LaterWork,
 }
 
 /// The outcome of the arrival of a request that was not refused.
@@ -208,8 +212,8 @@ impl<W> TenantLevel<W> {
         let project = request.project;
         self.recent.note(project, now);
         self.note_shared(now);
-        let estimate = self.costs.estimate(request.kind, request.later);
-        let pool = self.costs.pool(request.kind, request.later);
+        let estimate = self.costs.estimate(request.kind, request.later_work);
+        let pool = self.costs.pool(request.kind, request.later_work);
         let crowd = self.open.get(&project).copied().unwrap_or(0) + 1;
         let charge = Charge {
             project,
@@ -307,21 +311,17 @@ impl<W> TenantLevel<W> {
             project,
             user,
             kind,
-            later: requested,
+            later_work: requested,
         } = seat.request;
-        let later = if seat.is_refused {
-            LaterWork::default()
-        } else {
-            requested
-        };
+        let later_work = requested.unless(seat.is_refused);
         // Refused requests for instances would make these kinds of requests seem cheaper than they are.
-        if later.instances == requested.instances {
+        if later_work.instances == requested.instances {
             self.costs.learn(kind, requested.instances, busy);
         }
-        let work_until = self.add_work(later.building_cost(), now);
+        let work_until = self.add_work(later_work.cost(), now);
         let id = self.next_id;
         self.next_id += 1;
-        let actual = CostTable::actual(later, busy);
+        let actual = CostTable::actual(later_work, busy);
         let more = seat.more_than_estimated(actual);
         let pool = self.pool(seat.pool);
         pool.fair.charge(project, more);
@@ -339,9 +339,8 @@ impl<W> TenantLevel<W> {
         let is_awaited = fair.waiting() > fair.waiting_of(project);
         let is_short = is_awaited || !seat.was_shared;
         let hold = if is_short { took.min(busy) } else { took };
-        // What the request has stored is written behind the API, which uses an eighth of the processors for it.
-        let hold = hold.saturating_add(self.time_of_work(later.storing_cost()));
-        let hold_end = now + hold.min(HOLD_MAX);
+        let storing = self.time_of_work(later_work.storing_cost());
+        let hold_end = now + (hold + storing.min(STORING_HOLD_MAX)).min(HOLD_MAX);
         let until = match seat.pool {
             PoolKind::Cheap => seat.taken_at + self.time_of_cheap(actual, seat.crowd),
             PoolKind::Costly => hold_end,

@@ -44,7 +44,7 @@ enum Event {
         project: u64,
         user: u64,
         is_costly: bool,
-        instances: u32,
+        later_work: LaterWork,
     },
     Finish {
         which: usize,
@@ -69,11 +69,15 @@ enum Event {
 fn event() -> impl Strategy<Value = Event> {
     let which = 0..100_usize;
     prop_oneof![
-        5 => (0..6_u64, 0..3_u64, any::<bool>(), prop::sample::select(vec![0, 1, 1000])).prop_map(
-            |(project, user, is_costly, instances)| {
-                Event::Arrive { project, user, is_costly, instances }
-            },
-        ),
+        5 => (
+            (0..6_u64, 0..3_u64, any::<bool>()),
+            prop::sample::select(vec![0, 1, 1000]),
+            prop::sample::select(vec![0, 200, 120_000, 1 << 25]),
+        )
+            .prop_map(|((project, user, is_costly), instances, stored_bytes)| {
+                let later_work = LaterWork { instances, stored_bytes };
+                Event::Arrive { project, user, is_costly, later_work }
+            }),
         3 => (which.clone(), 0..20_000_u64)
             .prop_map(|(which, busy_us)| Event::Finish { which, busy_us }),
         1 => which.clone().prop_map(|which| Event::GiveBack { which }),
@@ -112,15 +116,12 @@ impl World {
         }
     }
 
-    fn arrive(&mut self, project: u64, user: u64, is_costly: bool, instances: u32) {
+    fn arrive(&mut self, project: u64, user: u64, is_costly: bool, later_work: LaterWork) {
         let request = IncomingRequest {
             project,
             user,
             kind: kind(is_costly),
-            later: LaterWork {
-                instances,
-                stored_bytes: 0,
-            },
+            later_work,
         };
         let number = self.next;
         self.next += 1;
@@ -148,8 +149,8 @@ impl World {
                 project,
                 user,
                 is_costly,
-                instances,
-            } => self.arrive(project, user, is_costly, instances),
+                later_work,
+            } => self.arrive(project, user, is_costly, later_work),
             Event::Finish { which, busy_us } => {
                 if let Some(index) = pick(which, self.running.len()) {
                     let (_, seat) = self.running.swap_remove(index);
@@ -261,7 +262,7 @@ proptest! {
             project,
             user: project,
             kind: kind(is_costly),
-            later: LaterWork::default(),
+            later_work: LaterWork::default(),
         };
         for is_costly in [false, true] {
             let busy = level.arrive(request(0, is_costly), Duration::ZERO, || ());
@@ -292,7 +293,7 @@ fn a_newcomer_finds_room_in_a_full_queue() {
         project,
         user: 0,
         kind: kind(false),
-        later: LaterWork::default(),
+        later_work: LaterWork::default(),
     };
     // Two projects take all seats. Then three projects fill the queue, with four requests each.
     let mut arrive = |project| level.arrive(request(project), Duration::ZERO, || project);

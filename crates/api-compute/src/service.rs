@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use placewright_auth::Identity;
 use placewright_control::Runtime;
 use placewright_http::{
-    Access, Api, ApiError, ApiResult, Gateway, Reply, RequestContext, Routed, Running,
+    Access, Api, ApiError, ApiResult, Gateway, LaterWork, Reply, RequestContext, Routed, Running,
     json_error_body, static_document,
 };
 use uuid::Uuid;
@@ -221,12 +221,13 @@ impl Api for ComputeService {
         }
     }
 
-    fn instances(&self, request: &MatchedRequest, body: &[u8]) -> u32 {
+    fn later_work(&self, request: &MatchedRequest, body: &[u8]) -> LaterWork {
         match &request.target {
-            RequestTarget::Operation(matched) => {
-                cost::instances(matched.route.path, matched.operation.method, body)
-            }
-            RequestTarget::Versions { .. } | RequestTarget::Version { .. } => 0,
+            RequestTarget::Operation(matched) => LaterWork {
+                instances: cost::instances(matched.route.path, matched.operation.method, body),
+                stored_bytes: body.len(),
+            },
+            RequestTarget::Versions { .. } | RequestTarget::Version { .. } => LaterWork::default(),
         }
     }
 

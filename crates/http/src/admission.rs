@@ -179,7 +179,7 @@ impl AdmissionControl {
             project: self.0.hasher.hash_one(project.or(user)),
             user: self.0.hasher.hash_one(user),
             kind,
-            later: later_work(),
+            later_work: later_work(),
         };
         match self.0.tenants.arrive(request) {
             Ok(tenants::Arrived::Started(permit)) => Admission::Now(Permit::Tenant(permit)),

@@ -163,11 +163,11 @@ pub trait Api: Send + Sync + 'static {
         true
     }
 
-    /// How many instances a request asks to be built. Admission control adds a fixed cost for each: it measures the
-    /// processor time of the request, and instances are built after the request has ended.
-    fn instances(&self, request: &Self::Request, body: &[u8]) -> u32 {
+    /// The work behind the API that a request asks for. Admission control adds the cost of it, because it measures only
+    /// the processor time of the request itself.
+    fn later_work(&self, request: &Self::Request, body: &[u8]) -> LaterWork {
         let _ = (request, body);
-        0
+        LaterWork::default()
     }
 
     /// Carries out a routed request.
@@ -321,10 +321,7 @@ where
     }
     let is_costly = api.is_costly(&request, &content);
     let kind = kind_of::<A>(parts, context, is_costly);
-    let later_work = || LaterWork {
-        instances: api.instances(&request, &content),
-        stored_bytes: content.len(),
-    };
+    let later_work = || api.later_work(&request, &content);
     let mut permit = match gateway.admit(&identity, kind, later_work) {
         Admission::Now(permit) => permit,
         Admission::Later(waiting) => wait_for_permit(waiting, context.watch.as_deref()).await?,

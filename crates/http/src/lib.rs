@@ -66,7 +66,7 @@ pub use options::HttpOptions;
 pub use origin::{authority, origin};
 pub use peer_watch::PeerWatch;
 pub use percent::{NotUtf8, decode_percent, latin1_path};
-pub use placewright_admission::AdmissionOptions;
+pub use placewright_admission::{AdmissionOptions, LaterWork};
 pub use query::{Query, QueryError, Syntax};
 pub use reply::Reply;
 pub use request_context::RequestContext;
