@@ -32,15 +32,22 @@ def lists(token: str) -> Iterator[bytes]:
 
 
 def batches(token: str) -> Iterator[bytes]:
-    """A thousand servers at once, again and again."""
+    """A thousand servers at once, of which some may find no host, again and again."""
     while True:
         yield request(token, "POST", "/servers", server(max_count=1000, min_count=1))
 
 
-def wholes(token: str) -> Iterator[bytes]:
+def all_or_none(token: str) -> Iterator[bytes]:
     """A thousand servers at once, all of them or none, again and again."""
     while True:
         yield request(token, "POST", "/servers", server(max_count=1000))
+
+
+def large_batches(token: str) -> Iterator[bytes]:
+    """As many servers at once as one may have with much to store for each."""
+    body = server(max_count=100, min_count=1, user_data="QUFB" * 16000)
+    while True:
+        yield request(token, "POST", "/servers", body)
 
 
 def bodies(token: str) -> Iterator[bytes]:
@@ -60,14 +67,14 @@ def singles(token: str) -> Iterator[bytes]:
 
 def everything(token: str) -> Iterator[bytes]:
     """All of it in turn."""
-    kinds = [kind(token) for kind in (lists, singles, bodies, batches, wholes)]
+    kinds = [kind(token) for kind in (lists, singles, bodies, batches, all_or_none)]
     while True:
         for kind in kinds:
             yield next(kind)
 
 
 FLOODS: dict[str, Callable[[str], Iterator[bytes]]] = {
-    flood.__name__: flood for flood in (lists, batches, wholes, bodies, singles, everything)
+    flood.__name__: flood for flood in (lists, batches, all_or_none, large_batches, bodies, singles, everything)
 }
 
 

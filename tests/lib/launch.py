@@ -33,9 +33,12 @@ def add_serve_option(parser: argparse.ArgumentParser) -> None:
 
 def program() -> pathlib.Path:
     """The placewright binary, found as tests/conformance/serve finds it."""
-    target = os.environ.get("CARGO_TARGET_DIR", TESTS.parent / "target")
     named = os.environ.get("PLACEWRIGHT_BIN")
-    return pathlib.Path(named or pathlib.Path(target) / "release/placewright")
+    if named:
+        return pathlib.Path(named)
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", TESTS.parent / "target"))
+    builds = [target / profile / "placewright" for profile in ("release", "ci")]
+    return next((build for build in builds if build.exists()), builds[0])
 
 
 def bench_program() -> pathlib.Path:

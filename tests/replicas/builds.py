@@ -4,7 +4,7 @@ import os
 import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-PROFILES = ("release", "quick", "debug")
+PROFILES = ("release", "ci", "quick", "debug")
 
 
 def program_of(variable: str, name: str) -> pathlib.Path:
