@@ -147,24 +147,47 @@ impl Client {
         if !status.is_success() {
             bail!(
                 "the server answered {status}: {}",
-                json.as_ref().and_then(detail).unwrap_or(&text)
+                json.as_ref().and_then(error_reason).unwrap_or(&text)
             );
         }
         json.ok_or_else(|| anyhow!("the server's answer is no JSON"))
     }
 }
 
-/// The detail of an error of the Placement API, without the phrase that all errors of its status share; or the message
-/// of an error of another API. `None` if the body has neither.
-fn detail(error: &Value) -> Option<&str> {
-    let detail = error
+/// The reason in the body of an error of any of the APIs; `None` if the body is in none of their forms.
+pub(crate) fn error_reason(body: &Value) -> Option<&str> {
+    // The Placement API answers with a list of errors. The other APIs answer with an object that has the message, or
+    // with an object of one field, whose value has the message.
+    let first = body.as_object().and_then(|object| object.values().next());
+    let text = body
         .pointer("/errors/0/detail")
-        .or_else(|| error.get("message"))?
+        .or_else(|| body.get("message"))
+        .or_else(|| first?.get("message"))?
         .as_str()?;
-    Some(
-        detail
-            .rsplit_once("\n\n")
-            .map_or(detail, |(_, reason)| reason)
-            .trim(),
-    )
+    // Before the reason, the Placement API writes the phrase that all errors of its status share.
+    let reason = text.rsplit_once("\n\n").map_or(text, |(_, reason)| reason);
+    Some(reason.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_reason_of_an_error_is_found_in_the_forms_of_all_apis() {
+        let detail = "The resource could not be found.\n\n There is none.  ";
+        for body in [
+            json!({"errors": [{"status": 404, "title": "Not Found", "detail": detail}]}),
+            json!({"code": "404 Not Found", "title": "Not Found", "message": "There is none."}),
+            json!({"itemNotFound": {"code": 404, "message": "There is none."}}),
+            json!({"error": {"code": 404, "title": "Not Found", "message": "There is none."}}),
+        ] {
+            assert_eq!(error_reason(&body), Some("There is none."), "{body}");
+        }
+        for body in [json!({}), json!([]), json!({"hosts": 3}), json!(null)] {
+            assert_eq!(error_reason(&body), None, "{body}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ use reqwest::header::HeaderMap;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::Value;
 
+use crate::client::error_reason;
 use crate::credentials::Credentials;
 
 /// How long a connection may take to be established, and how long an answer may be silent. The stream of hosts (of
@@ -130,7 +131,7 @@ async fn succeeded(response: Response) -> anyhow::Result<Response> {
     let json: Option<Value> = serde_json::from_str(&text).ok();
     let reason = json
         .as_ref()
-        .and_then(reason)
+        .and_then(error_reason)
         .unwrap_or(&text)
         .trim()
         .to_owned();
@@ -140,18 +141,4 @@ async fn succeeded(response: Response) -> anyhow::Result<Response> {
         reason,
     }
     .into())
-}
-
-/// The reason in the body of an error of any of the APIs; `None` if the body is in none of their forms.
-fn reason(body: &Value) -> Option<&str> {
-    // Other APIs than Placement answer with an object of one field, which has the message.
-    let first = body.as_object().and_then(|object| object.values().next());
-    let detail = body.pointer("/errors/0/detail");
-    let detail = detail.or_else(|| first?.get("message"))?.as_str()?;
-    // Placement writes the phrase of the status before the reason.
-    Some(
-        detail
-            .rsplit_once("\n\n")
-            .map_or(detail, |(_, reason)| reason),
-    )
 }
