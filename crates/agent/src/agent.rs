@@ -120,7 +120,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts an agent: lists hosts and guests, removes half-built guests, then connects to the
+    /// Starts an agent: lists hosts and guests, removes incomplete guests, then connects to the
     /// cell and writes to placement until it is stopped.
     ///
     /// # Errors

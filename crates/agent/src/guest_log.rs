@@ -273,20 +273,20 @@ impl GuestLog {
 
     /// Adds or replaces a guest. The change is in the file once [`Self::write`] has returned.
     pub fn put(&mut self, host: HostId, key: GuestKey, guest: &Guest) {
-        self.append(&Entry::Put(host, key, guest.into()));
+        self.queue_entry(&Entry::Put(host, key, guest.into()));
         self.guests.insert((host, key), guest.clone());
     }
 
     /// Removes a guest. The change is in the file once [`Self::write`] has returned.
     pub fn erase(&mut self, host: HostId, key: GuestKey) {
-        self.append(&Entry::Erase(host, key));
+        self.queue_entry(&Entry::Erase(host, key));
         self.guests.remove(&(host, key));
     }
 
-    /// Chooses the number of a new session: greater than `after` and than all session numbers in the log. The number is
-    /// also at least the present time in microseconds, so that it exceeds the numbers of a log that was lost, unless
-    /// the clock was set back since. `None` if `after` is so great that no number is left above it; no valid cell sends
-    /// such a number.
+    /// Chooses the number of a new session: greater than `after`, which is at least the number that the cell named, and
+    /// than all session numbers in the log. It is also at least the present time in microseconds, so that it exceeds
+    /// the numbers of a lost log, unless the time of day was set back since. `None` if `after` is so great that no
+    /// number is left above it; no valid cell sends such a number.
     pub fn next_session(&mut self, now_us: u64, after: u64) -> Option<u64> {
         let number = now_us
             .max(self.last_session.saturating_add(1))
@@ -295,7 +295,7 @@ impl GuestLog {
             return None;
         }
         self.last_session = number;
-        self.append(&Entry::Session(number));
+        self.queue_entry(&Entry::Session(number));
         Some(number)
     }
 
@@ -319,7 +319,8 @@ impl GuestLog {
         self.compact_if_obsolete().map_err(io_error)
     }
 
-    fn append(&mut self, entry: &Entry) {
+    /// Adds an entry to those that [`Self::write`] writes.
+    fn queue_entry(&mut self, entry: &Entry) {
         if let Some(log_file) = &mut self.file {
             write_entry(&mut log_file.unwritten, entry);
         }

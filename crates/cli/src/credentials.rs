@@ -22,7 +22,8 @@ const PASSWORD_FILE_BYTES_MAX: u64 = 4096;
 /// Arguments that name a token, or a cloud to sign in at for one.
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
-    /// The token to send, in place of signing in; `noauth2` takes `admin`, which is sent without --cloud
+    /// The token to send, in place of signing in; `noauth2` takes `admin`, which is sent if neither --token nor --cloud
+    /// is given
     #[arg(long, env = "OS_TOKEN", hide_env_values = true)]
     token: Option<String>,
 
@@ -97,7 +98,7 @@ impl Credentials {
         match &self.password_file {
             Some(file) => read_password(file),
             None => first_line(&std::env::var(PASSWORD_VARIABLE).with_context(|| {
-                format!("--user: neither --password-file nor {PASSWORD_VARIABLE}")
+                format!("--user needs --password-file or the variable {PASSWORD_VARIABLE}")
             })?),
         }
     }

@@ -61,7 +61,7 @@ pub(crate) struct Top {
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = interval)]
     interval: Duration,
 
-    /// By what hosts are sorted
+    /// The order of the hosts
     #[arg(long, value_enum, default_value_t = Sort::Load)]
     sort: Sort,
 
@@ -69,7 +69,7 @@ pub(crate) struct Top {
     #[arg(long, value_name = "CELL")]
     cell: Option<String>,
 
-    /// Print the figures once, after one interval, and end. So it is where standard output is no terminal
+    /// Print the figures once, after one interval, and exit. This is the default if standard output is not a terminal
     #[arg(long)]
     once: bool,
 
@@ -81,7 +81,7 @@ pub(crate) struct Top {
     credentials: Credentials,
 }
 
-/// By what hosts are sorted.
+/// The order of the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Sort {
     /// The largest used share of a resource class first
@@ -176,7 +176,7 @@ impl Top {
     }
 }
 
-/// Prints the figures after one interval, because rates need two readings.
+/// Prints the figures after one interval, because rates are computed from two readings of the counters.
 async fn print_once(
     source: &Source,
     figures: &figures::Shared,

@@ -54,7 +54,7 @@ pub struct Leader {
     pub address: String,
     /// The number of the entry with which the leader began to lead.
     pub epoch: u64,
-    /// The time at which the leader began to lead, by its own clock, in milliseconds since 1970.
+    /// When the leader began to lead, by the time of day of its machine, in milliseconds since 1970.
     pub since_ms: u64,
     /// Why the leader began to lead.
     pub reason: &'static str,
@@ -63,7 +63,7 @@ pub struct Leader {
 /// Acknowledged entries that the store has lost.
 #[derive(Clone, Debug, Serialize)]
 pub struct LostEntries {
-    /// The first entry that is missing.
+    /// The first entry that is missing, or that the store has another entry in place of.
     pub first: u64,
     /// The last entry that this process has applied.
     pub last: u64,
@@ -78,7 +78,8 @@ pub struct FollowerReport {
     pub address: String,
     /// The release of the follower's program.
     pub release: String,
-    /// The number of the last entry that the follower had applied at its latest message, which is at most 500 ms old.
+    /// The number of the last entry that the follower had applied at its latest message. A live follower sends at least
+    /// one every 500 ms.
     pub applied: u64,
 }
 

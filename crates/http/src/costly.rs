@@ -2,15 +2,17 @@
 //!
 //! The threads that read and write sockets answer requests that cost microseconds. A request that may cost
 //! milliseconds (a search over all hosts, a long list, a large body) would hold up every connection of its thread, so
-//! it is handed over to another runtime. There a bounded number of requests runs at a time, each in one of the regular
-//! places, and each caller's requests wait in a queue of their own: a caller with many requests waits for its own ones,
-//! and another caller's next request waits for at most one request of each other caller. If there are several regular
-//! places, one caller may not have all of them, so the first request of a second caller begins at once.
+//! it is handed over to another runtime. There at most `running_max` requests run at a time, each in one *place*. Each
+//! caller's requests wait in a queue of their own, and the callers take turns: a caller with many requests waits for
+//! its own ones, and another caller's next request waits for at most one request of each other caller. If there are
+//! several places, one caller may have all of them but one. So one place stays free for the others.
 //!
 //! All services of a cloud may be one caller to the Placement API, so the requests of one caller do not simply wait in
-//! the order in which they came. Queries for few candidates, which are expected to be short, wait beside the long
-//! requests. The two kinds alternate, and one short request at a time may run in the place that its caller leaves for
-//! others, so that a scheduler's query for some candidates does not wait for many queries for all of them.
+//! the order in which they came. Short requests (queries for few candidates) and long requests of a caller wait in two
+//! queues, which take turns. In addition, a caller that has all places that it may have may run a short request in the
+//! place that is kept free for others. This is then the *extra place*, and the others are the *regular places*. Over
+//! all callers, at most one request runs in the extra place at a time. So a scheduler's query for some candidates does
+//! not wait for many queries for all of them.
 
 mod queue;
 
@@ -55,8 +57,8 @@ impl Default for CostlyOptions {
 pub enum CostlyError {
     /// Too many costly requests of the caller and of the same [`WorkLength`] wait; the number of them.
     #[error(
-        "{0} such costly requests of this project wait already, and no more may wait \
-         (placement.costly_waiting_per_caller_max)"
+        "{0} costly requests of this project (or user) and of the same kind wait already, and no \
+         more may wait (placement.costly_waiting_per_caller_max)"
     )]
     TooManyOfCaller(usize),
     /// Too many costly requests of all callers together wait; the number of them.
@@ -155,7 +157,7 @@ impl CostlyExecutor {
         }
     }
 
-    /// The queue of a caller: that of its project, or of its user if it has no project.
+    /// The key of a caller's queue. It stands for the caller's project, or for its user if it has no project.
     #[must_use]
     pub fn caller(&self, identity: &Identity) -> Caller {
         self.caller_or_anonymous(Some(identity))
@@ -247,8 +249,8 @@ impl Shared {
         let mut queue = self.queue.lock();
         queue.end(place);
         while let Some((place, sender)) = queue.next() {
-            // If the request does not wait any more, its permit is emptied before it is dropped, because dropping a
-            // full permit would take the lock again.
+            // If the request does not wait any more, the place is taken out of its permit before the permit is dropped,
+            // because dropping a permit with a place would take the lock again.
             if let Err(mut permit) = sender.send(self.new_permit(place))
                 && let Some(place) = permit.place.take()
             {

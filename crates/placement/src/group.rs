@@ -26,9 +26,9 @@ pub enum Relation {
     Same,
     /// A place with fewer than this many of the other claims: 1 means a place without other claims.
     FewerThan(u32),
-    /// A place that, once the claim is made, has at most this many consumers more than the place
-    /// with the fewest: 1 is as even as possible. At least 1, because 0 can never hold. Only places
-    /// that contain a host count.
+    /// A place that has, with the claimed consumer, at most this many consumers more than the place that has the fewest
+    /// without the claimed one. 1 is as even as possible; 0 is satisfied by no place. Only places that contain a host
+    /// count.
     Spread(u32),
 }
 

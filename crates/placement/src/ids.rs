@@ -127,7 +127,7 @@ impl<'de> Deserialize<'de> for ConsumerUuid {
     }
 }
 
-/// A moment: microseconds since 1970-01-01T00:00:00Z. It enters with a command, never from a clock.
+/// A moment: microseconds since 1970-01-01T00:00:00Z. It comes from a command; the state never reads the time of day.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

@@ -1,4 +1,4 @@
-//! Reconciles the guest log with the driver's list of guests at the start.
+//! Matches the guest log with the driver's list of guests at the start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::guest_log::{Guest, GuestKey, GuestLog, GuestState};
 /// The maximum number of guests that are removed concurrently.
 const REMOVALS_MAX: usize = 32;
 
-/// Removes half-built guests, and makes the guest log match the driver's list.
+/// Removes incomplete guests, and makes the guest log match the driver's list.
 pub(super) async fn reconcile(
     guest_log: &mut GuestLog,
     hosts: &BTreeMap<HostId, Arc<HostDescription>>,
@@ -71,7 +71,7 @@ pub(super) async fn reconcile(
             // The guest stays in the log, and the cell will order its removal.
             Err(error) => {
                 let (instance, _) = key;
-                tracing::warn!(%host, %instance, %error, "an interrupted build cannot be removed");
+                tracing::warn!(%host, %instance, %error, "an incomplete guest cannot be removed");
             }
         }
     }

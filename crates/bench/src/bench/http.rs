@@ -55,11 +55,11 @@ pub(crate) struct HttpBench {
     #[arg(long, default_value_t = 8)]
     pub(crate) connections: usize,
 
-    /// Longest time of each of the phases `candidates` and `claims`, in seconds
+    /// The maximum time of each of the phases `candidates` and `claims`, in seconds
     #[arg(long, default_value_t = 10.0, value_parser = positive)]
     pub(crate) seconds: f64,
 
-    /// Most requests of each of the phases `candidates` and `claims`
+    /// The maximum number of requests of each of the phases `candidates` and `claims`
     #[arg(long, default_value_t = u64::MAX)]
     pub(crate) requests: u64,
 
@@ -75,7 +75,7 @@ pub(crate) struct HttpBench {
     #[arg(long)]
     pub(crate) seed: Option<u64>,
 
-    /// Print one JSON object with all figures
+    /// Print the results as a JSON array with one object for each phase
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -84,7 +84,7 @@ pub(crate) struct HttpBench {
     pub(crate) tls: Option<Arc<ClientConfig>>,
 }
 
-/// A part of the load.
+/// A phase of the benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PhaseName {
     /// Make hosts through the API
@@ -142,7 +142,7 @@ impl HttpBench {
     ///
     /// # Errors
     ///
-    /// The URL is not valid, or there is no server.
+    /// The address of the server cannot be resolved, or, for the phase `claims`, the server does not list any hosts.
     pub(crate) async fn measure(&self) -> anyhow::Result<Vec<PhaseResults>> {
         let (address, base) = self.address_and_base()?;
         let base = Arc::new(base);

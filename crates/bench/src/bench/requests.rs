@@ -1,4 +1,4 @@
-//! The requests of the load phases, as prepared bytes.
+//! Writes the HTTP requests of the phases of the benchmark as text.
 
 use std::fmt::Write as _;
 
@@ -105,7 +105,7 @@ pub(crate) fn write_host(
             base.write(output, "POST", "/resource_providers", body);
         }
         1 => {
-            // The capacity is so large that claims are never refused during a benchmark.
+            // The capacity is large, so that claims are not refused unless there are only a few hosts.
             body.push_str(
                 "{\"resource_provider_generation\":0,\"inventories\":{\
                  \"VCPU\":{\"total\":1024,\"allocation_ratio\":16.0},\

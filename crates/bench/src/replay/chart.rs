@@ -72,7 +72,7 @@ pub(crate) fn draw(title: &str, tasks: usize, totals: &Amounts, samples: &[Sampl
     drawing.finish()
 }
 
-/// Selects about [`POINTS_MAX`] samples at most, always including the last one.
+/// Selects at most one sample more than [`POINTS_MAX`], always including the last one.
 pub(crate) fn thin_out(samples: &[Sample]) -> Vec<&Sample> {
     let step = samples.len().div_ceil(POINTS_MAX).max(1);
     let mut selected: Vec<_> = samples.iter().step_by(step).collect();

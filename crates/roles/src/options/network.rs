@@ -8,7 +8,9 @@ use super::spec::section;
 
 section! {
     /// The network API (`docs/compute-api.md`, "Networks"): the part of OpenStack Networking that clients read before
-    /// they do anything else. There are no networks in it; with it, a server that asks for one is refused.
+    /// they do anything else. All its lists are empty, because Placewright has no networks. While this API is enabled,
+    /// the compute API refuses to create a server that requests networks or ports, except for ports with a resource
+    /// request.
     network: NetworkApiOptions {
         /// Address and port to listen on, 127.0.0.1:9696 for example. Not set: there is no network API.
         listen: Option<SocketAddr> = "";

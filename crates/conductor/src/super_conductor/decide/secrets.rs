@@ -1,4 +1,5 @@
-//! Sealed secrets: removed when a build is over, and replaced when they were sealed with another key.
+//! The sealed secrets of specifications: those for the first build are removed when no cell needs them any more, and a
+//! specification is replaced by one whose secrets were sealed again with the present key.
 
 use super::{DecisionContext, Outcome};
 use crate::ids::InstanceId;
