@@ -1,0 +1,5 @@
+//! The rules of admission control, in simulated time.
+
+mod laws;
+mod shares;
+mod storing;
