@@ -166,7 +166,11 @@ pub(crate) fn error_reason(body: &Value) -> Option<&str> {
         .as_str()?;
     // Before the reason, the Placement API writes the phrase that all errors of its status share.
     let reason = text.rsplit_once("\n\n").map_or(text, |(_, reason)| reason);
-    Some(reason.trim())
+    // The reason is empty if the phrase says everything, as that of 401 does.
+    Some(match reason.trim() {
+        "" => text.trim(),
+        reason => reason,
+    })
 }
 
 #[cfg(test)]
@@ -186,6 +190,8 @@ mod tests {
         ] {
             assert_eq!(error_reason(&body), Some("There is none."), "{body}");
         }
+        let without_reason = json!({"message": "Who are you?\n\n\n\n\n"});
+        assert_eq!(error_reason(&without_reason), Some("Who are you?"));
         for body in [json!({}), json!([]), json!({"hosts": 3}), json!(null)] {
             assert_eq!(error_reason(&body), None, "{body}");
         }
