@@ -12,7 +12,9 @@ use placewright_admission::{
     TenantLevel,
 };
 
-const SEATS: Seats = Seats {
+use crate::create_request;
+
+pub(crate) const SEATS: Seats = Seats {
     operators: 1,
     cheap: 8,
     costly: 3,
@@ -335,17 +337,7 @@ fn cheap_requests_of_a_flood_use_an_eighth_of_the_processors_beside_others() {
 
 #[test]
 fn requests_for_many_instances_wait_for_the_work_that_was_accepted_before() {
-    let multi_create = |project| IncomingRequest {
-        project,
-        user: 0,
-        kind: Kind {
-            service: "compute",
-            route: "/servers",
-            method: "POST",
-            is_declared_costly: true,
-        },
-        later_work: building(1000),
-    };
+    let multi_create = |project| create_request(project, true, building(1000));
     let mut level: TenantLevel<()> = TenantLevel::new(&AdmissionOptions::default(), SEATS);
     let mut now = Duration::ZERO;
     let mut accepted_at = Vec::new();
@@ -379,16 +371,8 @@ fn requests_for_many_instances_wait_for_the_work_that_was_accepted_before() {
 
 #[test]
 fn refused_requests_for_many_instances_do_not_count_as_work() {
-    let request = |project, instances, is_declared_costly| IncomingRequest {
-        project,
-        user: 0,
-        kind: Kind {
-            service: "compute",
-            route: "/servers",
-            method: "POST",
-            is_declared_costly,
-        },
-        later_work: building(instances),
+    let request = |project, instances, is_declared_costly| {
+        create_request(project, is_declared_costly, building(instances))
     };
     let mut level: TenantLevel<()> = TenantLevel::new(&AdmissionOptions::default(), SEATS);
     let mut now = Duration::ZERO;

@@ -3,32 +3,18 @@
 use std::time::Duration;
 
 use placewright_admission::{
-    AdmissionOptions, Arrival, Departure, IncomingRequest, Kind, LaterWork, Seats, TenantLevel,
+    AdmissionOptions, Arrival, Departure, IncomingRequest, LaterWork, TenantLevel,
 };
 
-const SEATS: Seats = Seats {
-    operators: 1,
-    cheap: 8,
-    costly: 3,
-    costly_when_shared: 1,
-    processors: 2,
-};
+use crate::create_request;
+use crate::shares::SEATS;
 
 fn storing(project: u64, instances: u32, stored_bytes: usize) -> IncomingRequest {
-    IncomingRequest {
-        project,
-        user: 0,
-        kind: Kind {
-            service: "compute",
-            route: "/servers",
-            method: "POST",
-            is_declared_costly: true,
-        },
-        later_work: LaterWork {
-            instances,
-            stored_bytes,
-        },
-    }
+    let later_work = LaterWork {
+        instances,
+        stored_bytes,
+    };
+    create_request(project, true, later_work)
 }
 
 /// Lets a request of another project come and go, so that several projects are present.
