@@ -1,7 +1,6 @@
 """An installation to talk to: a running one, or `placewright up` for the time of a walk."""
 
 import contextlib
-import os
 import pathlib
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(1, str(ROOT / "tests/lib"))
 
+import launch
 from ports import free_port
 
 UP_S = 60
@@ -35,7 +35,7 @@ def use(url: str | None, folder: str):
     if url:
         yield url.rstrip("/").removesuffix("/v2.1")
         return
-    program = os.environ.get("PLACEWRIGHT_BIN", str(ROOT / "target/release/placewright"))
+    program = str(launch.program())
     port = free_port()
     with open(pathlib.Path(folder) / "up.log", "wb") as log:
         process = subprocess.Popen(

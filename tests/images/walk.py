@@ -16,6 +16,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(1, str(ROOT / "tests/lib"))
 
+import launch
 import openstack_client
 from ports import free_port
 
@@ -157,7 +158,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave the installation's folder")
     arguments = parser.parse_args()
-    program = os.environ.get("PLACEWRIGHT_BIN", str(ROOT / "target/release/placewright"))
+    program = str(launch.program())
     folder = pathlib.Path(tempfile.mkdtemp(prefix="placewright-images-"))
     state = folder / "state"
     listeners = []
