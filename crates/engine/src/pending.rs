@@ -166,7 +166,7 @@ pub(crate) fn decide_without_entry<M: Machine>(
                 answer: Ok(result),
                 sequence: None,
                 depends_on: state.applied,
-                command_without_entry: Some(command),
+                command,
             });
         }
     }
@@ -182,11 +182,12 @@ pub(crate) struct OwnEntry<M: Machine> {
 impl<M: Machine> OwnEntry<M> {
     /// Answers the command. To be called when its entry is applied.
     pub(crate) fn answer(self) {
-        let _ = self.submission.reply.send(CommandReply {
+        let Submission { command, reply, .. } = self.submission;
+        let _ = reply.send(CommandReply {
             answer: self.answer,
             sequence: Some(self.sequence),
             depends_on: self.sequence,
-            command_without_entry: None,
+            command,
         });
     }
 }

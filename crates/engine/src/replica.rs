@@ -96,7 +96,7 @@ impl<M: Machine> Replica<M> {
         }
         let (reply, receiver) = oneshot::channel();
         let submission = Submission {
-            command,
+            command: Box::new(command),
             reply,
             forwarded: Some(id),
             made_after_rollbacks: None,

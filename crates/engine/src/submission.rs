@@ -12,7 +12,8 @@ pub(crate) type Answer<M> =
 
 /// A submitted command with the channel for its reply.
 pub(crate) struct Submission<M: Machine> {
-    pub(crate) command: M::Command,
+    /// In a box, because a submission is moved several times on its way to the answer.
+    pub(crate) command: Box<M::Command>,
     pub(crate) reply: oneshot::Sender<CommandReply<M>>,
     /// The command's id if another replica has handed it over.
     pub(crate) forwarded: Option<CommandId>,
@@ -28,7 +29,7 @@ impl<M: Machine> Submission<M> {
             answer: Err(error),
             sequence: None,
             depends_on: 0,
-            command_without_entry: None,
+            command: self.command,
         };
         let _ = self.reply.send(reply);
     }
@@ -41,8 +42,17 @@ pub(crate) struct CommandReply<M: Machine> {
     pub(crate) sequence: Option<u64>,
     /// The last entry that was applied when the command had been decided; 0 if it was not decided.
     pub(crate) depends_on: u64,
-    /// The command, if it was decided and made no entry: it may have to be decided anew.
-    pub(crate) command_without_entry: Option<M::Command>,
+    /// The command, which goes back to its caller: one that made no entry may have to be decided anew, and of all others
+    /// the caller frees the memory. The caller has allocated it, and freeing the memory of another thread takes longer,
+    /// for the writer most of all, on whom all callers wait.
+    pub(crate) command: Box<M::Command>,
+}
+
+impl<M: Machine> CommandReply<M> {
+    /// Whether the command was decided and made no entry.
+    pub(crate) fn is_without_entry(&self) -> bool {
+        self.answer.is_ok() && self.sequence.is_none()
+    }
 }
 
 /// A decided command that waits until the state on which it was decided is durable.
@@ -64,7 +74,7 @@ impl<M: Machine> Decided<M> {
             answer: Ok(self.result),
             sequence: self.has_made_entry.then_some(self.depends_on),
             depends_on: self.depends_on,
-            command_without_entry: (!self.has_made_entry).then_some(command),
+            command,
         });
     }
 }

@@ -41,7 +41,7 @@ impl<M: Machine> Engine<M> {
     ) -> impl Future<Output = (Answer<M>, Option<u64>)> + Send + use<M> {
         let shared = Arc::clone(self.shared());
         let epoch = epoch(&shared);
-        let receiver = enqueue(&shared, command, ON_ANY_STATE);
+        let receiver = enqueue(&shared, Box::new(command), ON_ANY_STATE);
         finish(shared, epoch, receiver)
     }
 
@@ -65,8 +65,8 @@ impl<M: Machine> Engine<M> {
             }
             let epoch = epoch(&shared);
             let receiver = match (shared.replica.is_some(), reading.rollbacks()) {
-                (true, _) => enqueue(&shared, command, ON_ANY_STATE),
-                (false, Ok(rollbacks)) => enqueue(&shared, command, rollbacks),
+                (true, _) => enqueue(&shared, Box::new(command), ON_ANY_STATE),
+                (false, Ok(rollbacks)) => enqueue(&shared, Box::new(command), rollbacks),
                 (false, Err(error)) => Err(error),
             };
             finish(shared, epoch, receiver).await
@@ -83,11 +83,14 @@ async fn finish<M: Machine>(
 ) -> (Answer<M>, Option<u64>) {
     let confirming = match receive(receiver).await {
         Err(error) => return (Err(error), None),
-        Ok(reply) => match (epoch, reply.command_without_entry) {
+        Ok(reply) => match epoch {
             // In a box, because it is rare and would make every future large.
-            (Some(epoch), Some(command)) => {
-                Box::pin(confirm_without_entry(shared, epoch, reply.answer, command))
-            }
+            Some(epoch) if reply.is_without_entry() => Box::pin(confirm_without_entry(
+                shared,
+                epoch,
+                reply.answer,
+                reply.command,
+            )),
             _ => return (reply.answer, reply.sequence),
         },
     };
@@ -102,7 +105,7 @@ async fn confirm_without_entry<M: Machine>(
     shared: Arc<Shared<M>>,
     mut submitted_in_epoch: u64,
     mut answer: Answer<M>,
-    mut command: M::Command,
+    mut command: Box<M::Command>,
 ) -> (Answer<M>, Option<u64>) {
     loop {
         if let Err(error) = confirm(Arc::clone(&shared)).await {
@@ -117,11 +120,14 @@ async fn confirm_without_entry<M: Machine>(
             Ok(reply) => reply,
             Err(error) => return (Err(error), None),
         };
-        let Some(without_entry) = reply.command_without_entry else {
+        if !reply.is_without_entry() {
             return (reply.answer, reply.sequence);
-        };
-        command = without_entry;
-        answer = reply.answer;
+        }
+        CommandReply {
+            command,
+            answer,
+            ..
+        } = reply;
     }
 }
 
@@ -141,7 +147,7 @@ async fn receive<M: Machine>(
 /// Queues a command here, or hands it to the leader. `made_after_rollbacks` as in [`Submission`].
 fn enqueue<M: Machine>(
     shared: &Shared<M>,
-    command: M::Command,
+    command: Box<M::Command>,
     made_after_rollbacks: Option<u64>,
 ) -> Result<Receiver<M>, SubmitError> {
     let (reply, receiver) = oneshot::channel();
