@@ -209,36 +209,30 @@ impl Permit<'_> {
         }
     }
 
-    /// Carries the request out. If its result is an error, the request is noted as refused, because it causes no work
-    /// behind the API.
+    /// Carries the request out. A tenant's request that takes longer than the seat time of its pool gives its seat back
+    /// before it ends. If its result is an error, it is noted as refused, because it causes no work behind the API.
     pub(crate) async fn run<T>(
         &mut self,
-        work: impl Future<Output = ApiResult<T>>,
+        mut work: impl Future<Output = ApiResult<T>> + Unpin,
     ) -> ApiResult<T> {
-        let result = self.run_with_seat(pin!(work)).await;
-        if let (Self::Tenant(permit), Err(_)) = (self, &result) {
-            permit.note_refused();
-        }
-        result
-    }
-
-    /// Carries the request out. A request that takes longer than the seat time of its pool gives its seat back before
-    /// it ends.
-    async fn run_with_seat<F: Future>(&mut self, mut work: Pin<&mut F>) -> F::Output {
-        match self {
-            Self::Tenant(permit) => {
-                let time_max = match permit.pool() {
-                    PoolKind::Cheap => SEAT_TIME_MAX,
-                    PoolKind::Costly | PoolKind::MultiCreate => COSTLY_SEAT_TIME_MAX,
-                };
-                if let Ok(done) = tokio::time::timeout(time_max, work.as_mut()).await {
-                    return done;
-                }
+        let Self::Tenant(permit) = self else {
+            return work.await;
+        };
+        let time_max = match permit.pool() {
+            PoolKind::Cheap => SEAT_TIME_MAX,
+            PoolKind::Costly | PoolKind::MultiCreate => COSTLY_SEAT_TIME_MAX,
+        };
+        let result = match tokio::time::timeout(time_max, &mut work).await {
+            Ok(result) => result,
+            Err(_) => {
                 permit.give_back_early();
                 work.await
             }
-            Self::Exempt | Self::Operator { .. } => work.await,
+        };
+        if result.is_err() {
+            permit.note_refused();
         }
+        result
     }
 }
 

@@ -12,9 +12,9 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode, Uri};
 use placewright_admission::{Kind, LaterWork};
-use placewright_audit_log::with_note;
+use placewright_audit_log::{Note, with_note};
 use placewright_auth::Identity;
-use placewright_spans::with_context;
+use placewright_spans::{SpanContext, with_context};
 
 use crate::access_log::method_label;
 use crate::admission::{Admission, Permit, RETRY_AFTER, Waiting, measure};
@@ -314,31 +314,45 @@ where
     let Some(identity) = identity else {
         // Requests without authentication cost next to nothing, so they need no permit.
         let running = api.run(&request, &parts.uri, None, &content);
-        return with_context(span, with_note(note, running)).await;
+        return with_span_and_note(span, note, running).await;
     };
     if api.reads_newest(&request) {
         gateway.confirm_state().await?;
     }
     let is_costly = api.is_costly(&request, &content);
     let kind = kind_of::<A>(parts, context, is_costly);
-    let later_work = || api.later_work(&request, &content);
-    let mut permit = match gateway.admit(&identity, kind, later_work) {
+    let mut permit = match gateway.admit(&identity, kind, || api.later_work(&request, &content)) {
         Admission::Now(permit) => permit,
         Admission::Later(waiting) => wait_for_permit(waiting, context.watch.as_deref()).await?,
     };
-    if is_costly {
+    let running: Running<'_> = if is_costly {
         let length = api.work_length(&request, &parts.uri);
         let (api, uri, caller) = (Arc::clone(api), parts.uri.clone(), Arc::clone(&identity));
         let work = async move { api.run(&request, &uri, Some(&caller), &content).await };
         let work = with_context(span, with_note(note, measure(permit.busy_time(), work)));
-        let work = gateway.run_costly(&identity, length, work);
-        // In a box, because each request's future, which is moved, has the size of its largest branch.
-        Box::pin(permit.run(work)).await
+        Box::pin(gateway.run_costly(&identity, length, work))
     } else {
-        let work = api.run(&request, &parts.uri, Some(&identity), &content);
-        let work = with_context(span, with_note(note, measure(permit.busy_time(), work)));
-        permit.run(work).await
+        let running = api.run(&request, &parts.uri, Some(&identity), &content);
+        let running = match permit.busy_time() {
+            None => running,
+            measured => Box::pin(measure(measured, running)),
+        };
+        with_span_and_note(span, note, running)
+    };
+    permit.run(running).await
+}
+
+/// Makes the span and the note those of a request's work. The work is returned as it is if there is neither, because each
+/// layer around it moves the work and its response once more.
+fn with_span_and_note<'a>(
+    span: Option<SpanContext>,
+    note: Option<Arc<Note>>,
+    work: Running<'a>,
+) -> Running<'a> {
+    if span.is_none() && note.is_none() {
+        return work;
     }
+    Box::pin(with_context(span, with_note(note, work)))
 }
 
 /// The kind of a request, by which admission control knows its cost.
