@@ -1,5 +1,8 @@
 //! An authorized and routed request, with the operations that handlers need to answer it.
 
+use std::future::Future;
+
+use futures_util::FutureExt as _;
 use placewright_http::{ApiError, ApiResult, Query};
 use placewright_placement::{Command, Outcome, Refusal, State, Timestamp};
 use tokio::sync::OwnedSemaphorePermit;
@@ -168,20 +171,24 @@ impl<'a> RoutedRequest<'a> {
     /// # Errors
     ///
     /// The response to a refusal, or to a failure of the store (503).
-    pub(crate) async fn submit(
+    pub(crate) fn submit(
         &self,
         command: Command,
         operation: RefusedOperation<'_>,
-    ) -> ApiResult<Outcome> {
-        match self.try_submit(command).await? {
+    ) -> impl Future<Output = ApiResult<Outcome>> + Send {
+        // Not an `async` function, whose future would have room for the command, and for the future below it.
+        self.try_submit(command).map(move |result| match result? {
             Ok(outcome) => Ok(outcome),
             Err(refusal) => Err(refusals::to_error(&refusal, &operation)),
-        }
+        })
     }
 
     /// Like [`RoutedRequest::submit`], for callers that handle refusals themselves.
-    pub(crate) async fn try_submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
-        self.service.submit(command).await
+    pub(crate) fn try_submit(
+        &self,
+        command: Command,
+    ) -> impl Future<Output = ApiResult<Result<Outcome, Refusal>>> + Send {
+        self.service.submit(command)
     }
 }
 

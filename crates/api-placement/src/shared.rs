@@ -1,9 +1,11 @@
 //! The service behind the Placement API: the data that all its requests share.
 
 use std::fmt;
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
+use futures_util::TryFutureExt as _;
 use placewright_auth::{Identity, Rule, Target};
 use placewright_control::{Auditor, CellServices, CommitError, FollowerReport, Placement};
 use placewright_http::{ApiError, ApiResult, Gateway};
@@ -116,10 +118,12 @@ impl PlacementService {
         self.gateway.authorize(rule, identity, target)
     }
 
-    /// Submits a command, and counts its outcome in the metrics.
-    pub(crate) async fn submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
-        let result = self.placement.submit(command).await;
-        result.map_err(submit_error)
+    /// Submits a command at once, and counts its outcome in the metrics.
+    pub(crate) fn submit(
+        &self,
+        command: Command,
+    ) -> impl Future<Output = ApiResult<Result<Outcome, Refusal>>> + Send {
+        self.placement.submit(command).map_err(submit_error)
     }
 
     /// The options of a candidate search, with a new seed if the sample is random.

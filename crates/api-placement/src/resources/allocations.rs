@@ -214,6 +214,15 @@ pub(crate) fn claims_of(request: &RoutedRequest<'_>, by_consumer: &Json<'_>) -> 
     Ok(claims)
 }
 
+/// Parses the body of a request for one consumer. Not a part of [`set`], whose future would keep the parsed body.
+fn claims_of_one(request: &RoutedRequest<'_>, consumer: ConsumerUuid) -> ApiResult<Claims> {
+    let body = request.json(schemas::allocations::put(request.version))?;
+    request.check_entries(entry_count(&body), ENTRY_KIND)?;
+    let mut claims = Claims::default();
+    claims.add(request, consumer, &body);
+    Ok(claims)
+}
+
 fn malformed(consumer: &str) -> ApiError {
     ApiError::bad_request(format!("Malformed consumer_uuid: {consumer}"))
 }
@@ -222,10 +231,7 @@ pub(crate) async fn set(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let consumer = uuids::parse_any_form(request.path_parameter())
         .ok_or_else(|| malformed(request.path_parameter()))?;
     let consumer = ConsumerUuid::from_uuid(consumer);
-    let body = request.json(schemas::allocations::put(request.version))?;
-    request.check_entries(entry_count(&body), ENTRY_KIND)?;
-    let mut claims = Claims::default();
-    claims.add(request, consumer, &body);
+    let claims = claims_of_one(request, consumer)?;
     let operation = RefusedOperation::Allocate(consumer.as_str());
     claims.refuse_unknown_provider(request, operation).await?;
     let command = Command::Claim {
