@@ -5,6 +5,7 @@ pub(crate) mod allocations;
 pub(crate) mod candidates;
 pub(crate) mod filters;
 pub(crate) mod inventories;
+pub(crate) mod provider_allocations;
 pub(crate) mod providers;
 pub(crate) mod reshaper;
 pub(crate) mod resource_classes;
@@ -48,7 +49,7 @@ pub(crate) async fn run(
         (Route::ProviderUsages, "GET") => usages::of_provider(request).await,
         (Route::Aggregates, "GET") => aggregates::list(request).await,
         (Route::Aggregates, "PUT") => aggregates::set(request).await,
-        (Route::ProviderAllocations, "GET") => allocations::of_provider(request).await,
+        (Route::ProviderAllocations, "GET") => provider_allocations::list(request).await,
         (Route::Allocations, "POST") => allocations::set_several(request).await,
         (Route::ConsumerAllocations, "GET") => allocations::of_consumer(request).await,
         (Route::ConsumerAllocations, "PUT") => allocations::set(request).await,
