@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: placewright_allocator::Allocator = placewright_allocator::Allocator;
 
 fn main() -> ExitCode {
     placewright_bench::main()
