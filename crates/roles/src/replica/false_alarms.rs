@@ -11,13 +11,14 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// The leaders that this follower reported as gone although they were not. Two replicas that reach the store but not
 /// each other would each take the other one for gone, and would take over from one another for ever. So each false
-/// alarm makes this follower wait longer before it reports a leader as gone again.
+/// alarm makes this follower wait longer before it reports the same leader as gone again. Once it has reached that leader
+/// the false alarms are forgotten: then the connection was away for a time only.
 #[derive(Debug, Default)]
 pub(crate) struct FalseAlarms {
     /// The leaders that were reported as gone a short time ago, each with the time of the report.
     reported_as_gone: Vec<(u64, Instant)>,
-    /// The times of the false alarms.
-    alarms: Vec<Instant>,
+    /// The leader and time of each false alarm.
+    alarms: Vec<(u64, Instant)>,
 }
 
 impl FalseAlarms {
@@ -32,14 +33,20 @@ impl FalseAlarms {
         let before = self.reported_as_gone.len();
         self.reported_as_gone.retain(|(gone, _)| *gone != origin);
         if self.reported_as_gone.len() < before {
-            self.alarms.push(now);
+            self.alarms.push((origin, now));
         }
     }
 
-    /// How long to wait before a leader is reported as gone; no time if there was no false alarm lately.
-    pub(crate) fn pause(&mut self, now: Instant) -> Duration {
-        (self.alarms).retain(|at| now.duration_since(*at) < ALARM_LIFETIME);
-        match u32::try_from(self.alarms.len()) {
+    /// Records that the replica `origin`, which leads, was reached.
+    pub(crate) fn reached(&mut self, origin: u64) {
+        self.alarms.retain(|(alarmed, _)| *alarmed != origin);
+    }
+
+    /// How long to wait before the leader `origin` is reported as gone; no time if there was no false alarm about it lately.
+    pub(crate) fn pause(&mut self, origin: u64, now: Instant) -> Duration {
+        (self.alarms).retain(|(_, at)| now.duration_since(*at) < ALARM_LIFETIME);
+        let alarms = self.alarms.iter().filter(|(alarmed, _)| *alarmed == origin);
+        match u32::try_from(alarms.count()) {
             Ok(0) => Duration::ZERO,
             Ok(count @ 1..=5) => Duration::from_secs(1 << (count - 1)),
             _ => PAUSE_MAX,
@@ -57,14 +64,31 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut pauses = Vec::new();
+        let (other, third) = (1, 2);
         for round in 0..8 {
-            let origin = round % 2;
-            alarms.report_as_gone(origin, at(round));
-            alarms.leads(origin, at(round));
-            pauses.push(alarms.pause(at(round)).as_secs());
+            alarms.report_as_gone(other, at(round));
+            alarms.leads(other, at(round));
+            pauses.push(alarms.pause(other, at(round)).as_secs());
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30, 30]);
-        assert_eq!(alarms.pause(at(100)), Duration::ZERO);
+        assert_eq!(alarms.pause(third, at(8)), Duration::ZERO);
+        assert_eq!(alarms.pause(other, at(100)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_leader_that_was_reached_again_is_reported_at_once() {
+        let mut alarms = FalseAlarms::default();
+        let now = Instant::now();
+        let (other, third) = (1, 2);
+        for _ in 0..3 {
+            for origin in [other, third] {
+                alarms.report_as_gone(origin, now);
+                alarms.leads(origin, now);
+            }
+        }
+        alarms.reached(other);
+        assert_eq!(alarms.pause(other, now), Duration::ZERO);
+        assert_eq!(alarms.pause(third, now), Duration::from_secs(4));
     }
 
     #[test]
@@ -75,11 +99,11 @@ mod tests {
             let now = start + Duration::from_secs(round);
             alarms.report_as_gone(round, now);
             alarms.leads(round + 1, now);
-            assert_eq!(alarms.pause(now), Duration::ZERO);
+            assert_eq!(alarms.pause(round, now), Duration::ZERO);
         }
         // A leader that was really gone leads again only much later, after another leader has ended.
         let now = start + Duration::from_secs(120);
         alarms.leads(90, now);
-        assert_eq!(alarms.pause(now), Duration::ZERO);
+        assert_eq!(alarms.pause(90, now), Duration::ZERO);
     }
 }

@@ -91,10 +91,13 @@ impl<M: ReplicatedMachine> Follower<M> {
             alarms.leads(leader.origin, Instant::now());
             self.begin_peers(&leader);
             let until_gone = async {
-                let why = self.follow(&leader).await;
+                let (why, was_reached) = self.follow(&leader).await;
                 self.wake.set_has_leader(false);
+                if was_reached {
+                    alarms.reached(leader.origin);
+                }
                 let now = Instant::now();
-                tokio::time::sleep(alarms.pause(now)).await;
+                tokio::time::sleep(alarms.pause(leader.origin, now)).await;
                 alarms.report_as_gone(leader.origin, now);
                 tracing::warn!(
                     epoch = leader.epoch,
@@ -147,11 +150,13 @@ impl<M: ReplicatedMachine> Follower<M> {
         self.peers.begin(leader.epoch, other, Instant::now());
     }
 
-    /// Follows a leader until it seems to be gone. Returns why it seems to be gone, as a text for the log.
-    async fn follow(&self, leader: &Leadership) -> String {
+    /// Follows a leader until it seems to be gone. Returns why it seems to be gone, as a text for the log, and whether it
+    /// has accepted this replica before.
+    async fn follow(&self, leader: &Leadership) -> (String, bool) {
         if leader.address == self.own.address {
-            return "it was this replica before its last start".into();
+            return ("it was this replica before its last start".into(), false);
         }
+        let mut was_reached = false;
         // Whether a connection was lost since the leader last accepted this replica. If the next one is lost before the
         // leader accepts this replica again, the leader is believed to be gone.
         let mut has_failed = false;
@@ -163,12 +168,15 @@ impl<M: ReplicatedMachine> Follower<M> {
                 .await;
             self.wake.set_has_leader(false);
             has_failed &= !was_accepted;
+            was_reached |= was_accepted;
             match ended {
-                Ended::Gone(why) => return why,
+                Ended::Gone(why) => return (why, was_reached),
                 // A command that was sent, or its reply, may be lost with the connection. Only the next leader can tell
                 // what became of it.
-                Ended::Lost(why) if has_sent && self.replica.has_sent(leader.epoch) => return why,
-                Ended::Lost(why) if has_failed => return why,
+                Ended::Lost(why) if has_sent && self.replica.has_sent(leader.epoch) => {
+                    return (why, was_reached);
+                }
+                Ended::Lost(why) if has_failed => return (why, was_reached),
                 Ended::Lost(_) => has_failed = true,
                 Ended::NotLeading => {
                     // If another replica leads, an entry of the journal will name it.
