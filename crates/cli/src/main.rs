@@ -29,7 +29,7 @@ use placewright_roles::output::print;
 use placewright_roles::{agent, cell, control, up, use_small_pages};
 
 #[global_allocator]
-static ALLOCATOR: placewright_allocator::Allocator = placewright_allocator::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// An independent cloud scheduler: a drop-in Placement service on a durable state machine
 #[derive(Debug, Parser)]

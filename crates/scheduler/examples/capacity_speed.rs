@@ -24,7 +24,7 @@ use placewright_scheduler::select::capacity::{CapacityCount, CountSlice};
 use uuid::Uuid;
 
 #[global_allocator]
-static ALLOCATOR: placewright_allocator::Allocator = placewright_allocator::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const AT: Timestamp = Timestamp(1_000_000);
 /// How often each request is counted.

@@ -34,7 +34,7 @@ use placewright_scheduler::select::{Scheduler, Scope};
 use uuid::Uuid;
 
 #[global_allocator]
-static ALLOCATOR: placewright_allocator::Allocator = placewright_allocator::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A pseudo-random generator with a fixed seed.
 struct RandomNumbers(u64);
