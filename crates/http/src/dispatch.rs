@@ -342,8 +342,8 @@ where
     permit.run(running).await
 }
 
-/// Makes the span and the note those of a request's work. The work is returned as it is if there is neither, because each
-/// layer around it moves the work and its response once more.
+/// Makes the span and the note those of a request's work. The work is returned as it is if there is neither, because
+/// each layer around it moves the work and its response once more.
 fn with_span_and_note<'a>(
     span: Option<SpanContext>,
     note: Option<Arc<Note>>,

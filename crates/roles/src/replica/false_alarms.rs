@@ -11,8 +11,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// The leaders that this follower reported as gone although they were not. Two replicas that reach the store but not
 /// each other would each take the other one for gone, and would take over from one another for ever. So each false
-/// alarm makes this follower wait longer before it reports the same leader as gone again. Once it has reached that leader
-/// the false alarms are forgotten: then the connection was away for a time only.
+/// alarm makes this follower wait longer before it reports the same leader as gone again. Once it has reached that
+/// leader, the false alarms about it are forgotten: the connection was only away for a time.
 #[derive(Debug, Default)]
 pub(crate) struct FalseAlarms {
     /// The leaders that were reported as gone a short time ago, each with the time of the report.
@@ -42,7 +42,8 @@ impl FalseAlarms {
         self.alarms.retain(|(alarmed, _)| *alarmed != origin);
     }
 
-    /// How long to wait before the leader `origin` is reported as gone; no time if there was no false alarm about it lately.
+    /// How long to wait before the leader `origin` is reported as gone; no time if there was no false alarm about it
+    /// lately.
     pub(crate) fn pause(&mut self, origin: u64, now: Instant) -> Duration {
         (self.alarms).retain(|(_, at)| now.duration_since(*at) < ALARM_LIFETIME);
         let alarms = self.alarms.iter().filter(|(alarmed, _)| *alarmed == origin);

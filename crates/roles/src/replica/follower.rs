@@ -150,8 +150,8 @@ impl<M: ReplicatedMachine> Follower<M> {
         self.peers.begin(leader.epoch, other, Instant::now());
     }
 
-    /// Follows a leader until it seems to be gone. Returns why it seems to be gone, as a text for the log, and whether it
-    /// has accepted this replica before.
+    /// Follows a leader until it seems to be gone. Returns why it seems to be gone, as a text for the log, and whether
+    /// it has accepted this replica before.
     async fn follow(&self, leader: &Leadership) -> (String, bool) {
         if leader.address == self.own.address {
             return ("it was this replica before its last start".into(), false);
