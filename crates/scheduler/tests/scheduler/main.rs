@@ -9,6 +9,7 @@ mod host_changes;
 mod host_table;
 mod instance_hints;
 mod nested;
+mod options;
 mod overrides;
 mod packing;
 mod prefilters;

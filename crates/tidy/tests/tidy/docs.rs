@@ -190,6 +190,25 @@ fn every_identifier_that_a_page_places_in_a_source_file_is_there() {
     );
 }
 
+/// A table whose lines were joined, as by a tool that wraps paragraphs, is shown as text.
+#[test]
+fn the_rows_of_tables_are_lines_of_their_own() {
+    let mut pages: Vec<String> = PAGES.map(str::to_owned).to_vec();
+    for folder in ["docs", "docs/decisions"] {
+        let entries = fs::read_dir(workspace().join(folder)).expect("it can be read");
+        let names = entries.map(|entry| entry.expect("it can be read").file_name());
+        let names = names.map(|name| format!("{folder}/{}", name.to_string_lossy()));
+        pages.extend(names.filter(|name| name.ends_with(".md")));
+    }
+    let is_joined = |line: &str| {
+        line.contains("| --- |") && !line.chars().all(|character| "|-: ".contains(character))
+    };
+    for page in pages {
+        let joined = read(&page).lines().position(is_joined);
+        assert_eq!(joined, None, "{page} has a table on one line");
+    }
+}
+
 #[test]
 fn every_crate_is_listed_for_contributors() {
     let page = read("CONTRIBUTING.md");
