@@ -1,7 +1,7 @@
 //! Writes the hosts' inventories to placement, through its REST API.
 //!
-//! A host's tree of providers is read, and only the differences are written. A concurrent change of
-//! the tree makes a write fail with a generation conflict: the trees of such hosts are read and
+//! A host's tree of providers is read, unless the host is probably new, and only the differences are written. A
+//! concurrent change of the tree makes a write fail with a generation conflict: the trees of such hosts are read and
 //! written again, a few times. Writes are idempotent.
 //!
 //! The agent owns the inventories of the providers that are described. Traits and aggregates that a
@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
@@ -132,11 +133,13 @@ impl PlacementWriter {
     /// Writes the trees of hosts. Those with a generation conflict are tried again, [`ATTEMPTS_MAX`] times in all.
     async fn write_trees(&self, hosts: &[Arc<HostDescription>], report: &mut WriteReport) {
         let mut remaining: Vec<Arc<HostDescription>> = hosts.to_vec();
+        let is_next_new = Arc::new(AtomicBool::new(false));
         for _ in 0..ATTEMPTS_MAX {
             let writes = std::mem::take(&mut remaining).into_iter().map(|host| {
                 let client = Arc::clone(&self.client);
+                let is_next_new = Arc::clone(&is_next_new);
                 async move {
-                    let result = tree::write(&client, &host).await;
+                    let result = tree::write(&client, &host, &is_next_new).await;
                     (host, result)
                 }
             });

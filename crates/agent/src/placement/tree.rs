@@ -1,13 +1,14 @@
 //! Reads one host's tree of providers, and writes the differences.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use uuid::Uuid;
 
 use super::PlacementError;
-use super::client::Client;
+use super::client::{Client, PlacementResponse};
 use crate::description::{DescribedProvider, HostDescription, Inventory};
 
 #[derive(Deserialize)]
@@ -54,20 +55,30 @@ struct Aggregates {
 }
 
 /// Writes a host so that placement has it as it is described.
-pub(super) async fn write(client: &Client, host: &HostDescription) -> Result<(), PlacementError> {
-    let root = host.id().0;
-    let tree = client
-        .get(&format!("/resource_providers?in_tree={root}"))
-        .await?;
-    let tree: Providers = tree.decode()?;
-    let existing: BTreeMap<Uuid, Provider> = tree
-        .resource_providers
-        .into_iter()
-        .map(|provider| (provider.uuid, provider))
-        .collect();
+///
+/// `is_next_new` says whether placement lacked the last host that was looked for: then it probably lacks this one, too,
+/// as when an agent starts with thousands of new hosts, and the host is created without a look for it.
+pub(super) async fn write(
+    client: &Client,
+    host: &HostDescription,
+    is_next_new: &AtomicBool,
+) -> Result<(), PlacementError> {
+    let mut created = None;
+    if is_next_new.load(Ordering::Relaxed)
+        && let Some(root) = host.providers().next()
+    {
+        created = post(client, &root).await?.ok();
+    }
+    let mut existing = BTreeMap::new();
+    if created.is_none() {
+        existing = read(client, host.id().0).await?;
+        is_next_new.store(existing.is_empty(), Ordering::Relaxed);
+    }
+    // The root is the first of the providers.
     for provider in host.providers() {
-        let writer = match existing.get(&provider.uuid) {
-            Some(known) => {
+        let writer = match (created.take(), existing.get(&provider.uuid)) {
+            (Some(root), _) => root,
+            (None, Some(known)) => {
                 ensure_name_and_parent(client, known, &provider).await?;
                 ProviderWriter {
                     client,
@@ -76,11 +87,21 @@ pub(super) async fn write(client: &Client, host: &HostDescription) -> Result<(),
                     is_new: false,
                 }
             }
-            None => create(client, &provider).await?,
+            (None, None) => create(client, &provider).await?,
         };
         writer.write(&provider).await?;
     }
     Ok(())
+}
+
+/// The providers of a host's tree that placement has.
+async fn read(client: &Client, root: Uuid) -> Result<BTreeMap<Uuid, Provider>, PlacementError> {
+    let path = format!("/resource_providers?in_tree={root}");
+    let tree: Providers = client.get(&path).await?.decode()?;
+    let providers = tree.resource_providers.into_iter();
+    Ok(providers
+        .map(|provider| (provider.uuid, provider))
+        .collect())
 }
 
 /// Corrects the name and the parent of an existing provider, if they differ.
@@ -102,29 +123,41 @@ async fn create<'a>(
     client: &'a Client,
     wanted: &DescribedProvider<'_>,
 ) -> Result<ProviderWriter<'a>, PlacementError> {
+    let conflict = match post(client, wanted).await? {
+        Ok(created) => return Ok(created),
+        Err(conflict) => conflict,
+    };
+    // The provider was created concurrently, or another one has this name.
+    let path = format!("/resource_providers/{}", wanted.uuid);
+    let current = client.get(&path).await?;
+    if current.is_missing() {
+        conflict.check()?;
+    }
+    // Decoded only to report a failure of this read. Otherwise the provider exists, and the host is tried again.
+    current.decode::<Provider>()?;
+    Err(PlacementError::Conflict(wanted.name.to_owned()))
+}
+
+/// Asks placement to create a provider. Returns placement's response if a provider has this UUID or this name already.
+async fn post<'a>(
+    client: &'a Client,
+    wanted: &DescribedProvider<'_>,
+) -> Result<Result<ProviderWriter<'a>, PlacementResponse>, PlacementError> {
     let mut body = json!({"uuid": wanted.uuid, "name": wanted.name});
     if let Some(parent) = wanted.parent {
         body["parent_provider_uuid"] = json!(parent);
     }
     let response = client.post("/resource_providers", &body).await?;
     if response.is_conflict() {
-        // The provider was created concurrently, or another one has this name.
-        let path = format!("/resource_providers/{}", wanted.uuid);
-        let current = client.get(&path).await?;
-        if current.is_missing() {
-            response.check()?;
-        }
-        // Decoded only to report a failure of this read. Otherwise the provider exists, and the host is tried again.
-        current.decode::<Provider>()?;
-        return Err(PlacementError::Conflict(wanted.name.to_owned()));
+        return Ok(Err(response));
     }
     let created: Provider = response.decode()?;
-    Ok(ProviderWriter {
+    Ok(Ok(ProviderWriter {
         client,
         uuid: wanted.uuid,
         generation: created.generation,
         is_new: true,
-    })
+    }))
 }
 
 /// Writes one provider's inventories, traits and aggregates. In its methods, `known` is the data that placement has,
@@ -139,9 +172,11 @@ struct ProviderWriter<'a> {
 
 impl ProviderWriter<'_> {
     async fn write(mut self, wanted: &DescribedProvider<'_>) -> Result<(), PlacementError> {
+        // The inventories last: with them a new host can be claimed, for which traits and aggregates have to be there.
+        // A claim also changes the generation, so that a later write would conflict.
         self.write_aggregates(wanted).await?;
-        self.write_inventories(wanted).await?;
-        self.write_traits(wanted).await
+        self.write_traits(wanted).await?;
+        self.write_inventories(wanted).await
     }
 
     fn path(&self, resource: &str) -> String {

@@ -1,11 +1,14 @@
 //! `placewright agent` against a placement that requires authentication.
 
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{Control, free_address, placewright, run};
 use placewright_testing::keystone::{FakeKeystone, token};
+use rustix::process::Signal;
 use serde_json::json;
 
 /// An agent with two simulated hosts and no cell; killed when dropped.
@@ -182,5 +185,84 @@ fn an_agent_with_incomplete_or_contradictory_credentials_does_not_start() {
         let (code, _, log) = run(&arguments);
         assert_eq!(code, 2, "{log}");
         assert!(log.contains(what), "{log}");
+    }
+}
+
+/// Starts an agent with many hosts, waits until placement has all of them, and ends it. Returns how many requests
+/// that took, and how many of them were writes.
+fn write_many_hosts(state: &Path, control: &Control, hosts: u64) -> (u64, u64) {
+    let url = format!("http://{}", control.address);
+    let cell = free_address().to_string();
+    let mut command = placewright(&["agent", "--config", "/dev/null", "--agent-cell", &cell]);
+    command
+        .args(["--agent-placement-url", &url, "--agent-state-path"])
+        .arg(state)
+        .args(["--agent-hosts", &hosts.to_string()])
+        .stderr(Stdio::piped());
+    let mut agent = Agent(command.spawn().unwrap());
+    let log = BufReader::new(agent.0.stderr.take().unwrap());
+    let (mut written, mut requests, mut writes) = (0, 0, 0);
+    for line in log.lines() {
+        let line = line.unwrap();
+        let number = |name: &str| {
+            let (_, rest) = line.split_once(&format!(" {name}=")).unwrap();
+            let digits = rest.split(' ').next().unwrap();
+            digits.parse::<u64>().unwrap()
+        };
+        if line.contains("wrote the inventories") {
+            assert_eq!(number("failed"), 0, "{line}");
+            written += number("hosts");
+            requests += number("requests");
+            writes += number("writes");
+        }
+        if written == hosts {
+            break;
+        }
+    }
+    assert_eq!(written, hosts, "the log ended early");
+    (requests, writes)
+}
+
+#[test]
+fn an_agent_looks_for_a_few_of_many_new_hosts_only_and_writes_what_can_be_claimed_last() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let control = Control::start(&store, &["--audit-destination=file"]);
+    let hosts = 200;
+    let (requests, writes) = write_many_hosts(&directory.path().join("new"), &control, hosts);
+    // Each is created, and gets inventories and a trait.
+    assert!(
+        (3 * hosts..3 * hosts + 100).contains(&requests),
+        "{requests}"
+    );
+    assert!(writes >= 3 * hosts, "{writes}");
+    // An agent that has lost its folder finds the hosts, and has nothing to write.
+    let (requests, writes) = write_many_hosts(&directory.path().join("again"), &control, hosts);
+    assert_eq!((requests, writes), (3 * hosts, 0));
+    // Some hosts are new.
+    let more = 2 * hosts;
+    let (requests, _) = write_many_hosts(&directory.path().join("more"), &control, more);
+    assert!(
+        (6 * hosts..8 * hosts + 100).contains(&requests),
+        "{requests}"
+    );
+    control.signal(Signal::TERM);
+    let (code, log) = control.end();
+    assert_eq!(code, 0, "{log}");
+    let audit_log = std::fs::read_to_string(store.join("audit.log")).unwrap();
+    let writes_to = |resource: &str| {
+        let path = format!("/{resource}\"");
+        let lines = audit_log.lines().enumerate();
+        lines.filter_map(move |(number, line)| {
+            // The path comes after the route, which has no UUID.
+            let (before, _) = line.rsplit_once(&path)?;
+            Some((before.rsplit('/').next()?.to_owned(), number))
+        })
+    };
+    let traits: BTreeMap<String, usize> = writes_to("traits").collect();
+    let inventories: BTreeMap<String, usize> = writes_to("inventories").collect();
+    assert_eq!(inventories.len() as u64, more);
+    for (host, line) in inventories {
+        assert!(traits[&host] < line, "{host}");
     }
 }
