@@ -8,17 +8,40 @@ const RETURN_TIME: Duration = Duration::from_secs(10);
 const ALARM_LIFETIME: Duration = Duration::from_secs(60);
 /// The longest pause before a leader is reported as gone.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How old a connection has to be before what the leader says over it shows that the leader does its work. A store that
+/// does not answer, or a network that only lets small messages pass, is noticed earlier.
+const WORKING_AFTER: Duration = Duration::from_millis(750);
 
 /// The leaders that this follower reported as gone although they were not. Two replicas that reach the store but not
 /// each other would each take the other one for gone, and would take over from one another for ever. So each false
-/// alarm makes this follower wait longer before it reports the same leader as gone again. Once it has reached that
-/// leader, the false alarms about it are forgotten: the connection was only away for a time.
+/// alarm makes this follower wait longer before it reports the same leader as gone again. Once that leader has done its
+/// work for this follower (see [`Self::told_durable`]), the false alarms about it are forgotten: it was only away for a
+/// time.
 #[derive(Debug, Default)]
 pub(crate) struct FalseAlarms {
     /// The leaders that were reported as gone a short time ago, each with the time of the report.
     reported_as_gone: Vec<(u64, Instant)>,
     /// The leader and time of each false alarm.
     alarms: Vec<(u64, Instant)>,
+}
+
+/// A connection over which a leader has accepted this follower.
+#[derive(Debug)]
+pub(crate) struct AcceptedConnection {
+    leader_origin: u64,
+    accepted_at: Instant,
+    /// The first durable end of the journal that the leader told over this connection.
+    first_durable: Option<u64>,
+}
+
+impl AcceptedConnection {
+    pub(crate) fn new(leader_origin: u64, now: Instant) -> Self {
+        Self {
+            leader_origin,
+            accepted_at: now,
+            first_durable: None,
+        }
+    }
 }
 
 impl FalseAlarms {
@@ -37,9 +60,27 @@ impl FalseAlarms {
         }
     }
 
-    /// Records that the replica `origin`, which leads, was reached.
-    pub(crate) fn reached(&mut self, origin: u64) {
-        self.alarms.retain(|(alarmed, _)| *alarmed != origin);
+    /// Records that the leader said over a connection that the journal is durable up to the entry `durable`. The false
+    /// alarms about this leader are forgotten if the journal has grown since the leader accepted this follower, and if
+    /// that is some time ago. That the leader accepts followers and sends heartbeats is not enough: it also does so
+    /// while its store does not answer.
+    pub(crate) fn told_durable(
+        &mut self,
+        connection: &mut AcceptedConnection,
+        durable: u64,
+        now: Instant,
+    ) {
+        // 0: the leader did not say it.
+        if durable == 0 {
+            return;
+        }
+        let first_durable = *connection.first_durable.get_or_insert(durable);
+        let is_working =
+            durable > first_durable && now.duration_since(connection.accepted_at) >= WORKING_AFTER;
+        if is_working {
+            let origin = connection.leader_origin;
+            self.alarms.retain(|(alarmed, _)| *alarmed != origin);
+        }
     }
 
     /// How long to wait before the leader `origin` is reported as gone; no time if there was no false alarm about it
@@ -77,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_that_was_reached_again_is_reported_at_once() {
+    fn a_leader_that_does_its_work_again_is_reported_at_once() {
         let mut alarms = FalseAlarms::default();
         let now = Instant::now();
         let (other, third) = (1, 2);
@@ -87,9 +128,43 @@ mod tests {
                 alarms.leads(origin, now);
             }
         }
-        alarms.reached(other);
-        assert_eq!(alarms.pause(other, now), Duration::ZERO);
-        assert_eq!(alarms.pause(third, now), Duration::from_secs(4));
+        let mut connection = AcceptedConnection::new(other, now);
+        for (milliseconds, durable, pause_s) in [
+            // It accepts this follower, and says nothing of the journal yet.
+            (0, 0, 4),
+            (0, 10, 4),
+            // It may be the entry that the leader still got through.
+            (500, 11, 4),
+            (1_000, 11, 0),
+        ] {
+            let now = now + Duration::from_millis(milliseconds);
+            alarms.told_durable(&mut connection, durable, now);
+            assert_eq!(alarms.pause(other, now).as_secs(), pause_s);
+            assert_eq!(alarms.pause(third, now).as_secs(), 4);
+        }
+    }
+
+    #[test]
+    fn pauses_grow_with_a_leader_that_accepts_followers_and_appends_nothing() {
+        let mut alarms = FalseAlarms::default();
+        let mut now = Instant::now();
+        let origin = 1;
+        let mut pauses = Vec::new();
+        for durable in 10..15 {
+            let mut connection = AcceptedConnection::new(origin, now);
+            // Two seconds of heartbeats, after which the leader says that its store does not answer.
+            for _ in 0..4 {
+                now += Duration::from_millis(500);
+                alarms.told_durable(&mut connection, durable, now);
+            }
+            let pause = alarms.pause(origin, now);
+            pauses.push(pause.as_secs());
+            now += pause;
+            alarms.report_as_gone(origin, now);
+            now += Duration::from_secs(2);
+            alarms.leads(origin, now);
+        }
+        assert_eq!(pauses, [0, 1, 2, 4, 8]);
     }
 
     #[test]

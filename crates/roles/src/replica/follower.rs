@@ -10,7 +10,7 @@ use placewright_link::{
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
-use super::false_alarms::FalseAlarms;
+use super::false_alarms::{AcceptedConnection, FalseAlarms};
 use super::followers::Followers;
 use super::machine::ReplicatedMachine;
 use super::outgoing::Outgoing;
@@ -91,14 +91,10 @@ impl<M: ReplicatedMachine> Follower<M> {
             alarms.leads(leader.origin, Instant::now());
             self.begin_peers(&leader);
             let until_gone = async {
-                let (why, was_reached) = self.follow(&leader).await;
+                let why = self.follow(&leader, &mut alarms).await;
                 self.wake.set_has_leader(false);
-                if was_reached {
-                    alarms.reached(leader.origin);
-                }
-                let now = Instant::now();
-                tokio::time::sleep(alarms.pause(leader.origin, now)).await;
-                alarms.report_as_gone(leader.origin, now);
+                tokio::time::sleep(alarms.pause(leader.origin, Instant::now())).await;
+                alarms.report_as_gone(leader.origin, Instant::now());
                 tracing::warn!(
                     epoch = leader.epoch,
                     address = leader.address,
@@ -150,13 +146,11 @@ impl<M: ReplicatedMachine> Follower<M> {
         self.peers.begin(leader.epoch, other, Instant::now());
     }
 
-    /// Follows a leader until it seems to be gone. Returns why it seems to be gone, as a text for the log, and whether
-    /// it has accepted this replica before.
-    async fn follow(&self, leader: &Leadership) -> (String, bool) {
+    /// Follows a leader until it seems to be gone. Returns why it seems to be gone, as a text for the log.
+    async fn follow(&self, leader: &Leadership, alarms: &mut FalseAlarms) -> String {
         if leader.address == self.own.address {
-            return ("it was this replica before its last start".into(), false);
+            return "it was this replica before its last start".into();
         }
-        let mut was_reached = false;
         // Whether a connection was lost since the leader last accepted this replica. If the next one is lost before the
         // leader accepts this replica again, the leader is believed to be gone.
         let mut has_failed = false;
@@ -164,19 +158,18 @@ impl<M: ReplicatedMachine> Follower<M> {
             let mut has_sent = false;
             let mut was_accepted = false;
             let ended = self
-                .follow_once(leader, &mut has_sent, &mut was_accepted)
+                .follow_once(leader, &mut has_sent, &mut was_accepted, alarms)
                 .await;
             self.wake.set_has_leader(false);
             has_failed &= !was_accepted;
-            was_reached |= was_accepted;
             match ended {
-                Ended::Gone(why) => return (why, was_reached),
+                Ended::Gone(why) => return why,
                 // A command that was sent, or its reply, may be lost with the connection. Only the next leader can tell
                 // what became of it.
                 Ended::Lost(why) if has_sent && self.replica.has_sent(leader.epoch) => {
-                    return (why, was_reached);
+                    return why;
                 }
-                Ended::Lost(why) if has_failed => return (why, was_reached),
+                Ended::Lost(why) if has_failed => return why,
                 Ended::Lost(_) => has_failed = true,
                 Ended::NotLeading => {
                     // If another replica leads, an entry of the journal will name it.
@@ -194,6 +187,7 @@ impl<M: ReplicatedMachine> Follower<M> {
         leader: &Leadership,
         has_sent: &mut bool,
         was_accepted: &mut bool,
+        alarms: &mut FalseAlarms,
     ) -> Ended {
         let mut connection = match self.open(leader).await {
             Ok(connection) => connection,
@@ -208,7 +202,7 @@ impl<M: ReplicatedMachine> Follower<M> {
         }
         *was_accepted = true;
         self.wake.set_has_leader(true);
-        self.serve(leader, connection, has_sent).await
+        self.serve(leader, connection, has_sent, alarms).await
     }
 
     /// Opens a stream to the leader.
@@ -236,7 +230,9 @@ impl<M: ReplicatedMachine> Follower<M> {
         leader: &Leadership,
         mut connection: LeaderConnection,
         has_sent: &mut bool,
+        alarms: &mut FalseAlarms,
     ) -> Ended {
+        let mut accepted = AcceptedConnection::new(leader.origin, Instant::now());
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
         // A process that was suspended for a while must read messages before it counts the leader as silent, so missed
         // ticks are not made up for.
@@ -248,7 +244,10 @@ impl<M: ReplicatedMachine> Follower<M> {
                     silent_ticks = 0;
                     match message {
                         None => return Ended::Lost("the connection was lost".into()),
-                        Some(FromLeader::News(news)) => self.take(leader, news),
+                        Some(FromLeader::News(news)) => {
+                            alarms.told_durable(&mut accepted, news.durable, Instant::now());
+                            self.take(leader, news);
+                        }
                         Some(message) => return ended_by(leader, &message),
                     }
                 }
