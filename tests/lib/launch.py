@@ -35,7 +35,8 @@ def program() -> pathlib.Path:
     """The placewright binary, found as tests/conformance/serve finds it."""
     named = os.environ.get("PLACEWRIGHT_BIN")
     if named:
-        return pathlib.Path(named)
+        # Absolute, because a name without a folder would be looked for in PATH.
+        return pathlib.Path(named).absolute()
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", TESTS.parent / "target"))
     builds = [target / profile / "placewright" for profile in ("release", "ci")]
     return next((build for build in builds if build.exists()), builds[0])

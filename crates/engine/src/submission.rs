@@ -43,8 +43,8 @@ pub(crate) struct CommandReply<M: Machine> {
     /// The last entry that was applied when the command had been decided; 0 if it was not decided.
     pub(crate) depends_on: u64,
     /// The command, which goes back to its caller: one that made no entry may have to be decided anew, and of all
-    /// others the caller frees the memory. The caller has allocated it; it would take the writer longer to free, and
-    /// all callers wait for the writer.
+    /// others a caller that still waits frees the memory. The caller has allocated it; it would take the writer longer
+    /// to free, and all callers wait for the writer.
     pub(crate) command: Box<M::Command>,
 }
 
