@@ -37,9 +37,12 @@ pub(crate) struct RunLimits {
 
 /// The shortest interval between the starts of two listings.
 const LISTING_INTERVAL: Duration = Duration::from_millis(100);
-/// The pause after a listing, in multiples of the listing's duration, so that listings are a small part
-/// of the installation's load.
+/// The pause after a listing while servers are still being requested, in multiples of the listing's duration, so that
+/// listings are a small part of the installation's load.
 const PAUSE_FACTOR: u32 = 4;
+/// The same once all servers were requested. A server's build counts as ended when a listing has the server, so a long
+/// pause would make the last ones seem to take longer than they do.
+const LAST_PAUSE_FACTOR: u32 = 1;
 /// The time by which a listing overlaps the one before, because the clocks of cells differ and the API's
 /// times are in seconds.
 const LISTING_OVERLAP: SignedDuration = SignedDuration::from_secs(2);
@@ -152,7 +155,13 @@ impl ReplayRun {
                 };
                 self.task_progress.give_up(&reason);
             }
-            let pause = listing_start.elapsed() * PAUSE_FACTOR;
+            let is_requesting = !*all_requested.borrow();
+            let factor = if is_requesting {
+                PAUSE_FACTOR
+            } else {
+                LAST_PAUSE_FACTOR
+            };
+            let pause = listing_start.elapsed() * factor;
             let next_listing = (listing_start + LISTING_INTERVAL).max(Instant::now() + pause);
             tokio::time::sleep_until(next_listing.into()).await;
         }
