@@ -2,12 +2,12 @@
 
 import contextlib
 import multiprocessing
-import os
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 
+import priority
 from case import ADMIN, ATTACKER, Bystanders, Caller, Case, Site
 
 # Other programs may take a processor away for a while. Only what repeats is the server's own fault.
@@ -81,7 +81,7 @@ def flood_behind(site: Site, seconds: float, wrong: multiprocessing.Queue) -> No
 
     Otherwise it would interrupt the server within its polls, which a flood from another machine does not.
     """
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    priority.give_way()
     wrong.put(flood(site, seconds))
 
 
