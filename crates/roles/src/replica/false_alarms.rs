@@ -8,8 +8,9 @@ const RETURN_TIME: Duration = Duration::from_secs(10);
 const ALARM_LIFETIME: Duration = Duration::from_secs(60);
 /// The longest pause before a leader is reported as gone.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How old a connection has to be before what the leader says over it shows that the leader does its work. A store that
-/// does not answer, or a network that only lets small messages pass, is noticed earlier.
+/// How old a connection has to be before a further entry shows that the leader does its work. The entries of the first
+/// moments do not: a leader often gets one through before its store hangs, or a network that only lets small messages
+/// pass. A longer time would take a leader that is really cut off every two seconds for one that never works.
 const WORKING_AFTER: Duration = Duration::from_millis(750);
 
 /// The leaders that this follower reported as gone although they were not. Two replicas that reach the store but not
@@ -30,8 +31,9 @@ pub(crate) struct FalseAlarms {
 pub(crate) struct AcceptedConnection {
     leader_origin: u64,
     accepted_at: Instant,
-    /// The first durable end of the journal that the leader told over this connection.
-    first_durable: Option<u64>,
+    /// The last durable end of the journal that the leader told before the connection was [`WORKING_AFTER`] old; 0 if
+    /// it told none.
+    early_durable: u64,
 }
 
 impl AcceptedConnection {
@@ -39,7 +41,7 @@ impl AcceptedConnection {
         Self {
             leader_origin,
             accepted_at: now,
-            first_durable: None,
+            early_durable: 0,
         }
     }
 }
@@ -61,23 +63,20 @@ impl FalseAlarms {
     }
 
     /// Records that the leader said over a connection that the journal is durable up to the entry `durable`. The false
-    /// alarms about this leader are forgotten if the journal has grown since the leader accepted this follower, and if
-    /// that is some time ago. That the leader accepts followers and sends heartbeats is not enough: it also does so
-    /// while its store does not answer.
+    /// alarms about this leader are forgotten if the journal has grown after the connection was [`WORKING_AFTER`] old.
+    /// That the leader accepts followers and sends heartbeats is not enough: it also does so while its store does not
+    /// answer.
     pub(crate) fn told_durable(
         &mut self,
         connection: &mut AcceptedConnection,
         durable: u64,
         now: Instant,
     ) {
-        // 0: the leader did not say it.
-        if durable == 0 {
-            return;
-        }
-        let first_durable = *connection.first_durable.get_or_insert(durable);
-        let is_working =
-            durable > first_durable && now.duration_since(connection.accepted_at) >= WORKING_AFTER;
-        if is_working {
+        // Without an early end, the first one that is told says nothing of growth.
+        let is_early = now.duration_since(connection.accepted_at) < WORKING_AFTER;
+        if is_early || connection.early_durable == 0 {
+            connection.early_durable = connection.early_durable.max(durable);
+        } else if durable > connection.early_durable {
             let origin = connection.leader_origin;
             self.alarms.retain(|(alarmed, _)| *alarmed != origin);
         }
@@ -133,9 +132,10 @@ mod tests {
             // It accepts this follower, and says nothing of the journal yet.
             (0, 0, 4),
             (0, 10, 4),
-            // It may be the entry that the leader still got through.
+            // It may be the entry that the leader still got through; heartbeats repeat it.
             (500, 11, 4),
-            (1_000, 11, 0),
+            (1_000, 11, 4),
+            (1_500, 12, 0),
         ] {
             let now = now + Duration::from_millis(milliseconds);
             alarms.told_durable(&mut connection, durable, now);
@@ -152,10 +152,12 @@ mod tests {
         let mut pauses = Vec::new();
         for durable in 10..15 {
             let mut connection = AcceptedConnection::new(origin, now);
-            // Two seconds of heartbeats, after which the leader says that its store does not answer.
+            alarms.told_durable(&mut connection, durable, now);
+            // It gets one entry through. Then there are two seconds of heartbeats, after which the leader says that its
+            // store does not answer.
             for _ in 0..4 {
                 now += Duration::from_millis(500);
-                alarms.told_durable(&mut connection, durable, now);
+                alarms.told_durable(&mut connection, durable + 1, now);
             }
             let pause = alarms.pause(origin, now);
             pauses.push(pause.as_secs());
