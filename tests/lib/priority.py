@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import time
 
 NICE_MAX = 19
 
@@ -15,8 +16,13 @@ def give_way() -> None:
     """
     os.setsid()
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    try:
-        pathlib.Path("/proc/self/autogroup").write_text(str(NICE_MAX))
-    except OSError:
-        # This system does not group processes.
-        pass
+    for _ in range(20):
+        try:
+            pathlib.Path("/proc/self/autogroup").write_text(str(NICE_MAX))
+            return
+        except BlockingIOError:
+            # Only so many processes may do this in a second.
+            time.sleep(0.1)
+        except OSError:
+            # This system does not group processes.
+            return

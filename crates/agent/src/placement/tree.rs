@@ -67,7 +67,11 @@ pub(super) async fn write(
     if is_next_new.load(Ordering::Relaxed)
         && let Some(root) = host.providers().next()
     {
-        created = post(client, &root).await?.ok();
+        // Whatever goes wrong, the host is read then, as any other.
+        created = post(client, &root).await.ok().and_then(Result::ok);
+        if created.is_none() {
+            is_next_new.store(false, Ordering::Relaxed);
+        }
     }
     let mut existing = BTreeMap::new();
     if created.is_none() {
@@ -172,8 +176,8 @@ struct ProviderWriter<'a> {
 
 impl ProviderWriter<'_> {
     async fn write(mut self, wanted: &DescribedProvider<'_>) -> Result<(), PlacementError> {
-        // The inventories last: with them a new host can be claimed, for which traits and aggregates have to be there.
-        // A claim also changes the generation, so that a later write would conflict.
+        // The inventories last: with them a new provider can be claimed, for which its traits and aggregates have to be
+        // there. A claim also changes the generation, so that a later write would conflict.
         self.write_aggregates(wanted).await?;
         self.write_traits(wanted).await?;
         self.write_inventories(wanted).await

@@ -189,7 +189,7 @@ fn an_agent_with_incomplete_or_contradictory_credentials_does_not_start() {
 }
 
 /// Starts an agent with many hosts, waits until placement has all of them, and ends it. Returns how many requests
-/// that took, and how many of them were writes.
+/// that took beyond those that each batch of hosts begins with, and how many requests were writes.
 fn write_many_hosts(state: &Path, control: &Control, hosts: u64) -> (u64, u64) {
     let url = format!("http://{}", control.address);
     let cell = free_address().to_string();
@@ -215,7 +215,7 @@ fn write_many_hosts(state: &Path, control: &Control, hosts: u64) -> (u64, u64) {
             requests += number("requests");
             writes += number("writes");
         }
-        if written == hosts {
+        if written >= hosts {
             break;
         }
     }
@@ -231,10 +231,7 @@ fn an_agent_looks_for_a_few_of_many_new_hosts_only_and_writes_what_can_be_claime
     let hosts = 200;
     let (requests, writes) = write_many_hosts(&directory.path().join("new"), &control, hosts);
     // Each is created, and gets inventories and a trait.
-    assert!(
-        (3 * hosts..3 * hosts + 100).contains(&requests),
-        "{requests}"
-    );
+    assert!((3 * hosts..4 * hosts).contains(&requests), "{requests}");
     assert!(writes >= 3 * hosts, "{writes}");
     // An agent that has lost its folder finds the hosts, and has nothing to write.
     let (requests, writes) = write_many_hosts(&directory.path().join("again"), &control, hosts);
