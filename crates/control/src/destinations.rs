@@ -16,6 +16,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use placewright_tasks::{ContainedWork, finish_if_dropped};
 use uuid::Uuid;
 
 use crate::other_replicas::OtherReplicas;
@@ -86,10 +87,10 @@ impl DestinationsHandle {
     ) -> Result<Destinations, DestinationsError> {
         let selection = SelectionRequest::new(Arc::clone(&self.shared), request);
         let note = placewright_audit_log::current_note();
-        let running = tokio::spawn(placewright_audit_log::with_note(note, selection.run()));
-        running
+        let running = placewright_audit_log::with_note(note, selection.run());
+        finish_if_dropped(ContainedWork::HttpRequest, running)
             .await
-            .map_err(|error| DestinationsError::Bug(error.to_string()))?
+            .map_err(|panicked| DestinationsError::Bug(panicked.to_string()))?
     }
 
     /// A candidate that was offered, by whichever replica.

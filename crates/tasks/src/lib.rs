@@ -13,6 +13,7 @@
 //! library) a panic has its usual effects, but for one: the panic of a long-lived thread aborts the process.
 
 mod context;
+mod finish;
 mod group;
 #[cfg(feature = "fault-injection")]
 mod injection;
@@ -20,6 +21,7 @@ mod names;
 mod panic;
 mod supervise;
 
+pub use finish::finish_if_dropped;
 pub use group::Tasks;
 pub use names::{ContainedWork, ProcessKind, Task};
 pub use panic::{EXIT_CODE, Panicked, has_failed_task, install, panics, task_ended};

@@ -15,7 +15,7 @@ use super::offered::{CommonClaimData, IntentRules};
 use super::request::DestinationsRequest;
 use super::search;
 use super::selected::{Destinations, SelectedHost};
-use super::shared::Shared;
+use super::shared::{Shared, first_with_allocations};
 use crate::clock::now;
 use crate::placer::{
     Correction, Demand, Placing, RoundEnd, SearchContext, SearchResults, Selected, TimeSlice,
@@ -35,6 +35,8 @@ pub(super) struct SelectionRequest {
     warnings: Vec<String>,
     /// The time of the request's claims, by which a rollback recognizes them.
     claimed_at: Timestamp,
+    /// Whether it is known that none of the instances had allocations before the request.
+    has_checked_instances: bool,
 }
 
 impl SelectionRequest {
@@ -45,6 +47,7 @@ impl SelectionRequest {
             request,
             warnings: Vec::new(),
             claimed_at: now(),
+            has_checked_instances: false,
         }
     }
 
@@ -53,7 +56,6 @@ impl SelectionRequest {
     pub(super) async fn run(mut self) -> Result<Destinations, DestinationsError> {
         let demand = self.request.demand();
         let mut selected_hosts = if self.request.with_claim {
-            (self.shared.check_no_allocations(&self.request.instances)).await?;
             let placing = self.claim_all(Placing::new(demand)).await?;
             let instances = self.request.instances.iter();
             let rules: Vec<IntentRules> = instances
@@ -118,7 +120,8 @@ impl SelectionRequest {
         }
     }
 
-    /// Searches for hosts, in as many time slices as necessary.
+    /// Searches for hosts, in as many time slices as necessary. The first slice also checks that no instance has
+    /// allocations, because a lock of its own would make each request wait once more for those that hold the state.
     async fn find_hosts(
         &mut self,
         placing: &mut Placing,
@@ -126,6 +129,11 @@ impl SelectionRequest {
         loop {
             let contention = self.shared.scheduler.contention();
             let results = self.shared.with_scheduler(|scheduler, state| {
+                let instances = &self.request.instances;
+                if !self.has_checked_instances && first_with_allocations(state, instances).is_some()
+                {
+                    return Ok(None);
+                }
                 let mut context = SearchContext {
                     scheduler,
                     state,
@@ -136,8 +144,16 @@ impl SelectionRequest {
                     // No record of the ranking is kept, because the instances are not this installation's own.
                     kept_sequence: None,
                 };
-                placing.find_hosts(&mut context, &TimeSlice::begin())
+                placing
+                    .find_hosts(&mut context, &TimeSlice::begin())
+                    .map(Some)
             })?;
+            let Some(results) = results else {
+                (self.shared.check_no_allocations(&self.request.instances)).await?;
+                self.has_checked_instances = true;
+                continue;
+            };
+            self.has_checked_instances = true;
             if let Some(prepared) = placing.prepared() {
                 let warnings = prepared.translation.warnings.iter();
                 self.warnings = warnings.map(ToString::to_string).collect();

@@ -81,13 +81,15 @@ impl Shared {
     }
 
     fn check_no_allocations_now(&self, consumers: &[Uuid]) -> Result<(), DestinationsError> {
-        let holding = self.placement.engine().read_now(|machine| {
-            let mut consumers = consumers.iter().copied();
-            consumers.find(|uuid| {
-                let uuid = ConsumerUuid::from_uuid(*uuid);
-                machine.placement().consumer(uuid).is_some()
-            })
-        });
+        let engine = self.placement.engine();
+        let holding =
+            engine.read_now(|machine| first_with_allocations(machine.placement(), consumers));
         holding.map_or(Ok(()), |consumer| Err(DestinationsError::Holds(consumer)))
     }
+}
+
+/// The first of these consumers that has allocations.
+pub(super) fn first_with_allocations(state: &State, consumers: &[Uuid]) -> Option<Uuid> {
+    let mut consumers = consumers.iter().copied();
+    consumers.find(|uuid| state.consumer(ConsumerUuid::from_uuid(*uuid)).is_some())
 }
