@@ -145,10 +145,13 @@ impl Client {
         let text = response.text().await?;
         let json: Option<Value> = serde_json::from_str(&text).ok();
         if !status.is_success() {
-            bail!(
-                "the server answered {status}: {}",
-                json.as_ref().and_then(error_reason).unwrap_or(&text)
-            );
+            let reason = json.as_ref().and_then(error_reason).unwrap_or(&text);
+            let hint = if status == reqwest::StatusCode::UNAUTHORIZED {
+                "; --cloud, --token or --user says who asks"
+            } else {
+                ""
+            };
+            bail!("the server answered {status}: {reason}{hint}");
         }
         json.ok_or_else(|| anyhow!("the server's answer is no JSON"))
     }
@@ -166,9 +169,12 @@ pub(crate) fn error_reason(body: &Value) -> Option<&str> {
         .as_str()?;
     // Before the reason, the Placement API writes the phrase that all errors of its status share.
     let reason = text.rsplit_once("\n\n").map_or(text, |(_, reason)| reason);
-    // The reason is empty if the phrase says everything, as that of 401 does.
+    // The reason is empty if the phrase says everything, as that of 401 does. HTML of line breaks follows the phrase.
     Some(match reason.trim() {
-        "" => text.trim(),
+        "" => text
+            .split_once("<br")
+            .map_or(text, |(phrase, _)| phrase)
+            .trim(),
         reason => reason,
     })
 }
@@ -192,6 +198,8 @@ mod tests {
         }
         let without_reason = json!({"message": "Who are you?\n\n\n\n\n"});
         assert_eq!(error_reason(&without_reason), Some("Who are you?"));
+        let with_html = json!({"message": "Who are you?<br /><br />\n\n\n"});
+        assert_eq!(error_reason(&with_html), Some("Who are you?"));
         for body in [json!({}), json!([]), json!({"hosts": 3}), json!(null)] {
             assert_eq!(error_reason(&body), None, "{body}");
         }
