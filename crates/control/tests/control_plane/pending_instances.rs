@@ -1,6 +1,8 @@
 //! Which instances replicas count on hosts that have not reported them, when other replicas release and swap claims.
 
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use placewright_control::destinations::{DestinationsHandle, DestinationsRequest, KeepOptions};
 use placewright_control::{ClaimMetrics, Placement, now, submit_placement};
@@ -8,6 +10,7 @@ use placewright_placement::{Command, ConsumerClaim, ConsumerGeneration, Consumer
 use placewright_testing::random::Rng;
 use placewright_testing::site::instance;
 use placewright_testing::site::replicated::{ControlReplica, ReplicatedSite};
+use placewright_types::request::RequestSpec;
 use uuid::Uuid;
 
 const REPLICAS: u64 = 3;
@@ -105,6 +108,47 @@ async fn an_instance_that_another_replica_swapped_counts_where_it_went() {
     assert_eq!(pending(&site.replicas[0]).await, []);
     let there = (instance(0).0, ProviderId(alternate.host.slot));
     assert_eq!(pending(&site.replicas[1]).await, [there]);
+    site.shutdown().await;
+}
+
+/// A request with a server group that placement does not have yet: it is created by a command of its own, before the
+/// claim.
+fn request_in_new_group(number: usize) -> DestinationsRequest {
+    let mut request = request(number, CLAIM);
+    let mut spec = RequestSpec::clone(&request.request_spec);
+    let group = serde_json::json!({"uuid": instance(number).0, "policy": "anti-affinity"});
+    spec.instance_group = Some(serde_json::from_value(group).unwrap());
+    request.request_spec = Arc::new(spec);
+    request
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_whose_caller_goes_away_is_completed() {
+    let site = ReplicatedSite::start(1, 1, 4).await;
+    let replica = &site.replicas[0];
+    let handle = destinations(replica);
+    // The caller goes away after the first step, unless the whole request is done in this step.
+    let mut number = 0;
+    loop {
+        let mut selecting = Box::pin(handle.select(request_in_new_group(number)));
+        let polled = std::future::poll_fn(|context| Poll::Ready(selecting.as_mut().poll(context)));
+        match polled.await {
+            Poll::Pending => break,
+            Poll::Ready(done) => drop(done.unwrap()),
+        }
+        number += 1;
+    }
+    let left = instance(number).0;
+    let has_claimed = async {
+        loop {
+            let pending = pending(replica).await;
+            if (pending.iter()).any(|(uuid, host)| *uuid == left && holds(replica, left, *host)) {
+                return;
+            }
+        }
+    };
+    let waiting = tokio::time::timeout(Duration::from_secs(30), has_claimed);
+    waiting.await.expect("the claim is made");
     site.shutdown().await;
 }
 
