@@ -116,6 +116,8 @@ impl OfferedCandidate {
 ///
 /// Candidates expire in the order in which they were offered, so they lie in a queue. The last 48 bits of
 /// the UUID of a candidate are its number in that order: so it is found by its position, without an index.
+/// The queue consists of blocks of [`BLOCK`] candidates, because a queue in one piece is copied as a whole when it
+/// grows, and every request waits meanwhile: a million candidates take more than 100 MB.
 /// If there are several replicas, its first 16 bits say which one offered it. The other 58 bits that a UUID has are
 /// random, so that nobody can guess a candidate.
 #[derive(Debug)]
@@ -123,10 +125,17 @@ pub(super) struct CandidateStore {
     options: KeepOptions,
     /// The first bits of all UUIDs, if this process is one of several replicas. Otherwise they are random, too.
     replica_bits: Option<u128>,
-    candidates: VecDeque<StoredCandidate>,
+    /// The candidates, whose numbers start with a multiple of [`BLOCK`] in each block. The first block may lack its
+    /// oldest candidates, the last one those to come.
+    blocks: VecDeque<VecDeque<StoredCandidate>>,
     /// The number of the first candidate in the queue, which is the oldest.
     first_number: u64,
+    /// The number of the candidate that is offered next.
+    next_number: u64,
 }
+
+/// The number of candidates that one block of the queue has room for.
+const BLOCK: u64 = 256;
 
 /// A candidate in the store.
 #[derive(Debug)]
@@ -158,9 +167,14 @@ impl CandidateStore {
         Self {
             options,
             replica_bits: None,
-            candidates: VecDeque::new(),
+            blocks: VecDeque::new(),
             first_number: 0,
+            next_number: 0,
         }
+    }
+
+    fn len(&self) -> u64 {
+        self.next_number - self.first_number
     }
 
     /// From now on the UUIDs of candidates say that this process is the replica with the number `origin`.
@@ -172,16 +186,17 @@ impl CandidateStore {
     /// which it can be claimed.
     pub(super) fn keep(&mut self, now: Instant, offered: OfferedCandidate) -> Uuid {
         self.expire(now);
-        while self.candidates.len() >= self.options.candidates_max.max(1) {
+        let candidates_max = self.options.candidates_max.max(1) as u64;
+        while self.len() >= candidates_max {
             self.drop_oldest();
         }
-        let number = u128::from(self.first_number) + self.candidates.len() as u128;
         let mut random = Uuid::new_v4().as_u128();
         if let Some(replica_bits) = self.replica_bits {
             random = (random & !REPLICA_BITS) | replica_bits;
         }
-        let uuid = Uuid::from_u128((random & !NUMBER_BITS) | (number & NUMBER_BITS));
-        self.candidates.push_back(StoredCandidate {
+        let number = u128::from(self.next_number) & NUMBER_BITS;
+        let uuid = Uuid::from_u128((random & !NUMBER_BITS) | number);
+        self.push(StoredCandidate {
             uuid,
             expires_at: now + self.options.time,
             offered,
@@ -193,20 +208,43 @@ impl CandidateStore {
     pub(super) fn get(&mut self, now: Instant, uuid: Uuid) -> Option<&OfferedCandidate> {
         self.expire(now);
         let number = uuid.as_u128() & NUMBER_BITS;
-        let index = number.wrapping_sub(u128::from(self.first_number)) & NUMBER_BITS;
-        let stored = self.candidates.get(usize::try_from(index).ok()?)?;
+        let position = number.wrapping_sub(u128::from(self.first_number)) & NUMBER_BITS;
+        let number = self.first_number + u64::try_from(position).ok()?;
+        let block = usize::try_from(number / BLOCK - self.first_number / BLOCK).ok()?;
+        let first_in_block = (number / BLOCK * BLOCK).max(self.first_number);
+        let index = usize::try_from(number - first_in_block).ok()?;
+        let stored = self.blocks.get(block)?.get(index)?;
         (stored.uuid == uuid).then_some(&stored.offered)
     }
 
     fn expire(&mut self, now: Instant) {
-        while (self.candidates.front()).is_some_and(|oldest| oldest.expires_at <= now) {
+        let oldest = |blocks: &VecDeque<VecDeque<StoredCandidate>>| {
+            let oldest = blocks.front()?.front()?;
+            Some(oldest.expires_at)
+        };
+        while oldest(&self.blocks).is_some_and(|expires_at| expires_at <= now) {
             self.drop_oldest();
         }
     }
 
+    fn push(&mut self, candidate: StoredCandidate) {
+        if self.next_number.is_multiple_of(BLOCK) {
+            self.blocks
+                .push_back(VecDeque::with_capacity(BLOCK as usize));
+        }
+        if let Some(newest) = self.blocks.back_mut() {
+            newest.push_back(candidate);
+            self.next_number += 1;
+        }
+    }
+
     fn drop_oldest(&mut self) {
-        if self.candidates.pop_front().is_some() {
+        let oldest = self.blocks.front_mut().and_then(VecDeque::pop_front);
+        if oldest.is_some() {
             self.first_number += 1;
+            if self.first_number.is_multiple_of(BLOCK) {
+                self.blocks.pop_front();
+            }
         }
     }
 }
@@ -267,7 +305,40 @@ mod tests {
                 .get(start + Duration::from_secs(15), third)
                 .is_some()
         );
-        assert_eq!(offered_candidates.candidates.len(), 1);
+        assert_eq!(offered_candidates.len(), 1);
+    }
+
+    #[test]
+    fn the_newest_candidates_are_found_over_many_blocks() {
+        let kept = 2 * BLOCK + 7;
+        let start = Instant::now();
+        let time = Duration::from_secs(10);
+        let mut offered_candidates = CandidateStore::new(KeepOptions {
+            candidates_max: kept as usize,
+            time,
+        });
+        let mut uuids = Vec::new();
+        for number in 0..5 * BLOCK + 3 {
+            let now = start + Duration::from_millis(number);
+            uuids.push(offered_candidates.keep(now, any_candidate()));
+            assert_eq!(offered_candidates.len(), kept.min(number + 1));
+            assert!(offered_candidates.blocks.len() <= 4);
+        }
+        let first_kept = uuids.len() - kept as usize;
+        let last_offered = start + Duration::from_millis(uuids.len() as u64 - 1);
+        for expired in [0, 5, BLOCK as usize, kept as usize - 1, kept as usize] {
+            let now = match expired {
+                0 => last_offered,
+                count => start + time + Duration::from_millis((first_kept + count - 1) as u64),
+            };
+            for (number, uuid) in uuids.iter().enumerate() {
+                let is_found = offered_candidates.get(now, *uuid).is_some();
+                assert_eq!(is_found, number >= first_kept + expired, "{number}");
+            }
+        }
+        assert_eq!(offered_candidates.len(), 0);
+        let uuid = offered_candidates.keep(last_offered, any_candidate());
+        assert!(offered_candidates.get(last_offered, uuid).is_some());
     }
 
     #[test]
