@@ -171,10 +171,11 @@ pub(crate) fn error_reason(body: &Value) -> Option<&str> {
     let reason = text.rsplit_once("\n\n").map_or(text, |(_, reason)| reason);
     // The reason is empty if the phrase says everything, as that of 401 does. HTML of line breaks follows the phrase.
     Some(match reason.trim() {
-        "" => text
-            .split_once("<br")
-            .map_or(text, |(phrase, _)| phrase)
-            .trim(),
+        "" => {
+            let (phrase, detail) = text.split_once("<br /><br />").unwrap_or((text, ""));
+            let detail = Some(detail.trim()).filter(|detail| !detail.is_empty());
+            detail.unwrap_or(phrase.trim())
+        }
         reason => reason,
     })
 }
@@ -200,6 +201,8 @@ mod tests {
         assert_eq!(error_reason(&without_reason), Some("Who are you?"));
         let with_html = json!({"message": "Who are you?<br /><br />\n\n\n"});
         assert_eq!(error_reason(&with_html), Some("Who are you?"));
+        let with_html = json!({"message": "Who are you?<br /><br />\nThe token has expired.\n\n"});
+        assert_eq!(error_reason(&with_html), Some("The token has expired."));
         for body in [json!({}), json!([]), json!({"hosts": 3}), json!(null)] {
             assert_eq!(error_reason(&body), None, "{body}");
         }
