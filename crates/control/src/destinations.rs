@@ -75,8 +75,7 @@ impl DestinationsHandle {
     }
 
     /// Selects a host for each instance of a request, with alternates; and claims them if the
-    /// request says so. It runs as a task of its own, so that it completes also when the caller
-    /// goes away.
+    /// request says so. It completes also when the caller goes away.
     ///
     /// # Errors
     ///

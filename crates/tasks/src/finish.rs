@@ -15,7 +15,8 @@ struct FinishIfDropped<T: Send + 'static> {
 }
 
 /// Makes a future contained work, which is completed also if its caller drops it: what is left then runs in a task of
-/// its own. Work that was never polled is not begun.
+/// its own, on the runtime on which it was dropped. Work that was never polled is not begun, and what is dropped while
+/// the runtime shuts down is not completed.
 ///
 /// The caller's task does the work as long as it waits for it. A task of its own from the start would cost about 3 µs
 /// of processor time more: its memory, two more steps of the runtime's scheduler, and one more wake-up.
@@ -53,7 +54,7 @@ impl<T: Send + 'static> Drop for FinishIfDropped<T> {
         let Some(work) = self.work.take().filter(|_| self.is_started) else {
             return;
         };
-        // Without a runtime the process is about to end, and nothing can complete the work.
+        // Outside of a runtime nothing can complete the work.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { drop(work.await) });
         }

@@ -6,11 +6,12 @@ use super::request::DestinationsRequest;
 use super::search;
 use super::selected::SelectedHost;
 use super::shared::Shared;
-use crate::placer::FeasibleHost;
+use crate::placer::{FeasibleHost, TimeSlice};
 
 /// Alternates for each instance that has a host, all in the cell of that host. Hosts that are
-/// selected or are alternates of other instances are used only if there are not enough others.
-pub(super) fn alternates(
+/// selected or are alternates of other instances are used only if there are not enough others. Other tasks run in between,
+/// because there may be a search for each of a thousand instances.
+pub(super) async fn alternates(
     shared: &Shared,
     request: &DestinationsRequest,
     selected: &mut [Option<SelectedHost>],
@@ -22,7 +23,9 @@ pub(super) fn alternates(
     let slots = selected.iter().flatten().map(|one| one.host.slot);
     let mut taken_slots: HashSet<u32> = slots.collect();
     let mut all = Vec::with_capacity(selected.len());
+    let mut slice = TimeSlice::begin();
     for (index, selected_host) in selected.iter_mut().enumerate() {
+        slice.yield_if_over().await;
         let Some(selected_host) = selected_host else {
             all.push(Vec::new());
             continue;

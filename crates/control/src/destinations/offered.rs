@@ -116,19 +116,20 @@ impl OfferedCandidate {
 ///
 /// Candidates expire in the order in which they were offered, so they lie in a queue. The last 48 bits of
 /// the UUID of a candidate are its number in that order: so it is found by its position, without an index.
+/// If there are several replicas, the first 16 bits of the UUID say which one offered the candidate. The other 58 bits
+/// that a UUID has are random, so that nobody can guess a candidate.
+///
 /// The queue consists of blocks of [`BLOCK`] candidates, because a queue in one piece is copied as a whole when it
 /// grows, and every request waits meanwhile: a million candidates take more than 100 MB.
-/// If there are several replicas, its first 16 bits say which one offered it. The other 58 bits that a UUID has are
-/// random, so that nobody can guess a candidate.
 #[derive(Debug)]
 pub(super) struct CandidateStore {
     options: KeepOptions,
     /// The first bits of all UUIDs, if this process is one of several replicas. Otherwise they are random, too.
     replica_bits: Option<u128>,
-    /// The candidates, whose numbers start with a multiple of [`BLOCK`] in each block. The first block may lack its
-    /// oldest candidates, the last one those to come.
+    /// The candidates. A block has those whose numbers divided by [`BLOCK`] give the same quotient, but for the dropped
+    /// ones in the first block, and those to come in the last one.
     blocks: VecDeque<VecDeque<StoredCandidate>>,
-    /// The number of the first candidate in the queue, which is the oldest.
+    /// The number of the oldest candidate; `next_number` if there is none.
     first_number: u64,
     /// The number of the candidate that is offered next.
     next_number: u64,

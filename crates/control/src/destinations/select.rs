@@ -71,7 +71,7 @@ impl SelectionRequest {
         } else {
             self.search_without_claims(&demand).await?
         };
-        let alternates = alternates(&self.shared, &self.request, &mut selected_hosts);
+        let alternates = alternates(&self.shared, &self.request, &mut selected_hosts).await;
         let instances = &self.request.instances;
         Ok(Destinations {
             selections: self
@@ -120,8 +120,8 @@ impl SelectionRequest {
         }
     }
 
-    /// Searches for hosts, in as many time slices as necessary. The first slice also checks that no instance has
-    /// allocations, because a lock of its own would make each request wait once more for those that hold the state.
+    /// Searches for hosts, in as many time slices as necessary. Before the first search it checks that no instance has
+    /// allocations. The check has no lock of its own, because each lock may have to wait for other requests.
     async fn find_hosts(
         &mut self,
         placing: &mut Placing,
@@ -238,7 +238,9 @@ impl SelectionRequest {
         let mut selected_hosts: Vec<Option<SelectedHost>> =
             Vec::with_capacity(self.request.instances.len());
         let mut placed_count = 0;
+        let mut slice = TimeSlice::begin();
         for (index, instance) in demand.instances.iter().enumerate() {
+            slice.yield_if_over().await;
             let (found, warnings) = search::without_siblings(&self.shared, demand, *instance)?;
             self.warnings = warnings;
             let best_candidate = 0;

@@ -49,6 +49,14 @@ impl TimeSlice {
         }
     }
 
+    /// Lets other tasks run if the slice is over, and begins the next one then.
+    pub(crate) async fn yield_if_over(&mut self) {
+        if self.is_over() {
+            tokio::task::yield_now().await;
+            *self = self.restarted();
+        }
+    }
+
     /// Whether the slice is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
