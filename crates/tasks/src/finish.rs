@@ -18,8 +18,8 @@ struct FinishIfDropped<T: Send + 'static> {
 /// its own, on the runtime on which it was dropped. Work that was never polled is not begun, and what is dropped while
 /// the runtime shuts down is not completed.
 ///
-/// The caller's task does the work as long as it waits for it. A task of its own from the start would cost about 3 µs
-/// of processor time more: its memory, two more steps of the runtime's scheduler, and one more wake-up.
+/// The caller's task does the work as long as it waits for it. A task of its own from the start would cost more: its
+/// memory, two more steps of the runtime's scheduler, and one more wake-up.
 ///
 /// # Errors
 /// [`Panicked`] if the future panicked.
