@@ -50,7 +50,7 @@ impl<M: Machine> Decider<M> {
         let started = Instant::now();
         let empty_batch = self.empty_batch.take();
         let mut batch =
-            empty_batch.unwrap_or_else(|| CommandBatch::with_capacity(self.waiting.len()));
+            empty_batch.unwrap_or_else(|| shared.queue.lock().take_recycled(self.waiting.len()));
         let mut state = shared.state.write();
         let locked_at = Instant::now();
         batch.first = state.applied + 1;
