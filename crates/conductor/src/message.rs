@@ -1,5 +1,7 @@
 //! Messages from control to a cell. Each may be delivered any number of times.
 
+use std::sync::Arc;
+
 use placewright_placement::Timestamp;
 use uuid::Uuid;
 
@@ -59,9 +61,9 @@ pub struct Create {
     /// The specification of the instance.
     pub spec: Spec,
     /// The host that is claimed, with the allocations.
-    pub selection: Candidate,
+    pub selection: Arc<Candidate>,
     /// Further candidates for the build, the best first.
-    pub alternates: Vec<Candidate>,
+    pub alternates: Arc<[Candidate]>,
     /// The number of the claim; see [`crate::claim_request`].
     pub claim_number: u64,
 }
@@ -74,9 +76,9 @@ pub struct MoveOrder {
     /// The move, which is also the consumer of the former allocations.
     pub migration: MigrationId,
     /// The host that is claimed, with the allocations.
-    pub selection: Candidate,
+    pub selection: Arc<Candidate>,
     /// Further candidates for the move, the best first.
-    pub alternates: Vec<Candidate>,
+    pub alternates: Arc<[Candidate]>,
     /// The new specification, if the move changes it.
     pub spec: Option<Spec>,
     /// The number of the claim; see [`crate::claim_request`].

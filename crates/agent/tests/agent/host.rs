@@ -330,8 +330,8 @@ impl Simulation {
         self.send_message(Message::Create(Box::new(Create {
             instance: instance(instance_number),
             spec,
-            selection: candidate(first),
-            alternates: vec![candidate(first + 1), candidate(first + 2)],
+            selection: candidate(first).into(),
+            alternates: vec![candidate(first + 1), candidate(first + 2)].into(),
             claim_number: 1,
         })));
     }
@@ -368,8 +368,8 @@ impl Simulation {
         self.send_message(Message::Move(Box::new(MoveOrder {
             instance: id,
             migration,
-            selection: candidate(target, Vec::new()),
-            alternates: Vec::new(),
+            selection: candidate(target, Vec::new()).into(),
+            alternates: std::sync::Arc::default(),
             spec: None,
             claim_number,
         })));

@@ -101,8 +101,9 @@ fn create_message() -> Envelope {
                 zone: Some("nova".into()),
                 amounts: Vec::new(),
                 mappings: Vec::new(),
-            },
-            alternates: Vec::new(),
+            }
+            .into(),
+            alternates: std::sync::Arc::default(),
             claim_number: 1,
         })),
     }

@@ -265,7 +265,7 @@ impl State {
             | Stage::AwaitDestroyed(_)
             | Stage::AwaitClaim(Continuation::Return) => None,
             Stage::Swap => request_claim(ClaimChange::Swap {
-                candidates: job.alternates.clone(),
+                candidates: job.alternates.to_vec(),
             }),
             Stage::AwaitClaim(Continuation::Release) => request_claim(ClaimChange::Release {
                 is_deleted: job.kind == JobKind::Delete,

@@ -1,5 +1,7 @@
 //! The tables of a cell.
 
+use std::sync::Arc;
+
 use placewright_placement::Timestamp;
 
 use crate::claim_request::MoveSide;
@@ -121,7 +123,7 @@ pub struct Job {
     /// The target of a build or move.
     pub target: Option<Target>,
     /// Further candidates, the best first.
-    pub alternates: Vec<Candidate>,
+    pub alternates: Arc<[Candidate]>,
     /// The guest that the instance had when the job began: the one that a move starts from.
     pub origin: Option<GuestRef>,
     /// The new specification, if the job changes it.
@@ -205,7 +207,7 @@ pub enum Continuation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The host and the allocations on it.
-    pub candidate: Candidate,
+    pub candidate: Arc<Candidate>,
     /// The number of the guest on that host; 0 before the guest is first requested.
     pub number: u32,
 }

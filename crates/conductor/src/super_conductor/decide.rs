@@ -13,6 +13,8 @@ mod repair;
 mod secrets;
 mod table;
 
+use std::sync::Arc;
+
 use placewright_placement::{self as placement, Timestamp};
 
 use super::command::{Command, NewBuild, Outcome, RankedCandidates, Refusal};
@@ -249,7 +251,7 @@ impl<'a> DecisionContext<'a> {
         candidates: &[Candidate],
         chosen: usize,
         count: usize,
-    ) -> Vec<Candidate> {
+    ) -> Arc<[Candidate]> {
         let later = candidates.iter().skip(chosen.saturating_add(1));
         let of_cell = later.filter(|candidate| self.cell_of(candidate.host) == Some(cell));
         let mut used_hosts: Vec<HostId> = candidates
@@ -267,7 +269,7 @@ impl<'a> DecisionContext<'a> {
                 alternates.push(candidate.clone());
             }
         }
-        alternates
+        alternates.into()
     }
 
     fn cell_of(&self, host: HostId) -> Option<CellId> {

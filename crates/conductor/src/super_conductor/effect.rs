@@ -1,6 +1,7 @@
 //! The effects of control, derived from its state.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -101,8 +102,8 @@ impl State {
                 let create = Create {
                     instance,
                     spec: for_cell(spec),
-                    selection: selection.clone(),
-                    alternates: alternates.clone(),
+                    selection: Arc::clone(selection),
+                    alternates: Arc::clone(alternates),
                     claim_number: mapping.claim_number,
                 };
                 effects.extend(self.send_effect(instance, Message::Create(Box::new(create))));
@@ -138,8 +139,8 @@ impl State {
             } => Message::Move(Box::new(MoveOrder {
                 instance,
                 migration,
-                selection: selection.clone(),
-                alternates: alternates.clone(),
+                selection: Arc::clone(selection),
+                alternates: Arc::clone(alternates),
                 spec: row.spec.as_ref().map(for_cell),
                 claim_number: *claim_number,
             })),

@@ -1,6 +1,7 @@
 //! The rows of control's tables.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use placewright_placement::Timestamp;
 use placewright_placement::group::Rule;
@@ -60,9 +61,9 @@ pub enum BuildStage {
     /// A host is claimed; the cell has not accepted the instance yet.
     Placed {
         /// The host that is claimed, with the allocations.
-        selection: Candidate,
+        selection: Arc<Candidate>,
         /// Further candidates in the same cell.
-        alternates: Vec<Candidate>,
+        alternates: Arc<[Candidate]>,
     },
 }
 
@@ -195,9 +196,9 @@ pub enum MoveStage {
     /// A target is claimed; the cell has to carry out the move.
     Placed {
         /// The host that is claimed, with the allocations.
-        selection: Candidate,
+        selection: Arc<Candidate>,
         /// Further candidates in the same cell.
-        alternates: Vec<Candidate>,
+        alternates: Arc<[Candidate]>,
         /// The number of the claim; see [`crate::claim_request`].
         claim_number: u64,
     },

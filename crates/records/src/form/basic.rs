@@ -158,6 +158,17 @@ impl<T: Form> Form for Box<T> {
     }
 }
 
+/// A value that several values may share. After reading, each of these values has a copy of its own.
+impl<T: Form> Form for Arc<T> {
+    fn write(&self, out: &mut Writer) {
+        (**self).write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        T::read(from).map(Self::new)
+    }
+}
+
 impl<T: Form> Form for Vec<T> {
     fn write(&self, out: &mut Writer) {
         write_list(self, out);

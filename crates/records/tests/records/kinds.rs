@@ -120,8 +120,8 @@ fn test_control_rows(tested: &mut TestedRows) {
         [
             BuildStage::Waiting,
             BuildStage::Placed {
-                selection: values::candidate(),
-                alternates: vec![values::candidate()],
+                selection: values::candidate().into(),
+                alternates: vec![values::candidate()].into(),
             },
         ],
     );
@@ -131,8 +131,8 @@ fn test_control_rows(tested: &mut TestedRows) {
             MoveStage::Requested,
             MoveStage::Reserved,
             MoveStage::Placed {
-                selection: values::candidate(),
-                alternates: Vec::new(),
+                selection: values::candidate().into(),
+                alternates: std::sync::Arc::default(),
                 claim_number: 3,
             },
             MoveStage::InCell,

@@ -255,7 +255,10 @@ fn instance(draw: Draw) -> impl Strategy<Value = Instance> {
 
 fn job(draw: Draw) -> impl Strategy<Value = Job> {
     let target = (candidate(draw), any::<u32>());
-    let target = target.prop_map(|(candidate, number)| Target { candidate, number });
+    let target = target.prop_map(|(candidate, number)| Target {
+        candidate: candidate.into(),
+        number,
+    });
     let guest_refs = vec(guest_ref(), 0..3);
     (
         of(uuid()),
@@ -274,7 +277,7 @@ fn job(draw: Draw) -> impl Strategy<Value = Job> {
                 since,
                 deadline: migration.map(|_| since),
                 target,
-                alternates,
+                alternates: alternates.into(),
                 origin: awaited_destructions.first().copied(),
                 spec,
                 state_before: VmState::Active,
@@ -319,8 +322,8 @@ fn envelope(draw: Draw) -> impl Strategy<Value = Envelope> {
                 message: Message::Create(Box::new(Create {
                     instance: InstanceId(id),
                     spec,
-                    selection,
-                    alternates,
+                    selection: selection.into(),
+                    alternates: alternates.into(),
                     claim_number,
                 })),
             },

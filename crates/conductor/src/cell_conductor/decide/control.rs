@@ -1,5 +1,7 @@
 //! Decides the messages of control.
 
+use std::sync::Arc;
+
 use uuid::Uuid;
 
 use super::DecisionContext;
@@ -84,10 +86,10 @@ impl DecisionContext<'_> {
         work.spec = Some(create.spec.clone());
         let job = work.begin_job(("create", None), JobKind::Build, Stage::Reserved);
         job.target = Some(Target {
-            candidate: create.selection.clone(),
+            candidate: Arc::clone(&create.selection),
             number: 0,
         });
-        job.alternates.clone_from(&create.alternates);
+        job.alternates = Arc::clone(&create.alternates);
         work.start_step(UnitOfWork::first_step(JobKind::Build));
         work.store(changes);
         Reply::Accepted
@@ -174,10 +176,10 @@ impl DecisionContext<'_> {
             return refused("the move is not reserved");
         };
         job.target = Some(Target {
-            candidate: order.selection.clone(),
+            candidate: Arc::clone(&order.selection),
             number: 0,
         });
-        job.alternates.clone_from(&order.alternates);
+        job.alternates = Arc::clone(&order.alternates);
         job.spec.clone_from(&order.spec);
         let first = UnitOfWork::first_step(job.kind);
         work.start_step(first);

@@ -1,5 +1,7 @@
 //! The progress of a job: its steps, their compensation, and its end.
 
+use std::sync::Arc;
+
 use placewright_placement::Timestamp;
 
 use super::unit_of_work::UnitOfWork;
@@ -94,7 +96,7 @@ impl UnitOfWork<'_> {
         if let Some(target) = target {
             self.row.guest = Some(target.guest());
             self.row.zone.clone_from(&target.candidate.zone);
-            self.row.mappings = target.candidate.mappings;
+            self.row.mappings.clone_from(&target.candidate.mappings);
         }
         match kind {
             // Of these, only builds have the step `Arrive`.
@@ -300,11 +302,13 @@ impl UnitOfWork<'_> {
     fn try_alternate(&mut self, index: u32) {
         let Some(job) = &mut self.job else { return };
         let chosen = usize::try_from(index).unwrap_or(usize::MAX);
-        if chosen >= job.alternates.len() {
+        let (Some(candidate), Some(left)) =
+            (job.alternates.get(chosen), job.alternates.get(chosen + 1..))
+        else {
             return;
-        }
-        let candidate = job.alternates.remove(chosen);
-        job.alternates.drain(..chosen);
+        };
+        let (candidate, left) = (Arc::new(candidate.clone()), Arc::from(left));
+        job.alternates = left;
         job.target = Some(Target {
             candidate,
             number: 0,

@@ -1,5 +1,7 @@
 //! The rows of one instance during a decision: loaded, modified, and written back if they differ.
 
+use std::sync::Arc;
+
 use placewright_placement::Timestamp;
 use uuid::Uuid;
 
@@ -82,7 +84,7 @@ impl<'a> UnitOfWork<'a> {
             since: self.context.at,
             deadline: None,
             target: None,
-            alternates: Vec::new(),
+            alternates: Arc::default(),
             origin: self.row.guest,
             spec: None,
             state_before: self.row.vm_state,

@@ -1,6 +1,7 @@
 //! Build requests: accepted, placed, moved to cell0, or accepted by their cells; and deletes.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -168,7 +169,7 @@ impl<'a> DecisionContext<'a> {
         index: usize,
         may_reschedule: bool,
     ) -> Result<(), Refusal> {
-        let selection = ranked.candidates[index].clone();
+        let selection = Arc::new(ranked.candidates[index].clone());
         let cell = self.cell_of(selection.host);
         let cell = cell.ok_or_else(|| not_found("host", &selection.host))?;
         let alternates = self.alternates(cell, &ranked.candidates, index, ranked.alternate_count);

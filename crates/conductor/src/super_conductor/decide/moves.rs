@@ -1,6 +1,8 @@
 //! Moves until their cell has accepted them, and the owner's decision to confirm or revert one that
 //! was carried out.
 
+use std::sync::Arc;
+
 use uuid::Uuid;
 
 use super::decisions::Decided;
@@ -195,7 +197,7 @@ impl<'a> DecisionContext<'a> {
         };
         let mapping = self.mapping_after(mapping, &decided, alternates.len());
         let stage = MoveStage::Placed {
-            selection: usable[chosen].clone(),
+            selection: Arc::new(usable[chosen].clone()),
             alternates,
             claim_number: mapping.claim_number,
         };

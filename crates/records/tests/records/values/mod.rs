@@ -98,8 +98,8 @@ fn some<T>(row: T) -> Option<Box<T>> {
 
 pub(crate) fn instances_of_control() -> Vec<Change> {
     let placed = BuildStage::Placed {
-        selection: candidate(),
-        alternates: vec![candidate()],
+        selection: candidate().into(),
+        alternates: vec![candidate()].into(),
     };
     let request = BuildRequest {
         reservation: OTHER,
@@ -122,8 +122,8 @@ pub(crate) fn instances_of_control() -> Vec<Change> {
         instance: INSTANCE,
         kind: MoveKind::Resize,
         stage: MoveStage::Placed {
-            selection: candidate(),
-            alternates: vec![],
+            selection: candidate().into(),
+            alternates: Arc::default(),
             claim_number: 3,
         },
         spec: Some(spec()),
@@ -283,10 +283,10 @@ pub(crate) fn cell_changes() -> Vec<cell::Change> {
         since: AT,
         deadline: Some(AT),
         target: Some(Target {
-            candidate: candidate(),
+            candidate: candidate().into(),
             number: 7,
         }),
-        alternates: vec![candidate()],
+        alternates: vec![candidate()].into(),
         origin: Some(guest_ref),
         spec: Some(spec()),
         state_before: VmState::Active,
@@ -351,15 +351,15 @@ pub(crate) fn envelopes() -> Vec<Envelope> {
     let create = Create {
         instance: INSTANCE,
         spec: spec(),
-        selection: candidate(),
-        alternates: vec![candidate()],
+        selection: candidate().into(),
+        alternates: vec![candidate()].into(),
         claim_number: 300,
     };
     let order = MoveOrder {
         instance: INSTANCE,
         migration: MIGRATION,
-        selection: candidate(),
-        alternates: vec![candidate()],
+        selection: candidate().into(),
+        alternates: vec![candidate()].into(),
         spec: Some(spec()),
         claim_number: 4,
     };

@@ -358,8 +358,8 @@ pub(crate) fn random_envelope(rng: &mut Rng) -> Envelope {
         0 => Message::Create(Box::new(Create {
             instance,
             spec: spec(rng),
-            selection: candidate(rng),
-            alternates: rng.list_of(candidate),
+            selection: candidate(rng).into(),
+            alternates: rng.list_of(candidate).into(),
             claim_number: rng.number(),
         })),
         1 => Message::Delete {
@@ -375,8 +375,8 @@ pub(crate) fn random_envelope(rng: &mut Rng) -> Envelope {
         3 => Message::Move(Box::new(MoveOrder {
             instance,
             migration,
-            selection: candidate(rng),
-            alternates: rng.list_of(candidate),
+            selection: candidate(rng).into(),
+            alternates: rng.list_of(candidate).into(),
             spec: rng.option_of(spec),
             claim_number: rng.number(),
         })),

@@ -327,8 +327,8 @@ pub(crate) fn envelopes(count: u128, body_bytes: usize) -> Vec<Envelope> {
         message: Message::Create(Box::new(Create {
             instance: instance(number),
             spec: spec(body_bytes),
-            selection: claims::candidate(),
-            alternates: Vec::new(),
+            selection: claims::candidate().into(),
+            alternates: std::sync::Arc::default(),
             claim_number: 1,
         })),
     };
