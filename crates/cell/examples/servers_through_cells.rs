@@ -32,6 +32,10 @@ use placewright_placement::Timestamp;
 use placewright_types::host_state::{HostUpdate, InstanceReport, Load, NumberedUpdate};
 use uuid::Uuid;
 
+/// The allocator of the product.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The number of messages in one delivery.
 const BATCH: u128 = 64;
 /// The number of concurrent deliveries to one cell.
@@ -84,8 +88,8 @@ fn create(cell: u128, number: u128, hosts: u128) -> Envelope {
                 build_secrets: Default::default(),
                 secrets: Default::default(),
             },
-            selection: candidate(number),
-            alternates: vec![candidate(number + 1), candidate(number + 2)],
+            selection: candidate(number).into(),
+            alternates: vec![candidate(number + 1), candidate(number + 2)].into(),
             claim_number: 1,
         })),
     }
