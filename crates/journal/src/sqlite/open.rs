@@ -1,7 +1,7 @@
 //! Opening a store: the lock, the schema, the format.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{Read, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -33,9 +33,6 @@ const CHECKPOINT_PAGES: u32 = 4096;
 /// The size to which [`SqliteJournal::grow_log`] extends the log: about a thousand appends of a quiet
 /// store, or the first second of a busy one.
 const LOG_BYTES: u64 = 4 << 20;
-/// The size of SQLite's page cache while the log is extended: close to zero, so that SQLite writes changed pages at
-/// once.
-const CACHE_PAGES_GROWING: i64 = 16;
 
 /// How to open a store.
 #[derive(Debug, Clone, Default)]
@@ -91,35 +88,11 @@ impl SqliteJournal {
     /// [`JournalError::ReadOnly`], or the store failed.
     pub fn grow_log(&mut self) -> Result<(), JournalError> {
         let _write_lock = self.store.lock_for_writing()?;
-        let log = self.store.directory.join("journal.sqlite-wal");
-        if fs::metadata(log).is_ok_and(|log| log.len() >= LOG_BYTES) {
-            return Ok(());
-        }
-        let sqlite = self.store.sqlite_error("open");
-        let usual_pages: i64 = self
-            .connection
-            .query_row("PRAGMA cache_size", [], |row| row.get(0))
-            .map_err(&sqlite)?;
-        let set_cache_pages = |pages: i64| {
-            self.connection
-                .execute_batch(&format!("PRAGMA cache_size = {pages}"))
-                .map_err(&sqlite)
-        };
-        set_cache_pages(CACHE_PAGES_GROWING)?;
-        // SQLite writes changed pages that exceed its cache to the log at once. After the rollback later
-        // appends overwrite them, and the file does not shrink. A sixteenth is added, because the last changed
-        // pages stay in the cache.
-        let transaction = self.connection.unchecked_transaction().map_err(&sqlite)?;
-        let grown = transaction.execute(
-            "INSERT INTO batch (first, last, previous, checksum, records) \
-             VALUES (-1, -1, 0, 0, zeroblob(?1))",
-            [super::int(LOG_BYTES + LOG_BYTES / 16)],
-        );
-        // If there was no space, SQLite has already rolled back.
-        transaction.finish().map_err(&sqlite)?;
-        set_cache_pages(usual_pages)?;
-        match grown.map_err(&sqlite) {
-            Ok(_) | Err(JournalError::NoSpace { .. }) => Ok(()),
+        let path = self.store.directory.join("journal.sqlite-wal");
+        let grown = extend_with_zeros(&path, LOG_BYTES)
+            .map_err(|error| JournalError::from_io(&path, "extend", error));
+        match grown {
+            Ok(()) | Err(JournalError::NoSpace { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -175,6 +148,29 @@ pub(super) fn lock_store(
     };
     let stored_mark = super::mark::read(directory).map_err(store.io_error("read its mark"))?;
     Ok((store, stored_mark))
+}
+
+/// Extends a write-ahead log with zeros, unless it has this length already. SQLite reads a log up to the first frame
+/// that is not valid, and zeros are no valid frame. If there is no space, the log stays as it was.
+fn extend_with_zeros(log: &Path, bytes: u64) -> io::Result<()> {
+    static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+    let mut file = match fs::OpenOptions::new().append(true).open(log) {
+        // SQLite creates the log with the first transaction.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    let length = file.metadata()?.len();
+    let mut missing = bytes.saturating_sub(length);
+    while missing > 0 {
+        let part = usize::try_from(missing).map_or(ZEROS.len(), |missing| missing.min(ZEROS.len()));
+        if let Err(error) = file.write_all(&ZEROS[..part]) {
+            // An error of this one would only hide the first.
+            let _ = file.set_len(length);
+            return Err(error);
+        }
+        missing -= part as u64;
+    }
+    Ok(())
 }
 
 /// Opens a connection to the store's database.

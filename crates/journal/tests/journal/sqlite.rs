@@ -263,6 +263,30 @@ fn appends_reuse_a_preallocated_log_and_do_not_require_it() {
 }
 
 #[test]
+fn a_store_that_was_killed_before_the_first_append_to_a_preallocated_log_is_whole() {
+    let directory = store();
+    let mut journal = open(directory.path()).unwrap();
+    let before = read_all(&mut journal, 1).unwrap();
+    // Closing moves all entries into the database and removes the log.
+    drop(journal);
+    let mut journal = open(directory.path()).unwrap();
+    journal.grow_log().unwrap();
+    let killed = tempfile::tempdir().unwrap();
+    for name in ["journal.sqlite", "journal.sqlite-wal", "mark"] {
+        fs::copy(directory.path().join(name), killed.path().join(name)).unwrap();
+    }
+    let mut reader = SqliteJournal::open_read_only(killed.path()).unwrap();
+    assert_eq!(read_all(&mut reader, 1).unwrap(), before);
+    drop(reader);
+    let mut journal = open(killed.path()).unwrap();
+    journal.append(before.len() as u64 + 1, &[b"next"]).unwrap();
+    assert_eq!(
+        read_all(&mut journal, before.len() as u64 + 1).unwrap(),
+        [b"next"]
+    );
+}
+
+#[test]
 fn a_full_store_keeps_its_entries_and_accepts_appends_again_after_a_trim() {
     let directory = tempfile::tempdir().unwrap();
     let options = SqliteOptions {
