@@ -143,9 +143,8 @@ impl Client {
             .with_context(|| format!("no answer from {url}"))?;
         let status = response.status();
         let text = response.text().await?;
-        let json: Option<Value> = serde_json::from_str(&text).ok();
         if !status.is_success() {
-            let reason = json.as_ref().and_then(error_reason).unwrap_or(&text);
+            let reason = reason_of(&text);
             let hint = if status == reqwest::StatusCode::UNAUTHORIZED {
                 "; --cloud, --token or --user says who asks"
             } else {
@@ -153,12 +152,19 @@ impl Client {
             };
             bail!("the server answered {status}: {reason}{hint}");
         }
-        json.ok_or_else(|| anyhow!("the server's answer is no JSON"))
+        serde_json::from_str(&text).map_err(|_| anyhow!("the server's answer is no JSON"))
     }
 }
 
+/// The reason in the body of an error of any of the APIs, or the whole body if it is in none of their forms.
+pub(crate) fn reason_of(body: &str) -> String {
+    let json: Option<Value> = serde_json::from_str(body).ok();
+    let reason = json.as_ref().and_then(error_reason);
+    reason.unwrap_or(body).trim().to_owned()
+}
+
 /// The reason in the body of an error of any of the APIs; `None` if the body is in none of their forms.
-pub(crate) fn error_reason(body: &Value) -> Option<&str> {
+fn error_reason(body: &Value) -> Option<&str> {
     // The Placement API answers with a list of errors. The other APIs answer with an object that has the message, or
     // with an object of one field, whose value has the message.
     let first = body.as_object().and_then(|object| object.values().next());
@@ -197,6 +203,11 @@ mod tests {
         ] {
             assert_eq!(error_reason(&body), Some("There is none."), "{body}");
         }
+        assert_eq!(
+            reason_of(r#"{"message":"There is none."}"#),
+            "There is none."
+        );
+        assert_eq!(reason_of("<html>from a proxy\n"), "<html>from a proxy");
         let without_reason = json!({"message": "Who are you?\n\n\n\n\n"});
         assert_eq!(error_reason(&without_reason), Some("Who are you?"));
         let with_html = json!({"message": "Who are you?<br /><br />\n\n\n"});

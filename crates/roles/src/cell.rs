@@ -301,7 +301,7 @@ fn cell_options(options: &Options, id: CellId) -> placewright_cell::Options {
         conductor: cell_conductor::Options {
             step_timeout_ms: u32::try_from(cell.step_timeout_ms.get()).unwrap_or(u32::MAX),
         },
-        engine: option_conversion::engine(options),
+        engine: option_conversion::cell_engine(options),
         host_timeout: milliseconds(cell.host_timeout_ms),
         resend_after: milliseconds(cell.resend_ms),
         placement_timeout: milliseconds(cell.ask_timeout_ms),

@@ -368,7 +368,7 @@ impl Up {
         ));
         let name = format!("cell{number}");
         let options = placewright_cell::Options {
-            engine: option_conversion::engine(&config.options),
+            engine: option_conversion::cell_engine(&config.options),
             host_timeout: HOST_TIMEOUT,
             // A cell seals with control's keys: keys of its own would protect nothing, as all roles are one
             // process and all stores are below one folder.

@@ -9,7 +9,7 @@ use reqwest::header::HeaderMap;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::Value;
 
-use crate::client::error_reason;
+use crate::client::reason_of;
 use crate::credentials::Credentials;
 
 /// How long a connection may take to be established, and how long an answer may be silent. The stream of hosts (of
@@ -128,13 +128,7 @@ async fn succeeded(response: Response) -> anyhow::Result<Response> {
     }
     let url = response.url().to_string();
     let text = response.text().await.unwrap_or_default();
-    let json: Option<Value> = serde_json::from_str(&text).ok();
-    let reason = json
-        .as_ref()
-        .and_then(error_reason)
-        .unwrap_or(&text)
-        .trim()
-        .to_owned();
+    let reason = reason_of(&text);
     Err(Refused {
         status,
         url,

@@ -9,6 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::ServiceArgs;
+use crate::client::reason_of;
 
 /// How often the write of a host's aggregates is tried, as they may change after they were read.
 const ATTEMPTS: u32 = 5;
@@ -72,7 +73,7 @@ impl<'a> Placement<'a> {
         let status = response.status();
         let text = response.text().await?;
         if !status.is_success() {
-            bail!("GET {path}: {status}: {text}");
+            bail!("GET {path}: {status}: {}", reason_of(&text));
         }
         serde_json::from_str(&text).with_context(|| format!("the answer of GET {path}"))
     }
@@ -114,7 +115,10 @@ impl<'a> Placement<'a> {
             match response.status().as_u16() {
                 200 => return Ok(true),
                 409 => {}
-                status => bail!("PUT {path}: {status}: {}", response.text().await?),
+                status => bail!(
+                    "PUT {path}: {status}: {}",
+                    reason_of(&response.text().await?)
+                ),
             }
         }
         bail!("host {} changes too often: try again", host.name)
