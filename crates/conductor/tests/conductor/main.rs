@@ -5,6 +5,7 @@
 
 mod absurd;
 mod accounts;
+mod alternates;
 mod control_restored;
 mod decisions;
 mod delete_against_build;

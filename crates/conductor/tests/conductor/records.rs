@@ -1,7 +1,7 @@
 //! The rows that control records besides builds, the allocations of a move while it is under way,
 //! and how a cell reconciles its state with that of its hosts.
 
-use placewright_conductor::cell_conductor::{Change, Effect, Event, Failure, Refusal, VmState};
+use placewright_conductor::cell_conductor::{Change, Event, Failure, Refusal, VmState};
 use placewright_conductor::super_conductor::{
     Aggregate, Command, Flavor, GroupTopology, Labels, MigrationStatus, NewBuild, Outcome,
     RankedCandidates, RebuildEvent, ServerGroup, Service,
@@ -481,7 +481,11 @@ fn an_answer_of_an_old_attempt_or_session_is_refused() {
 }
 
 /// Decides an event of a cell and applies its changes.
-fn happen(state: &mut cell_conductor::State, event: &Event, world: &World) -> Vec<Change> {
+pub(crate) fn happen(
+    state: &mut cell_conductor::State,
+    event: &Event,
+    world: &World,
+) -> Vec<Change> {
     let mut changes = Vec::new();
     cell_conductor::decide(state, event, world.at, &world.options, &mut changes).unwrap();
     for change in &changes {
@@ -511,52 +515,4 @@ fn a_step_is_ended_only_by_the_host_that_carries_it_out() {
     assert!(matches!(refused, Err(Refusal::Stale { .. })));
     happen(&mut state, &ended_on(0), &world);
     assert_eq!(state.instances()[&instance(1)].vm_state, VmState::Active);
-}
-
-#[test]
-fn changes_that_were_replaced_have_no_effects_any_more() {
-    let mut world = World::new(1, 2, 8);
-    world.create(&[1]);
-    while world.cells[&cell(0)].jobs().is_empty() {
-        let packet = world.network.remove(0);
-        world.deliver(packet);
-    }
-    let mut state = world.cells[&cell(0)].clone();
-    let failed = Event::StepEnded {
-        host: host(0, 0),
-        instance: instance(1),
-        session: 1,
-        attempt: 1,
-        failure: Some(Failure {
-            message: "no disk".into(),
-            may_retry: true,
-        }),
-    };
-    let answered = |number, response| Event::ClaimAnswered {
-        instance: instance(1),
-        number,
-        response,
-    };
-    let failure_changes = happen(&mut state, &failed, &world);
-    let number = state.instances()[&instance(1)].claim_number;
-    let requested_numbers = |state: &cell_conductor::State, changes| {
-        let effects = state.effects_of(changes);
-        let requests = effects.into_iter().filter_map(|effect| match effect {
-            Effect::RequestClaim(request) => Some(request.number),
-            Effect::RequestStep { .. } | Effect::Destroy { .. } => None,
-        });
-        requests.collect::<Vec<u64>>()
-    };
-    assert_eq!(requested_numbers(&state, &failure_changes), [number]);
-    // Control has advanced the number: the claim request is repeated with the next one, by these changes only.
-    let stale_changes = happen(&mut state, &answered(number, ClaimResponse::Stale), &world);
-    assert_eq!(requested_numbers(&state, &failure_changes), [0; 0]);
-    assert_eq!(requested_numbers(&state, &stale_changes), [number + 1]);
-    let swapped = answered(number + 1, ClaimResponse::Swapped { index: 0 });
-    let swap_changes = happen(&mut state, &swapped, &world);
-    assert_eq!(requested_numbers(&state, &stale_changes), [0; 0]);
-    assert!(matches!(
-        state.effects_of(&swap_changes).as_slice(),
-        [Effect::RequestStep { host: on, .. }] if *on == host(0, 1)
-    ));
 }

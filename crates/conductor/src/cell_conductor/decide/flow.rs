@@ -302,9 +302,7 @@ impl UnitOfWork<'_> {
     fn try_alternate(&mut self, index: u32) {
         let Some(job) = &mut self.job else { return };
         let chosen = usize::try_from(index).unwrap_or(usize::MAX);
-        let (Some(candidate), Some(left)) =
-            (job.alternates.get(chosen), job.alternates.get(chosen + 1..))
-        else {
+        let Some([candidate, left @ ..]) = job.alternates.get(chosen..) else {
             return;
         };
         let (candidate, left) = (Arc::new(candidate.clone()), Arc::from(left));
