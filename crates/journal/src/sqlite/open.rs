@@ -150,12 +150,17 @@ pub(super) fn lock_store(
     Ok((store, stored_mark))
 }
 
-/// Extends a write-ahead log with zeros, unless it has this length already. SQLite reads a log up to the first frame
-/// that is not valid, and zeros are no valid frame. If there is no space, the log stays as it was.
+/// Extends a write-ahead log with zeros, unless it has this length already. If there is no space, the log stays as it
+/// was.
+///
+/// SQLite ignores a log whose header is not valid, and reads any other up to the first frame that is not valid; zeros
+/// are neither ([File format](https://www.sqlite.org/fileformat2.html#walformat)). It may have the log open meanwhile:
+/// it locks the database and the shared memory only. For the database this would be wrong, because closing a file
+/// releases all locks that the process holds on it.
 fn extend_with_zeros(log: &Path, bytes: u64) -> io::Result<()> {
     static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
     let mut file = match fs::OpenOptions::new().append(true).open(log) {
-        // SQLite creates the log with the first transaction.
+        // Without a log there is nothing to extend.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened?,
     };
@@ -164,7 +169,7 @@ fn extend_with_zeros(log: &Path, bytes: u64) -> io::Result<()> {
     while missing > 0 {
         let part = usize::try_from(missing).map_or(ZEROS.len(), |missing| missing.min(ZEROS.len()));
         if let Err(error) = file.write_all(&ZEROS[..part]) {
-            // An error of this one would only hide the first.
+            // If this fails, too, the log is a little longer, which is harmless.
             let _ = file.set_len(length);
             return Err(error);
         }
@@ -385,4 +390,16 @@ fn lock(directory: &Path) -> Result<File, JournalError> {
         .and_then(|()| file.rewind())
         .and_then(|()| writeln!(file, "{}", std::process::id()));
     Ok(file)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_without_space_is_not_extended() {
+        let full = extend_with_zeros(Path::new("/dev/full"), LOG_BYTES);
+        assert_eq!(full.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        extend_with_zeros(Path::new("/dev/full"), 0).unwrap();
+    }
 }

@@ -7,4 +7,5 @@ mod backup;
 mod conformance;
 mod copy;
 mod mark;
+mod preallocated_log;
 mod sqlite;

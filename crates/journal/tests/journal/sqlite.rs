@@ -11,7 +11,7 @@ use placewright_journal::{
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-fn open(directory: &Path) -> Result<SqliteJournal, JournalError> {
+pub(crate) fn open(directory: &Path) -> Result<SqliteJournal, JournalError> {
     SqliteJournal::open(directory, SqliteOptions::default())
 }
 
@@ -20,7 +20,7 @@ fn failure<T>(result: Result<T, JournalError>) -> JournalError {
 }
 
 /// Ten batches of ten entries: 1 to 10, 11 to 20, …
-fn store() -> TempDir {
+pub(crate) fn store() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mut journal = open(directory.path()).unwrap();
     for batch in 0..10_u64 {
@@ -37,7 +37,7 @@ fn snapshot(journal: &mut dyn Journal, sequence: u64, bytes: &[u8]) {
     writer.finish().unwrap();
 }
 
-fn read_all(journal: &mut dyn Journal, from: u64) -> Result<Vec<Vec<u8>>, JournalError> {
+pub(crate) fn read_all(journal: &mut dyn Journal, from: u64) -> Result<Vec<Vec<u8>>, JournalError> {
     let mut records = Vec::new();
     journal.read(from, &mut |_, record| {
         records.push(record.to_vec());
@@ -212,78 +212,6 @@ fn a_truncated_log_has_complete_batches_only() {
         ends.push(end);
     }
     assert_eq!((ends.first(), ends.last()), (Some(&60), Some(&0)));
-}
-
-#[test]
-fn appends_reuse_a_preallocated_log_and_do_not_require_it() {
-    let directory = store();
-    let mut journal = open(directory.path()).unwrap();
-    let before = read_all(&mut journal, 1).unwrap();
-    let log_bytes = || {
-        let log = fs::metadata(directory.path().join("journal.sqlite-wal"));
-        log.unwrap().len()
-    };
-    for _ in 0..2 {
-        journal.grow_log().unwrap();
-        assert!((4 << 20..5 << 20).contains(&log_bytes()), "{}", log_bytes());
-    }
-    let grown = log_bytes();
-    let next = before.len() as u64 + 1;
-    journal.append(next, &[b"first"]).unwrap();
-    journal.append(next + 1, &[&[7; 100_000]]).unwrap();
-    assert_eq!(log_bytes(), grown, "appends reuse the allocated space");
-
-    // A copy as after a crash, because the store was not closed.
-    let crashed = tempfile::tempdir().unwrap();
-    for name in ["journal.sqlite", "journal.sqlite-wal"] {
-        fs::copy(directory.path().join(name), crashed.path().join(name)).unwrap();
-    }
-    for path in [crashed.path(), directory.path()] {
-        let mut reader = SqliteJournal::open_read_only(path).unwrap();
-        let records = read_all(&mut reader, 1).unwrap();
-        assert_eq!(records[..before.len()], before);
-        assert_eq!(
-            records[before.len()..],
-            [b"first".to_vec(), vec![7; 100_000]]
-        );
-        assert!(matches!(
-            reader.grow_log(),
-            Err(JournalError::ReadOnly { .. })
-        ));
-    }
-
-    let small = tempfile::tempdir().unwrap();
-    let options = SqliteOptions {
-        file_bytes_max: Some(200_000),
-    };
-    let mut journal = SqliteJournal::open(small.path(), options).unwrap();
-    journal.grow_log().unwrap();
-    journal.append(1, &[b"still"]).unwrap();
-    assert_eq!(read_all(&mut journal, 1).unwrap(), [b"still"]);
-}
-
-#[test]
-fn a_store_that_was_killed_before_the_first_append_to_a_preallocated_log_is_whole() {
-    let directory = store();
-    let mut journal = open(directory.path()).unwrap();
-    let before = read_all(&mut journal, 1).unwrap();
-    // Closing moves all entries into the database and removes the log.
-    drop(journal);
-    let mut journal = open(directory.path()).unwrap();
-    journal.grow_log().unwrap();
-    let killed = tempfile::tempdir().unwrap();
-    for name in ["journal.sqlite", "journal.sqlite-wal", "mark"] {
-        fs::copy(directory.path().join(name), killed.path().join(name)).unwrap();
-    }
-    let mut reader = SqliteJournal::open_read_only(killed.path()).unwrap();
-    assert_eq!(read_all(&mut reader, 1).unwrap(), before);
-    drop(reader);
-    let mut journal = open(killed.path()).unwrap();
-    journal.append(before.len() as u64 + 1, &[b"next"]).unwrap();
-    assert_eq!(
-        read_all(&mut journal, before.len() as u64 + 1).unwrap(),
-        [b"next"]
-    );
 }
 
 #[test]
