@@ -49,4 +49,4 @@ pub mod window;
 pub use cell::{Cell, OpenError};
 pub use machine::{CellMachine, TimedEvent};
 pub use metrics::CellMetrics;
-pub use options::Options;
+pub use options::{Options, RECENT_BYTES_MAX};

@@ -53,6 +53,10 @@ pub struct Options {
     pub sealer: Sealer,
 }
 
+/// The most memory for recent entries of a cell's engine. Only the cell itself follows them, and it is behind by some
+/// MiB while many servers are created at once. A cell has no change stream for clients, which may need more.
+pub const RECENT_BYTES_MAX: usize = 16 << 20;
+
 impl Options {
     /// The default options, for the cell with this id.
     #[must_use]
@@ -60,7 +64,10 @@ impl Options {
         Self {
             cell,
             conductor: cell_conductor::Options::default(),
-            engine: placewright_engine::Options::default(),
+            engine: placewright_engine::Options {
+                recent_bytes: RECENT_BYTES_MAX,
+                ..placewright_engine::Options::default()
+            },
             host_timeout: Duration::from_secs(30),
             resend_after: Duration::from_secs(5),
             resend_max: Duration::from_secs(60),

@@ -49,8 +49,9 @@ impl<M: Machine> Decider<M> {
         let options = &shared.options;
         let started = Instant::now();
         let empty_batch = self.empty_batch.take();
-        let mut batch =
-            empty_batch.unwrap_or_else(|| shared.queue.lock().take_recycled(self.waiting.len()));
+        let mut batch = empty_batch
+            .or_else(|| shared.queue.lock().take_recycled())
+            .unwrap_or_else(|| CommandBatch::with_capacity(options.decide_commands_max));
         let mut state = shared.state.write();
         let locked_at = Instant::now();
         batch.first = state.applied + 1;

@@ -153,11 +153,9 @@ impl<M: Machine> Queue<M> {
             || self.decided_bytes >= options.batch_bytes_max
     }
 
-    /// An empty batch with capacity for `commands`, recycled if possible.
-    pub(crate) fn take_recycled(&mut self, commands: usize) -> CommandBatch<M> {
-        self.recycled
-            .pop()
-            .unwrap_or_else(|| CommandBatch::with_capacity(commands))
+    /// An empty batch with the memory of an earlier one, if there is one.
+    pub(crate) fn take_recycled(&mut self) -> Option<CommandBatch<M>> {
+        self.recycled.pop()
     }
 
     /// Keeps the memory of an emptied batch for a later batch.

@@ -149,7 +149,7 @@ fn take_waiting<M: Machine>(queue: &mut Queue<M>, commands_max: usize, decider: 
         decider.waiting.extend(commands);
     }
     if decider.empty_batch.is_none() {
-        decider.empty_batch = Some(queue.take_recycled(commands_max));
+        decider.empty_batch = queue.take_recycled();
     }
 }
 

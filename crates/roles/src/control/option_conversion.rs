@@ -180,6 +180,15 @@ pub(crate) fn engine(options: &Options) -> placewright_engine::Options {
     }
 }
 
+/// The options of a cell's engine.
+pub(crate) fn cell_engine(options: &Options) -> placewright_engine::Options {
+    let engine = engine(options);
+    placewright_engine::Options {
+        recent_bytes: engine.recent_bytes.min(placewright_cell::RECENT_BYTES_MAX),
+        ..engine
+    }
+}
+
 /// The options of authentication.
 pub(super) fn auth(options: &Options) -> AuthConfig {
     AuthConfig {

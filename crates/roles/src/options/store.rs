@@ -33,7 +33,8 @@ section! {
         /// How many of the newest entries readers of the change stream can always resume from.
         #[unit("entries")]
         retain_entries: Number<0, 9_223_372_036_854_775_807> = "100000";
-        /// Memory for the newest entries, so that readers of the change stream seldom touch the disk.
+        /// Memory for the newest entries, so that readers of the change stream seldom touch the disk. Cells use 16 MiB
+        /// of it at most.
         #[unit("bytes")]
         recent_bytes: Number<0, 17_179_869_184> = "16777216";
         /// Most writes that may wait for their turn. A further one gets 503.
