@@ -6,19 +6,18 @@ use placewright_testing::world::{World, cell, host, instance};
 
 use crate::records::happen;
 
-#[test]
-fn after_a_swap_only_the_candidates_behind_the_chosen_one_are_left() {
-    let mut world = World::new(1, 4, 8);
-    world.alternates = 3;
+/// The state of the only cell once it builds the first instance.
+pub(crate) fn with_first_build(world: &mut World) -> cell_conductor::State {
     world.create(&[1]);
     while world.cells[&cell(0)].jobs().is_empty() {
         let packet = world.network.remove(0);
         world.deliver(packet);
     }
-    let mut state = world.cells[&cell(0)].clone();
-    let alternates: Vec<_> = state.jobs()[&instance(1)].alternates.to_vec();
-    assert_eq!(alternates.len(), 3);
-    let failed = Event::StepEnded {
+    world.cells[&cell(0)].clone()
+}
+
+fn first_attempt_failed() -> Event {
+    Event::StepEnded {
         host: host(0, 0),
         instance: instance(1),
         session: 1,
@@ -27,8 +26,17 @@ fn after_a_swap_only_the_candidates_behind_the_chosen_one_are_left() {
             message: "no disk".into(),
             may_retry: true,
         }),
-    };
-    happen(&mut state, &failed, &world);
+    }
+}
+
+#[test]
+fn after_a_swap_only_the_candidates_behind_the_chosen_one_are_left() {
+    let mut world = World::new(1, 4, 8);
+    world.alternates = 3;
+    let mut state = with_first_build(&mut world);
+    let alternates: Vec<_> = state.jobs()[&instance(1)].alternates.to_vec();
+    assert_eq!(alternates.len(), 3);
+    happen(&mut state, &first_attempt_failed(), &world);
     let number = state.instances()[&instance(1)].claim_number;
     let swapped = |index| Event::ClaimAnswered {
         instance: instance(1),
@@ -48,28 +56,13 @@ fn after_a_swap_only_the_candidates_behind_the_chosen_one_are_left() {
 #[test]
 fn changes_that_were_replaced_have_no_effects_any_more() {
     let mut world = World::new(1, 2, 8);
-    world.create(&[1]);
-    while world.cells[&cell(0)].jobs().is_empty() {
-        let packet = world.network.remove(0);
-        world.deliver(packet);
-    }
-    let mut state = world.cells[&cell(0)].clone();
-    let failed = Event::StepEnded {
-        host: host(0, 0),
-        instance: instance(1),
-        session: 1,
-        attempt: 1,
-        failure: Some(Failure {
-            message: "no disk".into(),
-            may_retry: true,
-        }),
-    };
+    let mut state = with_first_build(&mut world);
     let answered = |number, response| Event::ClaimAnswered {
         instance: instance(1),
         number,
         response,
     };
-    let failure_changes = happen(&mut state, &failed, &world);
+    let failure_changes = happen(&mut state, &first_attempt_failed(), &world);
     let number = state.instances()[&instance(1)].claim_number;
     let requested_numbers = |state: &cell_conductor::State, changes| {
         let effects = state.effects_of(changes);

@@ -15,6 +15,8 @@ use placewright_placement::{self as placement, Inventory, Timestamp};
 use placewright_testing::world::{World, candidate, cell, host, instance, migration};
 use uuid::Uuid;
 
+use crate::alternates::with_first_build;
+
 const STORAGE: HostId = HostId(Uuid::from_u128(0x570));
 const SHARES: &str = "MISC_SHARES_VIA_AGGREGATE";
 const DISABLED: &str = "COMPUTE_STATUS_DISABLED";
@@ -497,12 +499,7 @@ pub(crate) fn happen(
 #[test]
 fn a_step_is_ended_only_by_the_host_that_carries_it_out() {
     let mut world = World::new(1, 2, 8);
-    world.create(&[1]);
-    while world.cells[&cell(0)].jobs().is_empty() {
-        let packet = world.network.remove(0);
-        world.deliver(packet);
-    }
-    let mut state = world.cells[&cell(0)].clone();
+    let mut state = with_first_build(&mut world);
     let ended_on = |number| Event::StepEnded {
         host: host(0, number),
         instance: instance(1),
