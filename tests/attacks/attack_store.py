@@ -11,10 +11,10 @@ import uuid
 
 import launch
 import servers
+import sqlite_log
 from case import Case, Site
 
 NOBODY = 65_534
-PAGE = 4096
 
 
 def _wide_open_umask(case: Case) -> None:
@@ -110,10 +110,7 @@ def _flipped_byte(case: Case) -> None:
     server.kill()
     log = store / "journal.sqlite-wal"
     data = bytearray(log.read_bytes())
-    # In SQLite's log, 32 bytes are before the frames, and each frame has 24 bytes before its page. A frame that
-    # ends a transaction has the number of pages at 4, and each valid frame the log's salt at 8.
-    frames = range(32, len(data) - PAGE, 24 + PAGE)
-    ends = [at for at in frames if data[at + 8 : at + 16] == data[16:24] and any(data[at + 4 : at + 8])]
+    ends = [at for at, _, is_last in sqlite_log.frames(data) if is_last]
     data[ends[len(ends) // 2] + 100] ^= 1
     log.write_bytes(data)
     run = _journal("verify", store)

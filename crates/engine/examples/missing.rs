@@ -40,8 +40,8 @@ const SECTOR_BYTES: usize = 512;
 const SNAPSHOT_STEP: usize = 16;
 /// The size of the header of SQLite's write-ahead log.
 const LOG_HEAD_BYTES: usize = 32;
-/// The size of a frame of SQLite's write-ahead log: a header and a page.
-const FRAME_BYTES: usize = 24 + PAGE_BYTES;
+/// The size of the header of a frame of that log, which is followed by a page.
+const FRAME_HEAD_BYTES: usize = 24;
 const PROGRESS_EVERY: Duration = Duration::from_secs(30);
 /// The number of failures that are printed one by one.
 const FAILURES_MAX: usize = 20;
@@ -178,7 +178,7 @@ impl SoundStore {
                 step
             };
             let flips = window.step_by(step).map(Damage::Flip);
-            let cuts = cuts(file, bytes.len()).into_iter().map(Damage::Cut);
+            let cuts = cuts(file, bytes).into_iter().map(Damage::Cut);
             let damages = flips.chain(cuts).chain([Damage::Remove]);
             cases.extend(damages.map(|damage| Case { file, damage }));
         }
@@ -256,7 +256,8 @@ impl SoundStore {
 }
 
 /// The offsets at which to cut a file.
-fn cuts(name: &str, length: usize) -> Vec<usize> {
+fn cuts(name: &str, content: &[u8]) -> Vec<usize> {
+    let length = content.len();
     let step = if name == "mark" {
         SECTOR_BYTES
     } else {
@@ -264,9 +265,15 @@ fn cuts(name: &str, length: usize) -> Vec<usize> {
     };
     let mut cuts: Vec<usize> = (0..length).step_by(step).collect();
     if name.ends_with("-wal") {
-        cuts.extend((LOG_HEAD_BYTES..length).step_by(FRAME_BYTES));
+        cuts.extend((LOG_HEAD_BYTES..length).step_by(frame_bytes(content)));
     }
     cuts
+}
+
+/// The size of a frame of SQLite's log: its header and a page, whose size the log's header has.
+fn frame_bytes(log: &[u8]) -> usize {
+    let page_bytes = log.get(8..12).and_then(|bytes| bytes.try_into().ok());
+    FRAME_HEAD_BYTES + page_bytes.map_or(PAGE_BYTES, |bytes| u32::from_be_bytes(bytes) as usize)
 }
 
 /// The end of the last frame of SQLite's log that has the current salts and belongs to a committed
@@ -275,11 +282,12 @@ fn log_end(log: &[u8]) -> usize {
     let salts = log.get(16..24);
     let mut end = LOG_HEAD_BYTES.min(log.len());
     let mut offset = LOG_HEAD_BYTES;
-    while let Some(frame) = log.get(offset..offset + FRAME_BYTES) {
+    let frame_bytes = frame_bytes(log);
+    while let Some(frame) = log.get(offset..offset + frame_bytes) {
         if frame.get(8..16) != salts {
             break;
         }
-        offset += FRAME_BYTES;
+        offset += frame_bytes;
         // The last frame of a transaction has the size of the database here, every other frame has 0.
         if frame[4..8] != [0; 4] {
             end = offset;

@@ -355,7 +355,8 @@ pub struct SnapshotInfo {
 pub struct Stats {
     /// The number of entries held.
     pub entries: u64,
-    /// The number of batches that are held. A batch has the entries of one append.
+    /// The number of batches that are held. A batch has the entries of one append, or a part of them if the append is
+    /// large.
     pub batches: u64,
     /// The total size of the held records.
     pub record_bytes: u64,

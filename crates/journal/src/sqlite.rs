@@ -1,7 +1,7 @@
 //! The journal on disk: a store is a directory with a SQLite database.
 //!
 //! ```text
-//! journal.sqlite (-wal, -shm)      the entries, one row a batch
+//! journal.sqlite (-wal, -shm)      the entries: a row for each append, several for a large one
 //! snapshot-00000000000000000042    the state after entry 42
 //! mark                             which entry was acknowledged last (see `mark.rs`)
 //! lock                             held by the one program that may write
@@ -159,8 +159,9 @@ fn trimmed_end(connection: &Connection) -> rusqlite::Result<LogEnd> {
 }
 
 impl SqliteJournal {
-    /// Appends the batch whose records `payload` has in encoded form.
-    fn append_payload(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
+    /// Appends records in one transaction of the database.
+    fn append_records(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
+        let batches = batch::split_append(records)?;
         let mut write_lock = self.store.lock_for_writing()?;
         let sqlite = self.store.sqlite_error("append");
         if let Some(mark) = write_lock.as_mut() {
@@ -190,27 +191,22 @@ impl SqliteJournal {
         if records.is_empty() {
             return Ok(());
         }
-        let last = log_end.last + records.len() as u64;
-        let checksum = batch::checksum(log_end.checksum, next_sequence, last, &self.payload);
-        transaction
-            .prepare_cached(
-                "INSERT INTO batch (first, last, previous, checksum, records, appended_at) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        let appended_at = now();
+        let mut new_end = log_end;
+        for records in batches {
+            batch::encode(records, &mut self.payload)?;
+            new_end = insert_batch(
+                &transaction,
+                new_end,
+                records.len(),
+                &self.payload,
+                appended_at,
             )
-            .and_then(|mut insert| {
-                insert.execute(params![
-                    int(next_sequence),
-                    int(last),
-                    log_end.checksum,
-                    checksum,
-                    self.payload,
-                    now(),
-                ])
-            })
             .map_err(&sqlite)?;
+        }
         transaction.commit().map_err(&sqlite)?;
         if let Some(mark) = write_lock.as_mut() {
-            mark.set(LogEnd { last, checksum });
+            mark.set(new_end);
         }
         Ok(())
     }
@@ -277,6 +273,32 @@ impl SqliteJournal {
     }
 }
 
+/// Inserts the batch of `records` records that follows `before`, and returns its end.
+fn insert_batch(
+    connection: &Connection,
+    before: LogEnd,
+    records: usize,
+    payload: &[u8],
+    appended_at: i64,
+) -> rusqlite::Result<LogEnd> {
+    let first = before.last + 1;
+    let last = before.last + records as u64;
+    let checksum = batch::checksum(before.checksum, first, last, payload);
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO batch (first, last, previous, checksum, records, appended_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    insert.execute(params![
+        int(first),
+        int(last),
+        before.checksum,
+        checksum,
+        payload,
+        appended_at,
+    ])?;
+    Ok(LogEnd { last, checksum })
+}
+
 /// The first entry and the end of the last batch that begins at `sequence` or before; `None` if there is none.
 fn batch_at(connection: &Connection, sequence: u64) -> rusqlite::Result<Option<(u64, LogEnd)>> {
     connection
@@ -295,8 +317,7 @@ fn batch_at(connection: &Connection, sequence: u64) -> rusqlite::Result<Option<(
 
 impl Journal for SqliteJournal {
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
-        batch::encode(records, &mut self.payload)?;
-        let appended = self.append_payload(next_sequence, records);
+        let appended = self.append_records(next_sequence, records);
         self.payload.clear();
         self.payload.shrink_to(PAYLOAD_BYTES_KEPT_MAX);
         if appended.is_err() && !self.connection.is_autocommit() {

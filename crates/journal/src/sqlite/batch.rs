@@ -1,4 +1,4 @@
-//! One row of the `batch` table: the records of one append.
+//! One row of the `batch` table: a batch, which has the records of one append, or a part of them if the append is large.
 //!
 //! `records` contains, for each record, its length as four little-endian bytes, then its bytes.
 //! `checksum` covers `previous` (the checksum of the preceding batch), the sequences and
@@ -16,10 +16,52 @@ use crate::JournalError;
 /// the other columns, which need far less.
 const BYTES_MAX: u64 = 999_000_000;
 
+/// The size from which on an append has several batches. SQLite copies a row twice before it writes the row into pages.
+/// For copies of more than 128 KiB the system's allocator maps new memory each time, and the first use of that memory
+/// takes longer than the copy.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// The size of encoded records.
+fn encoded_bytes(records: &[&[u8]]) -> u64 {
+    records.iter().map(|record| record.len() as u64 + 4).sum()
+}
+
+/// Splits the records of an append into batches. Each batch has as many records as [`BATCH_BYTES`] allow, and at least
+/// one.
+///
+/// # Errors
+/// [`JournalError::TooLarge`].
+pub(super) fn split_append<'r, 'a>(
+    records: &'r [&'a [u8]],
+) -> Result<impl Iterator<Item = &'r [&'a [u8]]>, JournalError> {
+    let bytes = encoded_bytes(records);
+    if bytes > BYTES_MAX {
+        return Err(JournalError::TooLarge {
+            bytes,
+            bytes_max: BYTES_MAX,
+        });
+    }
+    let mut rest = records;
+    Ok(std::iter::from_fn(move || {
+        let (first, others) = rest.split_first()?;
+        let mut bytes = first.len() + 4;
+        let others = others.iter().take_while(|record| {
+            bytes += record.len() + 4;
+            bytes <= BATCH_BYTES
+        });
+        let batch;
+        (batch, rest) = rest.split_at(1 + others.count());
+        Some(batch)
+    }))
+}
+
 /// Encodes the records of a batch into one value, which replaces the content of `payload`.
+///
+/// # Errors
+/// [`JournalError::TooLarge`].
 pub(super) fn encode(records: &[&[u8]], payload: &mut Vec<u8>) -> Result<(), JournalError> {
     payload.clear();
-    let bytes: u64 = records.iter().map(|r| r.len() as u64 + 4).sum();
+    let bytes = encoded_bytes(records);
     if bytes > BYTES_MAX {
         return Err(JournalError::TooLarge {
             bytes,

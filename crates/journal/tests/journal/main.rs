@@ -6,6 +6,7 @@
 mod backup;
 mod conformance;
 mod copy;
+mod large_appends;
 mod mark;
 mod preallocated_log;
 mod sqlite;

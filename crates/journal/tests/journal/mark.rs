@@ -62,9 +62,11 @@ fn a_damaged_write_ahead_log_is_refused_each_time_it_is_opened() {
     let directory = killed_store();
     let wal = directory.path().join(WAL);
     let mut bytes = fs::read(&wal).unwrap();
-    // SQLite's write-ahead log has a header of 32 bytes, then frames with 24 bytes before a page of 4096. A byte in the
-    // third frame is changed, which one of the five appends in that log wrote.
-    let third_frame = 32 + (24 + 4096) * 2;
+    // SQLite's write-ahead log has a header of 32 bytes with the size of a page in the bytes from 8 on, then frames
+    // with 24 bytes before a page. A byte in the third frame is changed, which one of the five appends in that log
+    // wrote.
+    let page_bytes = u32::from_be_bytes(bytes[8..12].try_into().unwrap()) as usize;
+    let third_frame = 32 + (24 + page_bytes) * 2;
     bytes[third_frame + 100] ^= 1;
     fs::write(&wal, &bytes).unwrap();
     for _ in 0..3 {

@@ -218,7 +218,7 @@ fn a_truncated_log_has_complete_batches_only() {
 fn a_full_store_keeps_its_entries_and_accepts_appends_again_after_a_trim() {
     let directory = tempfile::tempdir().unwrap();
     let options = SqliteOptions {
-        file_bytes_max: Some(200_000),
+        file_bytes_max: Some(400_000),
     };
     let mut journal = SqliteJournal::open(directory.path(), options).unwrap();
     let record = [7_u8; 5_000];
