@@ -202,8 +202,8 @@ impl State {
                 UndoStep::Aggregates(id, previous, freed)
             }
             Change::ConsumerSet { consumer, .. } => {
-                let row = self.consumer_row(change)?;
                 let existing = self.consumer_id(*consumer);
+                let row = self.consumer_row(change, existing)?;
                 let id = existing.unwrap_or_else(|| ConsumerId(self.consumers.next_row()));
                 self.set_consumer(id, *consumer, Some(row))
             }

@@ -34,20 +34,29 @@ impl<T> Slots<T> {
     /// free rows.
     pub fn put(&mut self, row: u32, value: T) {
         let index = row as usize;
-        while self.rows.len() <= index {
+        while self.rows.len() < index {
             self.free
                 .insert(u32::try_from(self.rows.len()).unwrap_or(u32::MAX));
             self.rows.push(None);
         }
-        self.free.remove(&row);
-        self.rows[index] = Some(value);
+        if self.rows.len() == index {
+            self.rows.push(Some(value));
+        } else {
+            self.free.remove(&row);
+            self.rows[index] = Some(value);
+        }
     }
 
     /// Removes an entry; `None` if the row is free. Free rows at the end are dropped, so that the table is as it was
     /// before the entry came.
     pub fn take(&mut self, row: u32) -> Option<T> {
-        let value = self.rows.get_mut(row as usize)?.take()?;
-        self.free.insert(row);
+        let index = row as usize;
+        let value = self.rows.get_mut(index)?.take()?;
+        if index + 1 < self.rows.len() {
+            self.free.insert(row);
+            return Some(value);
+        }
+        self.rows.pop();
         while self.rows.last().is_some_and(Option::is_none) {
             self.rows.pop();
             self.free
@@ -92,5 +101,38 @@ impl<T> Slots<T> {
         self.rows.iter().enumerate().filter_map(|(row, value)| {
             Some((u32::try_from(row).unwrap_or(u32::MAX), value.as_ref()?))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_free_row_is_next_whatever_was_taken_and_put_back() {
+        let mut slots = Slots::default();
+        let free_rows = |slots: &Slots<u32>| slots.end_row() - slots.len();
+        for row in 0..4 {
+            assert_eq!(slots.next_row(), row);
+            slots.put(row, row);
+        }
+        // Rows before a row beyond the end become free.
+        slots.put(6, 6);
+        assert_eq!((slots.next_row(), free_rows(&slots)), (4, 2));
+        assert_eq!(slots.take(1), Some(1));
+        assert_eq!(slots.take(1), None);
+        assert_eq!((slots.next_row(), free_rows(&slots)), (1, 3));
+        // The rows before the last one are dropped with it.
+        assert_eq!(slots.take(6), Some(6));
+        assert_eq!((slots.end_row(), slots.next_row(), slots.len()), (4, 1, 3));
+        slots.put(1, 11);
+        assert_eq!((slots.next_row(), free_rows(&slots)), (4, 0));
+        let entries: Vec<(u32, u32)> = slots.iter().map(|(row, value)| (row, *value)).collect();
+        assert_eq!(entries, [(0, 0), (1, 11), (2, 2), (3, 3)]);
+        for row in [0, 1, 2, 3] {
+            slots.take(row);
+        }
+        assert_eq!((slots.end_row(), slots.next_row()), (0, 0));
+        assert!(slots.is_empty());
     }
 }

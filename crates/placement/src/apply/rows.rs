@@ -328,8 +328,13 @@ impl State {
         Some((previous, freed))
     }
 
-    /// The row that a `ConsumerSet` puts in place, with its names interned. `None` for any other change.
-    pub(super) fn consumer_row(&mut self, change: &Change) -> Option<Consumer> {
+    /// The row that a `ConsumerSet` puts in place, with its names interned. `existing` is the consumer's slot, if the
+    /// consumer exists already. `None` for any other change.
+    pub(super) fn consumer_row(
+        &mut self,
+        change: &Change,
+        existing: Option<ConsumerId>,
+    ) -> Option<Consumer> {
         let Change::ConsumerSet {
             consumer,
             generation,
@@ -351,8 +356,8 @@ impl State {
                 .as_ref()
                 .map(|name| TypeId(self.consumer_types.intern(name))),
             allocated_at: *at,
-            host_assignment: self
-                .consumer(*consumer)
+            host_assignment: existing
+                .and_then(|id| self.consumers.get(id.0))
                 .and_then(|consumer| consumer.host_assignment),
             allocations: allocations
                 .iter()
