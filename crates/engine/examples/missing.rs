@@ -34,7 +34,8 @@ use placewright_journal::{SqliteJournal, SqliteOptions, verify};
 
 /// Bits are flipped in this many bytes at the end of each file.
 const WINDOW_BYTES: usize = 64 << 10;
-const PAGE_BYTES: usize = 4096;
+/// Files are cut at the multiples of this size, with which pages of any size end.
+const CUT_STEP_BYTES: usize = 4096;
 const SECTOR_BYTES: usize = 512;
 /// A bit is flipped in every sixteenth byte of a snapshot.
 const SNAPSHOT_STEP: usize = 16;
@@ -261,7 +262,7 @@ fn cuts(name: &str, content: &[u8]) -> Vec<usize> {
     let step = if name == "mark" {
         SECTOR_BYTES
     } else {
-        PAGE_BYTES
+        CUT_STEP_BYTES
     };
     let mut cuts: Vec<usize> = (0..length).step_by(step).collect();
     if name.ends_with("-wal") {
@@ -272,8 +273,10 @@ fn cuts(name: &str, content: &[u8]) -> Vec<usize> {
 
 /// The size of a frame of SQLite's log: its header and a page, whose size the log's header has.
 fn frame_bytes(log: &[u8]) -> usize {
-    let page_bytes = log.get(8..12).and_then(|bytes| bytes.try_into().ok());
-    FRAME_HEAD_BYTES + page_bytes.map_or(PAGE_BYTES, |bytes| u32::from_be_bytes(bytes) as usize)
+    let Some(page_bytes) = log.get(8..12).and_then(|bytes| bytes.try_into().ok()) else {
+        return log.len().max(1);
+    };
+    FRAME_HEAD_BYTES + u32::from_be_bytes(page_bytes) as usize
 }
 
 /// The end of the last frame of SQLite's log that has the current salts and belongs to a committed

@@ -1,6 +1,7 @@
 //! Batches of journals on servers: the records of one append as bytes, their checksum, and their id.
 //!
-//! A store of SQLite has the same bytes and the same checksum, so that a batch can be compared across storage engines.
+//! A store of SQLite has the same bytes and the same checksum, so that a batch can be compared across storage engines,
+//! unless the append was so large that the store of SQLite split it.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};

@@ -191,6 +191,7 @@ impl SqliteJournal {
         if records.is_empty() {
             return Ok(());
         }
+        // The same for all batches, so that a restore up to a time never cuts an append.
         let appended_at = now();
         let mut new_end = log_end;
         for records in batches {

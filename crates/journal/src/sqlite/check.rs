@@ -79,7 +79,7 @@ impl fmt::Display for Notice {
             ),
             Self::SlotDamaged { path } => write!(
                 f,
-                "a slot of the mark of {} was damaged: for its last batch nothing \
+                "a slot of the mark of {} was damaged: for its last append nothing \
                  tells whether it is missing",
                 path.display()
             ),

@@ -13,18 +13,17 @@
 //! All numbers are little-endian. Each write has a number, and the valid slot with the highest one
 //! counts.
 //!
-//! **When it is written.** The first slot is written after the append of batch N is on stable storage and before it is
-//! acknowledged. So the mark never names an entry that was not kept: a process that is killed after the append and
-//! before the write of the mark leaves a mark one batch behind, which is not an error. The write reaches the page
+//! **When it is written.** The first slot is written after append N is on stable storage and before it is acknowledged. So the mark never names an entry that was not kept: a process that is killed after the append and
+//! before the write of the mark leaves a mark one append behind, which is not an error. The write reaches the page
 //! cache, which survives the process: after a kill the mark covers each acknowledged entry.
 //!
 //! **When it is durable.** An fsync of the mark before each acknowledgement would double the time
-//! of an append. Instead the mark of batch N is written to the disk after the callers have their answers,
+//! of an append. Instead the mark of append N is written to the disk after the callers have their answers,
 //! alternating between the other two slots, so that one of them is intact if a write is torn. On
 //! file systems that write in place (ext4, XFS) this is a direct write, which reaches the disk but
 //! does not flush the disk's cache; the fsync of append N + 1 flushes the cache for the mark, too. On other
 //! file systems the mark has an fsync of its own. Append N + 1 begins only after this write of the mark. So
-//! after a power failure the mark is at most one batch behind, and only the loss of the very last batch, by a
+//! after a power failure the mark is at most one append behind, and only the loss of the very last append, by a
 //! disk that drops acknowledged data, could go unnoticed.
 //!
 //! If the mark of an append cannot be written, that append succeeds, because its entries are kept, and the
@@ -65,7 +64,7 @@ pub(super) enum StoredMark {
     Unreadable,
     /// At least one slot is valid.
     Valid {
-        /// The end of the last acknowledged batch; if a slot is damaged, possibly of the batch before it.
+        /// The end of the last acknowledged append; if a slot is damaged, possibly of the append before it.
         log_end: LogEnd,
         write_number: u64,
         /// The index of the durable slot with the lower number, which is overwritten next.
@@ -397,7 +396,7 @@ mod tests {
         };
         assert_eq!(damaged(&[]).last(), Some(9));
         assert_eq!(damaged(&[1, 2]).last(), Some(9));
-        assert_eq!(damaged(&[0]).last(), Some(8), "one batch behind");
+        assert_eq!(damaged(&[0]).last(), Some(8), "one append behind");
         // Of the durable slots one has 8 and the other one 7.
         let mut older = [damaged(&[0, 1]).last(), damaged(&[0, 2]).last()];
         older.sort_unstable();

@@ -29,9 +29,9 @@ fn append(journal: &mut dyn Journal, batches: u64) {
     }
 }
 
-/// Appends batches of 100 kB.
-fn append_large(journal: &mut dyn Journal, batches: u64) {
-    for _ in 0..batches {
+/// Makes appends of 100 kB, each of which is stored as two batches.
+fn append_large(journal: &mut dyn Journal, appends: u64) {
+    for _ in 0..appends {
         let first = journal.end().unwrap() + 1;
         let records: Vec<String> = (first..first + 10)
             .map(|n| format!("{:10000}", format!("<{n}>")))
@@ -62,7 +62,7 @@ fn folder() -> (TempDir, PathBuf, PathBuf) {
     (folder, store, file)
 }
 
-fn back_up(store: &Path, file: &Path) -> Result<WrittenBackup, BackupError> {
+pub(crate) fn back_up(store: &Path, file: &Path) -> Result<WrittenBackup, BackupError> {
     let mut store = SqliteJournal::open_read_only(store)?;
     back_up_with(&mut store, file, &mut |_| ())
 }
@@ -84,7 +84,7 @@ fn inspect_backup(file: &Path) -> Result<BackupContents, BackupError> {
     inspect(file, &mut |_| ())
 }
 
-fn restore_to(file: &Path, store: &Path, last: u64) -> Result<(), BackupError> {
+pub(crate) fn restore_to(file: &Path, store: &Path, last: u64) -> Result<(), BackupError> {
     restore(file, store, last, &mut |_| ())?.publish()
 }
 

@@ -7,19 +7,27 @@ use placewright_journal::{
 };
 use rusqlite::Connection;
 
+use crate::backup::{back_up, restore_to};
 use crate::sqlite::{open, read_all};
 
-/// Forty records of 10 kB, of which six are in a batch, a large one, and two small ones.
+/// Forty records of 10 kB, six of which fit in a batch, a large one, and two small ones.
 fn records() -> Vec<Vec<u8>> {
     let mut records: Vec<Vec<u8>> = (0..40).map(|n| vec![n; 10_000]).collect();
     records.extend([vec![40; 300_000], vec![41; 10], vec![]]);
     records
 }
 
-fn append(journal: &mut dyn Journal, first: u64) -> Result<(), AppendError> {
-    let records = records();
+fn append_records(
+    journal: &mut dyn Journal,
+    first: u64,
+    records: &[Vec<u8>],
+) -> Result<(), AppendError> {
     let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
     journal.append(first, &records)
+}
+
+fn append(journal: &mut dyn Journal, first: u64) -> Result<(), AppendError> {
+    append_records(journal, first, &records())
 }
 
 /// The number of entries in each batch.
@@ -79,10 +87,72 @@ fn the_mark_of_a_killed_store_names_the_last_batch_of_a_large_append() {
 }
 
 #[test]
+fn a_batch_has_as_many_records_as_64_kib_allow() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut journal = open(directory.path()).unwrap();
+    // Each record has its length before it, in 4 bytes.
+    let half = (32 << 10) - 4;
+    append_records(&mut journal, 1, &[vec![1; half], vec![2; half]]).unwrap();
+    append_records(&mut journal, 3, &[vec![3; half], vec![4; half + 1]]).unwrap();
+    assert_eq!(batches(directory.path()), [2, 1, 1]);
+}
+
+#[test]
+fn a_log_that_was_cut_within_a_large_append_has_none_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut journal = open(directory.path()).unwrap();
+    append(&mut journal, 1).unwrap();
+    append(&mut journal, 44).unwrap();
+    let log = std::fs::read(directory.path().join("journal.sqlite-wal")).unwrap();
+    let mut ends = Vec::new();
+    for cut in (0..=log.len()).rev().step_by(50_003) {
+        let killed = tempfile::tempdir().unwrap();
+        for name in ["journal.sqlite", "mark"] {
+            std::fs::copy(directory.path().join(name), killed.path().join(name)).unwrap();
+        }
+        std::fs::write(killed.path().join("journal.sqlite-wal"), &log[..cut]).unwrap();
+        let opened = open(killed.path());
+        let mut journal = match opened {
+            Err(JournalError::Lost { last: 86, .. }) => {
+                SqliteJournal::accept_loss(killed.path()).unwrap();
+                open(killed.path()).unwrap()
+            }
+            opened => opened.unwrap(),
+        };
+        let end = journal.end().unwrap();
+        assert_sound(&mut journal, usize::try_from(end / 43).unwrap());
+        ends.push(end);
+    }
+    ends.dedup();
+    assert_eq!(ends, [86, 43, 0]);
+}
+
+#[test]
+fn a_backup_is_restored_up_to_an_entry_within_a_large_append() {
+    let folder = tempfile::tempdir().unwrap();
+    let [store, file, restored] =
+        ["store", "file", "restored"].map(|name| folder.path().join(name));
+    let mut journal = open(&store).unwrap();
+    append(&mut journal, 1).unwrap();
+    back_up(&store, &file).unwrap();
+    restore_to(&file, &restored, 20).unwrap();
+    assert_eq!(batches(&restored), [6, 6, 6, 2]);
+    let mut journal = open(&restored).unwrap();
+    assert_eq!(read_all(&mut journal, 1).unwrap(), records()[..20]);
+    assert!(
+        verify(&mut journal, &mut |_| ())
+            .unwrap()
+            .problems
+            .is_empty()
+    );
+    journal.append(21, &[b"goes on"]).unwrap();
+}
+
+#[test]
 fn a_large_append_that_fails_leaves_none_of_its_batches() {
     let directory = tempfile::tempdir().unwrap();
     let options = SqliteOptions {
-        file_bytes_max: Some(1_000_000),
+        file_bytes_max: Some(6_000_000),
     };
     let mut journal = SqliteJournal::open(directory.path(), options).unwrap();
     append(&mut journal, 1).unwrap();
@@ -91,14 +161,18 @@ fn a_large_append_that_fails_leaves_none_of_its_batches() {
         conflict,
         AppendError::Conflict { next_sequence: 44 }
     ));
-    let full = append(&mut journal, 44).unwrap_err();
+    // More than SQLite's cache has room for, so that a part of it is in the log before it fails.
+    let larger = vec![records(); 10].concat();
+    let full = append_records(&mut journal, 44, &larger).unwrap_err();
     assert!(
         matches!(full, AppendError::Failed(JournalError::NoSpace { .. })),
         "{full}"
     );
     assert_sound(&mut journal, 1);
-    journal.append(44, &[b"small"]).unwrap();
-    assert_eq!(journal.end().unwrap(), 44);
+    append(&mut journal, 44).unwrap();
+    assert_sound(&mut journal, 2);
+    drop(journal);
+    assert_sound(&mut open(directory.path()).unwrap(), 2);
 }
 
 #[test]

@@ -155,7 +155,9 @@ fn a_database_with_a_damaged_structure_is_refused() {
     let directory = store();
     let path = directory.path().join("journal.sqlite");
     let mut bytes = fs::read(&path).unwrap();
-    for byte in &mut bytes[4096..] {
+    // The first page, which has the schema, stays as it is. A database has the size of its pages in the bytes from 16 on.
+    let page_bytes = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
+    for byte in &mut bytes[page_bytes..] {
         *byte = 0xa5;
     }
     fs::write(&path, &bytes).unwrap();
