@@ -32,14 +32,22 @@ struct Store {
     entries: VecDeque<Arc<[u8]>>,
     /// The number of batches that were appended.
     batches: u64,
-    /// The checksum of each batch, by the last entry of the batch.
-    checksums: BTreeMap<u64, u32>,
-    /// When each batch was appended, by the last entry of the batch.
-    times: BTreeMap<u64, i64>,
+    /// The ends of the batches, in order.
+    batch_ends: VecDeque<BatchEnd>,
     /// The content of each snapshot, by its sequence.
     snapshots: BTreeMap<u64, Arc<[u8]>>,
     /// The address of the store that replaces this one, if this one is sealed.
     moved_to: Option<String>,
+}
+
+/// The end of a batch.
+#[derive(Debug, Clone, Copy)]
+struct BatchEnd {
+    /// The last entry.
+    last: u64,
+    checksum: u32,
+    /// When the batch was appended, in microseconds since 1970.
+    appended_at: i64,
 }
 
 impl Store {
@@ -50,7 +58,16 @@ impl Store {
     /// The last entry, and the checksum of its batch.
     fn last_batch(&self) -> (u64, u32) {
         let end = self.end();
-        (end, self.checksums.get(&end).copied().unwrap_or_default())
+        let batch = self.batch_ends.back().filter(|batch| batch.last == end);
+        (end, batch.map_or(0, |batch| batch.checksum))
+    }
+
+    /// The end of the first batch that ends at `sequence` or later.
+    fn batch_end_from(&self, sequence: u64) -> Option<BatchEnd> {
+        let index = self
+            .batch_ends
+            .partition_point(|batch| batch.last < sequence);
+        self.batch_ends.get(index).copied()
     }
 
     fn sealed(&self) -> Option<JournalError> {
@@ -85,8 +102,7 @@ impl MemoryJournal {
             .entries
             .truncate(usize::try_from(kept).unwrap_or(usize::MAX));
         store.snapshots.retain(|at, _| *at <= sequence);
-        store.checksums.retain(|at, _| *at <= sequence);
-        store.times.retain(|at, _| *at <= sequence);
+        store.batch_ends.retain(|batch| batch.last <= sequence);
     }
 
     fn visit_entries(&self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
@@ -160,8 +176,11 @@ impl Journal for MemoryJournal {
         let checksum = batch::checksum(previous, next, last, &payload);
         store.entries.extend(records.iter().map(|r| Arc::from(*r)));
         store.batches += 1;
-        store.checksums.insert(last, checksum);
-        store.times.insert(last, batch::now());
+        store.batch_ends.push_back(BatchEnd {
+            last,
+            checksum,
+            appended_at: batch::now(),
+        });
         drop(store);
         self.verified = (last, checksum);
         self.appended = Some(Link {
@@ -189,8 +208,9 @@ impl Journal for MemoryJournal {
     fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
         let next = self.visit_entries(from, visit)?;
         let last = next - 1;
-        if let Some(checksum) = self.store.lock().checksums.get(&last) {
-            self.verified = (last, *checksum);
+        let batch_end = self.store.lock().batch_end_from(last);
+        if let Some(batch_end) = batch_end.filter(|batch_end| batch_end.last == last) {
+            self.verified = (last, batch_end.checksum);
         }
         Ok(next)
     }
@@ -207,8 +227,8 @@ impl Journal for MemoryJournal {
     fn appended_at(&mut self, sequence: u64) -> Result<Option<i64>, JournalError> {
         let store = self.store.lock();
         let is_held = sequence > store.trimmed && sequence <= store.end();
-        let mut from = store.times.range(sequence..);
-        Ok(from.next().map(|(_, at)| *at).filter(|_| is_held))
+        let batch_end = store.batch_end_from(sequence).filter(|_| is_held);
+        Ok(batch_end.map(|batch_end| batch_end.appended_at))
     }
 
     fn first_held(&mut self) -> Result<u64, JournalError> {
@@ -264,8 +284,7 @@ impl Journal for MemoryJournal {
         }
         let trimmed = store.trimmed;
         // The checksum of the last trimmed batch stays, because that of the next batch covers it.
-        store.checksums.retain(|at, _| *at >= trimmed);
-        store.times.retain(|at, _| *at > trimmed);
+        store.batch_ends.retain(|batch| batch.last >= trimmed);
         Ok(())
     }
 
