@@ -14,6 +14,7 @@
 //! log and hold up every append meanwhile.
 
 mod accept;
+mod append;
 pub(crate) mod batch;
 mod check;
 mod directory;
@@ -159,59 +160,6 @@ fn trimmed_end(connection: &Connection) -> rusqlite::Result<LogEnd> {
 }
 
 impl SqliteJournal {
-    /// Appends records in one transaction of the database.
-    fn append_records(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
-        let batches = batch::split_append(records)?;
-        let mut write_lock = self.store.lock_for_writing()?;
-        let sqlite = self.store.sqlite_error("append");
-        if let Some(mark) = write_lock.as_mut() {
-            // The mark of the previous append has to be durable before this append begins.
-            mark.make_durable()
-                .map_err(self.store.io_error("write its mark"))?;
-        }
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(&sqlite)?;
-        // After an append that succeeded the mark has the end of the log. The end is taken out of the mark, so
-        // that it is read from the log again if this append fails.
-        let known_end = write_lock.as_mut().and_then(HighWaterMark::take_end);
-        let log_end = match known_end {
-            Some(log_end) => log_end,
-            None => log_end(&transaction).map_err(&sqlite)?,
-        };
-        if let Some(sealed) = self.store.sealed(log_end.last) {
-            return Err(sealed.into());
-        }
-        if log_end.last + 1 != next_sequence {
-            return Err(AppendError::Conflict {
-                next_sequence: log_end.last + 1,
-            });
-        }
-        if records.is_empty() {
-            return Ok(());
-        }
-        // The same for all batches, so that a restore up to a time never cuts an append.
-        let appended_at = now();
-        let mut new_end = log_end;
-        for records in batches {
-            batch::encode(records, &mut self.payload)?;
-            new_end = insert_batch(
-                &transaction,
-                new_end,
-                records.len(),
-                &self.payload,
-                appended_at,
-            )
-            .map_err(&sqlite)?;
-        }
-        transaction.commit().map_err(&sqlite)?;
-        if let Some(mark) = write_lock.as_mut() {
-            mark.set(new_end);
-        }
-        Ok(())
-    }
-
     /// Removes up to [`BATCHES_PER_TRIM`] batches that end before `before`; false if there was no such batch.
     fn trim_batches(&mut self, before: u64) -> Result<bool, JournalError> {
         let write_lock = self.store.lock_for_writing()?;
@@ -272,32 +220,6 @@ impl SqliteJournal {
             .map(|metadata| metadata.len())
             .sum()
     }
-}
-
-/// Inserts the batch of `records` records that follows `before`, and returns its end.
-fn insert_batch(
-    connection: &Connection,
-    before: LogEnd,
-    records: usize,
-    payload: &[u8],
-    appended_at: i64,
-) -> rusqlite::Result<LogEnd> {
-    let first = before.last + 1;
-    let last = before.last + records as u64;
-    let checksum = batch::checksum(before.checksum, first, last, payload);
-    let mut insert = connection.prepare_cached(
-        "INSERT INTO batch (first, last, previous, checksum, records, appended_at) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?;
-    insert.execute(params![
-        int(first),
-        int(last),
-        before.checksum,
-        checksum,
-        payload,
-        appended_at,
-    ])?;
-    Ok(LogEnd { last, checksum })
 }
 
 /// The first entry and the end of the last batch that begins at `sequence` or before; `None` if there is none.

@@ -13,9 +13,10 @@ use crate::change::Change;
 use crate::group::{Distance, Group, HostAssignment, Level};
 use crate::ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProviderId, Timestamp, TraitId,
+    TypeId, UserId,
 };
 use crate::intern::FreedNames;
-use crate::rows::{Consumer, InventoryRow, Named, Provider};
+use crate::rows::{Allocation, Consumer, InventoryRow, Named, Provider};
 use crate::state::State;
 use rows::ReplacedConsumer;
 
@@ -252,6 +253,46 @@ impl State {
                 let assignment = host.map(|host| HostAssignment { host, group });
                 UndoStep::HostAssignment(id, self.replace_host_assignment(id, assignment))
             }
+        })
+    }
+
+    /// The row that a `ConsumerSet` puts in place, with its names interned. `existing` is the consumer's slot, if the
+    /// consumer exists already. `None` for any other change.
+    fn consumer_row(&mut self, change: &Change, existing: Option<ConsumerId>) -> Option<Consumer> {
+        let Change::ConsumerSet {
+            consumer,
+            generation,
+            project,
+            user,
+            consumer_type,
+            at,
+            allocations,
+        } = change
+        else {
+            return None;
+        };
+        Some(Consumer {
+            uuid: *consumer,
+            generation: *generation,
+            project: self.intern_project(project),
+            user: UserId(self.users.intern(user)),
+            consumer_type: consumer_type
+                .as_ref()
+                .map(|name| TypeId(self.consumer_types.intern(name))),
+            allocated_at: *at,
+            host_assignment: existing
+                .and_then(|id| self.consumers.get(id.0))
+                .and_then(|consumer| consumer.host_assignment),
+            allocations: allocations
+                .iter()
+                .filter_map(|allocation| {
+                    Some(Allocation {
+                        provider: self.provider_id(allocation.provider)?,
+                        class: allocation.class,
+                        amount: allocation.amount,
+                    })
+                })
+                .collect(),
         })
     }
 

@@ -6,11 +6,10 @@ use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::{ListEdit, UndoStep};
-use crate::change::Change;
 use crate::group::{Group, HostAssignment, Member};
 use crate::ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProjectId, ProviderId, Timestamp,
-    TraitId, TypeId, UserId,
+    TraitId,
 };
 use crate::intern::{FreedName, FreedNames};
 use crate::names;
@@ -326,50 +325,6 @@ impl State {
         let previous = std::mem::replace(&mut provider.aggregates, aggregates);
         let freed = self.release_aggregates(previous.iter().map(|old| old.0));
         Some((previous, freed))
-    }
-
-    /// The row that a `ConsumerSet` puts in place, with its names interned. `existing` is the consumer's slot, if the
-    /// consumer exists already. `None` for any other change.
-    pub(super) fn consumer_row(
-        &mut self,
-        change: &Change,
-        existing: Option<ConsumerId>,
-    ) -> Option<Consumer> {
-        let Change::ConsumerSet {
-            consumer,
-            generation,
-            project,
-            user,
-            consumer_type,
-            at,
-            allocations,
-        } = change
-        else {
-            return None;
-        };
-        Some(Consumer {
-            uuid: *consumer,
-            generation: *generation,
-            project: self.intern_project(project),
-            user: UserId(self.users.intern(user)),
-            consumer_type: consumer_type
-                .as_ref()
-                .map(|name| TypeId(self.consumer_types.intern(name))),
-            allocated_at: *at,
-            host_assignment: existing
-                .and_then(|id| self.consumers.get(id.0))
-                .and_then(|consumer| consumer.host_assignment),
-            allocations: allocations
-                .iter()
-                .filter_map(|allocation| {
-                    Some(Allocation {
-                        provider: self.provider_id(allocation.provider)?,
-                        class: allocation.class,
-                        amount: allocation.amount,
-                    })
-                })
-                .collect(),
-        })
     }
 
     pub(crate) fn intern_project(&mut self, name: &str) -> ProjectId {
