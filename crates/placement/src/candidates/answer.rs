@@ -1,7 +1,5 @@
 //! The result of a search, in flat storage: a few vectors, however many candidates there are.
 
-use smallvec::SmallVec;
-
 use super::plan::Plan;
 use super::tree::TreeSearch;
 use crate::ids::{ClassId, ProviderId};
@@ -110,38 +108,26 @@ impl Candidates {
     /// Adds the candidate that a tree search has chosen.
     pub(super) fn push_assignment(&mut self, plan: &Plan<'_>, search: &TreeSearch) {
         let start = self.allocations.len();
-        for (index, variable) in plan.variables.iter().enumerate() {
-            let provider = search.provider_of(index);
-            for (class, amount) in &plan.conditions[variable.condition].resources {
-                let existing = self.allocations[start..]
-                    .iter_mut()
-                    .find(|other| other.provider == provider && other.class == *class);
-                match existing {
-                    Some(other) => other.amount = other.amount.saturating_add(narrow(*amount)),
-                    None => self.allocations.push(Allocation {
-                        provider,
-                        class: *class,
-                        amount: narrow(*amount),
-                    }),
-                }
-            }
-        }
-        self.allocations[start..]
-            .sort_unstable_by_key(|allocation| (allocation.provider, allocation.class));
-        self.allocation_ends.push(end_of(&self.allocations));
+        let mut variables = plan.variables.iter().enumerate().peekable();
         for group in 0..plan.group_count {
-            let mut serving: SmallVec<[ProviderId; 4]> = plan
-                .variables
-                .iter()
-                .enumerate()
-                .filter(|(_, variable)| variable.group == group)
-                .map(|(index, _)| search.provider_of(index))
-                .collect();
-            serving.sort_unstable();
-            serving.dedup();
-            self.mapped.extend_from_slice(&serving);
+            let mapped_start = self.mapped.len();
+            // The variables are in the order of their groups.
+            while let Some((index, variable)) = variables.next_if(|(_, next)| next.group == group) {
+                let provider = search.provider_of(index);
+                self.mapped.push(provider);
+                let resources = &plan.conditions[variable.condition].resources;
+                let allocations = resources.iter().map(|(class, amount)| Allocation {
+                    provider,
+                    class: *class,
+                    amount: narrow(*amount),
+                });
+                self.allocations.extend(allocations);
+            }
+            sort_and_dedup(&mut self.mapped, mapped_start);
             self.mapping_ends.push(end_of(&self.mapped));
         }
+        sort_and_merge(&mut self.allocations, start);
+        self.allocation_ends.push(end_of(&self.allocations));
     }
 
     /// Removes the last candidate.
@@ -235,6 +221,43 @@ impl Candidates {
 /// Narrows an amount; one that fits an inventory always fits `u32`.
 fn narrow(amount: i64) -> u32 {
     u32::try_from(amount).unwrap_or(u32::MAX)
+}
+
+/// Sorts the providers from `start` on, and removes repeated ones.
+fn sort_and_dedup(providers: &mut Vec<ProviderId>, start: usize) {
+    if providers.len() < start + 2 {
+        return;
+    }
+    providers[start..].sort_unstable();
+    let mut end = start + 1;
+    for index in start + 1..providers.len() {
+        if providers[index] != providers[end - 1] {
+            providers[end] = providers[index];
+            end += 1;
+        }
+    }
+    providers.truncate(end);
+}
+
+/// Sorts the allocations from `start` on, and adds up those of the same class of the same provider.
+fn sort_and_merge(allocations: &mut Vec<Allocation>, start: usize) {
+    if allocations.len() < start + 2 {
+        return;
+    }
+    let key = |allocation: &Allocation| (allocation.provider, allocation.class);
+    allocations[start..].sort_unstable_by_key(key);
+    let mut last = start;
+    for index in start + 1..allocations.len() {
+        let next = allocations[index];
+        if key(&next) == key(&allocations[last]) {
+            let sum = allocations[last].amount.saturating_add(next.amount);
+            allocations[last].amount = sum;
+        } else {
+            last += 1;
+            allocations[last] = next;
+        }
+    }
+    allocations.truncate(last + 1);
 }
 
 /// The position behind the last element of a flat list.

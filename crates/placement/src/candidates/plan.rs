@@ -97,6 +97,7 @@ impl Deref for Plan<'_> {
 /// A query in which every name is resolved to a number.
 #[derive(Debug)]
 pub(crate) struct CompiledQuery {
+    /// The variables, in the order of their groups.
     pub(crate) variables: Vec<SearchVariable>,
     pub(crate) conditions: Vec<ProviderCondition>,
     /// The number of groups of the query.
