@@ -16,9 +16,9 @@ use crate::JournalError;
 /// them are left for the other columns, which need far less.
 const BYTES_MAX: u64 = 999_000_000;
 
-/// The size from which on an append has several batches; a batch is larger only if its one record is. SQLite copies a row twice before it writes the row into pages.
-/// For copies of more than 128 KiB the system's allocator maps new memory each time, and the first use of that memory
-/// takes longer than the copy.
+/// The size from which on an append has several batches; a batch is larger only if its one record is. SQLite copies a
+/// row twice before it writes the row into pages. For copies of more than 128 KiB the system's allocator maps new memory
+/// each time, and the first use of that memory takes longer than the copy.
 const BATCH_BYTES: usize = 64 << 10;
 
 /// The size of encoded records.

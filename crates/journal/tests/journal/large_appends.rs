@@ -8,6 +8,7 @@ use placewright_journal::{
 use rusqlite::Connection;
 
 use crate::backup::{back_up, restore_to};
+use crate::mark::open_accepting_loss;
 use crate::sqlite::{open, read_all};
 
 /// Forty records of 10 kB, six of which fit in a batch, a large one, and two small ones.
@@ -111,14 +112,7 @@ fn a_log_that_was_cut_within_a_large_append_has_none_of_it() {
             std::fs::copy(directory.path().join(name), killed.path().join(name)).unwrap();
         }
         std::fs::write(killed.path().join("journal.sqlite-wal"), &log[..cut]).unwrap();
-        let opened = open(killed.path());
-        let mut journal = match opened {
-            Err(JournalError::Lost { last: 86, .. }) => {
-                SqliteJournal::accept_loss(killed.path()).unwrap();
-                open(killed.path()).unwrap()
-            }
-            opened => opened.unwrap(),
-        };
+        let (mut journal, _) = open_accepting_loss(killed.path(), 86);
         let end = journal.end().unwrap();
         assert_sound(&mut journal, usize::try_from(end / 43).unwrap());
         ends.push(end);

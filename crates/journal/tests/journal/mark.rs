@@ -53,6 +53,17 @@ fn problems(directory: &Path) -> Vec<JournalError> {
     verify(&mut journal, &mut |_| ()).unwrap().problems
 }
 
+/// Opens a store that had `acknowledged` entries, and gives up what it lacks. Returns also whether it lacked nothing.
+pub(crate) fn open_accepting_loss(directory: &Path, acknowledged: u64) -> (SqliteJournal, bool) {
+    match open(directory) {
+        Err(JournalError::Lost { last, .. }) if last == acknowledged => {
+            SqliteJournal::accept_loss(directory).unwrap();
+            (open(directory).unwrap(), false)
+        }
+        opened => (opened.unwrap(), true),
+    }
+}
+
 fn open_error(directory: &Path) -> JournalError {
     open(directory).err().expect("opening must fail")
 }

@@ -11,6 +11,8 @@ use placewright_journal::{
 use rusqlite::Connection;
 use tempfile::TempDir;
 
+use crate::mark::open_accepting_loss;
+
 pub(crate) fn open(directory: &Path) -> Result<SqliteJournal, JournalError> {
     SqliteJournal::open(directory, SqliteOptions::default())
 }
@@ -190,15 +192,7 @@ fn a_truncated_log_has_complete_batches_only() {
         fs::copy(directory.path().join("journal.sqlite"), copy).unwrap();
         fs::write(crashed.path().join("journal.sqlite-wal"), &log[..cut]).unwrap();
         fs::copy(directory.path().join("mark"), crashed.path().join("mark")).unwrap();
-        let opened = open(crashed.path());
-        let is_complete = opened.is_ok();
-        let mut journal = match opened {
-            Err(JournalError::Lost { last: 60, .. }) => {
-                SqliteJournal::accept_loss(crashed.path()).unwrap();
-                open(crashed.path()).unwrap()
-            }
-            opened => opened.unwrap(),
-        };
+        let (mut journal, is_complete) = open_accepting_loss(crashed.path(), 60);
         let end = journal.end().unwrap();
         assert_eq!(
             is_complete,
