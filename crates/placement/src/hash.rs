@@ -5,6 +5,6 @@
 pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, foldhash::quality::FixedState>;
 
 /// The hash of a key for tables that keep their keys elsewhere.
-pub(crate) fn hash_of(key: &impl std::hash::Hash) -> u64 {
+pub(crate) fn hash_of(key: &(impl std::hash::Hash + ?Sized)) -> u64 {
     std::hash::BuildHasher::hash_one(&foldhash::quality::FixedState::default(), key)
 }

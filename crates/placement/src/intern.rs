@@ -1,6 +1,8 @@
 //! Interned names: aggregates, projects, users, consumer types.
 
-use crate::hash::Map;
+use hashbrown::HashTable;
+
+use crate::hash::hash_of;
 use crate::slots::Slots;
 
 /// A table of reference-counted texts, each kept once and as long as it is held.
@@ -12,7 +14,8 @@ use crate::slots::Slots;
 #[derive(Clone, Debug, Default)]
 pub struct Interner {
     rows: Slots<Row>,
-    numbers: Map<Box<str>, u32>,
+    /// The numbers by the hashes of their texts, which only the rows have.
+    numbers: HashTable<u32>,
 }
 
 /// A name with its reference count.
@@ -37,22 +40,30 @@ impl Interner {
     /// The number of a text, if it is in use.
     #[must_use]
     pub fn find(&self, text: &str) -> Option<u32> {
-        self.numbers.get(text).copied()
+        self.find_hashed(text, hash_of(text))
+    }
+
+    fn find_hashed(&self, text: &str, hash: u64) -> Option<u32> {
+        let found = self.numbers.find(hash, |number| self.text(*number) == text);
+        found.copied()
     }
 
     /// The number of a text, new if necessary. A new one has a reference count of zero.
     pub(crate) fn intern(&mut self, text: &str) -> u32 {
-        if let Some(number) = self.find(text) {
+        let hash = hash_of(text);
+        if let Some(number) = self.find_hashed(text, hash) {
             return number;
         }
         let number = self.rows.next_row();
-        self.put(number, text.into());
+        self.put(number, text.into(), hash);
         number
     }
 
-    fn put(&mut self, number: u32, text: Box<str>) {
-        self.numbers.insert(text.clone(), number);
+    fn put(&mut self, number: u32, text: Box<str>, hash: u64) {
         self.rows.put(number, Row { text, holders: 0 });
+        let rows = &self.rows;
+        let hash_of_entry = |number: &u32| rows.get(*number).map_or(0, |row| hash_of(&*row.text));
+        self.numbers.insert_unique(hash, number, hash_of_entry);
     }
 
     /// Increments the reference count.
@@ -72,14 +83,18 @@ impl Interner {
             return None;
         }
         let text = self.rows.take(number)?.text;
-        self.numbers.remove(&text);
+        let is_entry = |entry: &u32| *entry == number;
+        if let Ok(entry) = self.numbers.find_entry(hash_of(&*text), is_entry) {
+            entry.remove();
+        }
         Some(FreedName { number, text })
     }
 
     /// Gives freed names their former numbers again, with a reference count of zero.
     pub(crate) fn restore(&mut self, freed: impl IntoIterator<Item = FreedName>) {
         for FreedName { number, text } in freed {
-            self.put(number, text);
+            let hash = hash_of(&*text);
+            self.put(number, text, hash);
         }
     }
 

@@ -53,8 +53,9 @@ impl SlotSet {
         let was_present = chunk[word % CHUNK_WORDS] & bit != 0;
         chunk[word % CHUNK_WORDS] &= !bit;
         self.count -= usize::from(was_present);
-        if self.count == 0 {
-            // An empty set frees its memory; there may be very many of them.
+        if self.count == 0 && self.chunks.len() > 1 {
+            // There may be very many empty sets, so they free their memory. A single chunk is kept for the next slot:
+            // many a set loses its only slot and soon gets another.
             self.chunks = Vec::new();
         }
         was_present
@@ -128,6 +129,18 @@ pub fn bits(mut mask: u64, word: usize) -> impl Iterator<Item = u32> {
         mask &= mask - 1;
         Some(base + bit)
     })
+}
+
+/// How many sets a list may have beyond the highest number in use, so that a name that is freed and soon interned again
+/// finds its set in place.
+const SPARE_SETS_MAX: usize = 64;
+
+/// Shortens a list of sets, one for each number of a name, if it is much longer than the numbers in use require. The
+/// sets beyond them are empty.
+pub(crate) fn shorten(sets: &mut Vec<SlotSet>, end_number: usize) {
+    if sets.len() > end_number + SPARE_SETS_MAX {
+        sets.truncate(end_number);
+    }
 }
 
 #[cfg(test)]
