@@ -22,6 +22,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use uuid::Uuid;
 
+use crate::file_lock::FileLock;
 use crate::private_files::{create_directory, open_options};
 
 pub use placewright_records::guests::GuestKey;
@@ -150,8 +151,8 @@ pub struct GuestLog {
 struct LogFile {
     path: PathBuf,
     file: File,
-    /// An exclusive lock, held while the agent runs.
-    _lock: File,
+    /// Held while the agent runs.
+    _lock: FileLock,
     /// Whether writes are synced, so that they survive a crash of the machine.
     is_durable: bool,
     unwritten: Vec<u8>,
@@ -186,11 +187,10 @@ impl GuestLog {
         }
         let lock = open_options().open(path.with_extension("lock"));
         let lock = lock.map_err(io_error)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => return Err(GuestLogError::InUse(path.to_owned())),
-            Err(fs::TryLockError::Error(error)) => return Err(io_error(error)),
-        }
+        let lock = FileLock::take(lock).map_err(|error| match error {
+            fs::TryLockError::WouldBlock => GuestLogError::InUse(path.to_owned()),
+            fs::TryLockError::Error(error) => io_error(error),
+        })?;
         let mut file = open_options().open(path).map_err(io_error)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(io_error)?;

@@ -14,6 +14,7 @@ pub mod agent;
 pub mod command;
 pub mod description;
 pub mod driver;
+mod file_lock;
 pub mod guest_log;
 pub mod host;
 pub mod placement;
