@@ -116,6 +116,19 @@ fn make_servers(compute: SocketAddr, count: u32, traceparent: Option<&str>) -> S
         .to_owned()
 }
 
+/// Waits until the compute API lists a host that is up. An agent is ready before its cell has told the control plane.
+fn wait_for_host(compute: SocketAddr) {
+    let start = Instant::now();
+    let hosts = || {
+        let path = "/v2.1/os-hypervisors/detail";
+        ask(compute, "GET", path, "", &Value::Null)["hypervisors"].take()
+    };
+    while hosts()[0]["state"] != "up" {
+        assert!(start.elapsed() < PATIENCE, "no host is up");
+        thread::sleep(Duration::from_millis(30));
+    }
+}
+
 fn wait_for_active(compute: SocketAddr, server: &str) {
     let start = Instant::now();
     while ask(
@@ -323,6 +336,7 @@ fn roles_in_processes_of_their_own_make_one_trace() {
         &path("agent"),
     ]);
     make_flavor(compute);
+    wait_for_host(compute);
     make_servers(compute, 2, Some(&format!("00-{TRACE}-{CALLER}-01")));
     let spans = collector.wait_for(TRACE, |spans| has_build(spans, 2) && spans.len() >= 7);
     assert_connected(&spans, 2);
