@@ -8,6 +8,7 @@ mod doc_comments;
 mod docs;
 mod left_out;
 mod modules;
+mod profiles;
 mod ratchet;
 mod security;
 mod ways;
