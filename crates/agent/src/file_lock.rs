@@ -11,7 +11,7 @@ impl FileLock {
     ///
     /// # Errors
     ///
-    /// [`TryLockError::WouldBlock`] if another process has locked it; an error of the file system.
+    /// [`TryLockError::WouldBlock`] if it is locked already; an error of the file system.
     pub(crate) fn take(file: File) -> Result<Self, TryLockError> {
         file.try_lock()?;
         Ok(Self(file))
@@ -20,8 +20,27 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Closing the file is not enough: a process that is just being started still has it open, until it runs its
-        // program. An error is ignored, because closing the file remains.
+        // Between fork and exec a child process shares the open file, and would hold the lock after this process has
+        // closed the file. So it is released explicitly. If that fails, the lock goes with the last copy of the file.
         let _ = self.0.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_lock_is_free_although_a_copy_of_the_file_is_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let file = File::create(&path).unwrap();
+        // Shares the open file, as a forked child does.
+        let _copy = file.try_clone().unwrap();
+        let lock = FileLock::take(file).unwrap();
+        let second = || FileLock::take(File::open(&path).unwrap());
+        assert!(matches!(second(), Err(TryLockError::WouldBlock)));
+        drop(lock);
+        second().unwrap();
     }
 }

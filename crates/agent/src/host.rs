@@ -314,6 +314,9 @@ impl Host {
                 self.insert_guest(key, Guest::for_order(&order));
             }
         }
+        if order.step == Step::Rebuild {
+            self.change_image(key, &order);
+        }
         let state_meanwhile = match makes_guest {
             true => GuestState::Incomplete,
             false => GuestState::Uncertain,
@@ -440,6 +443,17 @@ impl Host {
         self.capacity.allocate(&guest.amounts);
         self.guests.insert(key, guest);
         self.reported.note_instance_change(key);
+    }
+
+    /// Gives a guest that is rebuilt the properties of its new image.
+    fn change_image(&mut self, key: GuestKey, order: &Order) {
+        let properties = Guest::for_order(order).image_properties;
+        if let Some(guest) = self.guests.get_mut(&key)
+            && guest.image_properties != properties
+        {
+            guest.image_properties = properties;
+            self.reported.note_image_change(key);
+        }
     }
 
     /// Sets the state of a guest, and logs it. A new guest is incomplete from the beginning, and is

@@ -24,6 +24,8 @@ pub(super) struct ReportedState {
     reported_instances: BTreeSet<InstanceId>,
     /// The instances that may have come or gone since they were reported.
     changed_instances: BTreeSet<InstanceId>,
+    /// Those of `changed_instances` that got another image.
+    changed_images: BTreeSet<InstanceId>,
     /// Whether a full report is due.
     is_full_report_due: bool,
     /// The version of the compute service that is reported; 0 until placement has the host.
@@ -44,6 +46,12 @@ impl ReportedState {
     /// Records that the instance of a guest may have come or gone.
     pub(super) fn note_instance_change(&mut self, (instance, _): GuestKey) {
         self.changed_instances.insert(instance);
+    }
+
+    /// Records that an instance got another image, whose properties its report has.
+    pub(super) fn note_image_change(&mut self, key: GuestKey) {
+        self.note_instance_change(key);
+        self.changed_images.insert(key.0);
     }
 
     /// Adds work that begins to the load.
@@ -145,6 +153,7 @@ impl Host {
             self.reported.is_full_report_due = false;
             self.reported.are_facts_due = false;
             self.reported.changed_instances.clear();
+            self.reported.changed_images.clear();
             let report = self.full_report(description, service_host);
             updates.push(HostUpdate::Full(Box::new(report)));
         }
@@ -155,13 +164,14 @@ impl Host {
         let load = self.reported.load;
         for instance in std::mem::take(&mut self.reported.changed_instances) {
             let report = self.instance_report(instance);
-            match (report, self.reported.reported_instances.contains(&instance)) {
+            let has_other_image = self.reported.changed_images.remove(&instance);
+            let is_reported = self.reported.reported_instances.contains(&instance);
+            match (report, is_reported && !has_other_image) {
                 (Some(report), false) => {
                     self.reported.reported_instances.insert(instance);
                     updates.push(HostUpdate::InstanceCame(Box::new(report), load));
                 }
-                (None, true) => {
-                    self.reported.reported_instances.remove(&instance);
+                (None, _) if self.reported.reported_instances.remove(&instance) => {
                     updates.push(HostUpdate::InstanceWent(instance.0, load));
                 }
                 _ => {}

@@ -2,9 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread;
 
 use placewright_agent::guest_log::{Guest, GuestLog, GuestState};
 use placewright_conductor::{HostId, InstanceId};
@@ -74,24 +71,4 @@ fn only_the_owner_can_read_a_guest_log() {
     assert_eq!(mode(&folder), 0o700);
     assert_eq!(mode(&folder.join("guests")), 0o600);
     assert_eq!(mode(&folder.join("guests.lock")), 0o600);
-}
-
-/// A process that is just being started has the files of its parent open until it runs its program.
-#[test]
-fn a_closed_log_is_free_at_once_even_while_processes_are_started() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("guests");
-    let is_done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_done.load(Relaxed) {
-                Command::new("/bin/true").status().unwrap();
-            }
-        });
-        let reopened: Result<Vec<usize>, _> = (0..1_000)
-            .map(|_| GuestLog::open(&path, NOT_DURABLE).map(|log| log.guests().count()))
-            .collect();
-        is_done.store(true, Relaxed);
-        assert_eq!(reopened.unwrap(), vec![0; 1_000]);
-    });
 }

@@ -2,9 +2,11 @@
 
 use crate::cell::{instance, order};
 use placewright_agent::Operation;
+use placewright_agent::description::HostDescription;
 use placewright_agent::host::{Action, Host, Outcome, PhysicalCapacity, WorkResult};
 use placewright_conductor::HostId;
 use placewright_conductor::cell_conductor::{Order, Step};
+use placewright_types::host_state::HostUpdate;
 use uuid::Uuid;
 
 const HOST: HostId = HostId(Uuid::from_u128(0x1000));
@@ -93,4 +95,49 @@ fn a_destruction_waits_until_work_under_way_has_ended() {
     // An order for the destroyed guest arrives late, and is ignored although its attempt is the newest.
     host.handle_order(1, arrive_order(3, 1), &mut actions);
     assert_eq!(actions, []);
+}
+
+#[test]
+fn a_rebuilt_guest_is_reported_with_the_properties_of_its_new_image() {
+    let mut host = host_with_session();
+    let mut actions = Vec::new();
+    let updates_of = |host: &mut Host| -> Vec<HostUpdate> {
+        let updates = host.take_updates(&HostDescription::default(), "host");
+        updates.into_iter().map(|update| update.update).collect()
+    };
+    let distribution_of_arrival = |updates: &[HostUpdate]| match updates {
+        [HostUpdate::InstanceCame(report, _)] => report.image_properties["os_distro"].clone(),
+        other => panic!("{other:?}"),
+    };
+    updates_of(&mut host);
+    host.handle_order(1, arrive_order(1, 1), &mut actions);
+    end_work(&mut host, 1, 1, Outcome::Done);
+    assert_eq!(distribution_of_arrival(&updates_of(&mut host)), "debian");
+
+    let rebuild = |attempt: u32, distribution: &str| {
+        let mut order = order(HOST, instance(1), Step::Rebuild, 1);
+        (order.attempt, order.guest_number) = (attempt, 1);
+        let properties = format!(r#"{{"os_distro": "{distribution}"}}"#);
+        let body = format!(r#"{{"request": {{"image": {{"properties": {properties}}}}}}}"#);
+        order.spec.body = body.as_str().into();
+        order
+    };
+    host.handle_order(1, rebuild(2, "ubuntu"), &mut actions);
+    assert_eq!(distribution_of_arrival(&updates_of(&mut host)), "ubuntu");
+    end_work(&mut host, 2, 1, Outcome::Done);
+    // A rebuild with the same image changes only the load.
+    host.handle_order(1, rebuild(3, "ubuntu"), &mut actions);
+    end_work(&mut host, 3, 1, Outcome::Done);
+    let updates = updates_of(&mut host);
+    assert!(
+        updates
+            .iter()
+            .all(|update| matches!(update, HostUpdate::Load(_))),
+        "{updates:?}"
+    );
+    host.request_full_report();
+    let [HostUpdate::Full(report)] = &updates_of(&mut host)[..] else {
+        panic!("no full report");
+    };
+    assert_eq!(report.instances[0].image_properties["os_distro"], "ubuntu");
 }
