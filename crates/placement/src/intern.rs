@@ -14,7 +14,7 @@ use crate::slots::Slots;
 #[derive(Clone, Debug, Default)]
 pub struct Interner {
     rows: Slots<Row>,
-    /// The numbers by the hashes of their texts, which only the rows have.
+    /// The numbers, found by the hash of their text. The text itself is only in the row.
     numbers: HashTable<u32>,
 }
 
@@ -62,6 +62,7 @@ impl Interner {
     fn put(&mut self, number: u32, text: Box<str>, hash: u64) {
         self.rows.put(number, Row { text, holders: 0 });
         let rows = &self.rows;
+        // Each number in the table has a row.
         let hash_of_entry = |number: &u32| rows.get(*number).map_or(0, |row| hash_of(&*row.text));
         self.numbers.insert_unique(hash, number, hash_of_entry);
     }
@@ -126,6 +127,25 @@ impl Interner {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_of_many_names_is_found_also_after_half_of_them_went_and_came_back() {
+        let mut names = Interner::default();
+        let texts: Vec<String> = (0..1_000).map(|number| format!("name {number}")).collect();
+        let numbers: Vec<u32> = texts.iter().map(|text| names.intern(text)).collect();
+        numbers.iter().for_each(|number| names.hold(*number));
+        let half = || numbers.iter().copied().step_by(2);
+        let mut freed: FreedNames = half().filter_map(|number| names.release(number)).collect();
+        assert_eq!((freed.len(), names.len()), (500, 500));
+        for (index, text) in texts.iter().enumerate() {
+            let expected = (index % 2 == 1).then_some(numbers[index]);
+            assert_eq!(names.find(text), expected);
+        }
+        freed.reverse();
+        names.restore(freed);
+        let found: Vec<Option<u32>> = texts.iter().map(|text| names.find(text)).collect();
+        assert_eq!(found, numbers.into_iter().map(Some).collect::<Vec<_>>());
+    }
 
     #[test]
     fn a_name_goes_with_its_last_holder_and_comes_back_under_its_number() {

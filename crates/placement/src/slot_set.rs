@@ -1,7 +1,10 @@
-//! A sparse bit set of slots, in chunks that are allocated only where a bit is set.
+//! A sparse bit set of slots, in chunks that are allocated only where a bit is set or was the last one of the set.
 
 /// The number of 64-bit words in one chunk.
 const CHUNK_WORDS: usize = 16;
+
+/// The longest list of chunks that an empty set keeps: that of slots below 32,768. Such a set takes at most 400 bytes.
+const EMPTY_CHUNKS_MAX: usize = 32;
 
 /// A sparse bit set, read 64 slots at a time. An empty region costs one pointer for 1,024 slots.
 #[derive(Clone, Debug, Default)]
@@ -53,12 +56,24 @@ impl SlotSet {
         let was_present = chunk[word % CHUNK_WORDS] & bit != 0;
         chunk[word % CHUNK_WORDS] &= !bit;
         self.count -= usize::from(was_present);
-        if self.count == 0 && self.chunks.len() > 1 {
-            // There may be very many empty sets, so they free their memory. A single chunk is kept for the next slot:
-            // many a set loses its only slot and soon gets another.
-            self.chunks = Vec::new();
+        if self.count == 0 {
+            self.free_unused(word / CHUNK_WORDS);
         }
         was_present
+    }
+
+    /// Frees nearly all memory of an empty set, since there may be very many of them. Many a set loses its only slot and
+    /// soon gets another one close to it, so the chunk of the last slot is kept, unless the list of chunks is long.
+    fn free_unused(&mut self, last_chunk: usize) {
+        if self.chunks.len() > EMPTY_CHUNKS_MAX {
+            self.chunks = Vec::new();
+            return;
+        }
+        for (index, chunk) in self.chunks.iter_mut().enumerate() {
+            if index != last_chunk {
+                *chunk = None;
+            }
+        }
     }
 
     /// Adds or removes a slot.
@@ -135,9 +150,10 @@ pub fn bits(mut mask: u64, word: usize) -> impl Iterator<Item = u32> {
 /// finds its set in place.
 const SPARE_SETS_MAX: usize = 64;
 
-/// Shortens a list of sets, one for each number of a name, if it is much longer than the numbers in use require. The
-/// sets beyond them are empty.
-pub(crate) fn shorten(sets: &mut Vec<SlotSet>, end_number: usize) {
+/// Shortens a list that has one set for each number of a name, if it is much longer than the numbers in use require.
+/// The sets beyond them are empty.
+pub(crate) fn drop_spare_sets(sets: &mut Vec<SlotSet>, end_number: usize) {
+    debug_assert!(sets.iter().skip(end_number).all(SlotSet::is_empty));
     if sets.len() > end_number + SPARE_SETS_MAX {
         sets.truncate(end_number);
     }
@@ -166,5 +182,34 @@ mod tests {
         assert!(set.remove(64) && !set.remove(64) && !set.remove(1 << 20));
         assert_eq!(set.len(), 5);
         assert!(!set.contains(64) && set.contains(5_000));
+    }
+
+    #[test]
+    fn an_empty_set_keeps_one_chunk_of_a_short_list() {
+        let chunks_of = |set: &SlotSet| (set.chunks.len(), set.chunks.iter().flatten().count());
+        let mut set = SlotSet::default();
+        for slot in [7, 5_000] {
+            set.insert(slot);
+        }
+        set.remove(7);
+        assert_eq!(chunks_of(&set), (5, 2));
+        set.remove(5_000);
+        assert_eq!((chunks_of(&set), set.iter().next()), ((5, 1), None));
+        assert!(set.insert(7) && set.contains(7) && !set.contains(5_000));
+        set.remove(7);
+        set.insert(1 << 20);
+        set.remove(1 << 20);
+        assert_eq!(chunks_of(&set), (0, 0));
+    }
+
+    #[test]
+    fn a_list_keeps_a_few_spare_sets() {
+        let mut sets = vec![SlotSet::default(); 10 + SPARE_SETS_MAX];
+        sets[9].insert(1);
+        drop_spare_sets(&mut sets, 10);
+        assert_eq!(sets.len(), 10 + SPARE_SETS_MAX);
+        sets.push(SlotSet::default());
+        drop_spare_sets(&mut sets, 10);
+        assert_eq!((sets.len(), sets[9].len()), (10, 1));
     }
 }

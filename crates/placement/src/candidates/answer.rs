@@ -126,6 +126,7 @@ impl Candidates {
             sort_and_dedup(&mut self.mapped, mapped_start);
             self.mapping_ends.push(end_of(&self.mapped));
         }
+        debug_assert!(variables.next().is_none());
         sort_and_merge(&mut self.allocations, start);
         self.allocation_ends.push(end_of(&self.allocations));
     }
