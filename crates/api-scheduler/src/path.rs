@@ -216,3 +216,24 @@ impl Path {
         Ok(Self { route, uuid })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_resource_is_found_at_its_path() {
+        let uuid = Uuid::from_u128(1);
+        for route in Route::RESOURCES {
+            let segments = route.path().split('/').map(|segment| match segment {
+                segment if segment.starts_with('{') => uuid.to_string(),
+                segment => segment.to_owned(),
+            });
+            let path = segments.collect::<Vec<_>>().join("/");
+            let Ok(found) = Path::parse(&path) else {
+                panic!("{path} is not found");
+            };
+            assert_eq!(found.route, route, "{path}");
+        }
+    }
+}
