@@ -152,7 +152,7 @@ const SPARE_SETS_MAX: usize = 64;
 
 /// Shortens a list that has one set for each number of a name, if it is much longer than the numbers in use require.
 /// The sets beyond them are empty.
-pub(crate) fn drop_spare_sets(sets: &mut Vec<SlotSet>, end_number: usize) {
+pub(crate) fn drop_spares(sets: &mut Vec<SlotSet>, end_number: usize) {
     debug_assert!(sets.iter().skip(end_number).all(SlotSet::is_empty));
     if sets.len() > end_number + SPARE_SETS_MAX {
         sets.truncate(end_number);
@@ -206,10 +206,10 @@ mod tests {
     fn a_list_keeps_a_few_spare_sets() {
         let mut sets = vec![SlotSet::default(); 10 + SPARE_SETS_MAX];
         sets[9].insert(1);
-        drop_spare_sets(&mut sets, 10);
+        drop_spares(&mut sets, 10);
         assert_eq!(sets.len(), 10 + SPARE_SETS_MAX);
         sets.push(SlotSet::default());
-        drop_spare_sets(&mut sets, 10);
+        drop_spares(&mut sets, 10);
         assert_eq!((sets.len(), sets[9].len()), (10, 1));
     }
 }

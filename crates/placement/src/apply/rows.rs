@@ -301,7 +301,7 @@ impl State {
         let aggregates = &mut self.aggregates;
         let freed: FreedNames = ids.filter_map(|id| aggregates.release(id)).collect();
         if !freed.is_empty() {
-            crate::slot_set::drop_spare_sets(&mut self.aggregate_members, aggregates.end_number());
+            crate::slot_set::drop_spares(&mut self.aggregate_members, aggregates.end_number());
             // A reader that cached the number has to look it up again.
             self.tree_changes.increment_structure();
         }
@@ -352,10 +352,7 @@ impl State {
     fn release_names(&mut self, consumer: Consumer) -> ReplacedConsumer {
         let project = self.projects.release(consumer.project.0);
         if project.is_some() {
-            crate::slot_set::drop_spare_sets(
-                &mut self.project_consumers,
-                self.projects.end_number(),
-            );
+            crate::slot_set::drop_spares(&mut self.project_consumers, self.projects.end_number());
         }
         let type_id = consumer.consumer_type;
         ReplacedConsumer {
