@@ -54,7 +54,9 @@ pub(crate) async fn repair_all(
             _ => false,
         };
         let outcome = if would_destroy_guests && !options.destroy_unknown_guests {
-            Err("its host has a guest that nobody knows: see --destroy-unknown-guests".to_owned())
+            let why = "the new session would also destroy a guest that the host's cell does not know; \
+                       --destroy-unknown-guests allows that";
+            Err(why.to_owned())
         } else {
             carry_out(context, finding, &repair_kind).await
         };
