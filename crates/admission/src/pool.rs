@@ -8,7 +8,7 @@ use crate::fair_pool::FairPool;
 /// A seat that is held after its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Hold {
-    /// When the hold ends, on the clock of the `now` that [`Pool::end_holds`] is given.
+    /// When the hold ends, counted from the same start as the `now` of [`Pool::end_holds`].
     pub(crate) until: Duration,
     /// Distinguishes holds that end at the same time.
     pub(crate) id: u64,

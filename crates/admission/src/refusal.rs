@@ -10,9 +10,10 @@ pub enum Refusal {
         "{0} requests of this project wait already, and no more may wait (admission.queue_max)"
     )]
     ProjectQueueFull(usize),
-    /// Too many requests wait in all. Either none is removed to make room for this request, because with it in its
-    /// queue, the project's queue would be at least as long as that of every other project in the same pool. Or this
-    /// request waited in the longest queue, and was removed from it to make room for one of another project.
+    /// Too many requests wait in all. A request of operators or services is refused at its arrival. Among tenants, the
+    /// project with the longest queue in the pool gives way. If that is the project of the arriving request, which is
+    /// counted too, the arriving request is refused. If not, the newest request of the longest queue is refused, to
+    /// make room for the arriving one.
     #[error("{0} requests wait already, and no more may wait")]
     QueueFull(usize),
     /// The request has waited for too long.

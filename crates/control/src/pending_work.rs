@@ -66,14 +66,14 @@ fn work_of_build(control: &ControlState, instance: InstanceId) -> Option<Pending
             project: project(control, instance),
         })),
         BuildStage::Placed { .. } => {
-            message_to_cell(control, instance, MessageKey::Instance(instance))
+            work_of_message(control, instance, MessageKey::Instance(instance))
         }
     }
 }
 
 fn work_of_deletion(control: &ControlState, instance: InstanceId) -> Option<PendingWork> {
     control.conductor.deletions().get(&instance)?;
-    message_to_cell(control, instance, MessageKey::Instance(instance))
+    work_of_message(control, instance, MessageKey::Instance(instance))
 }
 
 fn work_of_move(control: &ControlState, migration: MigrationId) -> Option<PendingWork> {
@@ -83,21 +83,23 @@ fn work_of_move(control: &ControlState, migration: MigrationId) -> Option<Pendin
             migration,
             project: project(control, row.instance),
         })),
+        // The cell is carrying out the move. There is nothing to tell it until the user decides to confirm or revert.
         MoveStage::InCell if row.decision.is_none() => None,
         MoveStage::Requested
         | MoveStage::Placed { .. }
         | MoveStage::Cancelling
-        | MoveStage::InCell => message_to_cell(control, row.instance, MessageKey::Move(migration)),
+        | MoveStage::InCell => work_of_message(control, row.instance, MessageKey::Move(migration)),
     }
 }
 
-/// The project of an instance.
+/// The project of an instance; empty if control has no mapping for it.
 fn project(control: &ControlState, instance: InstanceId) -> String {
     let mapping = control.conductor.mappings().get(&instance);
     mapping.map_or_else(String::new, |mapping| mapping.project.clone())
 }
 
-fn message_to_cell(
+/// The work of sending a message to the cell of an instance; `None` if the instance has no cell.
+fn work_of_message(
     control: &ControlState,
     instance: InstanceId,
     key: MessageKey,
@@ -106,8 +108,9 @@ fn message_to_cell(
     Some(PendingWork::Send(cell, key))
 }
 
-/// The present messages for these keys to one cell. A key may have no message (any more): it may have been queued for
-/// a placement that was undone because its entry was not appended, and the instance was then placed in another cell.
+/// The present messages for these keys to one cell. A key has no message if the state does not call for one any more.
+/// Nor has it one for this cell if its instance is in another one: the placement for which the key was queued was
+/// undone, because its entry was not appended, and the instance was then placed anew.
 pub(crate) fn messages(
     control: &ControlState,
     to: CellId,
@@ -117,7 +120,8 @@ pub(crate) fn messages(
     let state = &control.conductor;
     let mut messages = Vec::with_capacity(keys.len());
     for key in keys {
-        let row = match key {
+        // `effects_of` takes changes, so the present row is wrapped in the change that would store it.
+        let change = match key {
             MessageKey::Instance(instance) => {
                 let build = state.builds().get(instance);
                 let build =
@@ -134,7 +138,7 @@ pub(crate) fn messages(
                 row.map(|row| ConductorChange::Move(*migration, Some(Box::new(row.clone()))))
             }
         };
-        for effect in state.effects_of(row.iter()) {
+        for effect in state.effects_of(change.iter()) {
             match effect {
                 Effect::Send { cell, message } if cell == to => messages.push((*key, message)),
                 _ => {}

@@ -21,7 +21,7 @@ use crate::placement_span::PlacementSpan;
 mod fault;
 mod moves;
 
-pub(crate) use fault::{PlanFault, lost_to_other_claims, unprepared_fault};
+pub(crate) use fault::{PlanFault, fault_of_prepare_refusal, lost_to_other_claims};
 
 /// The time after a start in which hosts may still be connecting: no request fails for lack of
 /// hosts until it is over.
@@ -324,7 +324,7 @@ impl Planner {
             }
             Err(SearchRefusal::Prepare(refusal)) => {
                 ongoing.span.fail("the request cannot be translated");
-                let fault = PlanFault::Known(unprepared_fault(&refusal));
+                let fault = PlanFault::Known(fault_of_prepare_refusal(&refusal));
                 let plan = failure_plan(&ongoing, ongoing.placing.unclaimed(), fault);
                 context.plans.push(plan);
             }

@@ -18,7 +18,7 @@ use crate::handle::now;
 use crate::options::RepairOptions;
 use crate::placement::submit_placement;
 use crate::placer::claim;
-use crate::plan::unprepared_fault;
+use crate::plan::fault_of_prepare_refusal;
 use crate::runtime_context::RuntimeContext;
 
 /// The most candidates on an instance's host that are tried for a missing claim.
@@ -95,6 +95,7 @@ async fn carry_out(
                 Err(error) => Err(error.to_string()),
             }
         }
+        // To delete an instance also releases what is held for it. Only what operators are told differs.
         Repair::Forget | Repair::ForgetWithClaim => submit(Command::Delete { instance }).await,
         Repair::DeleteInCell => {
             send_to_cell(
@@ -138,6 +139,7 @@ async fn carry_out(
             }
             Ok(())
         }
+        // In a new session the agent reports all guests, and is ordered to destroy those that its cell does not know.
         Repair::ReconcileGuest | Repair::DestroyGuest => {
             let host = finding.host.ok_or("its host is not known")?;
             perform_in_cell(context, finding, CellOperation::Reconcile { host }).await
@@ -232,7 +234,7 @@ fn find_candidates(
     request.force_nodes.clear();
     request.requested_destination = None;
     let prepared = scheduler.prepare_cached(&control.placement, &request);
-    let prepared = prepared.map_err(|refusal| unprepared_fault(&refusal).message)?;
+    let prepared = prepared.map_err(|refusal| fault_of_prepare_refusal(&refusal).message)?;
     let (slot, _) = scheduler
         .hosts()
         .by_uuid(host.0)

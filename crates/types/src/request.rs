@@ -61,7 +61,7 @@ pub use group::{GroupPolicy, RequestGroupPolicy, ServerGroup, TopologyRelation, 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestSpec {
-    /// The size of each instance: a convenience beside `requested_resources`.
+    /// The size of each instance. Not needed if `requested_resources` says everything that an instance needs.
     #[serde(default)]
     pub flavor: Flavor,
     /// The image. Its properties apply also if the root disk is a volume.
@@ -79,7 +79,7 @@ pub struct RequestSpec {
     /// The requested availability zone, if any.
     #[serde(default)]
     pub availability_zone: Option<String>,
-    /// The number of instances, if the caller does not list them.
+    /// The number of instances. Not needed in `POST /v1/destinations`, whose field `instances` lists them.
     #[serde(default = "one")]
     pub num_instances: u32,
     /// Hosts to exclude, compared without regard to case.
@@ -202,7 +202,8 @@ impl RequestSpec {
     }
 }
 
-/// Restricts the hosts that are searched.
+/// A requested destination: restricts the hosts that are searched. The destination of an instance is the host that the
+/// search then selects for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Destination {

@@ -75,7 +75,7 @@ impl PlanFault {
 }
 
 /// The fault of a request that cannot be prepared.
-pub(crate) fn unprepared_fault(refusal: &PrepareRefusal) -> Fault {
+pub(crate) fn fault_of_prepare_refusal(refusal: &PrepareRefusal) -> Fault {
     Fault {
         code: 500,
         message: format!("No valid host was found. {refusal}."),
@@ -122,7 +122,7 @@ mod tests {
                 .unwrap();
         let control = ControlState::default();
         let refusal = scheduler.prepare_cached(&control.placement, &request).err();
-        let fault = unprepared_fault(&refusal.expect("the tenant has no aggregate"));
+        let fault = fault_of_prepare_refusal(&refusal.expect("the tenant has no aggregate"));
         assert_eq!(
             fault.details,
             r#"{"reason":"tenant_aggregate","project":"p"}"#

@@ -5,7 +5,6 @@ use super::tree::TreeSearch;
 use crate::ids::{ClassId, ProviderId};
 use crate::rows::Allocation;
 use crate::slot_set::bits;
-use crate::state::State;
 
 /// The candidates found, and the providers for the summaries of the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -182,8 +181,12 @@ impl Candidates {
     }
 
     /// Collects the providers for the summaries, and sets whether candidates are missing.
-    pub(super) fn finish(&mut self, state: &State, nested: bool, is_incomplete: bool) {
+    pub(super) fn finish(&mut self, plan: &Plan<'_>, is_incomplete: bool) {
         self.is_incomplete = is_incomplete;
+        let state = plan.state;
+        // Clients that know of nested providers get candidates with several providers of a tree, and summaries of whole
+        // trees.
+        let with_whole_trees = plan.allows_several_per_tree;
         let words = state.provider_slots().div_ceil(64);
         let mut included = vec![0u64; words];
         // Sets the bit of a provider; true if it was not set.
@@ -193,12 +196,12 @@ impl Candidates {
             mask[id.index() / 64] |= bit;
             is_new
         };
-        let mut roots = vec![0u64; if nested { words } else { 0 }];
+        let mut roots = vec![0u64; if with_whole_trees { words } else { 0 }];
         // Allocations that follow each other are often of one provider.
         let mut previous = None;
         for allocation in &self.allocations {
             let id = allocation.provider;
-            if previous.replace(id) == Some(id) || !mark(&mut included, id) || !nested {
+            if previous.replace(id) == Some(id) || !mark(&mut included, id) || !with_whole_trees {
                 continue;
             }
             let Some(root) = state.provider(id).map(|provider| provider.root) else {

@@ -1,11 +1,13 @@
 //! Decides whether the remaining variables of a request can be served, by finding a completion or
 //! by a counting argument. A *completion* assigns a supplier to each variable that has none yet.
 //!
-//! First, suppliers are assigned to the variables one by one along augmenting paths, as in
-//! bipartite matching. This finds a completion in nearly all cases. If all competing variables take
-//! the same amounts, a failure proves that there is no completion. If their amounts differ, sums and a
-//! matching with capacities are tried as proofs of infeasibility, and finally a bounded backtracking
-//! search that skips symmetric branches.
+//! First, suppliers are assigned to the variables one by one along augmenting paths, as in bipartite matching. This
+//! finds a completion in nearly all cases. Two variables compete if one supplier may be unable to serve both: they
+//! request a common class, or they are suffixed groups that must not share a supplier. If all variables that compete
+//! take the same amounts, a failure proves that there is no completion; `CompiledQuery::augmenting_decides` says it
+//! more exactly. If their amounts differ, a bounded backtracking search follows, which skips symmetric branches. In
+//! each step it first tries to prove that there is no completion: because more of a class is requested than the open
+//! suppliers have, or because they cannot serve that many variables, which a bipartite matching shows.
 
 use smallvec::SmallVec;
 
@@ -26,14 +28,16 @@ impl TreeSearch {
             return true;
         }
         let mut remaining: SmallVec<[usize; 32]> = SmallVec::from_slice(&self.order[depth..]);
+        // The suppliers that the rules allow depend on the assignment, so what earlier calls stored of them is invalid.
         scratch.call += 1;
-        if !plan.collective.is_empty() && !self.cover_traits_in_witness(plan, &remaining, scratch) {
+        if !plan.collective.is_empty() && !self.make_witness_cover_traits(plan, &remaining, scratch)
+        {
             return false;
         }
         if !self.find_by_augmenting(plan, &remaining, scratch) {
-            // For competing variables with equal amounts augmenting paths are decisive: no
-            // exhaustive search is needed.
-            return !plan.uniform && self.find_exhaustively(plan, &mut remaining, scratch);
+            // Where augmenting paths decide, there is no completion, so an exhaustive search is not needed.
+            return !plan.augmenting_decides
+                && self.find_exhaustively(plan, &mut remaining, scratch);
         }
         let supplier_of = |variable: usize| match self.assigned[variable] {
             UNASSIGNED => scratch.completion[variable],
@@ -97,6 +101,7 @@ impl TreeSearch {
         remaining: &mut SmallVec<[usize; 32]>,
         scratch: &mut Scratch,
     ) -> bool {
+        // Suppliers are refuted only within one search: whether one fails depends on the assignment.
         scratch.refuted.clear();
         scratch
             .refuted
@@ -122,9 +127,9 @@ impl TreeSearch {
                 scratch.completion[*variable] = witness;
             }
         }
-        let marks = plan.variables.len() * self.suppliers.len();
-        if scratch.visited.len() < marks {
-            scratch.visited.resize(marks, 0);
+        let visited_len = plan.variables.len() * self.suppliers.len();
+        if scratch.visited.len() < visited_len {
+            scratch.visited.resize(visited_len, 0);
         }
         let is_complete = remaining.iter().all(|variable| {
             scratch.round += 1;
@@ -153,22 +158,22 @@ impl TreeSearch {
         scratch: &mut Scratch,
     ) -> bool {
         let new = &plan.variables[variable];
-        let open_count = self.open_count(plan, variable, scratch);
-        for index in 0..open_count {
-            let supplier = self.open_supplier(plan, variable, index, scratch);
+        let allowed_count = self.allowed_count(plan, variable, scratch);
+        for index in 0..allowed_count {
+            let supplier = self.allowed_supplier(plan, variable, index, scratch);
             if self.has_capacity(plan, new, supplier) {
                 self.take_capacity(plan, new, supplier);
                 scratch.completion[variable] = supplier;
                 return true;
             }
         }
-        for index in 0..open_count {
-            let supplier = self.open_supplier(plan, variable, index, scratch);
-            let mark = supplier as usize * plan.variables.len() + new.component;
-            if scratch.visited[mark] == scratch.round {
+        for index in 0..allowed_count {
+            let supplier = self.allowed_supplier(plan, variable, index, scratch);
+            let visited_index = supplier as usize * plan.variables.len() + new.component;
+            if scratch.visited[visited_index] == scratch.round {
                 continue;
             }
-            scratch.visited[mark] = scratch.round;
+            scratch.visited[visited_index] = scratch.round;
             for other in remaining {
                 let moved = &plan.variables[*other];
                 if scratch.completion[*other] != supplier || moved.component != new.component {

@@ -28,7 +28,7 @@ struct BreadthFirstRound {
     trees: Vec<FirstRoundTree>,
 }
 
-/// A tree that had a candidate in the first round, and what the later rounds need to open its [`TreeSearch`] again.
+/// A tree that had a candidate in the first round, and what the later rounds need to start its [`TreeSearch`] again.
 struct FirstRoundTree {
     root: ProviderId,
     skip_shared_only: bool,
@@ -51,7 +51,7 @@ enum Phase {
         roots: RootIterator,
         search: Box<TreeSearch>,
         /// Whether `search` is within a tree. If not, the next root is due.
-        is_open: bool,
+        is_in_tree: bool,
     },
     /// The first round of a breadth-first enumeration: one candidate of each root.
     FirstRound {
@@ -64,7 +64,7 @@ enum Phase {
     LaterRounds {
         first_round: Box<BreadthFirstRound>,
         /// The number of trees that already have a search of their own.
-        opened: usize,
+        started: usize,
         searches: Vec<TreeSearch>,
         /// The index of the current search, and how many of those before it have more candidates.
         current: usize,
@@ -97,7 +97,7 @@ pub(crate) struct Enumeration {
     scratch: Scratch,
     /// Indexes of the candidates that use sharing providers only, which several trees can produce.
     shared_only: HashTable<usize>,
-    /// The signatures of the trees opened so far: see [`TreeSearch::sharing_signature`].
+    /// The signatures of the trees whose search was started so far: see [`TreeSearch::sharing_signature`].
     sharing_signatures: Map<Vec<u32>, ()>,
     phase: Phase,
     /// The seed of the order of the roots and within each tree, if shuffled.
@@ -128,7 +128,7 @@ impl Enumeration {
             (None, Strategy::DepthFirst) => Phase::DepthFirst {
                 roots: RootIterator::default(),
                 search: Box::new(TreeSearch::new(plan)),
-                is_open: false,
+                is_in_tree: false,
             },
             (seed, _) => Phase::FirstRound {
                 roots: RootIterator::default(),
@@ -167,8 +167,7 @@ impl Enumeration {
     /// The candidates with the provider summaries.
     pub(crate) fn finish(mut self, plan: &Plan<'_>) -> Candidates {
         let is_incomplete = self.is_incomplete();
-        self.candidates
-            .finish(plan.state, plan.nested, is_incomplete);
+        self.candidates.finish(plan, is_incomplete);
         self.candidates
     }
 
@@ -211,8 +210,8 @@ impl Enumeration {
                 Phase::DepthFirst {
                     roots,
                     search,
-                    is_open,
-                } => self.run_depth_first(plan, roots, search, is_open),
+                    is_in_tree,
+                } => self.run_depth_first(plan, roots, search, is_in_tree),
                 Phase::FirstRound {
                     roots,
                     shuffled,
@@ -220,12 +219,12 @@ impl Enumeration {
                 } => self.run_first_round(plan, roots, shuffled.as_mut(), first_round),
                 Phase::LaterRounds {
                     first_round,
-                    opened,
+                    started,
                     searches,
                     current,
                     unfinished,
                 } => {
-                    self.open_searches(plan, first_round, opened, searches)
+                    self.start_searches(plan, first_round, started, searches)
                         && self.run_later_rounds(plan, searches, current, unfinished)
                 }
                 Phase::Finished => return true,
@@ -237,7 +236,7 @@ impl Enumeration {
             phase = match phase {
                 Phase::FirstRound { first_round, .. } if !self.is_full() => Phase::LaterRounds {
                     first_round,
-                    opened: 0,
+                    started: 0,
                     searches: Vec::new(),
                     current: 0,
                     unfinished: 0,
@@ -261,7 +260,7 @@ impl Enumeration {
         plan: &Plan<'_>,
         roots: &mut RootIterator,
         search: &mut TreeSearch,
-        is_open: &mut bool,
+        is_in_tree: &mut bool,
     ) -> bool {
         loop {
             if self.is_full() {
@@ -270,8 +269,8 @@ impl Enumeration {
             if !self.spend_steps(ROOT_STEPS) {
                 return false;
             }
-            if *is_open {
-                *is_open = self.add_next(plan, search);
+            if *is_in_tree {
+                *is_in_tree = self.add_next(plan, search);
                 continue;
             }
             if roots.trees == 0 && roots.hosts != 0 {
@@ -280,7 +279,7 @@ impl Enumeration {
             }
             match roots.next(plan, &self.selection) {
                 None => return true,
-                Some(root) if root.is_tree => *is_open = self.open_root(plan, search, root.id),
+                Some(root) if root.is_tree => *is_in_tree = self.start_root(plan, search, root.id),
                 Some(root) => {
                     self.candidates.push_host(
                         root.id,
@@ -342,7 +341,7 @@ impl Enumeration {
             match next_root {
                 None => return true,
                 Some(root) if root.is_tree => {
-                    if self.open_root(plan, &mut first_round.search, root.id)
+                    if self.start_root(plan, &mut first_round.search, root.id)
                         && self.add_next(plan, &mut first_round.search)
                     {
                         let search = &first_round.search;
@@ -364,24 +363,24 @@ impl Enumeration {
         }
     }
 
-    /// Opens a search for each tree, only now because one round is usually enough. False when no steps are left.
-    fn open_searches(
+    /// Starts a search of each tree, only now because one round is usually enough. False when no steps are left.
+    fn start_searches(
         &mut self,
         plan: &Plan<'_>,
         first_round: &BreadthFirstRound,
-        opened: &mut usize,
+        started: &mut usize,
         searches: &mut Vec<TreeSearch>,
     ) -> bool {
-        while let Some(tree) = first_round.trees.get(*opened) {
+        while let Some(tree) = first_round.trees.get(*started) {
             if !self.spend_steps(self.candidate_steps) {
                 return false;
             }
-            *opened += 1;
+            *started += 1;
             let mut search = TreeSearch::new(plan);
             search.root = tree.root;
             search.skip_shared_only = tree.skip_shared_only;
             search.found_count = tree.found_count;
-            if self.reopen(plan, &mut search) {
+            if self.restart(plan, &mut search) {
                 searches.push(search);
             }
         }
@@ -416,22 +415,22 @@ impl Enumeration {
         true
     }
 
-    /// Opens the search of a tree; false if it is clear at once that the tree has no candidate.
-    fn open_tree(&mut self, plan: &Plan<'_>, search: &mut TreeSearch, root: ProviderId) -> bool {
+    /// Starts the search of a tree; false if it is clear at once that the tree has no candidate.
+    fn start_tree(&mut self, plan: &Plan<'_>, search: &mut TreeSearch, root: ProviderId) -> bool {
         let (matches, sharing) = (&self.selection.matches, &self.selection.sharing);
-        let is_open = search.open(plan, matches, sharing, &Taken::default(), root);
-        self.steps_left = self.steps_left.saturating_sub(search.opening_steps(plan));
+        let may_have_candidate = search.start(plan, matches, sharing, &Taken::default(), root);
+        self.steps_left = self.steps_left.saturating_sub(search.start_steps(plan));
         if let Some(seed) = self.seed {
             // Each tree is shuffled in another way.
             search.shuffle(&mut Shuffle::new(seed ^ u64::from(root.0).rotate_left(32)));
         }
-        is_open
+        may_have_candidate
     }
 
-    /// Opens a tree that was not searched before. False if it is clear at once that the tree has no candidate, or only
-    /// candidates that use sharing providers only and that another tree has produced.
-    fn open_root(&mut self, plan: &Plan<'_>, search: &mut TreeSearch, root: ProviderId) -> bool {
-        if !self.open_tree(plan, search, root) {
+    /// Starts the search of a tree that was not searched before. False if it is clear at once that the tree has no
+    /// candidate, or only candidates that use sharing providers only and that another tree has produced.
+    fn start_root(&mut self, plan: &Plan<'_>, search: &mut TreeSearch, root: ProviderId) -> bool {
+        if !self.start_tree(plan, search, root) {
             return false;
         }
         if !self.selection.sharing.is_empty() {
@@ -443,9 +442,9 @@ impl Enumeration {
         !search.skip_shared_only || search.has_own_supplier()
     }
 
-    /// Opens the search of a tree again on the state as it is now, and skips as many candidates as
+    /// Starts the search of a tree again on the state as it is now, and skips as many candidates as
     /// were found in the tree before. False if it has no more, or is not searched again.
-    fn reopen(&mut self, plan: &Plan<'_>, search: &mut TreeSearch) -> bool {
+    fn restart(&mut self, plan: &Plan<'_>, search: &mut TreeSearch) -> bool {
         let (root, skip_shared_only) = (search.root, search.skip_shared_only);
         let found_count = search.found_count;
         if found_count > MAX_REPEATED {
@@ -456,7 +455,7 @@ impl Enumeration {
             .state
             .provider(root)
             .is_some_and(|provider| provider.root == root);
-        if !is_root || !self.open_tree(plan, search, root) {
+        if !is_root || !self.start_tree(plan, search, root) {
             return false;
         }
         search.skip_shared_only = skip_shared_only;
@@ -465,7 +464,7 @@ impl Enumeration {
 
     /// Adds the next candidate of a tree that is not a duplicate. False if the tree has no more.
     fn add_next(&mut self, plan: &Plan<'_>, search: &mut TreeSearch) -> bool {
-        if !search.is_current(plan) && !self.reopen(plan, search) {
+        if !search.is_current(plan) && !self.restart(plan, search) {
             return false;
         }
         while search.next(plan, &mut self.scratch) {

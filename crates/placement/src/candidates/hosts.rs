@@ -198,7 +198,7 @@ impl<'a> HostSearch<'a> {
         found
     }
 
-    /// Opens the search of a tree, as if `taken` were already taken from its providers, and returns what `evaluate`
+    /// Starts the search of a tree, as if `taken` were already taken from its providers, and returns what `evaluate`
     /// makes of that search. False without calling `evaluate` if it is clear at once that the tree has no candidate.
     pub(super) fn search_tree(
         &self,
@@ -212,7 +212,7 @@ impl<'a> HostSearch<'a> {
         let (search, scratch) = &mut *buffers;
         scratch.renew();
         let root_selection = &self.root_selection;
-        let found = search.open(
+        let found = search.start(
             &self.plan,
             &root_selection.matches,
             &root_selection.sharing,

@@ -30,7 +30,7 @@ pub(crate) struct SearchVariable {
     /// Symmetry class: variables with the same number are interchangeable. The number is the index of
     /// the first of them.
     pub(crate) symmetry_class: usize,
-    /// Connected component: variables of different components never compete for capacity. The number is
+    /// Connected component: variables that compete with each other, directly or through others. The number is
     /// the index of a variable of the component.
     pub(crate) component: usize,
     /// Whether the variable stands for a whole suffixed group.
@@ -119,11 +119,12 @@ pub(crate) struct CompiledQuery {
     /// Collective traits: of each list, at least one of the providers of the unsuffixed group must
     /// have a trait.
     pub(crate) collective: Vec<SmallVec<[ProviderSet; 2]>>,
-    /// Whether a candidate may use several providers of one tree.
-    pub(crate) nested: bool,
-    /// Whether all variables of each component take the same amounts. Augmenting paths then
-    /// decide: if they find no assignment, there is none.
-    pub(crate) uniform: bool,
+    /// Whether a candidate may use several providers of one tree ([`CandidateQuery::nested`]).
+    pub(crate) allows_several_per_tree: bool,
+    /// Whether augmenting paths decide: if they find no completion, there is none. They do if all variables of each
+    /// component take the same amounts; with [`Self::isolates_groups`], if no component has both suffixed groups and
+    /// classes of the unsuffixed group.
+    pub(crate) augmenting_decides: bool,
     /// The groups with their names resolved, by index.
     pub(crate) resolved: Vec<ResolvedGroup>,
 }
@@ -160,8 +161,8 @@ impl<'a> Plan<'a> {
             isolates_groups: query.group_policy == Some(GroupPolicy::Isolate),
             subtrees: Vec::new(),
             collective: Vec::new(),
-            nested: query.nested,
-            uniform: true,
+            allows_several_per_tree: query.nested,
+            augmenting_decides: true,
             resolved: Vec::new(),
         };
         compiled.root.require_traits(&root.required);
@@ -321,7 +322,7 @@ impl CompiledQuery {
             } else {
                 variable.contended == representative.contended
             };
-            self.uniform &= is_alike;
+            self.augmenting_decides &= is_alike;
         }
     }
 
@@ -340,7 +341,7 @@ impl CompiledQuery {
 
     /// Whether capacity and isolation are the only rules between variables.
     pub(crate) fn only_capacity_matters(&self) -> bool {
-        self.subtrees.is_empty() && self.collective.is_empty() && self.nested
+        self.subtrees.is_empty() && self.collective.is_empty() && self.allows_several_per_tree
     }
 }
 

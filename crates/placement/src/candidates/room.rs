@@ -92,7 +92,7 @@ impl HostSearch<'_> {
                     }
                     found.pop();
                 }
-                room.steps += search.opening_steps(&self.plan)
+                room.steps += search.start_steps(&self.plan)
                     + tried * candidate_steps(&self.plan)
                     + scratch.used_steps() * BACKTRACK_STEPS;
                 is_abandoned = scratch.ran_out_of_steps();
@@ -221,7 +221,7 @@ fn has_independent_classes(plan: &CompiledQuery) -> bool {
     plan.suffixed_count == 0
         && plan.contended.is_empty()
         && plan.subtrees.is_empty()
-        && plan.nested
+        && plan.allows_several_per_tree
         && plan.collective.len() < 64
         && plan
             .conditions

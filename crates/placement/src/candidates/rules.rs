@@ -70,21 +70,21 @@ impl TreeSearch {
         self.assigned[variable] = UNASSIGNED;
     }
 
-    /// Whether a supplier may be assigned to a variable, as far as the assignment so far and the open suppliers of each
-    /// other variable tell. The other variables are looked at one by one, so this is necessary, not sufficient.
+    /// Whether a supplier is open to a variable, as far as the assignment so far and the domain of each other variable
+    /// tell. The other variables are looked at one by one, so this is necessary for a completion, not sufficient.
     pub(super) fn may_assign(&self, plan: &Plan<'_>, variable: usize, supplier: u32) -> bool {
         self.has_capacity(plan, &plan.variables[variable], supplier)
             && self.leaves_rules_satisfiable(plan, variable, supplier)
     }
 
-    /// As [`Self::may_assign`], without capacity.
+    /// As [`Self::may_assign`], regardless of capacity: whether the rules allow the supplier.
     pub(super) fn leaves_rules_satisfiable(
         &self,
         plan: &Plan<'_>,
         variable: usize,
         supplier: u32,
     ) -> bool {
-        (plan.nested || self.is_only_one_of_tree(supplier))
+        (plan.allows_several_per_tree || self.is_only_one_of_tree(supplier))
             && (plan.collective.is_empty()
                 || self.leaves_traits_satisfiable(plan, variable, supplier))
             && plan.variables[variable].subtrees.iter().all(|set| {
@@ -180,13 +180,13 @@ impl TreeSearch {
         plan.subtrees
             .iter()
             .all(|set| self.in_one_subtree(set, &supplier_of))
-            && (plan.nested || uses_one_per_tree())
+            && (plan.allows_several_per_tree || uses_one_per_tree())
             && (plan.collective.is_empty() || covers_traits())
     }
 
     /// Whether the candidate can still use a provider of the tree itself once this supplier is assigned at this depth.
     /// Always true unless candidates that use sharing providers only are skipped.
-    pub(super) fn leaves_own_supplier(&self, plan: &Plan<'_>, depth: usize, supplier: u32) -> bool {
+    pub(super) fn can_still_use_tree(&self, plan: &Plan<'_>, depth: usize, supplier: u32) -> bool {
         let is_own = |supplier: u32| !self.is_sharing[supplier as usize];
         !self.skip_shared_only
             || is_own(supplier)

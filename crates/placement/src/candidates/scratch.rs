@@ -1,5 +1,5 @@
-//! The data that the searches of one request share: buffers, the budget of steps, and the suppliers that are open to
-//! each variable.
+//! The data that the searches of one request share: buffers, the budget of steps, and the suppliers that the rules
+//! allow each variable.
 
 use super::plan::Plan;
 use super::tree::{TreeSearch, UNASSIGNED};
@@ -10,8 +10,8 @@ const STEPS: u32 = 100_000;
 
 /// Buffers and the step budget that all searches of one request share.
 pub(crate) struct Scratch {
-    /// By variable: the suppliers open to it regardless of capacity.
-    open: Vec<OpenSuppliers>,
+    /// By variable: the suppliers that the rules allow it, regardless of capacity.
+    allowed: Vec<AllowedSuppliers>,
     /// The number of the current call of [`TreeSearch::complete`].
     pub(super) call: u32,
     /// By variable: its supplier in the completion under construction, which assigns a supplier to each variable that
@@ -29,9 +29,9 @@ pub(crate) struct Scratch {
     pub(super) steps: u32,
 }
 
-/// The suppliers that are open to a variable.
+/// The suppliers that the rules allow a variable.
 #[derive(Clone, Debug, Default)]
-struct OpenSuppliers {
+struct AllowedSuppliers {
     /// The number of the call that computed the suppliers; see [`Scratch::call`].
     call: u32,
     suppliers: Vec<u32>,
@@ -41,7 +41,7 @@ impl Scratch {
     pub(crate) fn new(plan: &Plan<'_>) -> Self {
         let variables = plan.variables.len();
         Self {
-            open: vec![OpenSuppliers::default(); variables],
+            allowed: vec![AllowedSuppliers::default(); variables],
             call: 0,
             completion: vec![UNASSIGNED; variables],
             visited: Vec::new(),
@@ -68,8 +68,8 @@ impl Scratch {
 }
 
 impl TreeSearch {
-    /// The number of suppliers open to a variable, regardless of capacity.
-    pub(super) fn open_count(
+    /// The number of suppliers that the rules allow a variable, regardless of capacity.
+    pub(super) fn allowed_count(
         &self,
         plan: &Plan<'_>,
         variable: usize,
@@ -80,21 +80,21 @@ impl TreeSearch {
         if plan.only_capacity_matters() {
             return domain.len();
         }
-        let open = &mut scratch.open[variable];
-        if open.call != scratch.call {
-            open.call = scratch.call;
-            open.suppliers.clear();
-            open.suppliers.extend(
+        let allowed = &mut scratch.allowed[variable];
+        if allowed.call != scratch.call {
+            allowed.call = scratch.call;
+            allowed.suppliers.clear();
+            allowed.suppliers.extend(
                 domain
                     .iter()
                     .filter(|supplier| self.leaves_rules_satisfiable(plan, variable, **supplier)),
             );
         }
-        open.suppliers.len()
+        allowed.suppliers.len()
     }
 
-    /// One of the suppliers that [`Self::open_count`] counted.
-    pub(super) fn open_supplier(
+    /// One of the suppliers that [`Self::allowed_count`] counted.
+    pub(super) fn allowed_supplier(
         &self,
         plan: &Plan<'_>,
         variable: usize,
@@ -104,7 +104,7 @@ impl TreeSearch {
         if plan.only_capacity_matters() {
             self.domains[plan.variables[variable].condition][index]
         } else {
-            scratch.open[variable].suppliers[index]
+            scratch.allowed[variable].suppliers[index]
         }
     }
 }

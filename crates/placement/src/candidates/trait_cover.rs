@@ -11,9 +11,9 @@ use super::traits::cover_traits;
 use super::tree::{TraitOffers, TreeSearch, UNASSIGNED};
 
 impl TreeSearch {
-    /// Chooses suppliers for the witness that cover all collective traits, regardless of capacity. False when no
-    /// suppliers cover all of them.
-    pub(super) fn cover_traits_in_witness(
+    /// Makes sure that the suppliers of the witness cover all collective traits. If they do not, it gets others that
+    /// do, whose capacity may be too small for all variables together. False if no suppliers cover all of the traits.
+    pub(super) fn make_witness_cover_traits(
         &mut self,
         plan: &Plan<'_>,
         remaining: &[usize],
@@ -27,12 +27,12 @@ impl TreeSearch {
             }
         }
         let mut missing_from_witness = missing.clone();
-        let mut open: SmallVec<[usize; 8]> = SmallVec::new();
+        let mut unassigned: SmallVec<[usize; 8]> = SmallVec::new();
         for variable in remaining
             .iter()
             .filter(|variable| !plan.variables[**variable].suffixed)
         {
-            open.push(*variable);
+            unassigned.push(*variable);
             let witness = self.witness[*variable];
             if witness != UNASSIGNED && self.leaves_rules_satisfiable(plan, *variable, witness) {
                 missing_from_witness.subtract(&self.covered_traits[witness as usize]);
@@ -41,7 +41,7 @@ impl TreeSearch {
         if missing_from_witness.is_empty() {
             return true;
         }
-        let offers: SmallVec<[TraitOffers; 4]> = open
+        let offers: SmallVec<[TraitOffers; 4]> = unassigned
             .iter()
             .map(|variable| self.open_offers(plan, *variable, &missing, scratch))
             .collect();
@@ -51,7 +51,7 @@ impl TreeSearch {
             // If the steps ran out, a cover may exist nevertheless, so this does not rule one out.
             return scratch.steps == 0;
         }
-        for (variable, supplier) in open.iter().zip(selected) {
+        for (variable, supplier) in unassigned.iter().zip(selected) {
             if supplier != UNASSIGNED {
                 self.witness[*variable] = supplier;
             }
@@ -69,8 +69,8 @@ impl TreeSearch {
         scratch: &mut Scratch,
     ) -> TraitOffers {
         let mut offers = TraitOffers::new();
-        for index in 0..self.open_count(plan, variable, scratch) {
-            let supplier = self.open_supplier(plan, variable, index, scratch);
+        for index in 0..self.allowed_count(plan, variable, scratch) {
+            let supplier = self.allowed_supplier(plan, variable, index, scratch);
             let mut covered = self.covered_traits[supplier as usize].clone();
             covered.intersect(missing);
             let is_redundant = offers.iter().any(|(other, _)| other.covers(&covered));

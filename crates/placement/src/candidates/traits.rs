@@ -48,19 +48,19 @@ impl TreeSearch {
         }
         let mut missing = Bits::all_below(plan.collective.len());
         missing.subtract(&self.covered_traits[supplier as usize]);
-        let mut open: SmallVec<[&TraitOffers; 8]> = SmallVec::new();
+        let mut offers: SmallVec<[&TraitOffers; 8]> = SmallVec::new();
         for (other, other_variable) in plan.variables.iter().enumerate() {
             if other == variable || other_variable.suffixed {
                 continue;
             }
             match self.assigned[other] {
-                UNASSIGNED => open.push(&self.trait_offers[other_variable.condition]),
+                UNASSIGNED => offers.push(&self.trait_offers[other_variable.condition]),
                 supplier => missing.subtract(&self.covered_traits[supplier as usize]),
             }
         }
         // If the steps run out, a cover may exist nevertheless, so this does not rule one out.
         let mut steps = COVER_STEPS;
-        cover_traits(&open, &missing, &mut SmallVec::new(), &mut steps) || steps == 0
+        cover_traits(&offers, &missing, &mut SmallVec::new(), &mut steps) || steps == 0
     }
 }
 

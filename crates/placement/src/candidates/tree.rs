@@ -25,10 +25,10 @@ pub(super) type TraitOffers = SmallVec<[(Bits, u32); 4]>;
 ///
 /// Its methods are in several files. Each file uses only methods of the files named before it:
 /// [`traits`](super::traits) and [`rules`](super::rules) check the rules between variables,
-/// [`bounds`](super::bounds) and [`scratch`](super::scratch) compute which suppliers are still
-/// open, [`backtrack`](super::backtrack) and [`complete`](super::complete) decide whether a
-/// partial assignment can be completed, and [`walk`](super::walk) goes from candidate to
-/// candidate.
+/// [`bounds`](super::bounds) has cheap proofs that an assignment cannot be completed,
+/// [`scratch`](super::scratch) computes which suppliers the rules still allow each variable,
+/// [`backtrack`](super::backtrack) and [`complete`](super::complete) decide whether a partial
+/// assignment can be completed, and [`walk`](super::walk) goes from candidate to candidate.
 pub(crate) struct TreeSearch {
     /// The root of the tree.
     pub(super) root: ProviderId,
@@ -82,8 +82,8 @@ pub(crate) struct TreeSearch {
     pub(super) skip_shared_only: bool,
     /// The number of candidates found in this tree.
     pub(super) found_count: usize,
-    /// Whether the search has begun, so that the next candidate follows the present assignment.
-    pub(super) is_started: bool,
+    /// Whether [`Self::next`] was called since the start, so that the next candidate follows the present assignment.
+    pub(super) is_under_way: bool,
 }
 
 impl TreeSearch {
@@ -115,12 +115,12 @@ impl TreeSearch {
             has_witness: false,
             skip_shared_only: false,
             found_count: 0,
-            is_started: false,
+            is_under_way: false,
         }
     }
 
-    /// The measured cost of opening the tree, in steps of about 10 ns.
-    pub(super) fn opening_steps(&self, plan: &Plan<'_>) -> usize {
+    /// The measured cost of starting the search of the tree, in steps of about 10 ns.
+    pub(super) fn start_steps(&self, plan: &Plan<'_>) -> usize {
         // Members that serve nothing were scanned as well, but most trees have few of them.
         8 + self.suppliers.len() * (2 + plan.conditions.len() / 2)
     }
@@ -152,10 +152,10 @@ impl TreeSearch {
         self.has_witness = false;
         self.skip_shared_only = false;
         self.found_count = 0;
-        self.is_started = false;
+        self.is_under_way = false;
     }
 
-    /// Whether neither the tree nor a sharing provider changed since the search was opened. If so, the
+    /// Whether neither the tree nor a sharing provider changed since the search was started. If so, the
     /// position in the change log is updated, so that the next call is fast.
     #[inline]
     pub(super) fn is_current(&mut self, plan: &Plan<'_>) -> bool {
@@ -259,8 +259,9 @@ impl TreeSearch {
         }
     }
 
-    /// Fills the ancestors and descendants of the suppliers, if the query has `same_subtree`.
-    pub(super) fn fill_lineage(&mut self, plan: &Plan<'_>) {
+    /// Fills what the rules of `same_subtree` need, if the query has any: the ancestors and the descendants of each
+    /// supplier, and the domains as sets.
+    pub(super) fn fill_for_same_subtree(&mut self, plan: &Plan<'_>) {
         if plan.subtrees.is_empty() {
             return;
         }

@@ -14,7 +14,7 @@ impl TreeSearch {
     /// Starts the search of a tree, as if `taken` were already taken from its suppliers. False if it is clear at once
     /// that the tree has no candidate: some variable has no supplier, or all suppliers together have too little
     /// capacity.
-    pub(crate) fn open(
+    pub(crate) fn start(
         &mut self,
         plan: &Plan<'_>,
         matches: &Matches,
@@ -43,13 +43,14 @@ impl TreeSearch {
         );
         for id in &self.suppliers {
             let provider = plan.state.provider(*id);
+            // For a class of which nothing is taken both arms give the same; the first one spares further look-ups.
             self.capacity_left.extend(plan.contended.iter().map(
                 |class| match taken.of(*id, *class) {
                     0 => provider.map_or(-1, |provider| headroom(provider, *class)),
                     _ => headroom_left(plan, *id, *class, taken),
                 },
             ));
-            if !plan.nested {
+            if !plan.allows_several_per_tree {
                 self.tree_of
                     .push(provider.map_or(*id, |provider| provider.root));
             }
@@ -57,7 +58,7 @@ impl TreeSearch {
         if !self.has_total_capacity(plan) {
             return false;
         }
-        self.fill_lineage(plan);
+        self.fill_for_same_subtree(plan);
         self.fill_collective_traits(plan);
         true
     }
@@ -66,12 +67,12 @@ impl TreeSearch {
     pub(crate) fn next(&mut self, plan: &Plan<'_>, scratch: &mut Scratch) -> bool {
         let count = self.order.len();
         let mut depth = 0;
-        if self.is_started {
+        if self.is_under_way {
             depth = count - 1;
             self.unassign(plan, self.order[depth]);
             self.has_witness = false;
         } else {
-            self.is_started = true;
+            self.is_under_way = true;
             if count == 0 || !self.complete(plan, 0, scratch) {
                 return false;
             }
@@ -103,7 +104,7 @@ impl TreeSearch {
         while let Some(supplier) = self.domains[condition].get(self.cursors[depth]).copied() {
             self.cursors[depth] += 1;
             if !self.may_assign(plan, variable, supplier)
-                || !self.leaves_own_supplier(plan, depth, supplier)
+                || !self.can_still_use_tree(plan, depth, supplier)
             {
                 continue;
             }
@@ -128,7 +129,8 @@ impl TreeSearch {
     }
 }
 
-/// As [`headroom`], less what is taken from the provider.
+/// As [`headroom`], after `taken` was taken: the largest amount of a class that one more consumer could take from a
+/// provider. That is `max_unit`, or what is left of the capacity if that is less.
 fn headroom_left(plan: &Plan<'_>, id: ProviderId, class: ClassId, taken: &Taken) -> i64 {
     let provider = plan.state.provider(id);
     let headroom = provider.map_or(-1, |provider| headroom(provider, class));

@@ -80,7 +80,7 @@ impl<'a> RelaxedQuery<'a> {
         // Without variables only the root has conditions, which `classify` has tested.
         root_mask.trees != 0
             && (self.plan.variables.is_empty()
-                || self.search.open(
+                || self.search.start(
                     &self.plan,
                     &self.root_selection.matches,
                     &self.root_selection.sharing,

@@ -40,10 +40,13 @@ pub(super) fn load(
     Ok((authenticator, policy))
 }
 
-/// The settings that are read again from files while control runs.
+/// What is needed to read files again while control runs: where the files of policies are, and the objects that take
+/// the new contents of these and of other files.
 #[derive(Clone)]
 pub(super) struct AccessFiles {
+    /// Where the files of policies are.
     pub(super) policy: PolicyConfig,
+    /// Takes the new policies. Its authenticator and its audit log know the paths of their own files.
     pub(super) gateway: Arc<Gateway>,
     /// The listeners with TLS, which have files of their own.
     pub(super) tls: Arc<Listeners>,
@@ -51,7 +54,7 @@ pub(super) struct AccessFiles {
 
 /// Reads all files again with each signal. After each `check_interval`, also reads again the files that have changed,
 /// of two kinds: those of TLS, and those with the authorities by which Keystone's certificate is checked. Errors are
-/// logged, and the previous settings stay in effect. Ends with the runtime.
+/// logged, and the previous settings stay in effect. Ends when no more signals can come, as the runtime shuts down.
 pub(super) async fn reread_on_signals(
     mut signals: Signal,
     check_interval: Duration,
@@ -88,7 +91,7 @@ impl AccessFiles {
     fn reread_changed(&self) {
         self.tls.reread_changed();
         if let Err(error) = self.gateway.authenticator().reread_authorities_if_changed() {
-            log_unchanged("keystone", &error);
+            log_rejected("keystone", &error);
         }
     }
 
@@ -101,11 +104,11 @@ impl AccessFiles {
                 }
                 self.gateway.set_policy(policy);
             }
-            Err(error) => log_unchanged("policy", &error),
+            Err(error) => log_rejected("policy", &error),
         }
         let authenticator = self.gateway.authenticator();
         if let Err(error) = authenticator.reread() {
-            log_unchanged(authenticator.strategy().name(), &error);
+            log_rejected(authenticator.strategy().name(), &error);
         }
         self.tls.reread();
         if let Some(log) = self.gateway.audit_log() {
@@ -118,9 +121,9 @@ impl AccessFiles {
 }
 
 /// Logs each line of an error, and that the previous settings stay in effect.
-fn log_unchanged(section: &str, error: &dyn Error) {
-    for mistake in crate::config::chain(error).lines() {
-        tracing::error!("[{section}] {mistake}; what was in force before stays");
+fn log_rejected(section: &str, error: &dyn Error) {
+    for line in crate::config::chain(error).lines() {
+        tracing::error!("[{section}] {line}; what was in force before stays");
     }
 }
 

@@ -7,7 +7,7 @@ use placewright_errors::chain;
 use crate::config::ConfigErrors;
 use crate::options::Options;
 
-/// The options of the compute API that can be wrong, or name files.
+/// What was read or checked of the compute API's options at the start.
 pub(super) struct ComputeSettings {
     pub(super) images: Images,
     pub(super) device_profiles: DeviceProfiles,
@@ -45,8 +45,8 @@ fn read_visible_topology(options: &Options) -> Result<VisibleTopology, ConfigErr
         levels: options.compute.topology_levels.clone(),
         places: options.compute.topology_places.clone(),
     };
-    let mut places = visible.places.iter();
-    match places.find(|level| *level != ALL_LEVELS && !visible.shows_level(level)) {
+    let mut levels_with_places = visible.places.iter();
+    match levels_with_places.find(|level| *level != ALL_LEVELS && !visible.shows_level(level)) {
         None => Ok(visible),
         Some(level) => Err(ConfigErrors(vec![format!(
             "compute.topology_places: {level:?} is not among compute.topology_levels"

@@ -20,8 +20,9 @@ pub(super) struct BlockSearch {
 }
 
 impl BlockSearch {
-    /// Starts a search with two upper bounds for each block: one of the class, and one that all classes
-    /// share. The smaller of the two counts.
+    /// Starts a search with two upper bounds for each block: one of the class, and one that all classes share. Both
+    /// hold, so the smaller of the two counts. That of the class leaves out hosts that are known to be infeasible, but
+    /// it may be too high after changes. The shared one is exact, but it is over all hosts, feasible or not.
     pub(super) fn start(&mut self, of_class: &Bounds, shared: &Bounds) {
         let finished = self.finished.chunks_mut(GROUP_BLOCKS);
         let groups = self.is_open.iter().zip(finished);
@@ -76,7 +77,7 @@ impl BlockSearch {
     }
 
     /// Sets the bound of the block that [`Self::next`] yielded.
-    pub(super) fn set(&mut self, block: usize, bound: f64) {
+    pub(super) fn set_bound(&mut self, block: usize, bound: f64) {
         self.block_bounds[block] = bound;
         let group = block / GROUP_BLOCKS;
         let end = self.block_bounds.len().min((group + 1) * GROUP_BLOCKS);

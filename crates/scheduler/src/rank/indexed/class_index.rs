@@ -32,7 +32,8 @@ pub struct ClassIndex {
     scales: PerTerm<Scale>,
     /// By block: an upper bound of the scores of the hosts that may be feasible.
     bounds: Bounds,
-    /// The ends of ranges that the terms do not declare.
+    /// The ends of the terms' ranges for which the weigher declares no fixed value ([`Term::low`], [`Term::high`]), so
+    /// that they are searched.
     range_ends: Vec<RangeEnd>,
     /// The position in the change log up to which the masks are valid.
     masks_position: Position,
@@ -55,7 +56,7 @@ impl ClassIndex {
             words.clear();
             words.resize(block_count, u64::MAX);
         }
-        self.masks.narrows_eligible = true;
+        self.masks.removes_ineligible = true;
         self.scales.clear();
         self.bounds.reset(block_count, f64::INFINITY);
         self.masks_position = fleet.log.end();
@@ -68,11 +69,11 @@ impl ClassIndex {
         self.bounds_position = fleet.log.end();
     }
 
-    /// As [`Self::reset`], for a one-off request: the mask of eligible hosts is not narrowed, as only later requests
-    /// of the class would benefit from that.
+    /// As [`Self::reset`], for a one-off request: ineligible hosts are not removed from the mask of eligible hosts, as
+    /// only later requests of the class would benefit from that.
     pub fn reset_for_one_off(&mut self, terms: &[Term], block_count: usize, fleet: &Fleet<'_>) {
         self.reset(terms, block_count, fleet);
-        self.masks.narrows_eligible = false;
+        self.masks.removes_ineligible = false;
     }
 
     /// Updates the masks from the change log. Returns false if that is impossible, because the log
@@ -121,6 +122,7 @@ impl ClassIndex {
         let table = scores.table(&scales, block_count, fleet);
         self.raise_bounds(table, is_monotone, fleet);
         let mut ranked = Vec::with_capacity(count.min(block_count * BLOCK_HOSTS));
+        // A block has two upper bounds, and either may be the smaller one: see `BlockSearch::start`.
         search.start(&self.bounds, table.maxima());
         while ranked.len() < count
             && let Some((block, bound)) = search.next(&mut self.bounds, table.maxima())
@@ -136,7 +138,7 @@ impl ClassIndex {
                 if finished == 0 {
                     self.bounds.lower(block, best_score);
                 }
-                search.set(block, best_score);
+                search.set_bound(block, best_score);
                 continue;
             }
             // Of the block, only the best host is tested: it is most likely feasible, and then the other
@@ -155,12 +157,12 @@ impl ClassIndex {
                     score: best_score,
                 });
             } else {
-                // Other hosts of the block are most likely excluded for the same reason, so the
-                // whole block is tested.
+                // Other hosts of the block are most likely excluded for the same reason, so the masks of the whole
+                // block are tested. A host that remains possible still needs its own tests when it is the best.
                 finished_now |= remaining & !feasibility_cache.possible_for_request(block);
             }
             search.finish(block, finished_now);
-            search.set(
+            search.set_bound(
                 block,
                 block::masked_max(block_scores, remaining & !finished_now),
             );
@@ -205,8 +207,10 @@ impl ClassIndex {
 
     /// Adjusts the bounds of scores to other scales, so that they remain upper bounds.
     ///
-    /// If the factor of a term grows, no score in a block grows by more than a host at the block's
-    /// extreme would gain; if the factor shrinks, no score grows.
+    /// A term contributes `factor * (raw - low)` to a score, and no feasible host has a raw value below `low`. So if
+    /// the factor grows by `growth`, a score grows by at most `growth` times the distance between `low` and the highest
+    /// raw value of the block. If the factor shrinks, no score grows. This holds only if `low` stays the same. If it
+    /// changes, all bounds become infinite.
     fn rescale_bounds(&mut self, scores: &ScoreCache, scales: &PerTerm<Scale>) {
         if self.scales == *scales {
             return;
@@ -229,8 +233,9 @@ impl ClassIndex {
                     }
                 }
             }
-            // The contribution of a term to a feasible host's score is at most the multiplier, so
-            // the slack exceeds any rounding difference from another order of additions.
+            // A bound is added up in another order than the scores, so that it may be rounded to less than a score. A
+            // term contributes at most its multiplier to the score of a feasible host, so the slack exceeds the
+            // difference.
             for bound in bounds {
                 *bound += rounding_slack;
             }
@@ -246,7 +251,7 @@ impl ClassIndex {
         search: &mut BlockSearch,
     ) -> PerTerm<Scale> {
         let mut scales = PerTerm::new();
-        // `range_ends` has the ends that the terms do not declare, in the order in which the loop below needs them.
+        // `range_ends` has the ends that are not declared, in the order in which the loop below needs them.
         let mut range_ends = self.range_ends.iter_mut();
         let mut declared_or_found = |declared: Option<f64>| match declared {
             Some(declared) => declared,

@@ -13,7 +13,7 @@ pub(super) struct ClassMasks {
     pub(super) feasible: Vec<u64>,
     /// Whether hosts that are not eligible are removed from `eligible`, whenever a block turns out to have infeasible
     /// hosts. Their removal is not worth its cost for a one-off request.
-    pub(super) narrows_eligible: bool,
+    pub(super) removes_ineligible: bool,
 }
 
 impl ClassMasks {
@@ -27,7 +27,7 @@ impl ClassMasks {
         let feasible = &mut self.feasible[block];
         if *feasible & !possible != 0 {
             *feasible &= possible;
-            if self.narrows_eligible {
+            if self.removes_ineligible {
                 self.eligible[block] = feasibility_cache.eligible(block);
             }
         }

@@ -107,7 +107,7 @@ impl RangeSearch<'_> {
                 // lower them.
                 let class_bound = end.side.extreme(term, values, self.masks.feasible[block]);
                 end.bounds.lower(block, class_bound);
-                search.set(block, outwardness);
+                search.set_bound(block, outwardness);
                 continue;
             }
             let bit = end
