@@ -24,7 +24,7 @@ use crate::placement::{self, PlacementError, PlacementWriter};
 mod build_span;
 mod connection;
 mod inventory;
-mod reconcile;
+mod listed_guests;
 mod runner;
 mod work;
 
@@ -120,8 +120,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts an agent: lists hosts and guests, removes incomplete guests, then connects to the
-    /// cell and writes to placement until it is stopped.
+    /// Starts an agent: lists hosts and guests, removes guests that were not built or removed to the end, then connects
+    /// to the cell and writes to placement until it is stopped.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl Agent {
             Some(file) => GuestLog::open(file, options.is_guest_log_durable)?,
             None => GuestLog::in_memory(),
         };
-        reconcile::reconcile(&mut guest_log, &hosts, &*driver).await?;
+        listed_guests::correct_guest_log(&mut guest_log, &hosts, &*driver).await?;
         guest_log.write()?;
         let placement = options.placement.as_ref();
         let placement = placement.map(PlacementWriter::new).transpose()?;

@@ -133,13 +133,13 @@ impl PlacementWriter {
     /// Writes the trees of hosts. Those with a generation conflict are tried again, [`ATTEMPTS_MAX`] times in all.
     async fn write_trees(&self, hosts: &[Arc<HostDescription>], report: &mut WriteReport) {
         let mut remaining: Vec<Arc<HostDescription>> = hosts.to_vec();
-        let is_next_new = Arc::new(AtomicBool::new(false));
+        let was_last_host_missing = Arc::new(AtomicBool::new(false));
         for _ in 0..ATTEMPTS_MAX {
             let writes = std::mem::take(&mut remaining).into_iter().map(|host| {
                 let client = Arc::clone(&self.client);
-                let is_next_new = Arc::clone(&is_next_new);
+                let was_last_host_missing = Arc::clone(&was_last_host_missing);
                 async move {
-                    let result = tree::write(&client, &host, &is_next_new).await;
+                    let result = tree::write(&client, &host, &was_last_host_missing).await;
                     (host, result)
                 }
             });

@@ -21,18 +21,20 @@ fn capabilities(options: &ComputeOptions) -> Value {
     json!({
         "release": env!("CARGO_PKG_VERSION"),
         "actions": actions::OFFERED,
-        // Actions that a client can follow to their end, in the history of the server, where they leave a record.
+        // Actions that appear among the server's instance actions, so that a client can see there when they end.
         "followed_actions": actions::RECORDED,
         "server_group_policies": server_groups::POLICIES,
         "topology_rules": true,
+        // Whether servers are created from control's own images, and from no others.
         "own_images": options.serves_images,
-        // Whether a server can ask for networks. Control serves the Network API only in installations that have no
-        // networks. In all others the drivers may have networks.
+        // Whether a server can ask for networks. If control serves the Network API, it does so only to answer that
+        // there are no networks, and a server cannot ask for one. If not, the drivers may provide networks.
         "networks": !options.serves_networks,
         "limits": {
             "server_body_bytes": limits.server_body_bytes_max,
             "body_bytes": limits.body_bytes_max,
             "hint_bytes": limits.hint_bytes_max,
+            // Of a query string.
             "parameters": limits.parameters_max,
             // Of a page of a list.
             "page_bytes": limits.page_bytes_max,

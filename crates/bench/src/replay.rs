@@ -106,15 +106,15 @@ pub(crate) struct Replay {
     page: Option<SocketAddr>,
 }
 
-/// The interval of samples of the installation's usage.
-const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
-/// The interval of the first samples, which then grows, so that the chart of a short run has enough
-/// points.
-const SAMPLE_INTERVAL_MIN: Duration = Duration::from_millis(20);
+/// The longest interval between two samples of the installation's usage.
+const SAMPLE_INTERVAL_MAX: Duration = Duration::from_millis(500);
+/// The interval between the first two samples. It is short, so that the chart of a short run has enough points, and
+/// grows from one sample to the next, so that a long run does not have too many.
+const SAMPLE_INTERVAL_FIRST: Duration = Duration::from_millis(20);
 
 impl Replay {
-    /// Runs the replay; returns whether every task ended active or was refused with a reason, and the user did not stop
-    /// it.
+    /// Runs the replay; returns whether every server became active or was refused with a reason, and the user did not
+    /// stop the run.
     ///
     /// # Errors
     ///
@@ -283,13 +283,13 @@ async fn run_sampled(
     let running = Arc::clone(replay_run);
     samples.push(sample(replay_run, &mut project).await);
     let mut run = tokio::spawn(async move { running.run().await });
-    let mut interval = SAMPLE_INTERVAL_MIN;
+    let mut interval = SAMPLE_INTERVAL_FIRST;
     loop {
         let is_over = tokio::select! {
             _ = &mut run => true,
             () = tokio::time::sleep(interval) => false,
         };
-        interval = (interval * 11 / 10).min(SAMPLE_INTERVAL);
+        interval = (interval * 11 / 10).min(SAMPLE_INTERVAL_MAX);
         let sample = sample(replay_run, &mut project).await;
         let shares = totals.iter().map(|(class, total)| {
             let used = sample.used.get(class).copied().unwrap_or(0);
@@ -308,7 +308,8 @@ async fn run_sampled(
     }
 }
 
-/// Takes a sample of the installation. `project` is set as soon as a server is there that shows its project.
+/// Takes a sample of the installation. `project` is the project of the run, whose usages are read. While it is not
+/// known, the first server that can be shown tells it.
 async fn sample(replay_run: &ReplayRun, project: &mut Option<String>) -> Sample {
     let counts = replay_run.task_progress.counts();
     let at_s = replay_run.start.elapsed().as_secs_f64();

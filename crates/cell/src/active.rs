@@ -9,19 +9,19 @@ use tokio::sync::watch;
 
 use crate::claim_queue::ClaimQueue;
 use crate::read_model::ReadModel;
-use crate::shared::{Parts, Shared, now};
+use crate::shared::{CellParts, LeaderState, now};
 use crate::{claim_requests, outbox, secrets, timers};
 
 /// A running cell, which only the replica that leads has. Dropping it stops its tasks.
 pub(crate) struct ActiveCell {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<LeaderState>,
     tasks: Tasks,
 }
 
 impl ActiveCell {
     /// Starts the tasks of the cell. They need nothing but the journaled state: agents connect again and report their
     /// hosts' soft state, and messages and orders without an answer are sent again.
-    pub(crate) async fn start(parts: &Parts) -> Result<Self, FollowError> {
+    pub(crate) async fn start(parts: &CellParts) -> Result<Self, FollowError> {
         // The read model may be made from a newer state than the entry with which the follower begins. The changes
         // between the two are applied to the read model a second time, which has no effect.
         let follower = parts.engine.follow(parts.engine.durable_sequence())?;
@@ -30,7 +30,7 @@ impl ActiveCell {
         read_model
             .follower_queues
             .set_queue_max(parts.options.follower_queue.max(1));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LeaderState {
             options: Arc::clone(&parts.options),
             engine: parts.engine.clone(),
             placement: Arc::clone(&parts.placement),

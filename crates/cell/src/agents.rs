@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::counters::add_to;
 use crate::read_model::{Route, SessionCheck};
-use crate::shared::{Shared, now};
+use crate::shared::{LeaderState, now};
 
 /// The most messages that are handled under one lock.
 const MESSAGES_AT_ONCE: usize = 128;
@@ -23,7 +23,7 @@ const NAME_BYTES_MAX: usize = 255;
 const START_RETRY: Duration = Duration::from_millis(500);
 
 /// Opens a connection, and serves it until it ends.
-pub(crate) fn connect(shared: &Arc<Shared>) -> AgentConnection {
+pub(crate) fn connect(shared: &Arc<LeaderState>) -> AgentConnection {
     let (to_cell, from_agent) = mpsc::channel(shared.options.cell_queue.max(1));
     let (to_agent, from_cell) = mpsc::channel(shared.options.agent_queue.max(1));
     let number = shared
@@ -42,7 +42,7 @@ pub(crate) fn connect(shared: &Arc<Shared>) -> AgentConnection {
 
 /// The cell's end of one agent's connection, which may carry many hosts.
 struct Connection {
-    shared: Arc<Shared>,
+    shared: Arc<LeaderState>,
     /// The number of the connection, unique since the start of the cell.
     number: u64,
     to_agent: mpsc::Sender<ToAgent>,
@@ -221,7 +221,7 @@ fn event_of(message: ToCell) -> Option<Event> {
 }
 
 /// Makes the agent of a host begin a new session.
-pub(crate) fn restart_session(shared: &Shared, host: HostId) -> Reply {
+pub(crate) fn restart_session(shared: &LeaderState, host: HostId) -> Reply {
     let route = {
         let read_model = shared.read_model.lock();
         let found = read_model.find_host(host);
@@ -243,7 +243,7 @@ pub(crate) fn restart_session(shared: &Shared, host: HostId) -> Reply {
 struct PendingSessions {
     /// By host, the number of the session that is not decided yet.
     undecided: BTreeMap<HostId, u64>,
-    shared: Arc<Shared>,
+    shared: Arc<LeaderState>,
     connection: u64,
     to_agent: mpsc::Sender<ToAgent>,
 }
@@ -305,7 +305,7 @@ async fn submit_starts(mut pending: PendingSessions, mut starts: Vec<SessionStar
         if failed.is_empty() {
             return;
         }
-        add_to(&shared.counts.repeated, failed.len());
+        add_to(&shared.counts.effects_repeated, failed.len());
         starts = failed;
         tokio::select! {
             () = tokio::time::sleep(START_RETRY) => {}
@@ -315,7 +315,7 @@ async fn submit_starts(mut pending: PendingSessions, mut starts: Vec<SessionStar
 }
 
 /// Whether a session is still the host's present one.
-fn is_current(shared: &Shared, connection: u64, start: &SessionStart) -> bool {
+fn is_current(shared: &LeaderState, connection: u64, start: &SessionStart) -> bool {
     let read_model = shared.read_model.lock();
     let host = read_model.find_host(start.host);
     let route = host.and_then(|host| host.route.as_ref());

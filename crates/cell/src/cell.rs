@@ -22,7 +22,7 @@ use crate::leadership::{self, Current, Unconfirmed};
 use crate::machine::CellMachine;
 use crate::metrics::{self, CellMetrics};
 use crate::options::Options;
-use crate::shared::{self, Parts, Shared};
+use crate::shared::{self, CellParts, LeaderState};
 use crate::{agents, follow, secrets};
 
 /// The most events that wait in the channel to a follower, in addition to those in the follower's queue of the read
@@ -31,7 +31,7 @@ const CHANNEL_EVENTS: usize = 512;
 
 /// A running cell, or one of several replicas of it. Dropping it ends it; see [`Cell::shutdown`].
 pub struct Cell {
-    parts: Parts,
+    parts: CellParts,
     current: Current,
     /// True once the cell is shutting down.
     stop: watch::Sender<bool>,
@@ -117,7 +117,7 @@ impl Cell {
         options: Options,
         placement: Arc<dyn PlacementLink>,
     ) -> Result<Arc<Self>, OpenError> {
-        let parts = Parts {
+        let parts = CellParts {
             options: Arc::new(options),
             engine,
             placement,
@@ -179,7 +179,7 @@ impl Cell {
     }
 
     /// The data of the running cell, if this replica works as the cell.
-    fn leading(&self) -> Result<Arc<Shared>, LinkError> {
+    fn leading(&self) -> Result<Arc<LeaderState>, LinkError> {
         if *self.stop.borrow() {
             return Err(LinkError::Unreachable {
                 peer: self.peer(),
@@ -192,7 +192,7 @@ impl Cell {
 
     /// As [`Cell::leading`], but first makes sure that no other replica works as the cell, so that later reads are not
     /// stale.
-    async fn confirmed(&self) -> Result<Arc<Shared>, LinkError> {
+    async fn confirmed(&self) -> Result<Arc<LeaderState>, LinkError> {
         let shared = self.leading()?;
         match leadership::confirm(&self.parts).await {
             Ok(()) => Ok(shared),
@@ -214,7 +214,7 @@ impl Cell {
     }
 }
 
-async fn submit(shared: &Shared, events: Vec<Event>) -> Result<Vec<Reply>, LinkError> {
+async fn submit(shared: &LeaderState, events: Vec<Event>) -> Result<Vec<Reply>, LinkError> {
     let submitted: Vec<_> = events
         .into_iter()
         .map(|event| shared.submit(event))

@@ -10,21 +10,21 @@ use placewright_tasks::{ContainedWork, contain_panic};
 use tokio::task::JoinSet;
 
 use crate::counters::add_to;
-use crate::shared::Shared;
+use crate::shared::LeaderState;
 
 /// The wait after the first failure; it is doubled up to a limit in the options.
 const BACK_OFF_MIN: Duration = Duration::from_millis(100);
 
 /// The requests of one call. However the call ends, even by a panic, the unanswered ones are queued again.
 struct InFlightRequests {
-    shared: Arc<Shared>,
+    shared: Arc<LeaderState>,
     /// The instance and the number of each request.
     numbers: Vec<(InstanceId, u64)>,
     unanswered: Vec<ClaimRequest>,
 }
 
 impl InFlightRequests {
-    fn new(shared: &Arc<Shared>, claim_requests: Vec<ClaimRequest>) -> Self {
+    fn new(shared: &Arc<LeaderState>, claim_requests: Vec<ClaimRequest>) -> Self {
         Self {
             shared: Arc::clone(shared),
             numbers: claim_requests
@@ -45,7 +45,7 @@ impl Drop for InFlightRequests {
 }
 
 /// Sends requests until the cell ends.
-pub(crate) async fn run(shared: Arc<Shared>) {
+pub(crate) async fn run(shared: Arc<LeaderState>) {
     let mut calls = JoinSet::new();
     let mut back_off = BACK_OFF_MIN;
     loop {
@@ -121,7 +121,11 @@ async fn call(mut in_flight: InFlightRequests) -> bool {
     false
 }
 
-fn handle_responses(shared: &Shared, numbers: &[(InstanceId, u64)], responses: Vec<ClaimResponse>) {
+fn handle_responses(
+    shared: &LeaderState,
+    numbers: &[(InstanceId, u64)],
+    responses: Vec<ClaimResponse>,
+) {
     for ((instance, number), response) in numbers.iter().zip(responses) {
         shared.submit_and_forget(Event::ClaimAnswered {
             instance: *instance,

@@ -10,7 +10,7 @@ pub(crate) struct Counters {
     pub(crate) orders_dropped: AtomicU64,
     pub(crate) claim_requests: AtomicU64,
     pub(crate) claim_requests_failed: AtomicU64,
-    pub(crate) repeated: AtomicU64,
+    pub(crate) effects_repeated: AtomicU64,
     pub(crate) followers_cut_off: AtomicU64,
 }
 

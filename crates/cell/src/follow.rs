@@ -7,7 +7,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc};
 
 use crate::counters::add_to;
-use crate::shared::Shared;
+use crate::shared::LeaderState;
 
 /// The most events that are taken under one lock.
 const EVENTS_AT_ONCE: usize = 256;
@@ -15,7 +15,7 @@ const EVENTS_AT_ONCE: usize = 256;
 /// The registration of a follower by its number. However sending ends, even by a panic, the follower's queue is
 /// removed.
 pub(crate) struct Subscription {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<LeaderState>,
     pub(crate) follower: u64,
 }
 
@@ -44,7 +44,7 @@ pub(crate) async fn send_stream(
 }
 
 async fn send_events(
-    shared: &Shared,
+    shared: &LeaderState,
     follower: u64,
     wake: &Notify,
     to_follower: &mpsc::Sender<CellEvent>,

@@ -17,13 +17,13 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::active::ActiveCell;
-use crate::shared::{Parts, Shared};
+use crate::shared::{CellParts, LeaderState};
 
 /// The pause before another attempt to start.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// The data of the running cell, for the calls that it serves; `None` while this replica stands by.
-pub(crate) type Current = Arc<RwLock<Option<Arc<Shared>>>>;
+pub(crate) type Current = Arc<RwLock<Option<Arc<LeaderState>>>>;
 
 /// Why it is not certain that a replica leads.
 pub(crate) enum Unconfirmed {
@@ -35,7 +35,7 @@ pub(crate) enum Unconfirmed {
 
 /// Finds out whether this replica leads. If it does, it has then applied every change that any replica appended before
 /// the call. A cell that has no replicas always leads.
-pub(crate) async fn confirm(parts: &Parts) -> Result<(), Unconfirmed> {
+pub(crate) async fn confirm(parts: &CellParts) -> Result<(), Unconfirmed> {
     let engine = &parts.engine;
     let Some(leadership) = engine.replica().leadership() else {
         return Ok(());
@@ -59,7 +59,7 @@ pub(crate) async fn confirm(parts: &Parts) -> Result<(), Unconfirmed> {
 }
 
 /// Works as the cell whenever this replica leads, until the cell is stopped.
-pub(crate) async fn run(parts: Parts, current: Current, mut stop: watch::Receiver<bool>) {
+pub(crate) async fn run(parts: CellParts, current: Current, mut stop: watch::Receiver<bool>) {
     let Some(mut leadership) = parts.engine.replica().leadership() else {
         return;
     };
@@ -93,7 +93,10 @@ pub(crate) async fn run_alone(
 }
 
 /// Waits until this replica leads, and starts to work as the cell. Also returns the epoch.
-async fn start(parts: &Parts, leadership: &mut watch::Receiver<Leadership>) -> (ActiveCell, u64) {
+async fn start(
+    parts: &CellParts,
+    leadership: &mut watch::Receiver<Leadership>,
+) -> (ActiveCell, u64) {
     loop {
         // The engine holds the sender of this channel and outlives this task, so the channel is open.
         let epoch = leadership.wait_for(|leadership| leadership.is_own).await;
@@ -110,7 +113,7 @@ async fn start(parts: &Parts, leadership: &mut watch::Receiver<Leadership>) -> (
 
 /// Waits until this replica does not lead any more, or cannot be sure that it does; returns the reason as text.
 async fn until_lost(
-    parts: &Parts,
+    parts: &CellParts,
     leadership: &mut watch::Receiver<Leadership>,
     epoch: u64,
 ) -> &'static str {
@@ -122,7 +125,7 @@ async fn until_lost(
 }
 
 /// Waits until no confirmation has succeeded for the whole time-out.
-async fn until_unconfirmed(parts: &Parts) {
+async fn until_unconfirmed(parts: &CellParts) {
     let timeout = parts.options.confirmation_timeout;
     let mut confirmed_at = Instant::now();
     loop {

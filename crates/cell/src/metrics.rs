@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::shared::{Parts, Shared};
+use crate::shared::{CellParts, LeaderState};
 
 /// Counters since the cell's start, and present sizes, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,8 +24,9 @@ pub struct CellMetrics {
     pub claim_requests: u64,
     /// Claim requests that placement did not answer; they are repeated.
     pub claim_requests_failed: u64,
-    /// Effects that were repeated because there was no answer, and session starts that were submitted again.
-    pub repeated: u64,
+    /// Effects that were carried out again because no answer had ended them. Starts of sessions that were submitted to
+    /// the engine again, because the store had failed, are counted here, too.
+    pub effects_repeated: u64,
     /// The present number of followers.
     pub followers: u64,
     /// Followers that were disconnected because they received nothing for too long.
@@ -36,9 +37,9 @@ pub struct CellMetrics {
     pub leading: u64,
 }
 
-/// Collects the metrics of a cell. `leading` is what exists only while this process leads; `None` for a standby, whose
-/// numbers of instances and hosts are read from its engine.
-pub(crate) fn metrics(parts: &Parts, leading: Option<&Shared>) -> CellMetrics {
+/// Collects the metrics of a cell. `leader_state` is the data that exists only while this process leads. It is `None`
+/// for a standby, whose numbers of instances and hosts are read from its engine.
+pub(crate) fn metrics(parts: &CellParts, leader_state: Option<&LeaderState>) -> CellMetrics {
     let counts = &parts.counts;
     let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let metrics = CellMetrics {
@@ -47,14 +48,14 @@ pub(crate) fn metrics(parts: &Parts, leading: Option<&Shared>) -> CellMetrics {
         orders_dropped: value(&counts.orders_dropped),
         claim_requests: value(&counts.claim_requests),
         claim_requests_failed: value(&counts.claim_requests_failed),
-        repeated: value(&counts.repeated),
+        effects_repeated: value(&counts.effects_repeated),
         followers_cut_off: value(&counts.followers_cut_off),
         queued: parts.engine.queued() as u64,
-        leading: u64::from(leading.is_some()),
+        leading: u64::from(leader_state.is_some()),
         ..CellMetrics::default()
     };
-    if let Some(shared) = leading {
-        let read_model = shared.read_model.lock();
+    if let Some(leader_state) = leader_state {
+        let read_model = leader_state.read_model.lock();
         return CellMetrics {
             instances: read_model.instance_count() as u64,
             hosts: read_model.hosts_in_cell() as u64,

@@ -12,13 +12,13 @@ use crate::counters::add_to;
 use crate::machine::CellMachine;
 use crate::read_model::ReadModel;
 use crate::secrets;
-use crate::shared::{Shared, now};
+use crate::shared::{LeaderState, now};
 
 /// The most journal entries that are handled under one lock of the state.
 const ENTRIES_AT_ONCE: usize = 128;
 
 /// Follows the durable changes until the cell ends.
-pub(crate) async fn run(shared: Arc<Shared>, mut follower: Follower<CellMachine>) {
+pub(crate) async fn run(shared: Arc<LeaderState>, mut follower: Follower<CellMachine>) {
     loop {
         let next = tokio::select! {
             next = follower.next_entries() => next,
@@ -35,7 +35,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut follower: Follower<CellMachine>
     }
 }
 
-async fn process(shared: &Shared, entries: &Entries) {
+async fn process(shared: &LeaderState, entries: &Entries) {
     let mut decoded = Vec::new();
     for (sequence, record) in entries.iter() {
         match CellMachine::decode(record) {
@@ -79,7 +79,7 @@ fn effects_of(machine: &CellMachine, entries: &[Vec<Change>]) -> Vec<Effect> {
 
 /// Passes orders to the connections of agents and claim requests to their queue. It never waits: orders
 /// that a connection does not accept are repeated later.
-pub(crate) fn carry_out(shared: &Shared, effects: Vec<Effect>) {
+pub(crate) fn carry_out(shared: &LeaderState, effects: Vec<Effect>) {
     if effects.is_empty() {
         return;
     }
@@ -138,7 +138,7 @@ pub(crate) fn carry_out(shared: &Shared, effects: Vec<Effect>) {
 /// Recovers after changes were missed: loads the read model from the state and follows again. The orders and claim
 /// requests that the missed changes call for are left to the timer that repeats unanswered messages (`timers.rs`).
 /// Returns `None` once the cell has stopped.
-async fn follow_again(shared: &Shared, error: &FollowError) -> Option<Follower<CellMachine>> {
+async fn follow_again(shared: &LeaderState, error: &FollowError) -> Option<Follower<CellMachine>> {
     tracing::warn!(%error, "changes were missed; everything is taken from the state");
     loop {
         let follower = shared.engine.follow(shared.engine.durable_sequence());

@@ -10,7 +10,7 @@ use placewright_conductor::{HostId, InstanceId, Message, Spec};
 use placewright_link::LinkError;
 use placewright_secrets::{OpenError, SecretCounts};
 
-use crate::shared::{Shared, peer};
+use crate::shared::{LeaderState, peer};
 
 /// The interval at which the key file is checked for changes.
 const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(2);
@@ -22,7 +22,7 @@ const FULL_PASS_INTERVAL: Duration = Duration::from_secs(60);
 const INSTANCES_AT_ONCE: usize = 1024;
 
 /// Seals the secrets of a message from control, which sends them in the clear.
-pub(crate) fn seal_message(shared: &Shared, message: &mut Message) -> Result<(), LinkError> {
+pub(crate) fn seal_message(shared: &LeaderState, message: &mut Message) -> Result<(), LinkError> {
     let instance = message.instance();
     let spec = match message {
         Message::Create(create) => Some(&mut create.spec),
@@ -37,7 +37,7 @@ pub(crate) fn seal_message(shared: &Shared, message: &mut Message) -> Result<(),
 
 /// Seals the secrets of a specification from control.
 pub(crate) fn seal_spec(
-    shared: &Shared,
+    shared: &LeaderState,
     instance: InstanceId,
     spec: &mut Spec,
 ) -> Result<(), LinkError> {
@@ -54,7 +54,7 @@ pub(crate) fn seal_spec(
 /// Opens the secrets of orders whose steps build a guest, and removes secrets from all other orders.
 /// Orders whose secrets cannot be opened are left out, and added to the count `dropped`.
 pub(crate) fn open_for_agents(
-    shared: &Shared,
+    shared: &LeaderState,
     effects: Vec<Effect>,
     dropped: &mut usize,
 ) -> Vec<Effect> {
@@ -84,7 +84,7 @@ pub(crate) fn open_for_agents(
     opened
 }
 
-fn open(shared: &Shared, order: &mut Order) -> Result<(), OpenError> {
+fn open(shared: &LeaderState, order: &mut Order) -> Result<(), OpenError> {
     if matches!(order.step, Step::Arrive | Step::Rebuild) {
         return shared
             .options
@@ -99,7 +99,7 @@ fn open(shared: &Shared, order: &mut Order) -> Result<(), OpenError> {
 /// order is repeated until the deadline of its step. With any other reason the step fails at once,
 /// and is not tried on another host.
 fn handle_unopened(
-    shared: &Shared,
+    shared: &LeaderState,
     (host, session): (HostId, u64),
     order: &Order,
     why: &OpenError,
@@ -123,7 +123,7 @@ fn handle_unopened(
 
 /// Keeps all secrets sealed with the current key, until the cell ends. The first pass also seals the
 /// secrets that an earlier release left in the clear in the bodies of specifications.
-pub(crate) async fn keep_sealed(shared: Arc<Shared>) {
+pub(crate) async fn keep_sealed(shared: Arc<LeaderState>) {
     let mut last_pass = Instant::now();
     let (mut is_pass_due, mut with_bodies) = (true, true);
     loop {
@@ -154,7 +154,7 @@ pub(crate) async fn keep_sealed(shared: Arc<Shared>) {
 
 /// Seals all secrets that are not sealed with the current key, and those in bodies if `with_bodies`.
 /// Returns the number of specifications that were replaced.
-async fn reseal_all(shared: &Shared, with_bodies: bool) -> usize {
+async fn reseal_all(shared: &LeaderState, with_bodies: bool) -> usize {
     let sealer = &shared.options.sealer;
     let mut counts = SecretCounts::default();
     let mut after = None;

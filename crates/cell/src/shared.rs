@@ -21,7 +21,7 @@ use crate::retry_schedule::micros;
 
 /// The parts that a cell has during its whole life, whether it leads or stands by.
 #[derive(Clone)]
-pub(crate) struct Parts {
+pub(crate) struct CellParts {
     pub(crate) options: Arc<Options>,
     pub(crate) engine: Engine<CellMachine>,
     pub(crate) placement: Arc<dyn PlacementLink>,
@@ -29,7 +29,7 @@ pub(crate) struct Parts {
 }
 
 /// The data that the tasks of a cell share while the cell leads. It is made anew each time the replica begins to lead.
-pub(crate) struct Shared {
+pub(crate) struct LeaderState {
     pub(crate) options: Arc<Options>,
     pub(crate) engine: Engine<CellMachine>,
     pub(crate) placement: Arc<dyn PlacementLink>,
@@ -47,7 +47,7 @@ pub(crate) fn now() -> Timestamp {
     Timestamp(since.map_or(0, micros))
 }
 
-impl Shared {
+impl LeaderState {
     /// Submits an event. The future returns the decision once it is durable; dropping the future does
     /// not withdraw the event.
     pub(crate) fn submit(

@@ -10,7 +10,7 @@ use tokio::time::MissedTickBehavior;
 use crate::counters::add_to;
 use crate::outbox::carry_out;
 use crate::retry_schedule::{RetrySchedule, micros};
-use crate::shared::{Shared, now};
+use crate::shared::{LeaderState, now};
 
 /// The number of ticks, one a second, between two removals of old tombstones.
 const FORGET_TICKS: u64 = 3600;
@@ -23,7 +23,7 @@ const FULL_REPORT_RETRY: Duration = Duration::from_secs(5);
 
 /// Every second: advances the state machine's time, marks silent hosts down, and sends heartbeats
 /// to followers.
-pub(crate) async fn tick(shared: Arc<Shared>) {
+pub(crate) async fn tick(shared: Arc<LeaderState>) {
     let mut interval = tokio::time::interval(Duration::from_secs(1));
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last_tick = Instant::now();
@@ -61,7 +61,7 @@ pub(crate) async fn tick(shared: Arc<Shared>) {
 }
 
 /// Marks hosts down that were silent for too long. Silence before `counts_from` is ignored.
-fn mark_silent_hosts_down(shared: &Shared, counts_from: Instant) {
+fn mark_silent_hosts_down(shared: &LeaderState, counts_from: Instant) {
     let mut silent = Vec::new();
     {
         let read_model = shared.read_model.lock();
@@ -79,7 +79,7 @@ fn mark_silent_hosts_down(shared: &Shared, counts_from: Instant) {
 }
 
 /// Repeats the effects of the state that no answer has ended, for a part of the state at a time.
-pub(crate) async fn resend_unanswered(shared: Arc<Shared>) {
+pub(crate) async fn resend_unanswered(shared: Arc<LeaderState>) {
     let schedule = RetrySchedule::new(shared.options.resend_after, shared.options.resend_max);
     let mut interval = tokio::time::interval(SCAN_INTERVAL);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -101,7 +101,7 @@ pub(crate) async fn resend_unanswered(shared: Arc<Shared>) {
             .read(|machine| machine.state.effects_from(position, ROWS_AT_ONCE, is_due))
             .await;
         if last_round_at.is_some() {
-            add_to(&shared.counts.repeated, effects.len());
+            add_to(&shared.counts.effects_repeated, effects.len());
         }
         carry_out(&shared, effects);
         position = next.unwrap_or_default();

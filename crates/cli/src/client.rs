@@ -43,7 +43,7 @@ impl Client {
     ///
     /// The reason why there is no response, or why the response is no success.
     pub(crate) fn get(&self, path_and_query: &str) -> anyhow::Result<Value> {
-        self.send_and_wait(reqwest::Method::GET, &self.url_of(path_and_query), None)
+        self.send_with_placement_version(reqwest::Method::GET, &self.url_of(path_and_query), None)
     }
 
     /// Reads the JSON at a path of another server than the one that the arguments select.
@@ -53,7 +53,7 @@ impl Client {
     /// As [`Self::get`].
     pub(crate) fn get_from(&self, url: &str, path: &str) -> anyhow::Result<Value> {
         let url = format!("{}{path}", url.trim_end_matches('/'));
-        self.send_and_wait(reqwest::Method::GET, &url, None)
+        self.send_with_placement_version(reqwest::Method::GET, &url, None)
     }
 
     /// Reads the JSON at a path of the compute API, in the newest microversion that commands need.
@@ -64,7 +64,7 @@ impl Client {
     pub(crate) fn get_from_compute(&self, url: &str, path: &str) -> anyhow::Result<Value> {
         let url = format!("{}/v2.1{path}", url.trim_end_matches('/'));
         let version = COMPUTE_VERSION.to_owned();
-        self.send_versioned(reqwest::Method::GET, &url, None, version)
+        self.send_with_version(reqwest::Method::GET, &url, None, version)
     }
 
     /// Sends a POST without a body, and returns the JSON of the response.
@@ -73,7 +73,7 @@ impl Client {
     ///
     /// As [`Self::get`].
     pub(crate) fn post(&self, path_and_query: &str) -> anyhow::Result<Value> {
-        self.send_and_wait(reqwest::Method::POST, &self.url_of(path_and_query), None)
+        self.send_with_placement_version(reqwest::Method::POST, &self.url_of(path_and_query), None)
     }
 
     /// Sends a POST with a body to any server, and returns the JSON of the response.
@@ -82,24 +82,27 @@ impl Client {
     ///
     /// As [`Self::get`].
     pub(crate) fn post_json(&self, url: &str, body: &Value) -> anyhow::Result<Value> {
-        self.send_and_wait(reqwest::Method::POST, url, Some(body))
+        self.send_with_placement_version(reqwest::Method::POST, url, Some(body))
     }
 
     fn url_of(&self, path_and_query: &str) -> String {
         format!("{}{path_and_query}", self.url.trim_end_matches('/'))
     }
 
-    fn send_and_wait(
+    /// Sends a request in the microversion of the Placement API that the arguments select, and waits for the JSON of
+    /// the response.
+    fn send_with_placement_version(
         &self,
         method: reqwest::Method,
         url: &str,
         body: Option<&Value>,
     ) -> anyhow::Result<Value> {
         let version = format!("placement {}", self.microversion);
-        self.send_versioned(method, url, body, version)
+        self.send_with_version(method, url, body, version)
     }
 
-    fn send_versioned(
+    /// Sends a request with `version` in its header `OpenStack-API-Version`, and waits for the JSON of the response.
+    fn send_with_version(
         &self,
         method: reqwest::Method,
         url: &str,
@@ -173,9 +176,11 @@ fn error_reason(body: &Value) -> Option<&str> {
         .or_else(|| body.get("message"))
         .or_else(|| first?.get("message"))?
         .as_str()?;
-    // Before the reason, the Placement API writes the phrase that all errors of its status share.
+    // The Placement API writes the phrase that all errors of a status share, an empty line, and then the reason.
     let reason = text.rsplit_once("\n\n").map_or(text, |(_, reason)| reason);
-    // The reason is empty if the phrase says everything, as that of 401 does. HTML of line breaks follows the phrase.
+    // In a 401 of the Placement API the tags `<br /><br />` are in place of the empty line, and empty lines follow the
+    // reason, so that nothing is left after the last of them. Then the reason is what follows the tags. If nothing
+    // follows them either, the phrase says everything.
     Some(match reason.trim() {
         "" => {
             let (phrase, detail) = text.split_once("<br /><br />").unwrap_or((text, ""));

@@ -40,10 +40,10 @@ impl PlacementMetrics {
     }
 
     /// Counts the result of a claim: how many instances got a host (`claimed`), how many hosts the claim tried before
-    /// and found full (`missed`), and for how many instances all named hosts were full (`lost`).
-    pub(crate) fn count_claim(&self, claimed: usize, missed: usize, lost: usize) {
+    /// and found full (`fallen`), and for how many instances all named hosts were full (`lost`).
+    pub(crate) fn count_claim(&self, claimed: usize, fallen: usize, lost: usize) {
         self.add("claimed", claimed);
-        self.conflicts.inc_by((missed + lost) as u64);
+        self.conflicts.inc_by((fallen + lost) as u64);
     }
 
     /// Counts builds or moves that fail because there is no host for them.

@@ -297,7 +297,7 @@ impl Planner {
             excluded_cells: &closed,
             avoided_cells: &avoided,
             // The record of the ranking, which is kept with each claim, names the entry that the state was read at.
-            kept_sequence: Some(context.sequence),
+            ranking_record_sequence: Some(context.sequence),
         };
         let later = std::mem::take(&mut ongoing.later);
         match ongoing.placing.find_hosts(&mut search, context.slice) {

@@ -28,7 +28,9 @@ pub(super) struct ReportedState {
     changed_images: BTreeSet<InstanceId>,
     /// Whether a full report is due.
     is_full_report_due: bool,
-    /// The version of the compute service that is reported; 0 until placement has the host.
+    /// The version of the compute service that is reported. It is 0 until the host is written to placement, because
+    /// whoever sees the version relies on what it brings, such as
+    /// [`OWNER_TRAIT`](placewright_types::host_state::OWNER_TRAIT) on the providers of the host.
     service_version: u32,
     /// Whether a report of the facts (names, platform, version of the compute service) is due.
     are_facts_due: bool,

@@ -99,7 +99,7 @@ impl WorkUnderWay {
         self.work.remove(&key)
     }
 
-    /// Queues a step behind the work under way, unless that work is for the same attempt and goes on.
+    /// Queues a step behind the work under way, unless that work is for the same attempt and is not cancelled.
     /// Returns the work's number if it has to be cancelled now.
     pub(super) fn queue_step(&mut self, key: GuestKey, order: Arc<Order>) -> Option<u64> {
         let running = self.work.get_mut(&key)?;

@@ -56,27 +56,27 @@ struct Aggregates {
 
 /// Writes a host so that placement has it as it is described.
 ///
-/// `is_next_new` says whether placement lacked the last host that was looked for: then it probably lacks this one, too,
-/// as when an agent starts with thousands of new hosts, and the host is created without a look for it.
+/// `was_last_host_missing` says whether placement lacked the host that was read last: then it probably lacks this one,
+/// too, as when an agent starts with thousands of new hosts, and the host is created without reading it first.
 pub(super) async fn write(
     client: &Client,
     host: &HostDescription,
-    is_next_new: &AtomicBool,
+    was_last_host_missing: &AtomicBool,
 ) -> Result<(), PlacementError> {
     let mut created = None;
-    if is_next_new.load(Ordering::Relaxed)
+    if was_last_host_missing.load(Ordering::Relaxed)
         && let Some(root) = host.providers().next()
     {
-        // Whatever goes wrong, the host is read then, as any other.
+        // Whatever goes wrong, the host is then read, as any other.
         created = post(client, &root).await.ok().and_then(Result::ok);
         if created.is_none() {
-            is_next_new.store(false, Ordering::Relaxed);
+            was_last_host_missing.store(false, Ordering::Relaxed);
         }
     }
     let mut existing = BTreeMap::new();
     if created.is_none() {
         existing = read(client, host.id().0).await?;
-        is_next_new.store(existing.is_empty(), Ordering::Relaxed);
+        was_last_host_missing.store(existing.is_empty(), Ordering::Relaxed);
     }
     // The root is the first of the providers.
     for provider in host.providers() {
@@ -137,7 +137,8 @@ async fn create<'a>(
     if current.is_missing() {
         conflict.check()?;
     }
-    // Decoded only to report a failure of this read. Otherwise the provider exists, and the host is tried again.
+    // The value is not needed: decoding reports a failure of this read. If it succeeds, the provider exists by now, and
+    // the conflict makes the caller try the host again.
     current.decode::<Provider>()?;
     Err(PlacementError::Conflict(wanted.name.to_owned()))
 }

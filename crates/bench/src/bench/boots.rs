@@ -102,7 +102,8 @@ struct Figures {
     /// How many more VCPU are allocated than the active servers have; `None` if other users may use the installation,
     /// too.
     allocations_left: Option<u64>,
-    bars: Vec<TargetedFigure>,
+    #[serde(rename = "bars")]
+    targets: Vec<TargetedFigure>,
 }
 
 impl BootsBench {
@@ -138,8 +139,8 @@ impl BootsBench {
                 figures.latency_p99_ms
             );
         }
-        print_report(&figures.bars, self.json.then_some(&figures))?;
-        Ok(self.running || figures.bars.iter().all(|bar| bar.is_met))
+        print_report(&figures.targets, self.json.then_some(&figures))?;
+        Ok(self.running || figures.targets.iter().all(|target| target.is_met))
     }
 
     /// Starts an installation with its store in this folder.
@@ -258,18 +259,18 @@ impl BootsBench {
         };
         let boots_per_second = active as f64 / time.as_secs_f64();
         let active_percent = active as f64 / f64::from(self.servers.max(1)) * 100.0;
-        let mut bars = vec![at_least(
+        let mut targets = vec![at_least(
             "servers that get active, %",
             active_percent,
             ACTIVE_PERCENT_MIN,
         )];
         if let Some(extra_vcpus) = allocations_left {
             let name = "VCPU allocated beyond the servers' own";
-            bars.push(at_most(name, extra_vcpus as f64, 0.0));
+            targets.push(at_most(name, extra_vcpus as f64, 0.0));
         }
         if self.fail == 0 {
             let name = "servers a second from request to ACTIVE";
-            bars.insert(0, at_least(name, boots_per_second, BOOTS_PER_SECOND_MIN));
+            targets.insert(0, at_least(name, boots_per_second, BOOTS_PER_SECOND_MIN));
         }
         Figures {
             hosts: self.hosts,
@@ -282,7 +283,7 @@ impl BootsBench {
             latency_p50_ms: percentile_ms(50),
             latency_p99_ms: percentile_ms(99),
             allocations_left,
-            bars,
+            targets,
         }
     }
 }

@@ -49,7 +49,8 @@ struct Report {
     empty_ready_ms: f64,
     empty_again_ready_ms: f64,
     empty_resident_mib: f64,
-    bars: Vec<TargetedFigure>,
+    #[serde(rename = "bars")]
+    targets: Vec<TargetedFigure>,
 }
 
 impl ColdBench {
@@ -83,7 +84,7 @@ impl ColdBench {
         server.stop()?;
 
         let big_peak_mib = mebibytes(memory.peak_bytes);
-        let bars = vec![
+        let targets = vec![
             at_most("empty store: ready in ms", empty_ready_ms, EMPTY_READY_MS),
             at_most("big store: ready in ms", big_ready_ms, BIG_READY_MS),
             at_most(
@@ -102,13 +103,13 @@ impl ColdBench {
             empty_ready_ms,
             empty_again_ready_ms,
             empty_resident_mib: mebibytes(empty_memory.resident_bytes),
-            bars,
+            targets,
         };
         if !self.json {
             full_report.print(self.hosts, self.allocations);
         }
-        print_report(&full_report.bars, self.json.then_some(&full_report))?;
-        Ok(full_report.bars.iter().all(|bar| bar.is_met))
+        print_report(&full_report.targets, self.json.then_some(&full_report))?;
+        Ok(full_report.targets.iter().all(|target| target.is_met))
     }
 }
 

@@ -69,7 +69,8 @@ struct Report {
     fill: PhaseResults,
     destinations: PhaseResults,
     server_cpu_s: f64,
-    bars: Vec<TargetedFigure>,
+    #[serde(rename = "bars")]
+    targets: Vec<TargetedFigure>,
 }
 
 impl DestinationsBench {
@@ -111,8 +112,8 @@ impl DestinationsBench {
                 figures.server_cpu_s
             );
         }
-        print_report(&figures.bars, self.json.then_some(&figures))?;
-        Ok(figures.bars.iter().all(|bar| bar.is_met))
+        print_report(&figures.targets, self.json.then_some(&figures))?;
+        Ok(figures.targets.iter().all(|target| target.is_met))
     }
 
     async fn measure(
@@ -138,7 +139,7 @@ impl DestinationsBench {
             .iter()
             .map(|results| results.failed)
             .sum::<u64>() as f64;
-        let bars = vec![
+        let targets = vec![
             at_least(
                 "claims with alternates a second",
                 destinations.requests_per_second,
@@ -153,7 +154,7 @@ impl DestinationsBench {
             fill,
             destinations,
             server_cpu_s,
-            bars,
+            targets,
         })
     }
 

@@ -50,7 +50,8 @@ const P99_MS: f64 = 25.0;
 struct Report {
     load: PhaseResults,
     claims: PhaseResults,
-    bars: Vec<TargetedFigure>,
+    #[serde(rename = "bars")]
+    targets: Vec<TargetedFigure>,
 }
 
 impl DurableBench {
@@ -80,7 +81,7 @@ impl DurableBench {
         let load = runtime.block_on(bench(PhaseName::Load, self.connections).measure_one())?;
         let claims = runtime.block_on(bench(PhaseName::Claims, self.connections).measure_one())?;
         server.stop()?;
-        let bars = vec![
+        let targets = vec![
             at_least(
                 "claims a second",
                 claims.requests_per_second,
@@ -94,13 +95,13 @@ impl DurableBench {
             load.print();
             claims.print();
         }
-        let is_met = bars.iter().all(|bar| bar.is_met);
+        let is_met = targets.iter().all(|target| target.is_met);
         print_report(
-            &bars,
+            &targets,
             self.json.then_some(&Report {
                 load,
                 claims,
-                bars: bars.clone(),
+                targets: targets.clone(),
             }),
         )?;
         Ok(is_met)

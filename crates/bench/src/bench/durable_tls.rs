@@ -46,7 +46,8 @@ struct Report {
     tls: Vec<PhaseResults>,
     full_handshakes: Handshakes,
     resumed_handshakes: Handshakes,
-    bars: Vec<TargetedFigure>,
+    #[serde(rename = "bars")]
+    targets: Vec<TargetedFigure>,
 }
 
 /// The results of connections that were opened for one request each.
@@ -88,7 +89,7 @@ impl TlsBench {
         let failed = plain.iter().chain(&tls).map(|phase| phase.failed);
         let failed = failed.sum::<u64>() + load.failed;
         let failed = failed + full_handshakes.failed + resumed_handshakes.failed;
-        let bars = vec![
+        let targets = vec![
             at_least(
                 "claims over TLS 1.3 in % of those without",
                 tls_percent(&plain, &tls),
@@ -113,15 +114,15 @@ impl TlsBench {
                 self.connections
             );
         }
-        let is_met = bars.iter().all(|bar| bar.is_met);
+        let is_met = targets.iter().all(|target| target.is_met);
         let full_report = self.json.then_some(Report {
             plain,
             tls,
             full_handshakes,
             resumed_handshakes,
-            bars: bars.clone(),
+            targets: targets.clone(),
         });
-        print_report(&bars, full_report.as_ref())?;
+        print_report(&targets, full_report.as_ref())?;
         Ok(is_met)
     }
 

@@ -85,7 +85,8 @@ struct Report {
     memory_with_pages_mb: f64,
     /// What all pages were sent, in megabytes.
     sent_mb: f64,
-    bars: Vec<TargetedFigure>,
+    #[serde(rename = "bars")]
+    targets: Vec<TargetedFigure>,
 }
 
 /// The claims of all rounds.
@@ -156,8 +157,8 @@ impl PagesBench {
                 report.sent_mb
             );
         }
-        print_report(&report.bars, self.json.then_some(&report))?;
-        Ok(report.bars.iter().all(|bar| bar.is_met))
+        print_report(&report.targets, self.json.then_some(&report))?;
+        Ok(report.targets.iter().all(|target| target.is_met))
     }
 
     async fn measure(
@@ -193,7 +194,7 @@ impl PagesBench {
             .failed;
         let kept = stalled.count_kept().await;
 
-        let bars = vec![
+        let targets = vec![
             at_least(
                 "claims beside the pages in % of those without, median of the rounds",
                 percent_of(&rounds.without_pages, &rounds.with_pages),
@@ -214,7 +215,7 @@ impl PagesBench {
             memory_without_pages_mb,
             memory_with_pages_mb,
             sent_mb: megabytes(sent_bytes),
-            bars,
+            targets,
         })
     }
 

@@ -78,7 +78,8 @@ struct Round {
 struct Report {
     rounds: Vec<Round>,
     audit: Audit,
-    bars: Vec<TargetedFigure>,
+    #[serde(rename = "bars")]
+    targets: Vec<TargetedFigure>,
 }
 
 impl RacesBench {
@@ -109,8 +110,8 @@ impl RacesBench {
                 full_report.print_cost_of_four();
             }
         }
-        print_report(&full_report.bars, self.json.then_some(&full_report))?;
-        Ok(full_report.bars.iter().all(|bar| bar.is_met))
+        print_report(&full_report.targets, self.json.then_some(&full_report))?;
+        Ok(full_report.targets.iter().all(|target| target.is_met))
     }
 
     /// Runs a number of schedulers concurrently.
@@ -160,7 +161,7 @@ fn compare_with_targets(rounds: Vec<Round>, audit_before: &Audit, audit: Audit) 
     );
     let last_tally = &rounds[rounds.len() - 1].tally;
     let repeated_percent = 100.0 * count(last_tally.repeated) / count(last_tally.decisions.max(1));
-    let mut bars = vec![
+    let mut targets = vec![
         at_most("double bookings", count(audit.double_bookings), 0.0),
         at_most("broken rules of groups", count(audit.broken_rules), 0.0),
         at_most(
@@ -184,12 +185,12 @@ fn compare_with_targets(rounds: Vec<Round>, audit_before: &Audit, audit: Audit) 
     ];
     if cores() >= CORES_MIN {
         let speedup = speed_of_four / speed_of_one;
-        bars.push(at_least("speed of 4 schedulers over 1", speedup, 1.0));
+        targets.push(at_least("speed of 4 schedulers over 1", speedup, 1.0));
     }
     Report {
         rounds,
         audit,
-        bars,
+        targets,
     }
 }
 

@@ -107,7 +107,8 @@ struct Report {
     kinds: Vec<Kind>,
     /// The claims without concurrent refusals, and with them.
     storm: Vec<Claims>,
-    bars: Vec<TargetedFigure>,
+    #[serde(rename = "bars")]
+    targets: Vec<TargetedFigure>,
 }
 
 impl RefusalsBench {
@@ -136,8 +137,8 @@ impl RefusalsBench {
                 outln!("{claims}");
             }
         }
-        print_report(&figures.bars, self.json.then_some(&figures))?;
-        Ok(figures.bars.iter().all(|bar| bar.is_met))
+        print_report(&figures.targets, self.json.then_some(&figures))?;
+        Ok(figures.targets.iter().all(|target| target.is_met))
     }
 
     async fn measure(&self) -> anyhow::Result<Report> {
@@ -183,7 +184,7 @@ impl RefusalsBench {
         }
         let mut storm = Vec::new();
         let slowest_p50_ms = kinds.iter().map(|kind| kind.p50_ms).fold(0.0, f64::max);
-        let mut bars = vec![at_most(
+        let mut targets = vec![at_most(
             "p50 of a whole refusal in ms",
             slowest_p50_ms,
             P50_MS,
@@ -191,11 +192,15 @@ impl RefusalsBench {
         if self.storm > 0 {
             let without_refusals = storm::claims_beside(&service, 0).await?;
             let with_refusals = storm::claims_beside(&service, self.storm).await?;
-            bars.extend(with_refusals.bars(&without_refusals));
+            targets.extend(with_refusals.targets(&without_refusals));
             storm.extend([without_refusals, with_refusals]);
         }
         engine.shutdown();
-        Ok(Report { kinds, storm, bars })
+        Ok(Report {
+            kinds,
+            storm,
+            targets,
+        })
     }
 
     /// Creates hosts with different allocations, and reports all of them to the scheduler.

@@ -1,9 +1,9 @@
 //! `placewright bench seeds`: repeats published experiments about earlier schedulers, from which this one grew (its
-//! seeds), with this product and with the earlier ways of scheduling (the old ways), on the same hosts, requests and
-//! machine. It writes `docs/experiments.md` with its plots.
+//! seeds), with this product and with those schedulers, whose ways of working the page calls the old ways, on the same
+//! hosts, requests and machine. It writes `docs/experiments.md` with its plots.
 //!
 //! The schedulers are the product's: its placer, its engine and its journals in this process, with parts of the roles
-//! that make replicas of them. Only the old ways ([`old_ways`]) have code of their own.
+//! that make replicas of them. Only the earlier schedulers ([`earlier_schedulers`]) have code of their own.
 
 use std::path::PathBuf;
 
@@ -14,12 +14,12 @@ use super::targets::{TargetedFigure, print_report};
 mod builds;
 mod cell_switch;
 mod cells;
+mod earlier_schedulers;
 mod etcd_process;
 mod fleet;
 mod installation;
 mod machine;
 mod nova;
-mod old_ways;
 mod page;
 mod placing_request;
 mod plan;
@@ -74,7 +74,8 @@ enum Experiment {
     /// Requests at once, decided by several schedulers that share their state
     SharedState,
     /// The old ways on the same hosts, step by step
-    OldWays,
+    #[value(name = "old-ways")]
+    EarlierSchedulers,
     /// Nova's own scheduler on the same hosts, with --nova
     Nova,
     /// Filtering where the data is, against walking over the hosts
@@ -88,7 +89,7 @@ enum Experiment {
 /// All experiments, in the order of the page.
 const ALL: [Experiment; 6] = [
     Experiment::SharedState,
-    Experiment::OldWays,
+    Experiment::EarlierSchedulers,
     Experiment::Nova,
     Experiment::Walking,
     Experiment::Builds,
@@ -99,7 +100,7 @@ const ALL: [Experiment; 6] = [
 #[derive(Debug, Default)]
 struct Results {
     sections: Vec<Section>,
-    bars: Vec<TargetedFigure>,
+    targets: Vec<TargetedFigure>,
 }
 
 impl SeedsBench {
@@ -120,7 +121,7 @@ impl SeedsBench {
         };
         let mut results = Results::default();
         let has_all = self.only.is_empty();
-        // The figures of the schedulers that share their state are compared with the old ways, too.
+        // The figures of the schedulers that share their state are compared with the earlier schedulers, too.
         let mut shared = None;
         for experiment in ALL.into_iter().filter(is_chosen) {
             match experiment {
@@ -129,10 +130,10 @@ impl SeedsBench {
                     results.add(sections::shared_state(&figures));
                     shared = Some(figures);
                 }
-                Experiment::OldWays => {
-                    let figures = plan.old_ways(&self.directory)?;
+                Experiment::EarlierSchedulers => {
+                    let figures = plan.earlier_schedulers(&self.directory)?;
                     let shared = shared.as_deref().unwrap_or_default();
-                    results.add(sections::old_ways(&figures, shared));
+                    results.add(sections::earlier_schedulers(&figures, shared));
                 }
                 Experiment::Nova => {
                     if let Some(report) = &nova {
@@ -155,8 +156,8 @@ impl SeedsBench {
         let introduction = self.introduction(&machine, has_all);
         page::write(&self.output, &introduction, &results.sections)?;
         outln!("written: {}/experiments.md", self.output.display());
-        print_report(&results.bars, None::<&()>)?;
-        Ok(self.short || results.bars.iter().all(|bar| bar.is_met))
+        print_report(&results.targets, None::<&()>)?;
+        Ok(self.short || results.targets.iter().all(|target| target.is_met))
     }
 
     fn introduction(&self, machine: &str, has_all: bool) -> String {
@@ -192,8 +193,8 @@ impl SeedsBench {
 }
 
 impl Results {
-    fn add(&mut self, (section, bars): (Section, Vec<TargetedFigure>)) {
+    fn add(&mut self, (section, targets): (Section, Vec<TargetedFigure>)) {
         self.sections.push(section);
-        self.bars.extend(bars);
+        self.targets.extend(targets);
     }
 }

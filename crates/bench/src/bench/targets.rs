@@ -1,4 +1,5 @@
-//! Measured figures with the targets that they have to meet. The output calls such a target a bar.
+//! Measured figures with their targets: the least or the greatest values that they may have. The output calls a target
+//! a bar, and JSON has its value as `bound`.
 
 use serde::Serialize;
 
@@ -9,29 +10,30 @@ pub(crate) struct TargetedFigure {
     figure: f64,
     /// "at least" or "at most".
     relation: &'static str,
-    bound: f64,
+    #[serde(rename = "bound")]
+    target: f64,
     pub(crate) is_met: bool,
 }
 
-/// A figure that must not be smaller than its bound.
-pub(crate) fn at_least(name: &'static str, figure: f64, bound: f64) -> TargetedFigure {
+/// A figure that must not be smaller than its target.
+pub(crate) fn at_least(name: &'static str, figure: f64, target: f64) -> TargetedFigure {
     TargetedFigure {
         name,
         figure,
         relation: "at least",
-        bound,
-        is_met: figure >= bound,
+        target,
+        is_met: figure >= target,
     }
 }
 
-/// A figure that must not be larger than its bound.
-pub(crate) fn at_most(name: &'static str, figure: f64, bound: f64) -> TargetedFigure {
+/// A figure that must not be larger than its target.
+pub(crate) fn at_most(name: &'static str, figure: f64, target: f64) -> TargetedFigure {
     TargetedFigure {
         name,
         figure,
         relation: "at most",
-        bound,
-        is_met: figure <= bound,
+        target,
+        is_met: figure <= target,
     }
 }
 
@@ -54,12 +56,12 @@ pub(crate) fn print_report(
         name,
         figure,
         relation,
-        bound,
+        target,
         is_met,
     } in figures
     {
         let met_text = if *is_met { "met" } else { "MISSED" };
-        outln!("bar: {name}: {figure:.1} ({relation} {bound}): {met_text}");
+        outln!("bar: {name}: {figure:.1} ({relation} {target}): {met_text}");
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::*;
 use crate::active::ActiveCell;
 use crate::counters::Counters;
 use crate::options::Options;
-use crate::shared::Parts;
+use crate::shared::CellParts;
 
 const SOON: Duration = Duration::from_secs(15);
 const HOST: HostId = HostId(Uuid::from_u128(1));
@@ -41,7 +41,7 @@ async fn open(faults: &Faults) -> ActiveCell {
     let opened = tokio::task::spawn_blocking(|| {
         placewright_engine::Engine::open(journal, engine_options, ())
     });
-    let parts = Parts {
+    let parts = CellParts {
         options: Arc::new(options),
         engine: opened.await.unwrap().unwrap(),
         placement: Arc::new(NoPlacement),

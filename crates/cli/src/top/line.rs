@@ -1,4 +1,4 @@
-//! Lines of text with styles, for a terminal or without.
+//! Lines of styled text, printed with or without the control sequences of a terminal.
 
 use std::fmt::Write as _;
 
@@ -54,7 +54,7 @@ impl Line {
         text.trim_end().to_owned()
     }
 
-    /// Appends the line as a terminal takes it, cut off after `width` columns.
+    /// Appends the line with the control sequences of its styles, cut off after `width` columns.
     pub(super) fn write_to(&self, out: &mut String, width: usize) {
         let mut rest = width;
         for (style, text) in &self.0 {
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_cut_off_and_names_control_nothing() {
+    fn a_line_is_cut_to_the_width_and_control_characters_are_replaced() {
         let mut line = Line::of(Style::Strong, "a\x1b[2Jb");
         line.add(Style::Plain, "日本語 ");
         assert_eq!(line.plain(), "a?[2Jb日本語");

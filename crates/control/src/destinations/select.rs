@@ -142,7 +142,7 @@ impl SelectionRequest {
                     excluded_cells: &[],
                     avoided_cells: &[],
                     // No record of the ranking is kept, because the instances are not this installation's own.
-                    kept_sequence: None,
+                    ranking_record_sequence: None,
                 };
                 placing
                     .find_hosts(&mut context, &TimeSlice::begin())

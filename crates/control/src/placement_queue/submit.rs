@@ -108,7 +108,7 @@ impl Shared {
     ) -> Option<Submitted> {
         let placing = &mut ongoing.placing;
         let claimed_before = placing.claimed().count();
-        let missed_before = placing.missed_slots().len();
+        let fallen_before = placing.fallen_slots().len();
         let claiming = placing.claiming().count();
         let corrections = match answer {
             Ok(Ok(Outcome::Placed(chosen))) => self
@@ -135,13 +135,13 @@ impl Shared {
         self.correct(&corrections);
         let claimed: Vec<Uuid> = ongoing.placing.claimed().collect();
         let newly_claimed = claimed.len().saturating_sub(claimed_before);
-        let missed = ongoing
+        let fallen = ongoing
             .placing
-            .missed_slots()
+            .fallen_slots()
             .len()
-            .saturating_sub(missed_before);
+            .saturating_sub(fallen_before);
         let lost = claiming.saturating_sub(newly_claimed);
-        self.metrics().count_claim(newly_claimed, missed, lost);
+        self.metrics().count_claim(newly_claimed, fallen, lost);
         if !claimed.is_empty() {
             self.mark_not_busy(&ongoing.ids_of(claimed));
         }

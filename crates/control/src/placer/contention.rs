@@ -22,10 +22,10 @@ pub(super) const HOSTS_MIN: usize = 3;
 /// The greatest number of hosts that a first claim names.
 const HOSTS_MAX: usize = 64;
 /// After a claim that found `n` hosts full, the next ones name at least this many times `n`.
-const HOSTS_PER_MISS: usize = 4;
-/// The number of hosts decreases by one after this many claims, if misses occur now and then.
+const HOSTS_PER_FALLEN: usize = 4;
+/// The number of hosts decreases by one after this many claims, if claims find full hosts now and then.
 const SCALE: usize = 16;
-/// The decrease accelerates during a streak of claims without a miss: it doubles after this many
+/// The decrease accelerates during a streak of claims without a fallen host: it doubles after this many
 /// of them, triples after twice as many, and so on.
 const STREAK: usize = 16;
 
@@ -45,16 +45,16 @@ impl Contention {
         self.scaled_hosts / SCALE
     }
 
-    /// Records a claim that found `missed` hosts full before it got one.
-    pub fn record(&mut self, missed: usize) {
-        let wanted = HOSTS_PER_MISS.saturating_mul(missed).min(HOSTS_MAX);
+    /// Records a claim that found `fallen` hosts full before it got one.
+    pub fn record(&mut self, fallen: usize) {
+        let wanted = HOSTS_PER_FALLEN.saturating_mul(fallen).min(HOSTS_MAX);
         let scaled_min = wanted.max(HOSTS_MIN) * SCALE;
-        if missed > 0 {
+        if fallen > 0 {
             self.streak = 0;
         }
         let decrease = 1 + self.streak / STREAK;
         self.scaled_hosts = self.scaled_hosts.saturating_sub(decrease).max(scaled_min);
-        self.streak += usize::from(missed == 0);
+        self.streak += usize::from(fallen == 0);
     }
 
     /// Records a claim for which no host was left, so that a second decision was needed.
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_grow_with_misses_and_shrink_slowly_while_there_are_some() {
+    fn hosts_grow_with_fallen_ones_and_shrink_slowly_while_there_are_some() {
         let mut contention = without_contention();
         assert_eq!(contention.host_count(), HOSTS_MIN);
         contention.record(5);

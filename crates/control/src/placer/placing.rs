@@ -48,8 +48,8 @@ pub struct Placing {
     taken_slots: Vec<u32>,
     /// The indexes of the instances in the claim that is under way, in the order of its command.
     claiming: Vec<usize>,
-    /// The slots of hosts that were full when a claim tried them, so that it took another.
-    missed_slots: Vec<u32>,
+    /// The slots of fallen hosts: they were full when a claim tried them, so that it took another.
+    fallen_slots: Vec<u32>,
     /// Why the last claim was refused, if it was.
     last_refusal: Option<Refusal>,
     /// For how many instances a search found a host since the last claim.
@@ -146,7 +146,7 @@ impl Placing {
             found_hosts: Vec::new(),
             taken_slots: Vec::new(),
             claiming: Vec::new(),
-            missed_slots: Vec::new(),
+            fallen_slots: Vec::new(),
             last_refusal: None,
             found_count: 0,
             demand,
@@ -187,8 +187,8 @@ impl Placing {
     /// The slots of hosts that claims found full before they got another: on a state that does not
     /// show that yet, they are not to be named again.
     #[must_use]
-    pub fn missed_slots(&self) -> &[u32] {
-        &self.missed_slots
+    pub fn fallen_slots(&self) -> &[u32] {
+        &self.fallen_slots
     }
 
     /// How many instances have a host, claimed or not.
@@ -399,9 +399,9 @@ impl Placing {
                     host: Some(host),
                 });
             }
-            let missed = selected.slots_tried_before(candidate);
-            contention.record(missed.len());
-            self.missed_slots.extend(missed);
+            let fallen = selected.slots_tried_before(candidate);
+            contention.record(fallen.len());
+            self.fallen_slots.extend(fallen);
             selected.chosen = candidate;
             progress.stage = Stage::Claimed(selected);
         }

@@ -101,7 +101,7 @@ fn search(
         scheduler_number: 0,
         excluded_cells: &[],
         avoided_cells: &[],
-        kept_sequence: Some(1),
+        ranking_record_sequence: Some(1),
     };
     placing.find_hosts(&mut context, slice).unwrap()
 }

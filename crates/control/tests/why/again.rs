@@ -78,7 +78,7 @@ fn check_request(past: &Past, request: &Request, checked: &mut Checked) {
         scheduler_number: 0,
         excluded_cells: &[],
         avoided_cells: &[],
-        kept_sequence: Some(ranking.sequence),
+        ranking_record_sequence: Some(ranking.sequence),
     };
     let found = placing.find_hosts(&mut context, &TimeSlice::endless());
     assert_eq!(found, Ok(SearchResults::Ready));

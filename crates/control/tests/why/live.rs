@@ -379,10 +379,10 @@ impl Live {
             let decision = mapping.decisions.last().filter(|_| is_decided)?;
             Some((decision.host, decision.fallen_count as usize))
         });
-        let Some((host, missed)) = host else {
+        let Some((host, fallen)) = host else {
             return;
         };
-        self.contention.record(missed);
+        self.contention.record(fallen);
         self.placed += 1;
         let report = InstanceReport {
             uuid: instance.0,

@@ -100,7 +100,7 @@ fn counters(metrics: &placewright_cell::CellMetrics) -> [(&'static str, &'static
         (
             "repeated",
             "Orders and claim requests that were repeated because no answer came",
-            metrics.repeated,
+            metrics.effects_repeated,
         ),
         (
             "followers_cut_off",

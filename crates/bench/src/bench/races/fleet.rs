@@ -14,7 +14,7 @@ use crate::bench::in_process::{
 use crate::bench::requests::RandomNumbers;
 
 /// The time of all commands; the benchmark does not depend on the time of day.
-pub(super) const AT: Timestamp = Timestamp(1_000_000_000_000);
+pub(super) const FIXED_TIME: Timestamp = Timestamp(1_000_000_000_000);
 /// The only level of the topology.
 pub(super) const RACK: &str = "rack";
 /// The number of server groups of each kind.
@@ -76,7 +76,7 @@ pub(super) fn build(
         .map(|rack| rack_of_host(rack * HOSTS_PER_RACK).to_string())
         .collect();
     let count = racks.len();
-    submit(vec![Command::SyncStandardNames { at: AT }])?;
+    submit(vec![Command::SyncStandardNames { at: FIXED_TIME }])?;
     // Each step needs the results of the step before, so the loop waits for the answers of each.
     for first in (0..hosts).step_by(1000) {
         let host_numbers = first..hosts.min(first + 1000);
@@ -116,7 +116,7 @@ pub(super) fn report_hosts(scheduler: &mut Scheduler, hosts: u32) {
     for number in 0..hosts {
         let cell = Uuid::from_u128(u128::from(number % 4) + 1);
         let report = report(number.into(), cell);
-        apply_report(scheduler, host(number), report, AT);
+        apply_report(scheduler, host(number), report, FIXED_TIME);
     }
 }
 
@@ -137,7 +137,7 @@ fn numa_node_uuid(number: u32, node: u32) -> Uuid {
 
 fn create_root(number: u32) -> Vec<Command> {
     let name = format!("host-{number}");
-    vec![create_provider(host(number), name, None, AT)]
+    vec![create_provider(host(number), name, None, FIXED_TIME)]
 }
 
 fn create_numa_nodes(number: u32) -> Vec<Command> {
@@ -145,7 +145,7 @@ fn create_numa_nodes(number: u32) -> Vec<Command> {
     let create_node = |node| {
         let name = format!("host-{number}-numa-{node}");
         let uuid = numa_node_uuid(number, node);
-        create_provider(uuid, name, Some(host(number)), AT)
+        create_provider(uuid, name, Some(host(number)), FIXED_TIME)
     };
     nodes.map(create_node).collect()
 }
@@ -175,7 +175,7 @@ fn place_in_rack(number: u32) -> Vec<Command> {
         provider: host(number),
         generation: None,
         aggregates: vec![rack_of_host(number).to_string()],
-        at: AT,
+        at: FIXED_TIME,
     }]
 }
 
@@ -211,9 +211,9 @@ fn claim(number: u32, consumer: Uuid, memory_mb: u32) -> Command {
     let memory = [("MEMORY_MB", i64::from(memory_mb.max(1)))];
     let allocations = vec![allocation(host(number), memory)];
     let consumer = (consumer, ConsumerGeneration::Is(None));
-    in_process::claim(consumer, "races", allocations, AT)
+    in_process::claim(consumer, "races", allocations, FIXED_TIME)
 }
 
 fn set_inventories(provider: Uuid, inventories: &[(&str, Inventory)]) -> Command {
-    in_process::set_inventories(provider, inventories.iter().copied(), AT)
+    in_process::set_inventories(provider, inventories.iter().copied(), FIXED_TIME)
 }

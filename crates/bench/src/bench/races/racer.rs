@@ -23,7 +23,7 @@ use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use super::audit::is_instance;
-use super::fleet::{AT, host_group, rack_group, report_hosts};
+use super::fleet::{FIXED_TIME, host_group, rack_group, report_hosts};
 use crate::bench::in_process::new_scheduler;
 use crate::bench::requests::RandomNumbers;
 
@@ -114,7 +114,7 @@ impl RacingScheduler {
         let state = copy.placement();
         let mut scheduler = new_scheduler(SchedulerConfig::default())?;
         report_hosts(&mut scheduler, u32::try_from(state.roots().len())?);
-        scheduler.observe(state, AT);
+        scheduler.observe(state, FIXED_TIME);
         let mut random = RandomNumbers::new(applied_sequence, number as u64);
         let requests: Vec<RequestSpec> = (0..SIZES).map(|_| request(&mut random)).collect();
         // The second ranking of a request fills the caches, so each request is ranked twice before the measurement
@@ -157,22 +157,22 @@ impl RacingScheduler {
     /// Decides and claims until no decisions are left in `decisions_left`, which all schedulers share.
     pub(super) fn race(mut self, decisions_left: &AtomicU64) -> anyhow::Result<RaceResults> {
         let decrement = |count: u64| count.checked_sub(1);
-        let mut decisions_of_copy = 0;
+        let mut decisions_since_update = 0;
         while decisions_left
             .fetch_update(Relaxed, Relaxed, decrement)
             .is_ok()
         {
-            if decisions_of_copy >= self.decisions_per_copy_max {
+            if decisions_since_update >= self.decisions_per_copy_max {
                 self.catch_up()?;
-                decisions_of_copy = 0;
+                decisions_since_update = 0;
             }
-            decisions_of_copy += 1;
+            decisions_since_update += 1;
             let random_index = self.random.next() % (SIZES * GROUP_KINDS);
             let mut request =
                 self.requests[usize::try_from(random_index % SIZES).unwrap_or(0)].clone();
             request.instance_group = group(random_index / SIZES, self.random.next());
             if self.decide(request)? {
-                decisions_of_copy = self.decisions_per_copy_max;
+                decisions_since_update = self.decisions_per_copy_max;
             }
         }
         // Commands are decided in order, so once the last release is decided, the audit sees all of this scheduler's
@@ -233,7 +233,7 @@ impl RacingScheduler {
             scheduler_number: self.number,
             excluded_cells: &[],
             avoided_cells: &[],
-            kept_sequence: None,
+            ranking_record_sequence: None,
         };
         Ok(placing.find_hosts(&mut context, &TimeSlice::endless())?)
     }
@@ -241,7 +241,7 @@ impl RacingScheduler {
     /// Claims one of the ranked hosts; false if none had capacity.
     fn claim(&mut self, placing: &mut Placing) -> anyhow::Result<bool> {
         let (project, user) = ("races", "races");
-        let command = placing.claim(project, user, AT);
+        let command = placing.claim(project, user, FIXED_TIME);
         let answer = submit_placement(&self.engine, command);
         let corrections = match self.runtime.block_on(answer)? {
             Ok(Outcome::Claimed(chosen)) => placing.apply_claimed(&chosen, &mut self.contention),
@@ -265,16 +265,16 @@ impl RacingScheduler {
     /// Records a claim, and ends an instance. True if more than a quarter of the hosts that the claim named were
     /// full already.
     fn record_claim(&mut self, placing: &Placing, named_hosts: usize) -> bool {
-        let full_named_hosts = placing.missed_slots();
+        let fallen_slots = placing.fallen_slots();
         // If the instance is a member of a group, a rule may have excluded these hosts, so they need not be full.
         if placing.demand().group.is_none() {
-            self.full_hosts.extend(full_named_hosts);
+            self.full_hosts.extend(fallen_slots);
         }
         self.results.claimed += 1;
-        self.results.displaced += u64::from(!full_named_hosts.is_empty());
+        self.results.displaced += u64::from(!fallen_slots.is_empty());
         self.running_instances.extend(placing.claimed());
         self.end_instance();
-        full_named_hosts.len() > named_hosts / 4
+        fallen_slots.len() > named_hosts / 4
     }
 
     /// Ends an instance, without waiting for the result.
@@ -302,7 +302,7 @@ impl RacingScheduler {
             }
             self.applied_sequence = entries.last_sequence();
         }
-        self.scheduler.observe(self.copy.placement(), AT);
+        self.scheduler.observe(self.copy.placement(), FIXED_TIME);
         self.full_hosts.clear();
         self.results.catching_up_s += start.elapsed().as_secs_f64();
         Ok(())
@@ -327,8 +327,9 @@ fn request(random: &mut RandomNumbers) -> RequestSpec {
 }
 
 /// The server group of a request. Of ten kinds of requests, one has a group whose members are on different hosts, one a
-/// group whose members are in different racks, and the others have none. `number` selects one of the groups. The rules
-/// that count are those that `fleet::build` has stored for the group in placement.
+/// group whose members are in different racks, and the others have none. `number` selects one of the groups. The group
+/// has no members and no topology rules here, because searches and claims read those that placement has: the members
+/// that were claimed, and the rules that `fleet::build` has stored.
 fn group(kind: u64, number: u64) -> Option<ServerGroup> {
     let uuid = match kind {
         0 => host_group(number),

@@ -45,7 +45,7 @@ pub(super) struct Claims {
 impl Claims {
     /// The targets. While other requests are refused, the rate of claims has to be at least a share of the rate without
     /// refusals: the claiming connections' share of all connections.
-    pub(super) fn bars(&self, without_refusals: &Self) -> [TargetedFigure; 2] {
+    pub(super) fn targets(&self, without_refusals: &Self) -> [TargetedFigure; 2] {
         let claiming = CLAIMING_CONNECTIONS as f64;
         let fair_share = claiming / (claiming + self.refusing as f64);
         let claims_share = self.claims_per_s / without_refusals.claims_per_s.max(1.0);

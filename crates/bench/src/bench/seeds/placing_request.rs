@@ -63,7 +63,7 @@ pub(super) async fn place(
             }
         }
     }
-    placed.passed_over = placing.missed_slots().len() as u64;
+    placed.passed_over = placing.fallen_slots().len() as u64;
     placed.whole = begun.elapsed();
     Ok(placed)
 }
@@ -84,7 +84,7 @@ fn find_hosts(
             scheduler_number: replica.number(),
             excluded_cells: &[],
             avoided_cells: &[],
-            kept_sequence: None,
+            ranking_record_sequence: None,
         };
         let results = placing.find_hosts(&mut context, &TimeSlice::endless());
         placed.decision += start.elapsed();

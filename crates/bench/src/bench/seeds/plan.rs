@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::builds::{self, BuildFigures, BuildSizes};
 use super::cells::{self, CellFigures, CellSizes};
+use super::earlier_schedulers::{self, EarlierFigures, WAYS};
 use super::etcd_process::EtcdProcess;
 use super::fleet::Filling;
 use super::nova::{self, NovaReport, OurFigures};
-use super::old_ways::{self, OldWayFigures, WAYS};
 use super::replicas::JournalPlace;
 use super::shared_state::{self, Setup, SharedStateFigures};
 use super::walking::{self, HttpShare, WalkingFigures, WalkingSizes};
@@ -131,18 +131,21 @@ impl Plan {
         Ok(figures)
     }
 
-    /// The experiment with the old ways.
+    /// The experiment with earlier schedulers.
     ///
     /// # Errors
     ///
     /// A table of hosts cannot be used.
-    pub(super) fn old_ways(&self, directory: &Path) -> anyhow::Result<Vec<OldWayFigures>> {
+    pub(super) fn earlier_schedulers(
+        &self,
+        directory: &Path,
+    ) -> anyhow::Result<Vec<EarlierFigures>> {
         let mut figures = Vec::new();
         for setup in self.setups() {
             for way in WAYS {
                 progress("old ways", setup, way.name);
                 let folder = tempfile::tempdir_in(directory)?;
-                figures.push(old_ways::measure(folder.path(), way, setup)?);
+                figures.push(earlier_schedulers::measure(folder.path(), way, setup)?);
             }
         }
         Ok(figures)

@@ -1,16 +1,17 @@
-//! The sections of the page: for each experiment the method, the tables and plots, and the bars.
+//! The sections of the page of the experiments (`docs/experiments.md`): for each experiment the method, the tables and
+//! plots, and the targets.
 
 mod builds;
 mod cells;
+mod earlier_schedulers;
 mod nova;
-mod old_ways;
 mod shared_state;
 mod walking;
 
 pub(super) use builds::builds;
 pub(super) use cells::cells;
+pub(super) use earlier_schedulers::earlier_schedulers;
 pub(super) use nova::nova;
-pub(super) use old_ways::old_ways;
 pub(super) use shared_state::shared_state;
 pub(super) use walking::walking;
 
@@ -25,8 +26,8 @@ fn ms(milliseconds: f64) -> String {
     }
 }
 
-/// A count over several rounds as the mean of a round, which has [`REQUESTS`](super::shared_state::REQUESTS) requests:
-/// the published figures are of one round.
+/// The mean count of a round. The published figures are of one round, of [`REQUESTS`](super::shared_state::REQUESTS)
+/// requests.
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 fn per_round(count: u64, rounds: usize) -> f64 {
     count as f64 / rounds.max(1) as f64

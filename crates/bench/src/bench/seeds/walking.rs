@@ -73,12 +73,12 @@ pub(super) fn measure(hosts: u32, sizes: &WalkingSizes) -> anyhow::Result<Vec<Wa
         Engine::open(MemoryJournal::new(), Options::default(), ())?;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     runtime.block_on(fleet::load_with(&engine, hosts, fleet::mostly_full))?;
-    let numbers = fleet::numbers_by_uuid(hosts);
+    let host_numbers = fleet::numbers_by_uuid(hosts);
     let mut figures = Vec::new();
     let workers_max = sizes.workers.iter().copied().max().unwrap_or(1);
     for strategy in STRATEGIES {
         eprintln!("walking: {hosts} hosts, {}", strategy.name());
-        let mut workers = make_workers(&engine, &numbers, strategy, workers_max)?;
+        let mut workers = make_workers(&engine, &host_numbers, strategy, workers_max)?;
         for count in &sizes.workers {
             for method in METHODS {
                 let results = run(&mut workers[..*count], method, hosts, sizes)?;
@@ -107,11 +107,12 @@ pub(super) fn measure(hosts: u32, sizes: &WalkingSizes) -> anyhow::Result<Vec<Wa
 
 fn make_workers(
     engine: &Engine<ControlMachine>,
-    numbers: &BTreeMap<Uuid, u32>,
+    host_numbers: &BTreeMap<Uuid, u32>,
     strategy: Strategy,
     count: usize,
 ) -> anyhow::Result<Vec<Worker>> {
-    let workers = (0..count).map(|number| Worker::new(engine, numbers, strategy, number));
+    let workers =
+        (0..count).map(|worker_number| Worker::new(engine, host_numbers, strategy, worker_number));
     workers.collect()
 }
 
@@ -159,7 +160,7 @@ fn work(
     {
         loop {
             let start = Instant::now();
-            let candidates = worker.decide(method)?;
+            let candidates = worker.find_candidates(method)?;
             results.decisions.push(start.elapsed());
             if let Some(consumer) = worker.claim(candidates)? {
                 results.claimed.push(consumer);

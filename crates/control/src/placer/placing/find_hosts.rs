@@ -36,7 +36,7 @@ pub struct SearchContext<'a> {
     pub avoided_cells: &'a [Uuid],
     /// The number of the last journal entry in `state`, if a record of the ranking is to be kept with each claim; none
     /// if no such record is kept.
-    pub kept_sequence: Option<u64>,
+    pub ranking_record_sequence: Option<u64>,
 }
 
 /// The result of the searches in one time slice.
@@ -295,7 +295,7 @@ impl Placing {
     /// kept. With several instances these are more hosts than are kept, because those that other instances fill are
     /// left out of the record.
     fn basis_hosts(&self, context: &SearchContext<'_>, host_count: usize) -> usize {
-        match (context.kept_sequence, self.instances.len()) {
+        match (context.ranking_record_sequence, self.instances.len()) {
             (None, _) => 0,
             (Some(_), 1) => RANKED_HOSTS_MAX,
             (Some(_), _) => RANKED_HOSTS_MAX + host_count,

@@ -22,7 +22,7 @@ impl Placing {
         found: &CandidatesFound,
         (first, excluded): (usize, usize),
     ) -> RankingRecord {
-        let (Some(sequence), Some(basis)) = (context.kept_sequence, &found.basis) else {
+        let (Some(sequence), Some(basis)) = (context.ranking_record_sequence, &found.basis) else {
             return RankingRecord::default();
         };
         let avoided_cells = match found.has_avoided_cells {

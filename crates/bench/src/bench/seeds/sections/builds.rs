@@ -43,7 +43,7 @@ pub(in super::super) fn builds(
         active_percent,
     ));
     section.plot(rate_plot(figures));
-    (section, bars(figures))
+    (section, targets(figures))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
@@ -107,7 +107,7 @@ fn rate_plot(figures: &[BuildFigures]) -> Plot {
 }
 
 /// The target, which follows from the published claim: with alternates more servers get active than without.
-fn bars(figures: &[BuildFigures]) -> Vec<TargetedFigure> {
+fn targets(figures: &[BuildFigures]) -> Vec<TargetedFigure> {
     let most_failures = figures.iter().map(|one| one.fail_percent).max();
     let of = |retries: usize| {
         let mut same = figures.iter().filter(|one| {

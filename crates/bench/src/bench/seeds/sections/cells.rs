@@ -67,8 +67,8 @@ pub(in super::super) fn cells(
         .iter()
         .map(|one| one.page.max_ms)
         .fold(0.0, f64::max);
-    let bar = at_most("a page with cells down, longest in ms", longest_ms, PAGE_MS);
-    (section, vec![bar])
+    let target = at_most("a page with cells down, longest in ms", longest_ms, PAGE_MS);
+    (section, vec![target])
 }
 
 fn plot(

@@ -66,7 +66,7 @@ pub(in super::super) fn nova(
     ));
     section.plot(plot(report, ours));
     let least = pairs().map(|(nova, ours)| gain(nova, ours));
-    let bars = match least.reduce(f64::min) {
+    let targets = match least.reduce(f64::min) {
         Some(least) => vec![at_least(
             "Nova's filters and weighers over a decision, least",
             least,
@@ -74,7 +74,7 @@ pub(in super::super) fn nova(
         )],
         None => Vec::new(),
     };
-    (section, bars)
+    (section, targets)
 }
 
 /// How many times longer Nova filters and weighs than a decision takes.

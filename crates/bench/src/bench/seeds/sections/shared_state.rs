@@ -104,7 +104,7 @@ pub(in super::super) fn shared_state(
         figures,
         |figures| figures.blocked.mean_ms,
     ));
-    (section, bars(figures))
+    (section, targets(figures))
 }
 
 fn row(figures: &SharedStateFigures) -> Vec<String> {
@@ -160,7 +160,7 @@ fn plot(
     Plot::of_points(file, title, axes, points)
 }
 
-fn bars(figures: &[SharedStateFigures]) -> Vec<TargetedFigure> {
+fn targets(figures: &[SharedStateFigures]) -> Vec<TargetedFigure> {
     let published = || figures.iter().filter(|one| one.hosts == PUBLISHED_HOSTS);
     let blocked_on = |store: &str| {
         let means = published().filter(|one| one.store == store);
@@ -170,7 +170,7 @@ fn bars(figures: &[SharedStateFigures]) -> Vec<TargetedFigure> {
     let decision_ms = published()
         .map(|one| one.decision.p50_ms)
         .fold(0.0, f64::max);
-    let mut bars = vec![
+    let mut targets = vec![
         at_most(
             "visible retries, 31 requests on 3 hosts",
             count(retries),
@@ -189,7 +189,7 @@ fn bars(figures: &[SharedStateFigures]) -> Vec<TargetedFigure> {
     ];
     if published().any(|one| one.store == "etcd") {
         let name = "blocked by the store, mean in ms: etcd";
-        bars.push(at_most(name, blocked_on("etcd"), BLOCKED_MS));
+        targets.push(at_most(name, blocked_on("etcd"), BLOCKED_MS));
     }
-    bars
+    targets
 }

@@ -52,7 +52,7 @@ pub(in super::super) fn walking(
         &["hosts", "call, ms", "over HTTP, ms", "share of HTTP"],
         &http_shares.iter().map(http_row).collect::<Vec<_>>(),
     );
-    (section, bars(figures))
+    (section, targets(figures))
 }
 
 fn find(
@@ -155,7 +155,7 @@ fn http_row(share: &HttpShare) -> Vec<String> {
 }
 
 /// The targets, which follow from the published claim: the gain grows with the number of hosts.
-fn bars(figures: &[WalkingFigures]) -> Vec<TargetedFigure> {
+fn targets(figures: &[WalkingFigures]) -> Vec<TargetedFigure> {
     let Some(few) = figures.iter().map(|one| one.hosts).min() else {
         return Vec::new();
     };

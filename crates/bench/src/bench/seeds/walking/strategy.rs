@@ -3,7 +3,7 @@
 use placewright_scheduler::config::{MetricsConfig, SchedulerConfig};
 use serde::Serialize;
 
-/// The metric by which hosts are in a random order.
+/// The metric of a host that has its random number for [`Strategy::Random`].
 pub(super) const RANDOM_METRIC: &str = "random";
 
 /// Which of the feasible hosts is the best.
@@ -13,7 +13,7 @@ pub(in super::super) enum Strategy {
     Pack,
     /// The emptiest.
     Spread,
-    /// Any: the first in a random order of the hosts.
+    /// Any: the one with the largest random number.
     Random,
 }
 

@@ -22,11 +22,12 @@ use super::strategy::{RANDOM_METRIC, Strategy};
 use crate::bench::requests::RandomNumbers;
 use crate::bench::seeds::fleet;
 
-/// The hosts that a claim of the index names: the least that the placer names.
+/// How many hosts a claim names with [`Method::Index`], if as many are feasible: the smallest number for which the
+/// placer ever searches.
 const HOSTS_NAMED: usize = 3;
 /// The seeds of random numbers, one for each purpose.
 const INSTANCE_SEED: u64 = 31;
-const ORDER_SEED: u64 = 32;
+const RANDOM_KEY_SEED: u64 = 32;
 
 /// A way to find the best host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -60,8 +61,8 @@ pub(super) struct Worker {
     scheduler: Scheduler,
     request: Arc<RequestSpec>,
     strategy: Strategy,
-    /// The position of each host in a random order, by the host's slot.
-    order: Vec<f64>,
+    /// By slot: a random number. With [`Strategy::Random`], the feasible host with the largest one is the best.
+    random_keys: Vec<f64>,
     random: RandomNumbers,
 }
 
@@ -75,34 +76,34 @@ struct WalkedHost {
 impl Worker {
     pub(super) fn new(
         engine: &Engine<ControlMachine>,
-        numbers: &BTreeMap<Uuid, u32>,
+        host_numbers: &BTreeMap<Uuid, u32>,
         strategy: Strategy,
-        number: usize,
+        worker_number: usize,
     ) -> anyhow::Result<Self> {
-        let hosts = u32::try_from(numbers.len())?;
+        let hosts = u32::try_from(host_numbers.len())?;
         let mut scheduler = fleet::scheduler(hosts, strategy.config())?;
         let at = now();
-        for (uuid, number) in numbers {
+        for (uuid, host_number) in host_numbers {
             let mut report = HostReport::default();
-            report.facts.names.service_host = format!("host-{number}");
-            report.facts.names.node = format!("node-{number}");
+            report.facts.names.service_host = format!("host-{host_number}");
+            report.facts.names.node = format!("node-{host_number}");
             report.facts.names.cell = Uuid::from_u128(1);
             report.metrics = vec![Metric {
                 name: RANDOM_METRIC.to_owned(),
-                value: position_in_order(*number),
+                value: random_key(*host_number),
             }];
             let full = HostUpdate::Full(Box::new(report));
             scheduler.hosts_mut().apply(*uuid, at, &full);
         }
-        let order = engine.read_now(|machine| {
+        let random_keys = engine.read_now(|machine| {
             scheduler.observe(machine.placement(), at);
-            let mut order = vec![0.0; scheduler.hosts().slot_count()];
+            let mut random_keys = vec![0.0; scheduler.hosts().slot_count()];
             for slot in scheduler.hosts().slots().iter() {
                 let uuid = scheduler.hosts().get(slot).map(|host| host.uuid);
-                let number = uuid.and_then(|uuid| numbers.get(&uuid));
-                order[slot as usize] = number.map_or(0.0, |number| position_in_order(*number));
+                let host_number = uuid.and_then(|uuid| host_numbers.get(&uuid));
+                random_keys[slot as usize] = host_number.map_or(0.0, |number| random_key(*number));
             }
-            order
+            random_keys
         });
         Ok(Self {
             engine: engine.clone(),
@@ -110,8 +111,8 @@ impl Worker {
             scheduler,
             request: fleet::request(),
             strategy,
-            order,
-            random: RandomNumbers::new(INSTANCE_SEED, number as u64),
+            random_keys,
+            random: RandomNumbers::new(INSTANCE_SEED, worker_number as u64),
         })
     }
 
@@ -119,13 +120,16 @@ impl Worker {
     /// request.
     pub(super) fn warm_up(&mut self, method: Method) -> anyhow::Result<()> {
         for _ in 0..2 {
-            self.decide(method)?;
+            self.find_candidates(method)?;
         }
         Ok(())
     }
 
-    /// The best hosts as candidates of a claim, best first.
-    pub(super) fn decide(&mut self, method: Method) -> anyhow::Result<Vec<IntentCandidate>> {
+    /// Finds the best hosts, as the candidates of a claim, best first.
+    pub(super) fn find_candidates(
+        &mut self,
+        method: Method,
+    ) -> anyhow::Result<Vec<IntentCandidate>> {
         let engine = self.engine.clone();
         engine.read_now(|machine| {
             let state = machine.placement();
@@ -206,10 +210,8 @@ impl Worker {
             }
         }
         if self.strategy == Strategy::Random {
-            let position = |host: &WalkedHost| self.order[host.slot as usize];
-            let best = feasible
-                .iter()
-                .max_by(|a, b| position(a).total_cmp(&position(b)));
+            let key = |host: &WalkedHost| self.random_keys[host.slot as usize];
+            let best = feasible.iter().max_by(|a, b| key(a).total_cmp(&key(b)));
             return best.map(|host| host.slot);
         }
         // As in Nova, each free amount is normalised: 0 for the smallest of all feasible hosts, 1 for the largest.
@@ -239,7 +241,12 @@ impl Worker {
 
     /// The candidate of a host without children.
     fn candidate(&self, slot: u32) -> anyhow::Result<IntentCandidate> {
-        let host = self.scheduler.hosts().get(slot).context("a host")?.uuid;
+        let host = self
+            .scheduler
+            .hosts()
+            .get(slot)
+            .context("no host has this slot")?
+            .uuid;
         let flavor = &self.request.flavor;
         let allocation = AllocationRequest {
             provider: host,
@@ -256,9 +263,9 @@ impl Worker {
     }
 }
 
-/// The position of a host in the random order, which is the same for all workers.
-fn position_in_order(host: u32) -> f64 {
-    let number = RandomNumbers::new(ORDER_SEED, host.into()).next() >> 32;
+/// A random number for a host, the same in all workers.
+fn random_key(host_number: u32) -> f64 {
+    let number = RandomNumbers::new(RANDOM_KEY_SEED, host_number.into()).next() >> 32;
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }
 

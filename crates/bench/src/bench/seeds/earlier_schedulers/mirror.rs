@@ -1,4 +1,4 @@
-//! A scheduler of the old ways: the product's scheduler on a mirror of the hosts, which follows the hosts' rows.
+//! Stands for an earlier scheduler: the product's scheduler on a mirror of the hosts, which follows the hosts' rows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
-//! The section about the old ways, step by step.
+//! The section about earlier schedulers, whose ways of working the page calls the old ways.
 
 use super::{ms, per_round, thousands};
-use crate::bench::seeds::old_ways::{OldWayFigures, WAYS};
+use crate::bench::seeds::earlier_schedulers::{EarlierFigures, WAYS};
 use crate::bench::seeds::page::Section;
 use crate::bench::seeds::plot::{Axis, Line, Plot};
 use crate::bench::seeds::shared_state::{REQUESTS, SharedStateFigures};
@@ -15,8 +15,8 @@ const PUBLISHED_HOSTS: u32 = 3;
 
 /// Writes the section, and compares the figures with the targets. `shared` has the figures of the product, if they were
 /// measured.
-pub(in super::super) fn old_ways(
-    figures: &[OldWayFigures],
+pub(in super::super) fn earlier_schedulers(
+    figures: &[EarlierFigures],
     shared: &[SharedStateFigures],
 ) -> (Section, Vec<TargetedFigure>) {
     let mut section = Section::new("The old ways, step by step");
@@ -69,10 +69,10 @@ pub(in super::super) fn old_ways(
         }
     }
     section.plot(time_plot(figures, shared));
-    (section, bars(figures))
+    (section, targets(figures))
 }
 
-fn old_row(old: &OldWayFigures) -> Vec<String> {
+fn old_row(old: &EarlierFigures) -> Vec<String> {
     vec![
         thousands(old.hosts),
         old.schedulers.to_string(),
@@ -112,14 +112,14 @@ fn our_row(ours: &SharedStateFigures) -> Vec<String> {
 fn retries_plot(
     file: &'static str,
     hosts: u32,
-    figures: &[OldWayFigures],
+    figures: &[EarlierFigures],
     shared: &[SharedStateFigures],
 ) -> Plot {
     let of_way = |name: &str| {
         let same = figures
             .iter()
             .filter(|one| one.hosts == hosts && one.way.name == name);
-        let point = |one: &OldWayFigures| {
+        let point = |one: &EarlierFigures| {
             (
                 schedulers(one.schedulers),
                 per_round(one.visible_retries, one.rounds),
@@ -160,14 +160,14 @@ fn retries_plot(
 }
 
 /// A plot of the time of one scheduler until it has decided, by the number of hosts.
-fn time_plot(figures: &[OldWayFigures], shared: &[SharedStateFigures]) -> Plot {
+fn time_plot(figures: &[EarlierFigures], shared: &[SharedStateFigures]) -> Plot {
     let mut lines: Vec<Line> = WAYS
         .iter()
         .map(|way| {
             let same = figures
                 .iter()
                 .filter(|one| one.schedulers == 1 && one.way == *way);
-            let until_decided = |one: &OldWayFigures| one.reading.p50_ms + one.decision.p50_ms;
+            let until_decided = |one: &EarlierFigures| one.reading.p50_ms + one.decision.p50_ms;
             Line {
                 name: way.name.to_owned(),
                 points: same
@@ -201,39 +201,39 @@ fn schedulers(number: usize) -> f64 {
 
 /// The targets, which follow from the published results: reading takes longer than deciding, hosts refuse claims, and
 /// they refuse more of them the more schedulers there are.
-fn bars(figures: &[OldWayFigures]) -> Vec<TargetedFigure> {
+fn targets(figures: &[EarlierFigures]) -> Vec<TargetedFigure> {
     let of = |way: usize, schedulers: usize| {
         let mut same = figures.iter().filter(|one| {
             one.hosts == PUBLISHED_HOSTS && one.schedulers == schedulers && one.way == WAYS[way]
         });
         same.next()
     };
-    let mut bars = Vec::new();
+    let mut targets = Vec::new();
     if let (Some(one), Some(four)) = (of(0, 1), of(0, 4)) {
         let times = one.reading.p50_ms / one.decision.p50_ms.max(f64::MIN_POSITIVE);
-        bars.push(at_least(
+        targets.push(at_least(
             "(a) on 3 hosts: reading over deciding",
             times,
             1.0,
         ));
-        bars.push(at_least(
+        targets.push(at_least(
             "(a) on 3 hosts: retries, 4 schedulers",
             count(four.visible_retries),
             1.0,
         ));
         let more = count(four.visible_retries) / count(one.visible_retries.max(1));
-        bars.push(at_least(
+        targets.push(at_least(
             "(a) on 3 hosts: retries of 4 schedulers over 1",
             more,
             1.0,
         ));
     }
     if let Some(four) = of(1, 4) {
-        bars.push(at_least(
+        targets.push(at_least(
             "(b) on 3 hosts: retries, 4 schedulers",
             count(four.visible_retries),
             1.0,
         ));
     }
-    bars
+    targets
 }

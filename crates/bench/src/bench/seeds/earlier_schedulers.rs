@@ -1,5 +1,5 @@
-//! The experiment `old-ways` of `bench seeds`: the ways in which schedulers worked before, on the same hosts and
-//! requests. Each differs from the one before it in one thing.
+//! The experiment `old-ways` of `bench seeds`: the ways in which earlier schedulers worked, on the same hosts and
+//! requests. Each way differs from the one before it in one thing.
 //!
 //! All of them rank hosts with the product's scheduler, each scheduler on its own mirror of the hosts ([`mirror`]).
 //! Only when a claim arrives at a host, the host checks whether the instance fits. It writes its row to a table before
@@ -68,9 +68,9 @@ pub(super) const WAYS: [Way; 4] = [
     },
 ];
 
-/// The results of one of the old ways.
+/// The results of one of the ways.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct OldWayFigures {
+pub(super) struct EarlierFigures {
     pub(super) way: Way,
     pub(super) hosts: u32,
     pub(super) schedulers: usize,
@@ -89,9 +89,9 @@ pub(super) struct OldWayFigures {
     pub(super) failed: u64,
 }
 
-/// The result of one request, with times as in [`OldWayFigures`], summed over its attempts.
+/// The result of one request, with times as in [`EarlierFigures`], summed over its attempts.
 #[derive(Debug, Clone, Copy, Default)]
-struct OldRequest {
+struct EarlierRequest {
     decision: Duration,
     reading: Duration,
     claiming: Duration,
@@ -109,7 +109,7 @@ pub(super) fn measure(
     directory: &std::path::Path,
     way: Way,
     setup: Setup,
-) -> anyhow::Result<OldWayFigures> {
+) -> anyhow::Result<EarlierFigures> {
     let inboxes: Vec<Arc<Inbox>> = (0..setup.schedulers).map(|_| Arc::default()).collect();
     let hosts = Hosts::create(directory, setup.hosts, inboxes.clone())?;
     let state = mirror::empty_hosts(setup.hosts)?;
@@ -130,8 +130,8 @@ pub(super) fn measure(
             scheduler.forget_choices(&rows)?;
         }
     }
-    let times = |field: fn(&OldRequest) -> Duration| Times::of(requests.iter().map(field));
-    Ok(OldWayFigures {
+    let times = |field: fn(&EarlierRequest) -> Duration| Times::of(requests.iter().map(field));
+    Ok(EarlierFigures {
         way,
         hosts: setup.hosts,
         schedulers: setup.schedulers,
@@ -149,7 +149,7 @@ pub(super) fn measure(
 }
 
 /// Runs one round: all requests at once, each on a thread of its own, spread over the schedulers.
-fn at_once(hosts: &Hosts, schedulers: &[Mirror]) -> anyhow::Result<Vec<OldRequest>> {
+fn at_once(hosts: &Hosts, schedulers: &[Mirror]) -> anyhow::Result<Vec<EarlierRequest>> {
     let barrier = Barrier::new(REQUESTS);
     thread::scope(|scope| {
         let running: Vec<_> = (0..REQUESTS)
@@ -170,11 +170,11 @@ fn at_once(hosts: &Hosts, schedulers: &[Mirror]) -> anyhow::Result<Vec<OldReques
 }
 
 /// Carries out one request: decides, sends the claim to the host, and decides again without this host if it refuses.
-fn run(hosts: &Hosts, scheduler: &Mirror, index: usize) -> anyhow::Result<OldRequest> {
+fn run(hosts: &Hosts, scheduler: &Mirror, index: usize) -> anyhow::Result<EarlierRequest> {
     let begun = Instant::now();
-    let mut request = OldRequest {
+    let mut request = EarlierRequest {
         is_failed: true,
-        ..OldRequest::default()
+        ..EarlierRequest::default()
     };
     let mut excluded = Vec::new();
     for attempt in 0..ATTEMPTS {

@@ -1,4 +1,4 @@
-//! Matches the guest log with the driver's list of guests at the start.
+//! Corrects the guest log by the driver's list of guests, when an agent starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,8 +14,10 @@ use crate::guest_log::{Guest, GuestKey, GuestLog, GuestState};
 /// The maximum number of guests that are removed concurrently.
 const REMOVALS_MAX: usize = 32;
 
-/// Removes incomplete guests, and makes the guest log match the driver's list.
-pub(super) async fn reconcile(
+/// Makes the guest log match the driver's list, and removes the guests that are [`GuestState::Incomplete`]: their build
+/// or removal was under way when the agent ended, or it failed or was cancelled before. The cell orders again what it
+/// still wants.
+pub(super) async fn correct_guest_log(
     guest_log: &mut GuestLog,
     hosts: &BTreeMap<HostId, Arc<HostDescription>>,
     driver: &dyn Driver,
