@@ -28,14 +28,14 @@ use placewright_roles::output::print;
 use placewright_trace::{Node, Task, flavor::flavor, nodes, tasks};
 
 use crate::arguments::positive;
-use api::{Access, Api};
+use api::{Access, Api, CallError};
 use flavors::Flavors;
 use page::Page;
 use progress::ProgressDisplay;
 use replay_run::{ReplayRun, RunLimits, ServerPlan};
 use report::{FinishedRun, Report};
 use stop::Stop;
-use task_progress::TaskProgress;
+use task_progress::{Counts, TaskProgress};
 use usage::{Amounts, Sample, percent};
 
 /// Arguments of `placewright replay`.
@@ -105,6 +105,10 @@ pub(crate) struct Replay {
     )]
     page: Option<SocketAddr>,
 }
+
+/// The latest time, since the start of the run, of a request or a deletion: thirty years. A very small `--speed` leads
+/// to times for which a [`Duration`] or an [`Instant`] has no room.
+const TIME_MAX: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
 /// The longest interval between two samples of the installation's usage.
 const SAMPLE_INTERVAL_MAX: Duration = Duration::from_millis(500);
@@ -208,11 +212,13 @@ impl Replay {
         if let Some(page) = page {
             page.show_result(&report, &totals, &samples);
         }
-        self.write(&report, &totals, &samples)?;
+        let written = self.write(&report, &totals, &samples);
         if self.clean_up {
             stop.begin_clean_up();
             clean_up(&api, &task_progress, connections).await;
         }
+        // Only now, because the servers are to be deleted even if the results cannot be written.
+        written?;
         Ok(report.is_settled() && !report.stopped)
     }
 
@@ -225,7 +231,8 @@ impl Replay {
             let speed = self.speed?;
             #[expect(clippy::cast_precision_loss, reason = "times of traces are small")]
             let seconds = time_s.saturating_sub(first_s) as f64 / speed;
-            Duration::try_from_secs_f64(seconds).ok()
+            let time = Duration::try_from_secs_f64(seconds).unwrap_or(TIME_MAX);
+            Some(time.min(TIME_MAX))
         };
         let mut plans = Vec::with_capacity(tasks.len());
         for task in tasks {
@@ -271,17 +278,19 @@ impl Replay {
     }
 }
 
-/// Runs the replay and takes samples during it, the first at the start and the last at the end.
+/// Runs the replay and takes samples during it, the first at the start and the last at the end. Samples whose usages
+/// cannot be read are left out.
 async fn run_sampled(
     replay_run: &Arc<ReplayRun>,
     totals: &Amounts,
     page: Option<&Page>,
 ) -> Vec<Sample> {
     let mut progress = ProgressDisplay::new(replay_run.plans.len());
-    let mut samples = Vec::new();
+    let mut samples: Vec<Sample> = Vec::new();
     let mut project = None;
     let running = Arc::clone(replay_run);
-    samples.push(sample(replay_run, &mut project).await);
+    let counts = replay_run.task_progress.counts();
+    samples.extend(sample(replay_run, counts, &mut project).await);
     let mut run = tokio::spawn(async move { running.run().await });
     let mut interval = SAMPLE_INTERVAL_FIRST;
     loop {
@@ -290,14 +299,16 @@ async fn run_sampled(
             () = tokio::time::sleep(interval) => false,
         };
         interval = (interval * 11 / 10).min(SAMPLE_INTERVAL_MAX);
-        let sample = sample(replay_run, &mut project).await;
-        let shares = totals.iter().map(|(class, total)| {
-            let used = sample.used.get(class).copied().unwrap_or(0);
-            (class.as_str(), percent(used, *total))
+        let counts = replay_run.task_progress.counts();
+        samples.extend(sample(replay_run, counts, &mut project).await);
+        let highest_share = samples.last().and_then(|last| {
+            let shares = totals.iter().map(|(class, total)| {
+                let used = last.used.get(class).copied().unwrap_or(0);
+                (class.as_str(), percent(used, *total))
+            });
+            shares.max_by(|(_, left), (_, right)| left.total_cmp(right))
         });
-        let highest_share = shares.max_by(|(_, left), (_, right)| left.total_cmp(right));
-        progress.show(&sample.counts, highest_share);
-        samples.push(sample);
+        progress.show(&counts, highest_share);
         if let Some(page) = page {
             page.show(totals, &samples);
         }
@@ -308,26 +319,39 @@ async fn run_sampled(
     }
 }
 
-/// Takes a sample of the installation. `project` is the project of the run, whose usages are read. While it is not
-/// known, the first server that can be shown tells it.
-async fn sample(replay_run: &ReplayRun, project: &mut Option<String>) -> Sample {
-    let counts = replay_run.task_progress.counts();
+/// Takes a sample of the installation, with the present numbers of tasks in `counts`. `None` if the usages cannot be
+/// read: a sample without amounts would show an empty installation. `project` is as for [`used_amounts`].
+async fn sample(
+    replay_run: &ReplayRun,
+    counts: Counts,
+    project: &mut Option<String>,
+) -> Option<Sample> {
     let at_s = replay_run.start.elapsed().as_secs_f64();
+    match used_amounts(replay_run, project).await {
+        Ok(used) => Some(Sample { at_s, counts, used }),
+        Err(error) => {
+            tracing::debug!("a look at the usages failed: {error}");
+            None
+        }
+    }
+}
+
+/// The amounts that the project of the run uses. The project is that of any server of the run, and is kept in `project`
+/// once it is known. While the run has no server, nothing is used.
+async fn used_amounts(
+    replay_run: &ReplayRun,
+    project: &mut Option<String>,
+) -> Result<Amounts, CallError> {
     if project.is_none()
         && let Some(server) = replay_run.task_progress.any_server()
-        && let Ok(shown) = servers::show(&replay_run.api, server).await
     {
+        let shown = servers::show(&replay_run.api, server).await?;
         *project = Some(shown.tenant_id);
     }
-    let used = match project {
+    match project {
         Some(project) => usage::project_usage(&replay_run.api, project).await,
         None => Ok(Amounts::new()),
-    };
-    let used = used.unwrap_or_else(|error| {
-        tracing::debug!("a look at the usages failed: {error}");
-        Amounts::new()
-    });
-    Sample { at_s, counts, used }
+    }
 }
 
 /// The time from the start until the last build was seen to end, with its server active or refused; zero if none ended.

@@ -19,8 +19,8 @@ enum Phase {
     /// Servers are requested. A signal stops that, and the results are still written; a second signal ends the program
     /// at once.
     Running,
-    /// The results are written, and the servers of the run are being deleted. A signal does not stop the deletions; a
-    /// second signal ends the program at once.
+    /// The results are written, if they can be, and the servers of the run are being deleted. A signal does not stop
+    /// the deletions; a second signal ends the program at once.
     CleaningUp,
     /// Everything is done, and the program only stays to serve its page. A signal ends that.
     Over,
@@ -90,7 +90,7 @@ impl Stop {
         *self.shared.phase.lock() = Phase::Running;
     }
 
-    /// Records that the results of the run are written, and that its servers are deleted from now on.
+    /// Records that the results of the run are written, if they can be, and that its servers are deleted from now on.
     pub(crate) fn begin_clean_up(&self) {
         *self.shared.phase.lock() = Phase::CleaningUp;
     }

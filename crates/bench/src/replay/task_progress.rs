@@ -103,13 +103,14 @@ impl TaskProgress {
         self.state.lock().last_end
     }
 
-    /// Any server of the run; `None` before the first request was accepted.
+    /// Any server of the run that the run has not deleted; `None` if there is none.
     pub(crate) fn any_server(&self) -> Option<Uuid> {
         let state = self.state.lock();
-        state
+        let mut existing = state
             .task_states
             .iter()
-            .find_map(|task_state| task_state.server)
+            .filter(|task_state| !task_state.is_deleted);
+        existing.find_map(|task_state| task_state.server)
     }
 
     /// Records that the request for a task's server, sent at `sent_at`, was accepted.

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Parser;
 use http_body_util::{BodyExt as _, Full};
@@ -18,9 +19,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use uuid::Uuid;
 
-use super::Replay;
+use super::api::Api;
 use super::page::{Page, PageError};
 use super::stop::Stop;
+use super::{Replay, TIME_MAX};
 
 #[derive(Parser)]
 struct CommandLine {
@@ -36,6 +38,8 @@ struct FakeInstallation {
     deleted: Vec<String>,
     /// The number of create requests that will still get status 503.
     busy_responses: u32,
+    /// The number of requests for usages that still succeed, before all others get status 500; `None` if all succeed.
+    usage_responses: Option<u32>,
 }
 
 struct Server {
@@ -108,14 +112,7 @@ impl FakeInstallation {
                 let events = [build.clone(), build, json!({"event": "conductor_build"})];
                 (200, json!({"instanceAction": {"events": events}}))
             }
-            ("GET", ["usages"]) => {
-                let amounts =
-                    json!({"consumer_count": 3, "CUSTOM_GPU_MILLI": 500, "MEMORY_MB": 10});
-                (
-                    200,
-                    json!({"usages": {"INSTANCE": amounts, "MIGRATION": {"MEMORY_MB": 1}}}),
-                )
-            }
+            ("GET", ["usages"]) => self.usages(),
             other => (
                 404,
                 json!({"itemNotFound": {"message": format!("{other:?}")}}),
@@ -138,6 +135,21 @@ impl FakeInstallation {
         let id = Uuid::from_u128(self.servers.len() as u128 + 1 + self.deleted.len() as u128);
         self.servers.insert(id, Server { name, listings: 0 });
         (202, json!({"server": {"id": id}}))
+    }
+
+    fn usages(&mut self) -> (u16, Value) {
+        if let Some(left) = &mut self.usage_responses {
+            let Some(fewer) = left.checked_sub(1) else {
+                return (500, json!({"errors": [{"detail": "broken"}]}));
+            };
+            *left = fewer;
+        }
+        let amounts = json!({"consumer_count": 3, "CUSTOM_GPU_MILLI": 500, "MEMORY_MB": 10});
+        let migrations = json!({"MEMORY_MB": 1});
+        (
+            200,
+            json!({"usages": {"INSTANCE": amounts, "MIGRATION": migrations}}),
+        )
     }
 
     /// Lists one server per page, so that links are followed.
@@ -352,6 +364,49 @@ async fn with_a_speed_servers_are_deleted_at_their_times() {
     assert!(result.unwrap());
     assert_eq!(report["deleted"], json!(3));
     assert!(installation.lock().servers.is_empty());
+}
+
+#[tokio::test]
+async fn with_a_very_small_speed_servers_are_requested_late_and_not_at_once() {
+    let installation = Arc::new(Mutex::new(FakeInstallation::default()));
+    let flags = ["--speed", "1e-300"];
+    let prepared = Prepared::new(&installation, (NODES, &tasks(&["t1", "t2"])), &flags).await;
+    let api = Api::new(&prepared.replay.access, 1).unwrap();
+    let plans = prepared.replay.plans(&api, &prepared.tasks).await.unwrap();
+    let times = plans.iter().map(|plan| (plan.create_at, plan.delete_at));
+    assert_eq!(
+        times.collect::<Vec<_>>(),
+        [(Duration::ZERO, Some(TIME_MAX)), (TIME_MAX, Some(TIME_MAX))]
+    );
+}
+
+#[tokio::test]
+async fn a_look_at_the_usages_that_fails_does_not_count_as_nothing_used() {
+    let installation = Arc::new(Mutex::new(FakeInstallation {
+        usage_responses: Some(1),
+        ..FakeInstallation::default()
+    }));
+    let (result, report, _) = replay(&installation, (NODES, &tasks(&["t1"])), &[]).await;
+    assert!(result.unwrap());
+    // The amounts of the only look that succeeded.
+    let gpu = &report["allocated"][0];
+    assert_eq!(
+        (&gpu["class"], &gpu["used"], &gpu["used_max"]),
+        (&json!("CUSTOM_GPU_MILLI"), &json!(500), &json!(500))
+    );
+}
+
+#[tokio::test]
+async fn servers_are_deleted_although_the_results_cannot_be_written() {
+    let installation = Arc::new(Mutex::new(FakeInstallation::default()));
+    let tasks = tasks(&["t1", "t2"]);
+    let prepared = Prepared::new(&installation, (NODES, &tasks), &["--clean-up"]).await;
+    // The folder cannot be created, because a file has its name.
+    std::fs::write(&prepared.output, "").unwrap();
+    let error = prepared.run(None).await.unwrap_err();
+    assert!(error.to_string().starts_with("the folder "), "{error}");
+    assert!(installation.lock().servers.is_empty());
+    assert_eq!(installation.lock().deleted.len(), 2);
 }
 
 #[tokio::test]

@@ -39,7 +39,8 @@ pub(super) struct RaceResults {
     pub(super) claimed: u64,
     /// Claims that got another host than the first that they named.
     pub(super) displaced: u64,
-    /// Repetitions of decisions: no host of the claim was left, or the outdated copy showed no host.
+    /// Repetitions of decisions: no host of the claim was left, or the search found none on an outdated copy, or while
+    /// it excluded hosts that were full before the copy was updated.
     pub(super) repeated: u64,
     /// Decisions that correctly found no host.
     pub(super) no_room: u64,
@@ -207,11 +208,14 @@ impl RacingScheduler {
                         return Ok(true);
                     }
                 }
-                _ if is_copy_current => {
+                // The only hosts that are still excluded are those that a claim of this decision found full.
+                _ if is_copy_current && demand.excluded_slots.is_empty() => {
                     self.results.no_room += 1;
                     return Ok(true);
                 }
-                // The copy shows no host with capacity, but it may be outdated.
+                // The copy shows no host with capacity, but it may be outdated, or hosts that were full before it was
+                // updated are excluded although they may have capacity again. This happens once at most, because the
+                // copy counts as current from then on, and `demand` excludes no hosts any more.
                 _ => {
                     self.results.repeated += 1;
                     self.contention.record_failure();
