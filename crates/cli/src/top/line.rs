@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use unicode_width::UnicodeWidthChar as _;
+
 /// How a part of a line looks on a terminal. Nothing is told by colour alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
@@ -86,29 +88,31 @@ pub(crate) fn printable(text: &str) -> String {
 /// change the direction of the text.
 fn is_control(letter: char) -> bool {
     letter.is_control()
-        || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(
+            letter,
+            // The soft hyphen, the Arabic letter mark, and the Mongolian vowel separator.
+            '\u{ad}' | '\u{61c}' | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            // Tags, which repeat ASCII invisibly.
+            | '\u{e0000}'..='\u{e007f}'
+        )
 }
 
-/// How many columns a text takes.
+/// How many columns a text takes once it is [`printable`].
 pub(super) fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
 
 /// How many columns a letter takes: two if it is of the scripts of East Asia or an emoji, none if it combines with the
-/// one before.
+/// one before. A letter that [`printable`] replaces takes the one column of the `?`.
 fn columns(letter: char) -> usize {
-    match letter {
-        '\u{300}'..='\u{36f}' | '\u{fe00}'..='\u{fe0f}' => 0,
-        '\u{1100}'..='\u{115f}'
-        | '\u{2e80}'..='\u{a4cf}'
-        | '\u{ac00}'..='\u{d7a3}'
-        | '\u{f900}'..='\u{faff}'
-        | '\u{fe30}'..='\u{fe6f}'
-        | '\u{ff00}'..='\u{ff60}'
-        | '\u{1f300}'..='\u{1faff}'
-        | '\u{20000}'..='\u{3fffd}' => 2,
-        _ => 1,
+    if is_control(letter) {
+        return 1;
     }
+    letter.width().unwrap_or(1)
 }
 
 #[cfg(test)]
@@ -124,5 +128,27 @@ mod tests {
         line.write_to(&mut out, 9);
         assert_eq!(out, "\x1b[0;1ma?[2Jb\x1b[0;0m日\x1b[0m");
         assert_eq!(width("日本e\u{301}"), 5);
+    }
+
+    #[test]
+    fn letters_that_are_invisible_or_turn_the_text_are_replaced() {
+        let letters = "\u{ad}\u{61c}\u{180e}\u{200b}\u{202e}\u{feff}\u{e0041}";
+        assert_eq!(printable(letters), "???????");
+        assert_eq!(width(letters), 7);
+        assert_eq!(printable("é日\u{301}"), "é日\u{301}");
+    }
+
+    #[test]
+    fn combining_marks_of_all_scripts_take_no_column() {
+        for (text, expected) in [
+            ("a\u{20d7}", 1),
+            ("\u{5d0}\u{5b0}", 1),
+            ("\u{e01}\u{e31}", 1),
+            ("か\u{3099}", 2),
+            ("\u{ff76}", 1),
+            ("😀", 2),
+        ] {
+            assert_eq!(width(text), expected, "{text}");
+        }
     }
 }
